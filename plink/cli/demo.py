@@ -1,0 +1,174 @@
+"""``plink demo``: the whole path on an emulated cloud, in a few minutes."""
+
+import os
+import statistics
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from plink.cli.screen import print_json, progress, say
+
+if TYPE_CHECKING:
+    from plink.hosts import Hosts
+    from plink.network import Network
+    from plink.remote.connector import Connector
+    from runners.lab.blueprint import Blueprint
+
+
+def demo(
+    racks: Annotated[int, typer.Option(help="Racks of the emulated cloud.")] = 4,
+    hosts_per_rack: Annotated[int, typer.Option(help="Hosts in each rack.")] = 4,
+    rate: Annotated[str, typer.Option(help="Rate of every host and every uplink.")] = "200mbit",
+    size: Annotated[str, typer.Option(help="Size of the all-reduce.")] = "8MB",
+    seed: Annotated[int | None, typer.Option(help="Deals hosts to racks; default: another deal every time.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Emulate a cloud on this machine, probe it, reorder, and time a PyTorch all-reduce in both orders (needs root).
+
+    Example: sudo plink demo
+    """
+    import secrets
+
+    from plink.units import format_bytes, parse_bytes, parse_rate
+    from runners.lab import kernel, lifecycle
+    from runners.lab.blueprint import Settings
+    from runners.lab.state import State, need_root
+    from runners.ssh.connector import SshConnector
+
+    need_root("plink demo")
+    seed = secrets.randbelow(1 << 31) if seed is None else seed
+    bits, size_bytes = parse_rate(rate), parse_bytes(size)
+    name = f"demo-{os.getpid()}"
+    say(f"an emulated cloud: {racks} racks of {hosts_per_rack} hosts, links of {rate} (seed {seed})")
+    try:
+        blueprint, _ = lifecycle.up(Settings(name, racks, hosts_per_rack, bits, bits, seed=seed))
+        with kernel.inside(blueprint.namespace("ctl")):
+            connector = SshConnector(identity=State(name).identity)
+            result = _measure(blueprint, connector, size_bytes, bits, seed)
+    finally:
+        try:
+            lifecycle.down(name)
+        except KeyboardInterrupt:  # it came while the lab was going: that is finished first
+            lifecycle.down(name)
+            raise
+    if as_json:
+        print_json(result)
+    else:
+        _show(result, f"{len(result['hosts'])} hosts, all-reduce of {format_bytes(size_bytes)}")
+
+
+def _measure(
+    blueprint: "Blueprint", connector: "Connector", size_bytes: int, bits_per_s: int, seed: int
+) -> dict[str, Any]:
+    import time
+
+    import numpy as np
+
+    from plink.cli.reorder import solve_ring
+    from probes.methods import Settings
+    from probes.survey import Watcher, measure_all
+    from solvers.costs.latency import symmetrised
+    from solvers.costs.links import ring_seconds
+    from solvers.grouping.tiers import nearest_tier
+
+    hosts = blueprint.hosts()
+    say("plink probe: round trips between all pairs of hosts")
+    with progress("connecting", "measuring") as bars:
+        watcher = Watcher(bars["connecting"], bars["measuring"])
+        network = measure_all(hosts, connector, Settings(count=1000, seed=seed), watcher, time.monotonic).network()
+    say("plink reorder --algo ring")
+    order = solve_ring(network, time_limit_s=5.0, seed=seed)
+    arranged = order.arrange(hosts, "order")
+    groups = nearest_tier(symmetrised(network.latency_us))
+    n = len(hosts)
+    index = {host: i for i, host in enumerate(hosts.names)}
+    orders = {"given": hosts, "plink": arranged}
+    seconds: dict[str, list[float]] = {}
+    predicted: dict[str, float] = {}
+    for which, ordered in orders.items():
+        ranks = np.array([index[host] for host in ordered.names])
+        predicted[which] = ring_seconds(groups, ranks, size_bytes, bits_per_s, bits_per_s)
+        say(
+            f"plink launch allreduce_benchmark.py, {'as the hosts were given' if which == 'given' else 'plink’s order'}"
+        )
+        seconds[which] = _benchmark(ordered, connector, network, size_bytes)
+    racks = {place.name: place.rack for place in blueprint.places}
+    bound = 8 * size_bytes * 2 * (n - 1) / n / bits_per_s
+    given, ours = (statistics.median(seconds[which]) for which in orders)
+    return {
+        "schema": "plink.demo/1",
+        "hosts": arranged.names,
+        "racks_recovered": _contiguous([racks[host] for host in arranged.names]),
+        "given_s": given,
+        "plink_s": ours,
+        "bound_s": round(bound, 6),
+        "speedup": round(given / ours, 3),
+        "predicted_given_s": round(predicted["given"], 6),
+        "predicted_plink_s": round(predicted["plink"], 6),
+        "given_samples_s": seconds["given"],
+        "plink_samples_s": seconds["plink"],
+        "groups_found": int(groups.max()) + 1,
+        "cost_given_us": order.baseline["given"],
+        "cost_plink_us": order.cost,
+        "size_bytes": size_bytes,
+        "seed": seed,
+    }
+
+
+def _contiguous(racks: list[int]) -> bool:
+    """Whether each rack's hosts stand in one block of the ring (which closes on itself)."""
+    changes = sum(a != b for a, b in zip(racks, racks[1:] + racks[:1], strict=True))
+    return changes == (len(set(racks)) if len(set(racks)) > 1 else 0)
+
+
+def _benchmark(ordered: "Hosts", connector: "Connector", network: "Network", size_bytes: int) -> list[float]:
+    """Seconds of each all-reduce of the benchmark, run as a job in this order."""
+    import json
+    import time
+    from pathlib import Path
+
+    import plink.runtime
+    from plink.errors import PlinkError
+    from runners.job.launcher import Job, launch
+
+    script = Path(plink.runtime.__file__).parent / "allreduce_benchmark.py"
+    job = Job(
+        program=str(script),
+        args=("--size-bytes", str(size_bytes), "--repeats", "5"),
+        workdirs=("/",),
+        pythons=(sys.executable,),
+        env={"OMP_NUM_THREADS": "1"},  # all hosts of the lab share this machine's cores
+    )
+    printed: list[str] = []
+    machines = dict(zip(network.hosts.names, network.details["machines"], strict=True))
+
+    def sink(rank: int, stream: str, line: str) -> None:
+        if stream == "out":
+            printed.append(line)
+
+    result = launch(ordered, job, connector, machines, sink, lambda findings: None, time.monotonic)
+    if result.failure is not None:
+        why = (result.failure.last_lines or ("it printed nothing",))[-1]
+        raise PlinkError(f"the benchmark failed on {result.failure.host}: {why}")
+    return [float(value) for value in json.loads(printed[-1])["seconds"]]
+
+
+def _show(result: dict[str, Any], title: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("order", "round trips", "predicted", "measured", "of bound", title=title)
+    for which, label in (("given", "given"), ("plink", "plink's")):
+        table.add_row(
+            label,
+            f"{result[f'cost_{which}_us']:.0f} us",
+            f"{result[f'predicted_{which}_s']:.3f} s",
+            f"{result[f'{which}_s']:.3f} s",
+            f"{result['bound_s'] / result[f'{which}_s']:.0%}",
+        )
+    table.add_row("bound (link rates)", "", "", f"{result['bound_s']:.3f} s", "100%", style="dim")
+    console = Console()
+    console.print(table)
+    found = "every rack found" if result["racks_recovered"] else "racks NOT found"
+    console.print(f"{found}; {result['speedup']:.2f} times as fast in plink's order")

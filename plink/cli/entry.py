@@ -1,0 +1,86 @@
+"""From the words typed to an exit code: errors in one line, Ctrl-C in order, a second Ctrl-C at once."""
+
+import contextlib
+import os
+import signal
+import sys
+import traceback
+from types import FrameType
+
+from plink.errors import PlinkError
+
+_DEBUG = "--debug"
+
+
+class _Stop:
+    """The first Ctrl-C (or TERM, HUP) ends things in order; the second leaves at once."""
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if self.number:
+            os._exit(128 + number)
+        self.number = number
+        with contextlib.suppress(OSError):  # a closed terminal is one of the reasons to stop
+            print("\nplink: stopping; once more to leave at once", file=sys.stderr, flush=True)
+        raise KeyboardInterrupt
+
+    @property
+    def exit_code(self) -> int:
+        """As a shell says it: 130 for Ctrl-C."""
+        return 128 + (self.number or signal.SIGINT)
+
+
+def run(words: list[str]) -> int:
+    """Run one command; returns its exit code: 0 done, 1 failed, 2 usage, 3 partly, 4 no answer; when a signal ended it
+    128 + its number, 130 for Ctrl-C."""
+    from plink.cli.app import command
+
+    stop = _Stop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # under nohup a closed terminal is to be survived
+            signal.signal(number, stop)
+    # What stands after the program of `launch` belongs to that program.
+    debug = _DEBUG in words[:1]
+    words = words[1:] if debug else words
+    try:
+        code = command().main(args=words, prog_name="plink", standalone_mode=False)
+        sys.stdout.flush()
+        if stop.number:  # Typer makes 130 of every interrupt, whichever signal it was
+            return stop.exit_code
+        return code if isinstance(code, int) else 0
+    except KeyboardInterrupt:
+        return stop.exit_code
+    except (BrokenPipeError, SystemExit) as error:
+        # Typer leaves by SystemExit when a pipe breaks.
+        if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
+            raise
+        # The reader (head, less) has gone: nothing is wrong, and nothing more can be said on this pipe.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        # A job that lost its reader was ended, and is not done.
+        return 128 + signal.SIGPIPE if words[:1] == ["launch"] else 0
+    except PlinkError as error:
+        return _say(error, str(error), error.exit_code, debug)
+    except Exception as error:
+        # Typer's usage errors: their class moved between its releases, what they offer did not.
+        if hasattr(error, "format_message") and hasattr(error, "exit_code"):
+            where = getattr(getattr(error, "ctx", None), "command_path", "plink")
+            message = str(error.format_message())
+            if not message:  # a bare `plink` or `plink lab`: its help has been shown
+                return int(error.exit_code)
+            return _say(error, f"{message} (`{where} --help` tells more)", int(error.exit_code), debug)
+        if type(error).__name__ == "Abort":  # Typer makes one of every EOFError too
+            if stop.number or not isinstance(error.__cause__, EOFError):
+                return stop.exit_code
+            error = error.__cause__
+        return _say(
+            error, f"{type(error).__name__}: {error} (a defect in plink; `plink --debug ...` shows where)", 1, debug
+        )
+
+
+def _say(error: Exception, message: str, code: int, debug: bool) -> int:
+    if debug:
+        traceback.print_exception(error)
+    print(f"plink: error: {' '.join(message.split())}", file=sys.stderr)
+    return code

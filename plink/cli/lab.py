@@ -1,0 +1,227 @@
+"""``plink lab``: an emulated cloud on this machine."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from plink.cli.screen import print_json, say
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="An emulated cloud on this machine: racks of real hosts (namespaces with an sshd each) behind routers. "
+    "Example: plink lab up && plink lab hosts > hosts.txt",
+)
+
+if TYPE_CHECKING:
+    from runners.lab.blueprint import Blueprint
+
+_DEFAULT = "lab"
+Name = Annotated[str, typer.Option("--name", help="Which lab; several can stand side by side.")]
+Target = Annotated[str, typer.Argument(metavar="HOST|RACK", help="A host (node-03) or a rack (rack0).")]
+
+
+@app.command()
+def up(
+    name: Name = _DEFAULT,
+    racks: Annotated[int, typer.Option(help="How many racks.")] = 4,
+    hosts_per_rack: Annotated[int, typer.Option(help="Hosts in each.")] = 4,
+    host_rate: Annotated[str, typer.Option(help="What each host can send, and receive.")] = "200mbit",
+    uplink_rate: Annotated[str, typer.Option(help="What each rack can send, and receive.")] = "200mbit",
+    uplink_delay: Annotated[
+        str, typer.Option(help="Delay added on uplinks, each way (needs the kernel's netem).")
+    ] = "0",
+    mtu: Annotated[int, typer.Option(help="Largest packet in bytes.")] = 9000,
+    seed: Annotated[int, typer.Option(help="Deals hosts to racks.")] = 0,
+) -> None:
+    """Bring a lab up (needs root). A lab that is up already is left as it is.
+
+    Example: plink lab up --racks 4 --hosts-per-rack 4 --uplink-rate 200mbit
+    """
+    from plink.units import parse_duration, parse_rate
+    from runners.lab.blueprint import Settings
+    from runners.lab.lifecycle import up as bring_up
+
+    settings = Settings(
+        name,
+        racks,
+        hosts_per_rack,
+        parse_rate(host_rate),
+        parse_rate(uplink_rate),
+        round(parse_duration(uplink_delay) * 1e6),
+        mtu,
+        seed,
+    )
+    blueprint, new = bring_up(settings)
+    say(
+        f"lab {name!r} {'is up' if new else 'was up already'}: {len(blueprint.places)} hosts in {racks} racks; "
+        f"next: plink lab hosts{_named(name)} > hosts.txt"
+    )
+
+
+@app.command()
+def down(
+    name: Name = _DEFAULT,
+    every: Annotated[bool, typer.Option("--all", help="Every lab on this machine, half-up ones too.")] = False,
+) -> None:
+    """Take a lab down; nothing of it is left. Fine when there is none.
+
+    Example: plink lab down
+    """
+    from runners.lab.lifecycle import down as take_down
+    from runners.lab.state import names
+
+    for lab in names() if every else [name]:
+        say(f"lab {lab!r} {'is down' if take_down(lab) else 'was not up'}")
+
+
+@app.command()
+def status(
+    name: Name = _DEFAULT, as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False
+) -> None:
+    """How hosts and uplinks stand, faults included.
+
+    Example: plink lab status
+    """
+    from dataclasses import asdict
+
+    from runners.lab import faults
+    from runners.lab.state import State, need_root
+
+    need_root("plink lab status")
+    state = State(name)
+    racks, hosts = faults.status(state.blueprint(), state)
+    if as_json:
+        rows = {"racks": [asdict(rack) for rack in racks], "hosts": [asdict(host) for host in hosts]}
+        print_json({"schema": "plink.lab/1", "name": name, **rows})
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("host or uplink", "address", "state", "rate", box=None)
+    for rack in racks:
+        table.add_row(rack.name, "", "up" if rack.connected else "cut", _rate(rack.rate))
+    for host in hosts:
+        stands = "dead" if not host.alive else "up" if host.connected else "cut"
+        table.add_row(host.name, host.address, stands, _rate(host.rate))
+    Console().print(table)
+
+
+def _named(name: str) -> str:
+    return "" if name == _DEFAULT else f" --name {name}"
+
+
+def _rate(bits_per_s: int) -> str:
+    return f"{bits_per_s / 1e6:g} Mbit/s"
+
+
+@app.command()
+def hosts(name: Name = _DEFAULT) -> None:
+    """Print the lab's hosts file: names and addresses in shuffled order.
+
+    Example: plink lab hosts > hosts.txt
+    """
+    from plink.hosts import render_hosts
+    from runners.lab.state import State, need_root
+
+    need_root("plink lab hosts")
+    sys.stdout.write(render_hosts(State(name).blueprint().hosts()))
+
+
+@app.command("exec", context_settings={"allow_interspersed_args": False})
+def execute(
+    host: Annotated[str, typer.Argument(metavar="HOST", help="A host of the lab.")],
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="What to run there.")],
+    name: Name = _DEFAULT,
+) -> None:
+    """Run a command on a lab host.
+
+    Example: plink lab exec node-01 -- ping -c 3 node-02
+    """
+    from runners.lab.lifecycle import exec_on
+    from runners.lab.state import State, need_root
+
+    need_root("plink lab exec")
+    exec_on(State(name), host, command)
+
+
+@app.command()
+def shape(
+    target: Target, rate: Annotated[str, typer.Option(help="The new rate, like 50mbit.")], name: Name = _DEFAULT
+) -> None:
+    """Slow a host or a rack's uplink down, in both directions.
+
+    Example: plink lab shape node-03 --rate 50mbit
+    """
+    from plink.units import parse_rate
+    from runners.lab import faults
+
+    faults.shape(_blueprint(name), target, parse_rate(rate))
+    say(f"{target}: {rate} in both directions")
+
+
+@app.command()
+def cut(target: Target, name: Name = _DEFAULT) -> None:
+    """Unplug a host or a rack: packets vanish, nobody is told.
+
+    Example: plink lab cut rack1
+    """
+    from runners.lab import faults
+
+    faults.cut(_blueprint(name), target)
+    say(f"{target} is cut off")
+
+
+@app.command()
+def kill(target: Annotated[str, typer.Argument(metavar="HOST", help="A host.")], name: Name = _DEFAULT) -> None:
+    """Power a host off.
+
+    Example: plink lab kill node-03
+    """
+    from runners.lab import faults
+
+    faults.kill(_blueprint(name), target)
+    say(f"{target} is dead; `plink lab heal{_named(name)}` starts it again")
+
+
+@app.command()
+def load(
+    source: Annotated[str, typer.Argument(metavar="FROM", help="The host that sends.")],
+    sink: Annotated[str, typer.Argument(metavar="TO", help="The host that receives.")],
+    rate: Annotated[str, typer.Option(help="How much to send.")] = "100mbit",
+    duration: Annotated[str, typer.Option(help="For how long, ten minutes at most.")] = "30s",
+    name: Name = _DEFAULT,
+) -> None:
+    """Send cross traffic from one host to another in the background; it ends by itself (or with heal).
+
+    A host takes part in one such flow: a new one ends the old.
+
+    Example: plink lab load node-01 node-02 --rate 100mbit --duration 30s
+    """
+    from plink.units import parse_duration, parse_rate
+    from runners.lab import faults
+    from runners.lab.state import State
+
+    blueprint = _blueprint(name)
+    faults.load(blueprint, State(name), source, sink, parse_rate(rate), round(parse_duration(duration)))
+    say(f"{source} sends {rate} to {sink} for {duration}")
+
+
+@app.command()
+def heal(name: Name = _DEFAULT) -> None:
+    """Undo every fault: cables in, rates as at first, dead hosts started, cross traffic ended.
+
+    Example: plink lab heal
+    """
+    from runners.lab import faults
+    from runners.lab.state import State
+
+    faults.heal(_blueprint(name), State(name))
+    say(f"lab {name!r} is as it was at first")
+
+
+def _blueprint(name: str) -> "Blueprint":
+    from runners.lab.state import State, need_root
+
+    need_root("plink lab")
+    return State(name).blueprint()

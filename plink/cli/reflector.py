@@ -1,0 +1,85 @@
+"""``plink reflector`` and ``plink stamp``: STAMP with anybody, no agents involved."""
+
+import time
+from typing import Annotated
+
+import typer
+
+from plink.cli.screen import print_json, say
+from plink.errors import HostError, PlinkError, UsageError
+
+
+def reflector(
+    listen: Annotated[str, typer.Option(help="Address to listen on.")] = "0.0.0.0",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="UDP port; 862 is the assigned one (needs root).")
+    ] = 18862,
+    duration: Annotated[str, typer.Option(help="End after so long.")] = "1h",
+) -> None:
+    """Answer STAMP probes (RFC 8762, unauthenticated) of anybody, never with more bytes than were sent.
+
+    Example: plink reflector --port 18862 --duration 10m
+    """
+    from plink.units import parse_duration
+    from probes.reflector import serve
+
+    deadline = time.monotonic() + parse_duration(duration)
+
+    def on_ready(bound: int) -> None:
+        say(f"reflecting on {listen} port {bound} for {duration}; Ctrl-C ends it")
+
+    try:
+        answered = serve(listen, port, on_ready, lambda: time.monotonic() < deadline)
+    except OSError as error:
+        raise PlinkError(f"cannot listen on {listen} port {port}: {error.strerror}") from None
+    say(f"{answered} probes answered")
+
+
+def _source(address: str) -> str:
+    from plink.remote.addresses import source_towards
+
+    try:
+        return source_towards(address)
+    except OSError as error:
+        raise HostError(address, f"no way to it: {error.strerror}") from None
+
+
+def stamp(
+    target: Annotated[str, typer.Argument(metavar="HOST[:PORT]", help="A STAMP reflector.")],
+    count: Annotated[int, typer.Option(min=1, max=100_000, help="How many probes.")] = 100,
+    interval: Annotated[str, typer.Option(help="Between two of them.")] = "1ms",
+    timeout: Annotated[str, typer.Option(help="A probe not answered by then is lost.")] = "1s",
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """Measure the round trip to any STAMP reflector (RFC 8762, unauthenticated).
+
+    Example: plink stamp 127.0.0.1:18862 --count 1000
+    """
+    import socket
+
+    from plink.units import parse_duration
+    from probes.agent.summary import PERCENTILES
+    from probes.reflector import PORT, Target, query
+    from runners.lab.blueprint import is_lab_address
+
+    name, colon, port = target.rpartition(":")
+    if not colon or not port.isdigit() or name.endswith(":"):
+        name, port = target, str(PORT)
+    name = name.strip("[]")
+    try:
+        address = str(socket.getaddrinfo(name, int(port), type=socket.SOCK_DGRAM)[0][4][0])
+    except (OSError, OverflowError, UnicodeError):
+        raise UsageError(f"{target}: its name does not resolve") from None
+    if is_lab_address(address) and not is_lab_address(_source(address)):
+        raise UsageError(f"{address} exists only inside an emulated lab: `plink lab exec HOST -- plink stamp ...`")
+    try:
+        found = query(Target(address, int(port)), count, parse_duration(interval), parse_duration(timeout), ssid=1)
+    except OSError as error:
+        raise HostError(target, str(error.strerror)) from None
+    if as_json:
+        print_json({"schema": "plink.stamp/1", "target": target, **found})
+    elif found["received"]:
+        values = ", ".join(f"p{p} {v:.1f}" for p, v in zip(PERCENTILES, found["percentiles_us"], strict=True))
+        print(f"{found['received']} of {count} answered, round trip in us: {values} ({found['clock']} clock)")
+    if not found["received"]:
+        raise HostError(target, f"none of {count} probes was answered; is a STAMP reflector there?")

@@ -1,0 +1,47 @@
+"""What a person sees while a command works: notes and progress bars, all of it on standard error."""
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+Advance = Callable[[int, int], None]
+
+
+def say(text: str) -> None:
+    """One line on standard error."""
+    print(f"plink: {text}", file=sys.stderr, flush=True)
+
+
+def took(path: Path) -> None:
+    """Say which file was read and how old it is."""
+    from plink import workspace
+
+    say(f"read {path} ({workspace.age(path)} old)")
+
+
+def print_json(document: dict[str, Any]) -> None:
+    """A result for programs, on standard output."""
+    from plink.storage import STANDARD, write_document
+
+    write_document(STANDARD, document)
+
+
+@contextlib.contextmanager
+def progress(*titles: str) -> Iterator[dict[str, Advance]]:
+    """A bar for each title, on a terminal only; ``bars[title](done, total)`` moves it."""
+    if not sys.stderr.isatty():
+        yield {title: lambda done, total: None for title in titles}
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        tasks = {title: bars.add_task(title, total=None, visible=False) for title in titles}
+
+        def advance(title: str) -> Advance:
+            return lambda done, total: bars.update(tasks[title], completed=done, total=total, visible=True)
+
+        yield {title: advance(title) for title in titles}

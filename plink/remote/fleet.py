@@ -1,0 +1,183 @@
+"""Agents on many hosts as one: started side by side, their messages in one queue, all ended together."""
+
+import contextlib
+import json
+import queue
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from plink.errors import HostError
+from plink.hosts import Host
+from plink.remote.connector import Connector, Line
+from plink.remote.lifeline import HELLO
+from plink.remote.program import AgentProgram
+
+LEASE_S = 30.0
+_RENEWALS_PER_LEASE = 5
+# Handshakes are CPU work in this process: more at once only makes each of them later.
+_FAN_OUT = 16
+# A login shell may print a greeting first; an agent that has not said hello within so many bytes is not ours.
+_GREETING_BYTES = 1 << 16
+# ... or within so many seconds: a log-in that ends in a menu, a python3 that hangs.
+HELLO_S = 30.0
+
+
+@dataclass(frozen=True)
+class Message:
+    """What one agent said; ``body`` is None when it is gone, and ``error`` then says why."""
+
+    host: str
+    body: dict[str, Any] | None
+    error: HostError | None = None
+
+
+class Fleet:
+    """Agents of one program on many hosts; a context manager that ends every agent on the way out.
+
+    :param connector: how hosts are reached.
+    :param program: what the agents run.
+    :param lease_s: seconds after which an agent that hears nothing ends by itself.
+    """
+
+    def __init__(self, connector: Connector, program: AgentProgram, lease_s: float = LEASE_S) -> None:
+        self._connector, self._program, self._lease_s = connector, program, lease_s
+        self._lines: dict[str, Line] = {}
+        self._guard = threading.Lock()
+        self._queue: queue.Queue[Message] = queue.Queue()
+        self._closing = threading.Event()
+
+    def start(
+        self, hosts: Iterable[Host], settings: dict[str, object], on_start: Callable[[], None] = lambda: None
+    ) -> dict[str, HostError]:
+        """Start an agent on every host, several at a time; returns the hosts where that failed, and why.
+
+        ``on_start`` is called once a host, whether it worked or not, for a progress bar.
+        """
+        bundle = self._program.bundle(settings | {"lease_s": self._lease_s})
+        failures: dict[str, HostError] = {}
+        pool = ThreadPoolExecutor(max_workers=_FAN_OUT, thread_name_prefix="plink-connect")
+        try:
+            futures = {host.name: pool.submit(self._open, host, bundle) for host in hosts}
+            for name, future in futures.items():
+                try:
+                    future.result()
+                except HostError as error:
+                    failures[name] = error
+                on_start()
+        finally:
+            # On Ctrl-C the connections still being made are not waited for: they find the fleet closing.
+            pool.shutdown(wait=False, cancel_futures=True)
+        threading.Thread(target=self._renew_leases, daemon=True, name="plink-lease").start()
+        return failures
+
+    def _open(self, host: Host, bundle: bytes) -> None:
+        if self._closing.is_set():
+            raise HostError(host.name, "not started")
+        line = self._connector.open(host)
+        try:
+            rest = _shake_hands(host, line, bundle)
+        except HostError:
+            line.close()
+            raise
+        with self._guard:
+            if self._closing.is_set():
+                line.close()
+                raise HostError(host.name, "not started")
+            self._lines[host.name] = line
+        threading.Thread(target=self._listen, args=(host, line, rest), daemon=True, name=f"plink-{host.name}").start()
+
+    def _listen(self, host: Host, line: Line, buffer: bytes) -> None:
+        while True:
+            *complete, buffer = buffer.split(b"\n")
+            for text in complete:
+                # What is not ours (something on the host writes to the agent's standard output) is never fatal.
+                try:
+                    body = json.loads(text)
+                except ValueError:
+                    continue
+                if isinstance(body, dict) and "is" in body:
+                    self._queue.put(Message(host.name, body))
+            data = line.read()
+            if not data:
+                break
+            buffer += data
+        why = line.last_words() or "the connection was cut"
+        with self._guard:
+            self._lines.pop(host.name, None)
+        self._queue.put(Message(host.name, None, HostError(host.name, f"its agent is gone: {why}")))
+
+    def _renew_leases(self) -> None:
+        while not self._closing.wait(self._lease_s / _RENEWALS_PER_LEASE):
+            for name in self.alive:
+                self.send(name, do="alive")
+
+    @property
+    def alive(self) -> list[str]:
+        """Hosts whose agent is there."""
+        with self._guard:
+            return list(self._lines)
+
+    def send(self, host: str, **body: Any) -> None:
+        """One message to one agent; one that is gone is passed over (its end stands in the queue)."""
+        with self._guard:
+            line = self._lines.get(host)
+        if line is not None:
+            try:
+                line.write((json.dumps(body) + "\n").encode())
+            except OSError:
+                line.close()
+
+    def send_all(self, **body: Any) -> None:
+        """One message to every agent that is there."""
+        for name in self.alive:
+            self.send(name, **body)
+
+    def receive(self, timeout_s: float) -> Message | None:
+        """The next message of any agent, or None after ``timeout_s`` seconds."""
+        try:
+            return self._queue.get(timeout=max(0.0, timeout_s))
+        except queue.Empty:
+            return None
+
+    def close(self) -> None:
+        """End every agent: its line is cut, and it ends by itself."""
+        self._closing.set()
+        with self._guard:
+            lines = list(self._lines.values())
+        for line in lines:
+            line.close()
+
+    def __enter__(self) -> "Fleet":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _shake_hands(host: Host, line: Line, bundle: bytes) -> bytes:
+    """Send the program and skip what a login shell prints until the agent says hello; returns the bytes after that."""
+    hello = (HELLO + "\n").encode()
+    buffer = b""
+    alarm = threading.Timer(HELLO_S, line.close)
+    alarm.daemon = True
+    alarm.start()
+    try:
+        # A host without python3 cuts the line while the program is still being sent: what it said tells why.
+        with contextlib.suppress(OSError):
+            line.write(bundle)
+        while hello not in buffer:
+            if len(buffer) > _GREETING_BYTES:
+                raise HostError(host.name, "no agent could be started: what answers there is a program of another kind")
+            data = line.read()
+            if not data:
+                raise HostError(host.name, f"no agent could be started: {line.last_words() or 'no answer'}")
+            buffer += data
+    finally:
+        alarm.cancel()
+    return buffer.split(hello, 1)[1]

@@ -1,0 +1,96 @@
+"""The agent's end of the line to its controller: JSON lines on standard input and output, and a lease.
+
+Runs on the hosts: standard library only, no imports of plink. The agent must end when its controller does. A closed
+standard input says so at once; when a network swallows the connection nothing does, so every message renews a lease
+and a lease that runs out means the same as the end of input.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import time
+from typing import Any
+
+HELLO = "plink-agent-1"
+_READ = 1 << 16
+
+
+class ControllerGone(Exception):
+    """The controller closed the line, or its lease ran out."""
+
+
+class Lifeline:
+    """One end of the line; not thread-safe. ``lease_s``: seconds without any message after which it counts as cut."""
+
+    def __init__(self, lease_s: float, read_fd: int = 0, write_fd: int = 1) -> None:
+        self._lease_s = lease_s
+        self._read_fd, self._write_fd = read_fd, write_fd
+        self._renewed = time.monotonic()
+        self._buffer = bytearray()
+        self._messages: list[dict[str, Any]] = []
+
+    def hello(self) -> None:
+        """Say that the agent runs; whatever stood on standard output before (a login greeting) is not ours."""
+        os.write(self._write_fd, (HELLO + "\n").encode())
+
+    def fileno(self) -> int:
+        """The descriptor that becomes readable when a message or the end of the line arrives."""
+        return self._read_fd
+
+    def send(self, **message: Any) -> None:
+        """One message to the controller; waits while the line is full, for as long as a lease at most.
+
+        :raises ControllerGone: when nobody is there to read it.
+        """
+        data = (json.dumps(message) + "\n").encode()
+        try:
+            while data:
+                if not select.select([], [self._write_fd], [], self._lease_s)[1]:
+                    raise ControllerGone
+                # No more than is sure to fit: a longer write would block however long nobody reads.
+                data = data[os.write(self._write_fd, data[: select.PIPE_BUF]) :]
+        except OSError:
+            raise ControllerGone from None
+
+    def receive(self, timeout_s: float) -> dict[str, Any] | None:
+        """The next message, or None after ``timeout_s`` seconds without one; ``alive`` messages only renew the lease.
+
+        :raises ControllerGone: at the end of input or of the lease.
+        """
+        deadline = time.monotonic() + timeout_s
+        while True:
+            while self._messages:
+                message = self._messages.pop(0)
+                if message.get("do") != "alive":
+                    return message
+            until = min(deadline, self._renewed + self._lease_s)
+            ready, _, _ = select.select([self._read_fd], [], [], max(0.0, until - time.monotonic()))
+            if ready:
+                # Also when the lease looks over: whoever was busy for long finds its renewals waiting here.
+                self._read()
+            elif time.monotonic() - self._renewed > self._lease_s:
+                raise ControllerGone
+            elif time.monotonic() >= deadline:
+                return None
+
+    def renew(self) -> None:
+        """Look, without waiting, whether the controller is there: what it said stays for :meth:`receive`.
+
+        :raises ControllerGone: at the end of input or of the lease.
+        """
+        if select.select([self._read_fd], [], [], 0)[0]:
+            self._read()
+        elif time.monotonic() - self._renewed > self._lease_s:
+            raise ControllerGone
+
+    def _read(self) -> None:
+        data = os.read(self._read_fd, _READ)
+        if not data:
+            raise ControllerGone
+        self._renewed = time.monotonic()
+        self._buffer += data
+        *lines, rest = bytes(self._buffer).split(b"\n")
+        self._buffer = bytearray(rest)
+        self._messages += [json.loads(line) for line in lines if line.strip()]

@@ -1,0 +1,70 @@
+"""Sizes, rates and durations as people write them, turned into the units the rest of plink names its values in."""
+
+import math
+import re
+
+from plink.errors import UsageError
+
+_QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
+
+_BYTES = {"": 1, "b": 1}
+for _power, _letter in enumerate("kmgt", start=1):
+    _BYTES[_letter] = _BYTES[_letter + "b"] = 1000**_power
+    _BYTES[_letter + "ib"] = 1024**_power
+
+_BITS_PER_S = {
+    "bit": 1,
+    "kbit": 10**3,
+    "mbit": 10**6,
+    "gbit": 10**9,
+    "bps": 1,
+    "kbps": 10**3,
+    "mbps": 10**6,
+    "gbps": 10**9,
+}
+_SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def _quantity(text: str, units: dict[str, int] | dict[str, float], what: str, example: str) -> float:
+    match = _QUANTITY.fullmatch(text)
+    if match is None or match.group(2).lower() not in units:
+        raise UsageError(f"{text!r} is not a {what}; write it like {example}")
+    value = float(match.group(1)) * units[match.group(2).lower()]
+    if math.isinf(value):
+        raise UsageError(f"{text[:20]!r}... is too large a {what}; write it like {example}")
+    return value
+
+
+def parse_bytes(text: str) -> int:
+    """Size in bytes: ``64KB`` is 64,000, ``64KiB`` is 65,536 (IEC 80000-13), a bare number is bytes."""
+    return round(_quantity(text, _BYTES, "size", "100MB or 64KiB"))
+
+
+def parse_rate(text: str) -> int:
+    """Rate in bits per second, decimal prefixes: ``200mbit`` (as ``tc`` writes it) or ``10Gbps``; never zero."""
+    rate = round(_quantity(text, _BITS_PER_S, "rate", "200mbit or 10gbit"))
+    if rate <= 0:
+        raise UsageError(f"{text!r} is not a rate that lets anything through; to stop traffic use cut")
+    return rate
+
+
+def parse_duration(text: str) -> float:
+    """Duration in seconds: ``250ms``, ``90``, ``5m``, ``1h``."""
+    return _quantity(text, _SECONDS, "duration", "90s, 5m or 250ms")
+
+
+def format_bytes(size: float) -> str:
+    """A size in bytes, decimal prefixes, three significant digits: ``8 MB``."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 999.5:  # from there on three digits would round up to the next unit
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} TB"
+
+
+def format_duration(seconds: float) -> str:
+    """A duration for a person: ``12 s``, ``3 min``, ``2 h``, ``4 days``."""
+    for limit, unit, name in ((90, 1, "s"), (5400, 60, "min"), (172_800, 3600, "h")):
+        if seconds < limit:
+            return f"{seconds / unit:.0f} {name}"
+    return f"{seconds / 86400:.0f} days"

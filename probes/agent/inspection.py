@@ -1,0 +1,76 @@
+"""What a host says of itself that bears on a measurement: clock, MTU, NIC, governor, tools, counters of clouds' limits.
+
+Runs on the hosts: standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from typing import Any
+
+from plink.remote.addresses import interface_of, source_towards
+from probes.agent.tools import which
+
+# Packets that AWS's ENA driver counts as dropped or queued because an allowance of the instance was used up.
+_ALLOWANCE = re.compile(r"\s*(\w+_allowance_exceeded|\w+_allowance_available):\s*(\d+)")
+_VERSION = re.compile(r"\d+(?:\.\d+)+")
+_TOOLS = {"fping": ["-v"], "iperf3": ["--version"], "ethtool": ["--version"], "mpirun": ["--version"]}
+_LIMIT_S = 5.0
+
+
+def _read(path: str) -> str | None:
+    try:
+        with open(path) as file:
+            return file.read().strip()
+    except OSError:
+        return None
+
+
+def _output(argv: list[str]) -> str:
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=_LIMIT_S, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout + done.stderr
+
+
+def _version(tool: str, words: list[str]) -> str | None:
+    program = which(tool)
+    if program is None:
+        return None
+    found = _VERSION.search(_output([program, *words]))
+    return found.group() if found else "?"
+
+
+def counters(interface: str) -> dict[str, int]:
+    """The allowance counters of an interface, empty where the driver has none (or there is no ethtool)."""
+    program = which("ethtool")
+    if program is None:
+        return {}
+    rows = (_ALLOWANCE.match(line) for line in _output([program, "-S", interface]).splitlines())
+    return {row.group(1): int(row.group(2)) for row in rows if row and row.group(1).endswith("exceeded")}
+
+
+def inspect(address: str, peers: list[str]) -> dict[str, Any]:
+    """The host's facts; ``interface`` is the one towards the first of ``peers``."""
+    try:
+        interface = interface_of(source_towards(peers[0]) if peers else address)
+    except OSError:
+        interface = None
+    device = f"/sys/class/net/{interface}"
+    speed = _read(f"{device}/speed")
+    mtu = _read(f"{device}/mtu")
+    return {
+        "interface": interface,
+        "mtu": int(mtu) if mtu else None,
+        # A virtual interface says -1, or nothing.
+        "speed_mbps": int(speed) if speed and speed.isdigit() else None,
+        "clocksource": _read("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "kernel": os.uname().release,
+        "load": os.getloadavg()[0],
+        "tools": {tool: _version(tool, words) for tool, words in _TOOLS.items()},
+        "counters": counters(interface) if interface else {},
+    }

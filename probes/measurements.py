@@ -1,0 +1,162 @@
+"""What has been measured so far: matrices that grow round by round, and the network file they are kept in."""
+
+import datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plink.hosts import Hosts
+from plink.network import Matrix, Network, matrix_from_json, to_rows
+from probes.agent.summary import PERCENTILES
+
+_MAIN = PERCENTILES.index(10)
+# How a pair was measured, as numbers in a matrix; the file says the words.
+METHODS = ("", "stamp", "icmp", "tcp")
+CLOCKS = ("", "user", "kernel")
+
+
+class Measurements:
+    """N hosts; ``[i, j]`` is always what i found out about j (for bandwidth: what j received from i)."""
+
+    def __init__(self, hosts: Hosts) -> None:
+        n = len(hosts)
+        self.hosts = hosts
+        self.percentiles: dict[int, Matrix] = {p: _empty(n) for p in PERCENTILES}
+        self.halves: list[Matrix] = [_empty(n), _empty(n)]
+        self.jitter = _empty(n)
+        self.loss_forward, self.loss_back = _empty(n), _empty(n)
+        self.samples: npt.NDArray[np.int64] = np.zeros((n, n), dtype=np.int64)
+        self.clock_steps: npt.NDArray[np.int64] = np.zeros((n, n), dtype=np.int64)
+        self.hops = _empty(n)
+        self.method: npt.NDArray[np.int8] = np.zeros((n, n), dtype=np.int8)
+        self.clock: npt.NDArray[np.int8] = np.zeros((n, n), dtype=np.int8)
+        self.bandwidth: Matrix | None = None
+        self.errors: dict[tuple[int, int], str] = {}
+        self.bandwidth_errors: dict[tuple[int, int], str] = {}
+        self.machines: list[dict[str, Any] | None] = [None] * n
+        self.details: dict[str, Any] = {}
+
+    @property
+    def latency(self) -> Matrix:
+        """10th percentiles of the round trips, microseconds, NaN where unmeasured (shape (N, N), not a copy)."""
+        return self.percentiles[10]
+
+    def bandwidth_or_nothing(self) -> Matrix:
+        """Bandwidths, Gbit/s, shape (N, N), all NaN before the first is measured."""
+        if self.bandwidth is None:
+            self.bandwidth = _empty(len(self.hosts))
+        return self.bandwidth
+
+    def any(self) -> bool:
+        """Whether anything was measured at all."""
+        off = ~np.eye(len(self.hosts), dtype=bool)
+        return bool(np.isfinite(self.latency[off]).any()) or self.bandwidth is not None
+
+    def missing(self) -> list[tuple[int, int]]:
+        """Pairs (i < j) without a round trip in one direction or both."""
+        nothing = np.isnan(self.latency)
+        return [(int(i), int(j)) for i, j in np.argwhere(np.triu(nothing | nothing.T, 1))]
+
+    def note(self, i: int, j: int, method: str, result: dict[str, Any]) -> None:
+        """What i's agent said about j."""
+        sent, received = result["sent"], result["received"]
+        self.samples[i, j] = received
+        self.clock_steps[i, j] = result.get("clock_steps", 0)
+        self.method[i, j] = METHODS.index(method)
+        self.clock[i, j] = CLOCKS.index(result.get("clock", "user"))
+        for p, value in zip(PERCENTILES, result["percentiles_us"], strict=True):
+            self.percentiles[p][i, j] = np.nan if value is None else value
+        for half, value in zip(self.halves, result["halves_us"], strict=True):
+            half[i, j] = np.nan if value is None else value
+        self.jitter[i, j] = np.nan if result["jitter_us"] is None else result["jitter_us"]
+        if result.get("hops") is not None:
+            self.hops[i, j] = result["hops"]
+        reflected = result.get("reflected")
+        if sent and reflected is not None:
+            self.loss_forward[i, j] = 1 - reflected / sent
+            self.loss_back[i, j] = 1 - received / reflected if reflected else np.nan
+        elif sent:  # the way is not known: what is lost is lost on the way there
+            self.loss_forward[i, j] = 1 - received / sent
+        if result["percentiles_us"][_MAIN] is None:
+            self.fail(
+                i, j, result.get("error") or "no probe was answered; is it let through (firewall, security group)?"
+            )
+        else:
+            self.errors.pop((i, j), None)
+
+    def fail(self, i: int, j: int, why: str) -> None:
+        """The round trip from i to j could not be measured."""
+        self.errors[i, j] = why
+
+    def network(self) -> Network:
+        """All of it, as it is written to disk."""
+        np.fill_diagonal(self.latency, 0.0)
+        names = self.hosts.names
+        details: dict[str, Any] = {
+            **self.details,
+            "measured_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "percentiles_us": {str(p): to_rows(self.percentiles[p]) for p in PERCENTILES if p != 10},
+            "halves_us": [to_rows(half) for half in self.halves],
+            "jitter_us": to_rows(self.jitter),
+            "loss_forward": to_rows(self.loss_forward, digits=6),
+            "loss_back": to_rows(self.loss_back, digits=6),
+            "samples": self.samples.tolist(),
+            "clock_steps": self.clock_steps.tolist(),
+            "hops": [[None if value != value else int(value) for value in row] for row in self.hops.tolist()],
+            "methods": list(METHODS),
+            "method_used": self.method.tolist(),
+            "clocks": list(CLOCKS),
+            "clock_used": self.clock.tolist(),
+            "machines": self.machines,
+            "errors": _rows(names, self.errors),
+            **({"bandwidth_errors": _rows(names, self.bandwidth_errors)} if self.bandwidth is not None else {}),
+        }
+        return Network(self.hosts, self.latency.copy(), self.bandwidth, details)
+
+
+def _rows(names: list[str], errors: dict[tuple[int, int], str]) -> list[dict[str, str]]:
+    return [{"from": names[i], "to": names[j], "why": why} for (i, j), why in sorted(errors.items())]
+
+
+def resumed(network: Network, where: str) -> Measurements:
+    """Measurements that go on from a network file; what the file does not hold counts as unmeasured.
+
+    :raises InputError: when a matrix in it is not of the right shape.
+    """
+    found = Measurements(network.hosts)
+    n, details = len(network.hosts), network.details
+
+    def matrix(value: object, key: str) -> Matrix:
+        return _empty(n) if value is None else matrix_from_json(value, n, f"{where}: {key}")
+
+    percentiles = details.get("percentiles_us")
+    for p in PERCENTILES:
+        value = percentiles.get(str(p)) if isinstance(percentiles, dict) else None
+        found.percentiles[p] = network.latency_us.copy() if p == 10 else matrix(value, f"percentiles_us.{p}")
+    halves = details.get("halves_us")
+    if isinstance(halves, list) and len(halves) == 2:
+        found.halves = [matrix(half, f"halves_us[{k}]") for k, half in enumerate(halves)]
+    found.jitter = matrix(details.get("jitter_us"), "jitter_us")
+    found.loss_forward = matrix(details.get("loss_forward"), "loss_forward")
+    found.loss_back = matrix(details.get("loss_back"), "loss_back")
+    found.hops = matrix(details.get("hops"), "hops")
+    found.samples = np.nan_to_num(matrix(details.get("samples"), "samples")).astype(np.int64)
+    found.clock_steps = np.nan_to_num(matrix(details.get("clock_steps"), "clock_steps")).astype(np.int64)
+    found.method = np.nan_to_num(matrix(details.get("method_used"), "method_used")).astype(np.int8)
+    found.clock = np.nan_to_num(matrix(details.get("clock_used"), "clock_used")).astype(np.int8)
+    found.bandwidth = network.bandwidth_gbps
+    found.details = {key: details[key] for key in ("shared_links", "predicted_us") if key in details}
+    machines = details.get("machines")
+    if isinstance(machines, list) and len(machines) == n:
+        found.machines = machines
+    index = {name: i for i, name in enumerate(network.hosts.names)}
+    rows = details.get("errors")
+    for error in rows if isinstance(rows, list) else []:
+        if isinstance(error, dict) and error.get("from") in index and error.get("to") in index:
+            found.fail(index[error["from"]], index[error["to"]], str(error.get("why")))
+    return found
+
+
+def _empty(n: int) -> Matrix:
+    return np.full((n, n), np.nan)

@@ -1,0 +1,142 @@
+"""A STAMP reflector that a person starts openly, and a sender for any STAMP reflector: unauthenticated mode.
+
+RFC 8762 sections 4.2.1 and 4.3.1, with the SSID of RFC 8972 section 3: packets of 44 bytes both ways, big-endian::
+
+    sender     sequence 0  timestamp T1 4  error estimate 12  SSID 14
+    reflector  sequence 0  timestamp T3 4  error estimate 12  SSID 14  T2 16
+               sender's sequence 24  sender's timestamp T1 28  sender's error estimate 36  sender's TTL 40
+"""
+
+import select
+import socket
+import struct
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from plink.remote.addresses import family_of
+from probes import timestamps
+from probes.agent.summary import summary
+from probes.stamp import ERROR_ESTIMATE, ns_between, ntp_from_ns
+
+SIZE = 44
+PORT = 18862  # 862, the assigned port, is privileged
+_SENDER = struct.Struct("!IQHH28x")
+_REFLECTOR = struct.Struct("!IQHHQIQH2xB3x")
+_MBZ = slice(16, 44)  # zero in a sender's packet; times and numbers in a reflector's
+_LOOK_S = 0.5
+
+
+def pack_sender(sequence: int, t1: int, ssid: int) -> bytes:
+    """A Session-Sender packet; ``t1`` is an NTP timestamp."""
+    return _SENDER.pack(sequence, t1, ERROR_ESTIMATE, ssid)
+
+
+def reflect(packet: bytes, t2: int, t3: int, ttl: int) -> bytes | None:
+    """The answer to a packet, as long as it (padding and TLVs come back as they came); None for what is none.
+
+    Stateless: the answer's sequence number is the sender's (RFC 8762 section 4.3).
+    """
+    if len(packet) < SIZE:  # an answer would be longer than the question
+        return None
+    sequence, t1, error, ssid = _SENDER.unpack_from(packet)
+    if any(packet[_MBZ]):  # an answer of another reflector: answering it would never end
+        return None
+    if error & 0xFF == 0:  # RFC 4656 section 4.1.2: a multiplier of zero is no error estimate, so this is no STAMP
+        return None
+    return _REFLECTOR.pack(sequence, t3, ERROR_ESTIMATE, ssid, t2, sequence, t1, error, ttl) + packet[SIZE:]
+
+
+def _socket(address: str, port: int, transmit_stamps: bool) -> socket.socket:
+    sock = socket.socket(family_of(address), socket.SOCK_DGRAM)
+    try:
+        sock.bind((address, port))
+    except OSError:
+        sock.close()
+        raise
+    if sock.family == socket.AF_INET:
+        sock.setsockopt(socket.IPPROTO_IP, timestamps.IP_RECVTTL, 1)
+        sock.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, 255)
+    timestamps.enable(sock, transmit_stamps)
+    sock.settimeout(_LOOK_S)
+    return sock
+
+
+def serve(address: str, port: int, on_ready: Callable[[int], None], keep_going: Callable[[], bool]) -> int:
+    """Reflect for anybody until told to stop; returns how many packets were answered.
+
+    :raises OSError: when the port cannot be had.
+    """
+    answered = 0
+    with _socket(address, port, transmit_stamps=False) as sock:
+        on_ready(sock.getsockname()[1])
+        while keep_going():
+            try:
+                packet, peer, t2_ns, ttl = timestamps.receive(sock, 65536)
+            except OSError:  # a time-out, or an ICMP error from an earlier answer
+                continue
+            answer = reflect(packet, ntp_from_ns(abs(t2_ns)), ntp_from_ns(time.time_ns()), ttl)
+            if answer is not None:
+                try:
+                    sock.sendto(answer, peer)
+                    answered += 1
+                except OSError:
+                    continue
+    return answered
+
+
+@dataclass(frozen=True)
+class Target:
+    """A STAMP reflector somewhere."""
+
+    address: str
+    port: int = PORT
+
+
+def query(target: Target, count: int, interval_s: float, timeout_s: float, ssid: int) -> dict[str, Any]:
+    """Probe any STAMP reflector, one packet at a time; the summary of :mod:`probes.agent.summary`, ``sent``, ``clock``.
+
+    :raises OSError: when there is no way to it.
+    """
+    round_trips: list[int] = []
+    stamped = 0
+    with _socket("::" if ":" in target.address else "0.0.0.0", 0, transmit_stamps=True) as sock:
+        sock.connect((target.address, target.port))
+        # Not a time-out: Python would wait for one at the error queue too.
+        sock.setblocking(False)
+        for sequence in range(count):
+            left_ns = time.time_ns()
+            answer = _ask(sock, sequence, left_ns, ssid, timeout_s)
+            if answer is not None:
+                t2, t3, t4_ns, kernel_left_ns = answer
+                stamped += kernel_left_ns is not None and t4_ns > 0
+                round_trips.append(abs(t4_ns) - (kernel_left_ns or left_ns) - ns_between(t2, t3))
+            time.sleep(interval_s)
+    return {"sent": count, "clock": "kernel" if 2 * stamped > len(round_trips) else "user", **summary(round_trips)}
+
+
+def _ask(
+    sock: socket.socket, sequence: int, left_ns: int, ssid: int, timeout_s: float
+) -> tuple[int, int, int, int | None] | None:
+    """(T2, T3, time of arrival, time of departure if the kernel noted it) of the answer to one probe."""
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    deadline = time.monotonic() + timeout_s
+    departures: dict[int, int] = {}
+    try:
+        sock.send(pack_sender(sequence, ntp_from_ns(left_ns), ssid))
+        while (left_s := deadline - time.monotonic()) > 0:
+            poll.poll(1000 * left_s)
+            departures.update(timestamps.sent_at(sock))  # left in their queue they would keep the poll awake
+            try:
+                packet, _, t4_ns, _ = timestamps.receive(sock, 65536)
+            except BlockingIOError:
+                continue
+            if len(packet) >= SIZE:
+                _, t3, _, _, t2, answered, _, _, _ = _REFLECTOR.unpack_from(packet)
+                if answered == sequence:
+                    return t2, t3, t4_ns, departures.get(sequence)
+    except OSError:
+        return None
+    return None

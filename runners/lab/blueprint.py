@@ -1,0 +1,127 @@
+"""What a lab consists of, before any of it exists: hosts, their racks, addresses and names of namespaces."""
+
+import ipaddress
+import random
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from plink.errors import UsageError
+from plink.hosts import Host, Hosts, check_lab_name
+
+NETWORK = ipaddress.ip_network("198.18.0.0/15")  # RFC 2544: benchmarking, never routed on the Internet
+_HOSTS = ipaddress.ip_network("198.18.0.0/16")
+_GATEWAYS = int(ipaddress.ip_address("198.19.0.0"))
+_UPLINKS = int(ipaddress.ip_address("198.19.128.0"))
+_MOST_RACKS, _MOST_HOSTS = 64, 512
+PREFIX = "plink."
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What ``plink lab up`` was asked for. Rates in bits per second, ``uplink_delay_us`` one way."""
+
+    name: str
+    racks: int = 4
+    hosts_per_rack: int = 4
+    host_rate: int = 200_000_000
+    uplink_rate: int = 200_000_000
+    uplink_delay_us: int = 0
+    mtu: int = 9000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_lab_name(self.name, "--name")
+        if not 1 <= self.racks <= _MOST_RACKS:
+            raise UsageError(f"--racks {self.racks}: a lab has 1 to {_MOST_RACKS} racks")
+        if not self.hosts_per_rack >= 1 or self.racks * self.hosts_per_rack > _MOST_HOSTS:
+            raise UsageError(f"--hosts-per-rack {self.hosts_per_rack}: a lab has 1 to {_MOST_HOSTS} hosts in all")
+        if not 1280 <= self.mtu <= 65535:
+            raise UsageError(f"--mtu {self.mtu}: give 1280 to 65535")
+        if not 0 <= self.uplink_delay_us <= 1_000_000:
+            raise UsageError("--uplink-delay: give at most 1s")
+
+
+@dataclass(frozen=True)
+class Place:
+    """One host of a lab: where it really is. ``port`` is the number of its port on the rack's bridge."""
+
+    name: str
+    address: str
+    rack: int
+    port: int
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """A lab as drawn: settings, and the hosts in the order in which they are handed out."""
+
+    settings: Settings
+    places: tuple[Place, ...]
+
+    def namespace(self, part: str) -> str:
+        """The network namespace of ``core``, ``ctl``, a rack or a host; the dots keep labs apart."""
+        return f"{PREFIX}{self.settings.name}.{part}"
+
+    @property
+    def racks(self) -> list[str]:
+        """``rack0``, ``rack1``, ..."""
+        return [f"rack{rack}" for rack in range(self.settings.racks)]
+
+    def in_rack(self, rack: int) -> list[Place]:
+        """The hosts of one rack."""
+        return [place for place in self.places if place.rack == rack]
+
+    def gateway(self, rack: int) -> str:
+        """The rack router's address on its bridge."""
+        return str(ipaddress.ip_address(_GATEWAYS + rack))
+
+    def uplink(self, link: int) -> tuple[str, str]:
+        """(outer, core) addresses of a /31 (RFC 3021): one link a rack; the controller's comes after the last."""
+        return str(ipaddress.ip_address(_UPLINKS + 2 * link)), str(ipaddress.ip_address(_UPLINKS + 2 * link + 1))
+
+    def hosts(self) -> Hosts:
+        """What a user is told: names and addresses in shuffled order, nothing that gives a rack away."""
+        return Hosts(tuple(Host(place.name, place.address, user="root") for place in self.places), self.settings.name)
+
+    def truth(self) -> dict[str, Any]:
+        """What a judge is told: the rack of every host."""
+        return {"schema": "plink.truth/1", "racks": {place.name: place.rack for place in self.places}}
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it, for the lab's state folder."""
+        return {"settings": asdict(self.settings), "places": [asdict(place) for place in self.places]}
+
+
+def draw(settings: Settings) -> Blueprint:
+    """A lab's blueprint: racks dealt to hosts and addresses to names at random, the same for the same seed.
+
+    >>> [place.name for place in draw(Settings("a", racks=1, hosts_per_rack=2)).places]
+    ['node-01', 'node-02']
+    """
+    rng = random.Random(settings.seed)
+    n = settings.racks * settings.hosts_per_rack
+    seats = [(rack, port) for rack in range(settings.racks) for port in range(settings.hosts_per_rack)]
+    rng.shuffle(seats)
+    # .0.0 would be fine for a /32 but confuses people and some tools.
+    addresses = [str(_HOSTS[index]) for index in rng.sample(range(257, 257 + 4 * n), n)]
+    width = max(2, len(str(n)))
+    return Blueprint(
+        settings,
+        tuple(
+            Place(f"node-{i + 1:0{width}d}", address, rack, port)
+            for i, ((rack, port), address) in enumerate(zip(seats, addresses, strict=True))
+        ),
+    )
+
+
+def from_json(document: dict[str, Any]) -> Blueprint:
+    """The blueprint that :meth:`Blueprint.to_json` wrote."""
+    return Blueprint(Settings(**document["settings"]), tuple(Place(**place) for place in document["places"]))
+
+
+def is_lab_address(address: str) -> bool:
+    """Whether an address belongs to emulated labs and to nothing else."""
+    try:
+        return ipaddress.ip_address(address) in NETWORK
+    except ValueError:
+        return False

@@ -1,0 +1,192 @@
+"""Break a lab on purpose, and mend it: slow links, cut links, dead hosts, cross traffic."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+
+from plink.errors import PlinkError, UsageError
+from runners.lab import kernel, links, sshd
+from runners.lab.blueprint import Blueprint, Place
+from runners.lab.state import State
+
+MOST_LOAD_S = 600
+_LOAD_PORT = 5990
+
+
+@dataclass(frozen=True)
+class HostStatus:
+    """How one host stands now; rates in bits per second."""
+
+    name: str
+    address: str
+    alive: bool
+    connected: bool
+    rate: int
+
+
+@dataclass(frozen=True)
+class RackStatus:
+    """How one rack's uplink stands now."""
+
+    name: str
+    connected: bool
+    rate: int
+
+
+def _find(blueprint: Blueprint, target: str) -> Place | int:
+    """A host by name, or a rack (``rack2``) by number.
+
+    :raises UsageError: when the lab has neither.
+    """
+    for place in blueprint.places:
+        if place.name == target:
+            return place
+    if target in blueprint.racks:
+        return blueprint.racks.index(target)
+    last = blueprint.places[-1].name
+    raise UsageError(
+        f"lab {blueprint.settings.name!r} has no {target!r}; hosts are {blueprint.places[0].name} to {last}, "
+        f"racks rack0 to {blueprint.racks[-1]}"
+    )
+
+
+def _router(blueprint: Blueprint, place: Place) -> str:
+    return blueprint.namespace(f"rack{place.rack}")
+
+
+def shape(blueprint: Blueprint, target: str, rate: int) -> None:
+    """Limit what a host, or a rack's uplink, can send and receive."""
+    found = _find(blueprint, target)
+    if isinstance(found, Place):
+        kernel.tc(links.shape("eth0", rate), blueprint.namespace(found.name))
+        kernel.tc(links.shape(links.host_port(found), rate), _router(blueprint, found))
+    else:
+        delay = blueprint.settings.uplink_delay_us
+        kernel.tc(links.shape("up0", rate, delay), blueprint.namespace(target))
+        kernel.tc(links.shape(f"r{found}", rate, delay), blueprint.namespace("core"))
+
+
+def cut(blueprint: Blueprint, target: str) -> None:
+    """Unplug a host or a rack's uplink: packets vanish, nobody is told."""
+    found = _find(blueprint, target)
+    if isinstance(found, Place):
+        kernel.ip([f"link set {links.host_port(found)} down"], _router(blueprint, found))
+    else:
+        kernel.ip([f"link set r{found} down"], blueprint.namespace("core"))
+
+
+def kill(blueprint: Blueprint, target: str) -> None:
+    """Power a host off: unplugged first, so that its dying connections tell nobody, then every process ends."""
+    found = _find(blueprint, target)
+    if not isinstance(found, Place):
+        raise UsageError(f"{target} is a rack: kill its hosts, or `cut {target}`")
+    cut(blueprint, target)
+    kernel.kill_all(blueprint.namespace(found.name))
+
+
+def heal(blueprint: Blueprint, state: State) -> None:
+    """Undo every fault: links plugged in, rates as at first, dead hosts started, cross traffic ended."""
+    settings = blueprint.settings
+    for rack, part in enumerate(blueprint.racks):
+        kernel.ip([f"link set r{rack} up", *links.core_routes(blueprint, rack)], blueprint.namespace("core"))
+        kernel.ip(
+            [f"link set {links.host_port(place)} up" for place in blueprint.in_rack(rack)], blueprint.namespace(part)
+        )
+        shape(blueprint, part, settings.uplink_rate)
+    for place in blueprint.places:
+        _end_load(state, place)
+        shape(blueprint, place.name, settings.host_rate)
+        if not _alive(blueprint, state, place):
+            kernel.kill_all(blueprint.namespace(place.name))
+            sshd.start(blueprint, place, state)
+
+
+def load(blueprint: Blueprint, state: State, source: str, sink: str, rate: int, seconds: int) -> None:
+    """UDP cross traffic from one host to another, ended by itself after ``seconds`` (at most ten minutes)."""
+    if not 1 <= seconds <= MOST_LOAD_S:
+        raise UsageError(f"--duration: give 1 s to {MOST_LOAD_S} s")
+    here, there = (_find(blueprint, name) for name in (source, sink))
+    if not (isinstance(here, Place) and isinstance(there, Place)) or here == there:
+        raise UsageError("load runs from one host to another host")
+    _end_load(state, here)
+    _end_load(state, there)
+    client = ["-c", there.address, "-p", str(_LOAD_PORT), "-u", "-b", str(rate), "-t", str(seconds)]
+    server = ["-s", "-1", "-B", there.address, "-p", str(_LOAD_PORT)]
+    for place, words in ((there, server), (here, client)):
+        pid_file = state.file(place.name, "load.pid")
+        # The shell's script is fixed; it notes its own process id, which is timeout's after exec.
+        script = 'echo $$ > "$1"; shift; exec timeout "$@"'
+        argv = ["setsid", "--fork", "ip", "netns", "exec", blueprint.namespace(place.name), "sh", "-c", script, "sh"]
+        try:
+            nothing = subprocess.DEVNULL
+            words = [*argv, str(pid_file), str(seconds + 5), "iperf3", *words]
+            subprocess.run(words, check=True, stdin=nothing, stdout=nothing, stderr=nothing, timeout=10)
+        except (OSError, subprocess.SubprocessError) as error:
+            raise PlinkError(f"cannot start iperf3 on {place.name}: {error}") from None
+        if place is there:
+            _await_listener(blueprint, place)
+
+
+def _await_listener(blueprint: Blueprint, place: Place) -> None:
+    for _ in range(200):
+        listening = kernel.query(
+            ["ip", "netns", "exec", blueprint.namespace(place.name), "ss", "-Hltn", f"sport = :{_LOAD_PORT}"]
+        )
+        if listening.strip():
+            return
+        time.sleep(0.02)
+    raise PlinkError(f"iperf3 does not listen on {place.name}; is it installed?")
+
+
+def _end_load(state: State, place: Place) -> None:
+    pid_file = state.file(place.name, "load.pid")
+    if pid_file.exists():
+        pid = int(pid_file.read_text().strip() or 0)
+        with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+            if pid and "timeout" in _command(pid):
+                os.kill(pid, signal.SIGTERM)
+        pid_file.unlink()
+
+
+def _command(pid: int) -> str:
+    with open(f"/proc/{pid}/cmdline") as file:
+        return file.read()
+
+
+def _alive(blueprint: Blueprint, state: State, place: Place) -> bool:
+    pid_file = state.file(place.name, "sshd.pid")
+    if not pid_file.exists():
+        return False
+    pid = pid_file.read_text().strip()
+    return bool(pid) and int(pid) in kernel.pids(blueprint.namespace(place.name))
+
+
+def status(blueprint: Blueprint, state: State) -> tuple[list[RackStatus], list[HostStatus]]:
+    """How racks and hosts stand, as the kernel says."""
+    core_up, core_rate = _devices(blueprint.namespace("core"))
+    racks = [
+        RackStatus(part, f"r{rack}" in core_up, core_rate.get(f"r{rack}", 0))
+        for rack, part in enumerate(blueprint.racks)
+    ]
+    ports = [_devices(blueprint.namespace(part)) for part in blueprint.racks]
+    hosts = []
+    for place in blueprint.places:
+        up, rate = ports[place.rack]
+        port = links.host_port(place)
+        hosts.append(
+            HostStatus(place.name, place.address, _alive(blueprint, state, place), port in up, rate.get(port, 0))
+        )
+    return racks, hosts
+
+
+def _devices(namespace: str) -> tuple[set[str], dict[str, int]]:
+    """Devices that are up, and the rate (bit/s) that each one's tbf lets through."""
+    shown = json.loads(kernel.query(["ip", "-n", namespace, "-json", "link", "show"]))
+    disciplines = json.loads(kernel.query(["tc", "-n", namespace, "-json", "qdisc", "show"]))
+    up = {link["ifname"] for link in shown if "UP" in link["flags"]}
+    # tc reports bytes per second
+    return up, {q["dev"]: 8 * q["options"]["rate"] for q in disciplines if q["kind"] == "tbf"}

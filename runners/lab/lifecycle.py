@@ -1,0 +1,137 @@
+"""Bring a lab up, take it down, enter it."""
+
+import contextlib
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import NoReturn
+
+from plink.errors import PlinkError, UsageError
+from plink.hosts import Hosts, render_hosts
+from plink.storage import write_document, write_text
+from runners.lab import kernel, links, sshd
+from runners.lab.blueprint import NETWORK, PREFIX, Blueprint, Settings, draw, is_lab_address
+from runners.lab.state import LABS, State, names, need_root
+
+_GUARD = LABS / ".guard-route"
+
+
+def up(settings: Settings, on_step: Callable[[str], None] = lambda step: None) -> tuple[Blueprint, bool]:
+    """Bring a lab up; one that is up with the same settings is left as it is. Returns it, and whether it is new.
+
+    What a crash left of this lab is taken away first, and a failure on the way up takes all away again.
+
+    :raises UsageError: without root, or when it is up with other settings.
+    """
+    need_root("plink lab up")
+    blueprint, state = draw(settings), State(settings.name)
+    with state.locked():
+        if state.is_up():
+            if state.blueprint() != blueprint:
+                raise UsageError(
+                    f"lab {settings.name!r} is up with other settings: `plink lab down --name {settings.name}` first, "
+                    "or give this one another --name"
+                )
+            return blueprint, False
+        _remove(state)
+        try:
+            state.begin()
+            _guard()
+            on_step("links")
+            links.lay(blueprint)
+            on_step("keys")
+            sshd.write_keys(blueprint, state)
+            on_step("sshd")
+            with ThreadPoolExecutor(max_workers=4) as pool:
+                list(pool.map(lambda place: sshd.start(blueprint, place, state), blueprint.places))
+            write_text(state.hosts_file, render_hosts(blueprint.hosts()))
+            write_document(state.truth_file, blueprint.truth())
+            state.finish(blueprint)
+        except BaseException:
+            _remove(state)
+            raise
+    return blueprint, True
+
+
+def down(name: str) -> bool:
+    """Take a lab down, whole or half up; True when there was anything to take down."""
+    need_root("plink lab down")
+    state = State(name)
+    with state.locked():
+        return _remove(state)
+
+
+def _remove(state: State) -> bool:
+    left = kernel.namespaces(f"{PREFIX}{state.name}.")
+    found = bool(left) or state.folder.exists()
+    state.unmark()
+    for namespace in left:
+        kernel.kill_all(namespace)
+    kernel.ip([f"netns del {namespace}" for namespace in left])
+    state.remove()
+    if not names() and _GUARD.exists():
+        with contextlib.suppress(PlinkError):  # somebody else took it away
+            kernel.ip([f"route del unreachable {NETWORK}"])
+        _GUARD.unlink()
+    return found
+
+
+def _guard() -> None:
+    """The machine's own namespace refuses lab addresses, so that nothing can send them out by its default route.
+
+    :raises PlinkError: when a route of somebody else's leads there, which the refusal would not cover.
+    """
+    guard = f"unreachable {NETWORK}"
+    there = [line.strip() for line in kernel.query(["ip", "route", "show", "root", str(NETWORK)]).splitlines()]
+    for line in there:
+        if not line.startswith(guard):
+            raise PlinkError(
+                f"this machine routes addresses that labs use ({line}): take that route away first (`ip route del ...`)"
+            )
+    if not there:
+        _GUARD.touch()  # before the route: a crash in between must not leave a route that nobody takes away
+        kernel.ip([f"route add {guard}"])
+
+
+def enter(hosts: Hosts) -> State | None:
+    """Where these hosts are reached from: inside their lab's controller namespace, or right here (None).
+
+    From then on this thread and all that it starts have the lab's network.
+
+    :raises UsageError: when the lab is not up here, or lab addresses stand in a file that does not name their lab.
+    """
+    if hosts.lab is None:
+        for host in hosts:
+            if is_lab_address(host.address):
+                raise UsageError(
+                    f"{host.name}: {host.address} exists only inside an emulated lab, and this file does not name it; "
+                    "use the one that `plink lab hosts` prints"
+                )
+        return None
+    need_root("entering a lab")
+    state = State(hosts.lab)
+    blueprint = state.blueprint()
+    known = {place.address for place in blueprint.places}
+    for host in hosts:
+        if host.address not in known:
+            raise UsageError(f"{host.name}: {host.address} is no address of lab {hosts.lab!r}: `plink lab hosts`")
+    kernel.enter(blueprint.namespace("ctl"))
+    return state
+
+
+def exec_on(state: State, host: str, command: list[str]) -> NoReturn:
+    """Become a command on a lab host: its network, its host name, its /etc/hosts.
+
+    :raises UsageError: when there is no such host. :raises PlinkError: when it is dead or there is no such command.
+    """
+    blueprint = state.blueprint()
+    if host not in {place.name for place in blueprint.places}:
+        raise UsageError(f"lab {state.name!r} has no host {host!r}: `plink lab hosts --name {state.name}`")
+    pid_file = state.file(host, "sshd.pid")
+    pid = pid_file.read_text().strip() if pid_file.exists() else ""
+    if not pid or int(pid) not in kernel.pids(blueprint.namespace(host)):
+        raise PlinkError(f"{host} is dead: `plink lab heal --name {state.name}` starts it")
+    try:
+        os.execvp("nsenter", ["nsenter", "--target", pid, "--net", "--uts", "--mount", f"--wd={os.getcwd()}", *command])
+    except OSError as error:
+        raise PlinkError(f"cannot run nsenter: {error.strerror}") from None

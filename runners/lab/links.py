@@ -1,0 +1,94 @@
+"""How packets flow in a lab: veth pairs, bridges, routes and rate limits, as batches of iproute2 commands."""
+
+from runners.lab.blueprint import NETWORK, Blueprint, Place
+from runners.lab.kernel import ip, sysctl, tc
+
+# Deep enough that TCP fills the link, small enough that a queue is not seconds long; facts from trying it.
+_BURST_BYTES, _LIMIT = 32_000, "4mb"
+_ROUTER = {"ipv4/ip_forward": "1"}
+_QUIET = {"ipv6/conf/all/disable_ipv6": "1", "ipv6/conf/default/disable_ipv6": "1"}
+
+
+def host_port(place: Place) -> str:
+    """The interface of a host's rack router that leads to the host."""
+    return f"h{place.port}"
+
+
+def shape(device: str, rate: int, delay_us: int = 0) -> list[str]:
+    """``tc`` lines that limit what leaves by a device to ``rate`` bit/s, with an optional delay (needs netem)."""
+    burst = max(_BURST_BYTES, rate // 8 // 1000)
+    lines = [f"qdisc replace dev {device} root handle 1: tbf rate {rate}bit burst {burst} limit {_LIMIT}"]
+    if delay_us:
+        lines.append(f"qdisc replace dev {device} parent 1:1 handle 10: netem delay {delay_us}us limit 10000")
+    return lines
+
+
+def core_routes(blueprint: Blueprint, rack: int) -> list[str]:
+    """Routes of the core router into one rack (they go when the uplink is cut, and come back with it)."""
+    outer, _ = blueprint.uplink(rack)
+    targets = [place.address for place in blueprint.in_rack(rack)] + [blueprint.gateway(rack)]
+    return [f"route replace {address}/32 via {outer} dev r{rack}" for address in targets]
+
+
+def lay(blueprint: Blueprint) -> None:
+    """Make all namespaces and links of a lab.
+
+    :raises PlinkError: when the kernel or iproute2 refuses a step; what stands by then is for the caller to take down.
+    """
+    settings, ns = blueprint.settings, blueprint.namespace
+    core, ctl = ns("core"), ns("ctl")
+    parts = ["core", "ctl", *blueprint.racks, *(place.name for place in blueprint.places)]
+    ip([f"netns add {ns(part)}" for part in parts])
+    for part in parts:
+        sysctl(ns(part), _QUIET | (_ROUTER if part == "core" or part in blueprint.racks else {}))
+        ip(["link set lo up"], ns(part))
+    mtu = f"mtu {settings.mtu}"
+    ip([f"link add up0 {mtu} netns {ctl} type veth peer name ctl {mtu} netns {core}"])
+    outer, inner = blueprint.uplink(settings.racks)
+    ip([f"addr add {inner}/31 dev ctl", "link set ctl up"], core)
+    ip([f"addr add {outer}/31 dev up0", "link set up0 up", f"route add {NETWORK} via {inner}"], ctl)
+    for rack, part in enumerate(blueprint.racks):
+        _lay_rack(blueprint, rack, ns(part))
+
+
+def _lay_rack(blueprint: Blueprint, rack: int, router: str) -> None:
+    settings, core = blueprint.settings, blueprint.namespace("core")
+    mtu = f"mtu {settings.mtu}"
+    outer, inner = blueprint.uplink(rack)
+    gateway, places = blueprint.gateway(rack), blueprint.in_rack(rack)
+    ip(
+        [f"link add up0 {mtu} netns {router} type veth peer name r{rack} {mtu} netns {core}"]
+        + [
+            f"link add eth0 {mtu} netns {blueprint.namespace(place.name)} type veth "
+            f"peer name {host_port(place)} {mtu} netns {router}"
+            for place in places
+        ]
+    )
+    ip([f"addr add {inner}/31 dev r{rack}", f"link set r{rack} up", *core_routes(blueprint, rack)], core)
+    ip(
+        [f"link add br0 {mtu} type bridge", f"addr add {gateway}/32 dev br0", "link set br0 up"]
+        + [f"addr add {outer}/31 dev up0", "link set up0 up", f"route add {NETWORK} via {inner}"]
+        + [
+            line
+            for place in places
+            for line in (f"link set {host_port(place)} master br0", f"link set {host_port(place)} up")
+        ]
+        + [f"route add {place.address}/32 dev br0 src {gateway}" for place in places],
+        router,
+    )
+    tc(
+        shape("up0", settings.uplink_rate, settings.uplink_delay_us)
+        + [line for place in places for line in shape(host_port(place), settings.host_rate)],
+        router,
+    )
+    tc(shape(f"r{rack}", settings.uplink_rate, settings.uplink_delay_us), core)
+    for place in places:
+        # Every address is a /32 so that no prefix tells the rack; neighbours in the rack are reached over the bridge.
+        mates = [mate.address for mate in places if mate is not place]
+        ip(
+            [f"addr add {place.address}/32 dev eth0", "link set eth0 up"]
+            + [f"route add {address}/32 dev eth0 scope link" for address in [gateway, *mates]]
+            + [f"route add {NETWORK} via {gateway} dev eth0"],
+            blueprint.namespace(place.name),
+        )
+        tc(shape("eth0", settings.host_rate), blueprint.namespace(place.name))

@@ -1,0 +1,91 @@
+"""One sshd a lab host, with keys made for this lab only."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
+from plink.errors import PlinkError
+from runners.lab.blueprint import Blueprint, Place
+from runners.lab.state import State
+
+_SSHD = Path("/usr/sbin/sshd")
+_START_S = 10.0
+# Its own host name and /etc/hosts, in namespaces of its own; sshd then puts itself in the background.
+_BOOT = 'hostname "$1" && mount --bind "$2" /etc/hosts && exec "$3" -f "$4" -E "$5"'
+
+
+def write_keys(blueprint: Blueprint, state: State) -> None:
+    """A user key, a host key for every host, the known_hosts that goes with them, and the hosts' /etc/hosts."""
+    public = _write_key(state.identity.key)
+    (state.folder / "authorized_keys").write_text(f"{public}\n")
+    known = [f"{place.address} {_write_key(state.file(place.name, 'host_key'))}" for place in blueprint.places]
+    state.identity.known_hosts.write_text("\n".join(known) + "\n")
+    # Mapped too: PyTorch looks its IPv4 peers up as IPv6 addresses.
+    names = [f"{prefix}{place.address} {place.name}" for place in blueprint.places for prefix in ("", "::ffff:")]
+    state.etc_hosts.write_text("\n".join(["127.0.0.1 localhost", *names]) + "\n")
+
+
+def _write_key(path: Path) -> str:
+    key = Ed25519PrivateKey.generate()
+    path.touch(mode=0o600)
+    path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
+    return key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+
+
+def _configuration(place: Place, state: State) -> str:
+    # python3 on a lab host is the interpreter plink runs under, as on a cluster whose image was made for the job.
+    python = Path(sys.executable).parent
+    return f"""\
+ListenAddress {place.address}
+HostKey {state.file(place.name, "host_key")}
+PidFile {state.file(place.name, "sshd.pid")}
+AuthorizedKeysFile {state.folder / "authorized_keys"}
+StrictModes no
+UsePAM no
+UseDNS no
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+PermitRootLogin prohibit-password
+MaxStartups 200
+MaxSessions 200
+SetEnv PATH={python}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+Subsystem sftp internal-sftp
+"""
+
+
+def start(blueprint: Blueprint, place: Place, state: State) -> None:
+    """Start one host's sshd and wait until it listens.
+
+    :raises PlinkError: when sshd is missing or does not come up; names its log.
+    """
+    if not _SSHD.exists():
+        raise PlinkError("sshd is not installed: `apt-get install openssh-server`")
+    Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # privilege separation folder, made at boot by systemd elsewhere
+    conf, log, pid = (state.file(place.name, kind) for kind in ("sshd.conf", "sshd.log", "sshd.pid"))
+    conf.write_text(_configuration(place, state))
+    pid.unlink(missing_ok=True)
+    argv = ["ip", "netns", "exec", blueprint.namespace(place.name), "unshare", "--uts", "sh", "-c", _BOOT, "sh"]
+    done = subprocess.run(
+        [*argv, place.name, str(state.etc_hosts), str(_SSHD), str(conf), str(log)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        timeout=_START_S,
+        text=True,
+        check=False,
+    )
+    deadline = time.monotonic() + _START_S
+    while done.returncode == 0 and time.monotonic() < deadline:
+        if pid.exists() and pid.read_text().strip():  # written once sshd listens
+            return
+        time.sleep(0.005)
+    why = (
+        done.stderr.strip() or (log.read_text().strip().splitlines() or ["no answer"])[-1]
+        if log.exists()
+        else done.stderr
+    )
+    raise PlinkError(f"sshd of {place.name} did not start: {why or 'no answer'}")

@@ -1,0 +1,214 @@
+"""Open SSH connections and start agents over them. Host keys are always checked."""
+
+import base64
+import contextlib
+import hashlib
+import logging
+import os
+import socket
+import threading
+from pathlib import Path
+
+import paramiko
+
+from plink.errors import HostError, UnknownHost
+from plink.hosts import Host
+from plink.remote.fleet import LEASE_S
+from plink.remote.program import REMOTE_COMMAND
+from runners.ssh.settings import Identity, SshSettings, jump_settings, load_config, settings_for
+
+CONNECT_TIMEOUT_S = 10.0
+# After the TCP connection stands: banner, key exchange and log-in, slow when many handshakes share few cores.
+_LOGIN_TIMEOUT_S = 30.0
+_KEEPALIVE_S = 15
+_READ = 1 << 16
+
+
+class SshLine:
+    """The line to an agent behind an SSH connection (and the connections it was tunnelled through)."""
+
+    def __init__(self, clients: list[paramiko.SSHClient], channel: paramiko.Channel) -> None:
+        self._clients, self._channel = clients, channel
+
+    def read(self) -> bytes:
+        """Next bytes from the agent; empty at the end."""
+        try:
+            return self._channel.recv(_READ)
+        except OSError:
+            return b""
+
+    def write(self, data: bytes) -> None:
+        """Bytes to the agent."""
+        self._channel.sendall(data)
+
+    def last_words(self) -> str:
+        """What the remote end said on standard error, or its exit status."""
+        said = b""
+        self._channel.settimeout(1.0)
+        with contextlib.suppress(OSError):
+            while data := self._channel.recv_stderr(_READ):
+                said = (said + data)[-_READ:]
+        lines = [line.strip() for line in said.decode(errors="replace").splitlines() if line.strip()]
+        if lines:
+            return lines[-1]
+        if self._channel.exit_status_ready() and (code := self._channel.recv_exit_status()):
+            return f"it ended with exit status {code}"
+        return ""
+
+    def close(self) -> None:
+        """Cut the line, last hop first."""
+        _close(self._clients)
+
+
+class _ProxyCommand(paramiko.ProxyCommand):
+    """One that has ended already can be closed, too: Paramiko's own raises, also in a thread of its own."""
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            super().close()
+
+
+def _close(clients: list[paramiko.SSHClient]) -> None:
+    """Last hop first."""
+    for client in reversed(clients):
+        with contextlib.suppress(OSError):  # a ProxyCommand that has ended already cannot be ended
+            client.close()
+
+
+class _RefuseUnknown(paramiko.MissingHostKeyPolicy):
+    def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:
+        raise paramiko.SSHException(
+            f"its host key {_fingerprint(key)} is not known; check it and add it to your known_hosts (ssh-keyscan), "
+            "or pass --accept-new-host-keys"
+        )
+
+
+class _AppendUnknown(paramiko.MissingHostKeyPolicy):
+    """What OpenSSH calls ``StrictHostKeyChecking accept-new``: a new key is noted, a changed one still refused."""
+
+    def __init__(self, path: Path, guard: threading.Lock) -> None:
+        self._path, self._guard = path, guard
+
+    def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:
+        with self._guard:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with self._path.open("a+b") as file:
+                if file.tell():  # a last line that somebody left without an end
+                    file.seek(-1, os.SEEK_END)
+                    line = b"" if file.read() == b"\n" else b"\n"
+                else:
+                    line = b""
+                file.write(line + f"{hostname} {key.get_name()} {key.get_base64()}\n".encode())
+
+
+def _fingerprint(key: paramiko.PKey) -> str:
+    return "SHA256:" + base64.b64encode(hashlib.sha256(key.asbytes()).digest()).decode().rstrip("=")
+
+
+class SshConnector:
+    """Reaches hosts over SSH.
+
+    :param accept_new_host_keys: note the keys of hosts never seen before instead of refusing them.
+    :param identity: key and known hosts to use instead of the user's own configuration.
+    :param silence_s: seconds after which a host that no longer takes what is sent to it counts as gone.
+    """
+
+    def __init__(
+        self, accept_new_host_keys: bool = False, identity: Identity | None = None, silence_s: float = LEASE_S
+    ) -> None:
+        logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # what it logs is raised as well
+        self._accept_new, self._identity, self._silence_s = accept_new_host_keys, identity, silence_s
+        self._config = load_config()
+        self._known_hosts_guard = threading.Lock()
+
+    def open(self, host: Host) -> SshLine:
+        """Log in and start the bootstrap.
+
+        :raises HostError: when any step fails; says which and why.
+        """
+        clients: list[paramiko.SSHClient] = []
+        try:
+            if host.key and not Path(host.key).expanduser().is_file():
+                raise ValueError(f"there is no key file {host.key}")
+            settings = settings_for(host, self._config, self._identity)
+            hops = [*(jump_settings(jump, self._config) for jump in settings.proxy_jump), settings]
+            through: paramiko.Channel | None = None
+            for here, further in zip(hops, [*hops[1:], None], strict=True):
+                self._hop(here, through, clients)
+                if further is not None:
+                    through = _tunnel(clients[-1], further)
+            transport = clients[-1].get_transport()
+            assert transport is not None
+            transport.set_keepalive(_KEEPALIVE_S)
+            channel = transport.open_session(timeout=_LOGIN_TIMEOUT_S)
+            channel.exec_command(REMOTE_COMMAND)
+        except (OSError, EOFError, paramiko.SSHException, ValueError) as error:
+            _close(clients)
+            if isinstance(error, socket.gaierror):
+                raise UnknownHost(
+                    host.name, "its name does not resolve; check the spelling or give address=..."
+                ) from None
+            raise HostError(host.name, _explain(error)) from None
+        return SshLine(clients, channel)
+
+    def _hop(self, settings: SshSettings, through: paramiko.Channel | None, clients: list[paramiko.SSHClient]) -> None:
+        client = paramiko.SSHClient()
+        clients.append(client)
+        for path in settings.known_hosts:
+            if path.is_file():
+                client.load_system_host_keys(str(path))
+        policy = (
+            _AppendUnknown(settings.known_hosts[0], self._known_hosts_guard) if self._accept_new else _RefuseUnknown()
+        )
+        client.set_missing_host_key_policy(policy)
+        sock: socket.socket | paramiko.Channel | paramiko.ProxyCommand
+        if through is not None:
+            sock = through
+        elif settings.proxy_command is not None:
+            sock = _ProxyCommand(settings.proxy_command)
+        else:
+            sock = socket.create_connection((settings.hostname, settings.port), timeout=CONNECT_TIMEOUT_S)
+            # A machine that loses its power says nothing: unanswered lease renewals are what tells that it is gone.
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(self._silence_s * 1000))
+        try:
+            client.connect(
+                settings.hostname,
+                port=settings.port,
+                username=settings.user,
+                # The stubs know neither the list of keys nor the socket-likes that paramiko takes.
+                key_filename=[key for key in settings.keys if Path(key).is_file()] or None,  # type: ignore[arg-type]
+                sock=sock,
+                allow_agent=settings.use_agent,
+                look_for_keys=not settings.keys,
+                timeout=CONNECT_TIMEOUT_S,
+                banner_timeout=_LOGIN_TIMEOUT_S,
+                auth_timeout=_LOGIN_TIMEOUT_S,
+            )
+        except (EOFError, paramiko.SSHException):
+            if isinstance(sock, paramiko.ProxyCommand) and sock.process.poll() is not None:
+                raise paramiko.SSHException(f"its ProxyCommand ended: {' '.join(sock.cmd)}") from None
+            raise
+
+
+def _tunnel(client: paramiko.SSHClient, target: SshSettings) -> paramiko.Channel:
+    transport = client.get_transport()
+    assert transport is not None
+    return transport.open_channel(
+        "direct-tcpip", (target.hostname, target.port), ("127.0.0.1", 0), timeout=CONNECT_TIMEOUT_S
+    )
+
+
+def _explain(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return f"no answer to SSH within {CONNECT_TIMEOUT_S:.0f} s; check the address and the firewall"
+    if isinstance(error, ConnectionRefusedError):
+        return "SSH connection refused; is sshd running, and on this port?"
+    if isinstance(error, paramiko.BadHostKeyException):
+        return "its host key has CHANGED since it was noted in known_hosts; if you know why, remove the old line first"
+    if isinstance(error, paramiko.PasswordRequiredException):
+        return "the key is protected by a passphrase; load it into ssh-agent (ssh-add)"
+    if isinstance(error, paramiko.AuthenticationException):
+        return "SSH log-in refused; try `ssh` to it by hand, or set user= and key= in the hosts file"
+    if isinstance(error, OSError) and error.strerror:
+        return f"SSH: {error.strerror}"
+    return f"SSH: {' '.join(str(error).split()) or type(error).__name__}"

@@ -1,0 +1,98 @@
+"""Where and how to connect for one host: its line in the hosts file, then ``~/.ssh/config``, then SSH's defaults."""
+
+import getpass
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import paramiko
+
+from plink.errors import InputError
+from plink.hosts import Host
+
+DEFAULT_PORT = 22
+# [::1]:22, [::1], host:22, host; an IPv6 address without brackets has no port
+_JUMP = re.compile(r"(?:\[([^]]+)\]|([^:]+))(?::(\d+))?")
+
+
+@dataclass(frozen=True)
+class SshSettings:
+    """One hop: what OpenSSH calls HostName, Port, User, IdentityFile, ProxyJump and ProxyCommand."""
+
+    hostname: str
+    port: int
+    user: str
+    keys: tuple[str, ...] = ()
+    known_hosts: tuple[Path, ...] = ()
+    proxy_jump: tuple[str, ...] = ()
+    proxy_command: str | None = None
+    use_agent: bool = True
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Key and known hosts that replace the user's own: an emulated lab brings both."""
+
+    key: Path
+    known_hosts: Path
+
+
+def load_config(path: Path | None = None) -> paramiko.SSHConfig:
+    """The user's SSH configuration, empty when there is none.
+
+    :raises InputError: when it cannot be parsed.
+    """
+    path = path or Path("~/.ssh/config").expanduser()
+    try:
+        return paramiko.SSHConfig.from_path(str(path))
+    except FileNotFoundError:
+        return paramiko.SSHConfig()
+    except (OSError, UnicodeDecodeError, paramiko.SSHException) as error:
+        raise InputError(str(path), str(error)) from None
+
+
+def settings_for(host: Host, config: paramiko.SSHConfig, identity: Identity | None) -> SshSettings:
+    """The settings for one host; with an ``identity`` the user's configuration plays no part.
+
+    :raises ValueError: when the configuration's port is no number.
+    """
+    if identity is not None:
+        return SshSettings(
+            hostname=host.address,
+            port=host.port or DEFAULT_PORT,
+            user=host.user or getpass.getuser(),
+            keys=(str(identity.key),),
+            known_hosts=(identity.known_hosts,),
+            use_agent=False,
+        )
+    # ssh matches "Host" patterns against what was typed: the name; an address given beside it is where to connect.
+    entry = config.lookup(host.name)
+    hostname = host.address if host.address != host.name else str(entry.get("hostname", host.name))
+    jumps = str(entry.get("proxyjump", "none"))
+    command = entry.get("proxycommand")
+    keys = (host.key,) if host.key else tuple(entry.get("identityfile", ()))
+    port = str(entry.get("port", DEFAULT_PORT))
+    if not port.isdigit():
+        raise ValueError(f"Port {port} in ~/.ssh/config is not a number")
+    return SshSettings(
+        hostname=hostname,
+        port=host.port or int(port),
+        user=host.user or str(entry.get("user", getpass.getuser())),
+        keys=tuple(str(Path(key).expanduser()) for key in keys),
+        known_hosts=_known_hosts(str(entry.get("userknownhostsfile", "~/.ssh/known_hosts"))),
+        proxy_jump=() if jumps.lower() == "none" else tuple(jump.strip() for jump in jumps.split(",")),
+        proxy_command=str(command) if command and str(command).lower() != "none" else None,
+        use_agent=str(entry.get("identitiesonly", "no")).lower() != "yes",
+    )
+
+
+def jump_settings(jump: str, config: paramiko.SSHConfig) -> SshSettings:
+    """Settings for one ``[user@]host[:port]`` of a ProxyJump."""
+    user, _, rest = jump.rpartition("@")
+    match = _JUMP.fullmatch(rest)
+    name, port = (match.group(1) or match.group(2), match.group(3) or "") if match else (rest, "")
+    return settings_for(Host(name, name, user=user or None, port=int(port) if port else None), config, None)
+
+
+def _known_hosts(value: str) -> tuple[Path, ...]:
+    return (*(Path(name).expanduser() for name in value.split()), Path("/etc/ssh/ssh_known_hosts"))

@@ -1,0 +1,1 @@
+"""What one collective costs on a network, given an order of its ranks."""

@@ -1,0 +1,1 @@
+"""What is wrong with a network, told from its measurements."""

@@ -1,0 +1,113 @@
+"""A network's diagnosis: one finding for each thing that is wrong, with its evidence and what to do."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from plink.network import Network, matrix_from_json
+from solvers.costs.latency import symmetrised
+from solvers.diagnosis.latency import Limits, Suspect, lopsided, slow_hosts, slow_links
+
+_LOSS = 0.001  # of the probes: TCP feels that
+_SHOWN = 8
+
+Again = dict[tuple[int, int], float]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong: what, whose, how one knows, what to do."""
+
+    kind: str
+    hosts: list[str]
+    evidence: str
+    advice: str
+
+
+def diagnose(network: Network, groups: npt.NDArray[np.intp], again: Again) -> list[Finding]:
+    """What the measurements tell.
+
+    :param groups: the group of every host, shape (N,).
+    :param again: round trips of suspect pairs (i < j) measured a second time, microseconds; a suspicion they do not
+        bear out is dropped.
+    """
+    names, latency = network.hosts.names, network.latency_us
+    cost, limits = symmetrised(latency), Limits()
+    hosts, offsets = slow_hosts(cost, groups, limits)
+    slow = {suspect.hosts[0] for suspect in hosts}
+    findings = []
+    for suspect in hosts:
+        checked = [value for pair, value in again.items() if suspect.hosts[0] in pair]
+        if not _borne_out(suspect, checked, limits):
+            continue
+        evidence = f"{suspect.excess_us:.1f} us more than the usual {suspect.usual_us:.1f} us to everybody"
+        advice = "exchange it, or look at its load and its NIC"
+        findings.append(Finding("slow host", [names[suspect.hosts[0]]], evidence + _second(checked), advice))
+    for suspect in slow_links(cost, groups, offsets, limits):
+        i, j = suspect.hosts
+        checked = [again[i, j]] if (i, j) in again else []
+        if slow & {i, j} or not _borne_out(suspect, checked, limits):
+            continue
+        evidence = f"{suspect.excess_us:.1f} us more than the usual {suspect.usual_us:.1f} us"
+        advice = "an order from `plink reorder` keeps them apart"
+        findings.append(Finding("slow link", [names[i], names[j]], evidence + _second(checked), advice))
+    for i, j in lopsided(latency, limits):
+        if not slow & {i, j}:
+            evidence = f"{latency[i, j]:.1f} us from {names[i]}, {latency[j, i]:.1f} us from {names[j]}"
+            advice = "probe again; if it stays, the two paths differ"
+            findings.append(Finding("asymmetric", [names[i], names[j]], evidence, advice))
+    return findings + _losses(network) + _tainted(network) + _missing(network)
+
+
+def _borne_out(suspect: Suspect, checked: list[float], limits: Limits) -> bool:
+    return not checked or min(checked) >= suspect.usual_us * (1 + limits.share)
+
+
+def _second(checked: list[float]) -> str:
+    return f"; {min(checked):.1f} us when measured again" if checked else ""
+
+
+def _losses(network: Network) -> list[Finding]:
+    names, n = network.hosts.names, len(network.hosts)
+    findings = []
+    for key, way in (("loss_forward", "to"), ("loss_back", "back from")):
+        rows = network.details.get(key)
+        if rows is None:
+            continue
+        loss = matrix_from_json(rows, n, key)
+        for i, j in np.argwhere(np.nan_to_num(loss) > _LOSS):
+            evidence = f"{100 * loss[i, j]:.2f} % of the probes are lost on the way {way} {names[j]}"
+            findings.append(Finding("loss", [names[i], names[j]], evidence, "look for a full queue or a bad cable"))
+    return findings
+
+
+def _tainted(network: Network) -> list[Finding]:
+    """Hosts whose clock was stepped while they measured: round trips came out negative."""
+    names, rows = network.hosts.names, network.details.get("clock_steps")
+    if rows is None:
+        return []
+    steps = np.nan_to_num(matrix_from_json(rows, len(names), "clock_steps")).sum(axis=1)
+    advice = "its figures of these rounds are doubtful: let its clock slew (chrony), then probe again"
+    return [
+        Finding("tainted", [names[i]], f"{int(steps[i])} of its round trips came out negative: a clock step", advice)
+        for i in np.flatnonzero(steps).tolist()
+    ]
+
+
+def _missing(network: Network) -> list[Finding]:
+    names = network.hosts.names
+    absent = np.argwhere(np.isnan(network.latency_us))
+    rows = network.details.get("errors")
+    known = [row for row in (rows if isinstance(rows, list) else []) if isinstance(row, dict)]
+    errors = {(row.get("from"), row.get("to")): str(row.get("why")) for row in known}
+    if network.details.get("plan") == "adaptive":  # most of whose gaps are meant
+        absent = np.array([pair for pair in absent.tolist() if (names[pair[0]], names[pair[1]]) in errors])
+    if not len(absent):
+        return []
+    i, j = (int(k) for k in absent[0])
+    why = errors.get((names[i], names[j]), "never tried")
+    by_host = np.isnan(network.latency_us).sum(axis=1) + np.isnan(network.latency_us).sum(axis=0)
+    worst = [names[int(host)] for host in np.argsort(-by_host, kind="stable")[:_SHOWN] if by_host[host]]
+    evidence = f"{len(absent)} round trips were not measured, first {names[i]} -> {names[j]}: {why}"
+    return [Finding("unmeasured", worst, evidence, "`plink probe --resume` measures them")]

@@ -1,0 +1,1 @@
+"""Which hosts belong together."""

@@ -1,0 +1,1 @@
+"""Which host takes which rank: searches for cheap orders."""

@@ -1,0 +1,1 @@
+"""What the pairs that were not measured would have shown."""

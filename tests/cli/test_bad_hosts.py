@@ -1,0 +1,134 @@
+"""Bad hosts files and hosts that cannot be had: one line that names them, and nothing is left behind."""
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.files import listing, refusal, write
+from tests.conftest import plink
+
+BAD = [
+    ("", "hosts.txt: no hosts in it"),
+    ("# nobody\n", "hosts.txt: no hosts in it"),
+    ("a\nb\na\n", "hosts.txt:3: host 'a' is listed twice (first on line 1)"),
+    ("a\nb colour=red\n", "hosts.txt:2: unknown key 'colour'"),
+    ("a\nb slots=many\n", "hosts.txt:2: slots=many"),
+    ("a\n$(touch${IFS}gotcha)\n", "hosts.txt:2: "),
+    ("a\n`id`@b\n", "hosts.txt:2: "),
+    ("a\nb;reboot\n", "hosts.txt:2: "),
+    ("a\n-oProxyCommand=x\n", "hosts.txt:2: "),
+    ("a\nb address=$(id)\n", "hosts.txt:2: "),
+]
+
+
+@pytest.fixture(autouse=True)
+def quick_and_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No SSH configuration of the user's, and a resolver that gives up soon where there is no network."""
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("RES_OPTIONS", "timeout:1 attempts:1")
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    """An empty folder to work in."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+    return folder
+
+
+@pytest.mark.parametrize(("text", "said"), BAD)
+@pytest.mark.parametrize("words", [("probe", "hosts.txt", "-o", "n.json"), ("launch", "--hosts", "hosts.txt", "true")])
+def test_a_bad_hosts_file_is_refused(words: tuple[str, ...], text: str, said: str, here: Path) -> None:
+    (here / "hosts.txt").write_text(text)
+    assert refusal(plink(*words, cwd=here)).startswith(said)
+    assert list(listing(here)) == ["hosts.txt"]
+
+
+@pytest.mark.parametrize("words", [("probe", "gone.txt"), ("launch", "--hosts", "gone.txt", "true")])
+def test_a_hosts_file_that_is_not_there_is_named(words: tuple[str, ...], here: Path) -> None:
+    assert refusal(plink(*words, cwd=here)) == "gone.txt: no such file"
+    assert listing(here) == {}
+
+
+def test_an_order_for_other_hosts_is_refused(here: Path) -> None:
+    (here / "hosts.txt").write_text("a\nb\n")
+    write(here / "o.json", {"schema": "plink.order/1", "algo": "ring", "hosts": ["a", "z"]})
+    done = plink("launch", "--hosts", "hosts.txt", "--order", "o.json", "true", cwd=here)
+    assert refusal(done) == "o.json: the order names hosts that are not in the hosts list: z"
+
+
+@pytest.mark.parametrize("setting", ["GREETING", "=x", "RANK=0"])
+def test_an_environment_that_cannot_be_is_refused(setting: str, here: Path) -> None:
+    (here / "hosts.txt").write_text("a address=127.0.0.1 port=1\n")
+    done = plink("launch", "--hosts", "hosts.txt", "--env", setting, "true", cwd=here)
+    assert done.returncode == 2
+    assert f"plink: error: --env {setting}: " in done.stderr
+
+
+def test_a_lab_address_outside_its_lab_is_refused(here: Path) -> None:
+    """It must never leave by the machine's own interfaces."""
+    (here / "hosts.txt").write_text("a address=198.18.1.1\nb address=198.18.1.2\n")
+    said = refusal(plink("probe", "hosts.txt", cwd=here))
+    assert said.startswith("a: 198.18.1.1 exists only inside an emulated lab")
+
+
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    """A port of this machine that is taken and does not listen: connections are refused."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        yield sock.getsockname()[1]
+
+
+def last_line(stderr: str) -> str:
+    """The error, after notes of what was read; there is one error only."""
+    *notes, error = stderr.splitlines()
+    assert not [note for note in notes if "error" in note]
+    return error
+
+
+@pytest.mark.parametrize("words", [("probe", "hosts.txt", "-o", "n.json"), ("launch", "--hosts", "hosts.txt", "true")])
+def test_hosts_that_refuse_are_named(words: tuple[str, ...], here: Path, closed_port: int) -> None:
+    (here / "hosts.txt").write_text(
+        f"ada address=127.0.0.1 port={closed_port}\nbob address=127.0.0.1 port={closed_port}\n"
+    )
+    done = plink(*words, cwd=here)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    error = last_line(done.stderr)
+    assert error.startswith("plink: error: ")
+    assert "ada: SSH connection refused" in error
+    assert not (here / "n.json").exists()
+
+
+@pytest.mark.parametrize("words", [("probe", "hosts.txt", "-o", "n.json"), ("launch", "--hosts", "hosts.txt", "true")])
+def test_a_name_that_does_not_resolve_is_named(words: tuple[str, ...], here: Path) -> None:
+    """``.invalid`` never resolves (RFC 6761)."""
+    (here / "hosts.txt").write_text("no-such-host.invalid\nno-such-host-2.invalid\n")
+    done = plink(*words, cwd=here)
+    assert done.returncode == 2
+    error = last_line(done.stderr)
+    assert error.startswith("plink: error: no-such-host.invalid: its name does not resolve")
+    assert not (here / "n.json").exists()
+
+
+def test_something_that_is_no_sshd_is_named(here: Path) -> None:
+    """A port that answers with something else."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        (here / "hosts.txt").write_text(f"ada address=127.0.0.1 port={server.getsockname()[1]}\n")
+        import threading
+
+        def answer() -> None:
+            with server.accept()[0] as client:
+                client.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        done = plink("launch", "--hosts", "hosts.txt", "true", cwd=here)
+        thread.join()
+    assert done.returncode == 1
+    assert last_line(done.stderr).startswith("plink: error: ada: SSH: ")

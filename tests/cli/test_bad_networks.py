@@ -1,0 +1,129 @@
+"""Bad network files: one line that names the file and the key, nothing written, nothing executed."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.files import listing, network, refusal, write
+from tests.conftest import plink
+
+NAMES = [{"name": "a"}, {"name": "b"}, {"name": "c"}, {"name": "$(touch gotcha)"}]
+
+TEXTS = [
+    ("", "n.json:1: not JSON"),
+    ("hello", "n.json:1: not JSON"),
+    (json.dumps(network())[:-1], "n.json:1: not JSON"),
+    ("[]", "n.json: a JSON object was expected, this is a list"),
+    (json.dumps(network()).replace("100", "NaN", 1), "n.json: NaN is not a JSON number"),
+    (json.dumps(network()).replace("100", "Infinity", 1), "n.json: Infinity is not a JSON number"),
+    (json.dumps(network()).replace("100", "1e999", 1), "n.json: latency_us[0][1]: inf cannot be a measurement"),
+    (json.dumps(network()).replace("100", "1" + "0" * 400, 1), "n.json: latency_us: holds a number too large"),
+    ("[" * 100_000, "n.json: not JSON that plink reads: nested too deeply"),
+]
+
+CHANGES: list[tuple[dict[str, Any], str]] = [
+    ({"schema": "plink.order/1"}, "n.json: schema: 'plink.order/1' was found"),
+    ({"schema": None}, "n.json: schema: None was found"),
+    ({"hosts": []}, "n.json: hosts: "),
+    ({"hosts": NAMES}, "n.json: hosts[3]: '$(touch gotcha)' cannot be a host name"),
+    ({"hosts": [{"name": "a"}] * 4}, "n.json: hosts[1]: host 'a' is listed twice"),
+    ({"latency_us": None}, "n.json: latency_us: 4 rows of 4 numbers were expected"),
+    ({"latency_us": [[0] * 4] * 3}, "n.json: latency_us: 4 rows of 4 numbers were expected"),
+    ({"latency_us": [[0] * 4] * 3 + [[0] * 5]}, "n.json: latency_us[3]: 4 numbers were expected"),
+    ({"latency_us": [[0] * 4] * 3 + [[0, "12", 0, 0]]}, 'n.json: latency_us[3][1]: "12" is not a number or null'),
+    ({"latency_us": [[0] * 4] * 3 + [[0, -1, 0, 0]]}, "n.json: latency_us[3][1]: -1 cannot be a measurement"),
+    ({"bandwidth_gbps": [[0]]}, "n.json: bandwidth_gbps: 4 rows of 4 numbers were expected"),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), TEXTS, ids=lambda value: value[:40])
+def test_what_is_no_network_is_refused(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "n.json").write_text(text)
+    before = listing(tmp_path)
+    assert refusal(plink("reorder", "n.json", cwd=tmp_path)).startswith(said)
+    assert listing(tmp_path) == before
+
+
+@pytest.mark.parametrize(("changes", "said"), CHANGES, ids=lambda value: str(value)[:40])
+def test_a_bad_key_is_refused_and_an_older_result_stays(changes: dict[str, Any], said: str, tmp_path: Path) -> None:
+    write(tmp_path / "n.json", network(**changes))
+    (tmp_path / "hostfile").write_text("an older result\n")
+    before = listing(tmp_path)
+    done = plink("reorder", "n.json", "--format", "openmpi", "-o", "hostfile", cwd=tmp_path)
+    assert refusal(done).startswith(said)
+    assert listing(tmp_path) == before
+
+
+def test_the_last_network_is_checked_as_well_and_nothing_changes(tmp_path: Path) -> None:
+    (tmp_path / ".plink").mkdir()
+    write(tmp_path / ".plink" / "network.json", network(latency_us=[[0]]))
+    (tmp_path / ".plink" / "order.json").write_text("an older order")
+    before = listing(tmp_path)
+    assert refusal(plink("reorder", cwd=tmp_path)).startswith(".plink/network.json: latency_us: ")
+    assert refusal(plink("launch", "true", cwd=tmp_path)).startswith(".plink/network.json: latency_us: ")
+    assert listing(tmp_path) == before
+
+
+def test_a_network_that_is_not_there_is_named(tmp_path: Path) -> None:
+    assert refusal(plink("reorder", "gone.json", cwd=tmp_path)) == "gone.json: no such file"
+    assert refusal(plink("reorder", cwd=tmp_path)).startswith(
+        "no .plink/network.json here yet: run `plink probe hosts.txt` first"
+    )
+    assert refusal(plink("reorder", ".", cwd=tmp_path)) == ".: Is a directory"
+    assert listing(tmp_path) == {}
+
+
+def test_a_broken_gz_is_named(tmp_path: Path) -> None:
+    whole = gzip.compress(json.dumps(network()).encode())
+    (tmp_path / "n.json.gz").write_bytes(whole[: len(whole) // 2])
+    assert refusal(plink("reorder", "n.json.gz", cwd=tmp_path)).startswith("n.json.gz: ")
+    assert list(listing(tmp_path)) == ["n.json.gz"]
+
+
+def test_pairs_that_were_not_measured_have_no_answer(tmp_path: Path) -> None:
+    rows = network()["latency_us"]
+    rows[1][3] = rows[3][1] = None
+    rows[0][2] = None  # the other direction is there: enough
+    write(tmp_path / "n.json", network(latency_us=rows))
+    said = refusal(plink("reorder", "n.json", cwd=tmp_path), code=4)
+    assert said.startswith("1 pairs were not measured, the first b - d; ")
+    assert list(listing(tmp_path)) == ["n.json"]
+
+
+@pytest.mark.parametrize(
+    ("target", "code", "said"),
+    [
+        ("no/such/folder", 1, "cannot write no/such/folder: No such file or directory"),
+        ("n.json/file", 1, "cannot write n.json/file: Not a directory"),
+        ("/dev/full", 1, "cannot write /dev/full: No space left on device"),
+        (".", 2, ".: is a folder; name a file in it"),
+    ],
+)
+def test_a_place_that_cannot_be_written_is_named(target: str, code: int, said: str, tmp_path: Path) -> None:
+    write(tmp_path / "n.json", network())
+    before = listing(tmp_path)
+    assert refusal(plink("reorder", "n.json", "-o", target, cwd=tmp_path), code) == said
+    assert listing(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--algo", "star"), "--algo star: there are ring"),
+        (("--format", "slrum"), "--format slrum: there are order, hosts, openmpi"),
+        (("--json", "--format", "hosts"), "--json prints the order itself"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_refused(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    write(tmp_path / "n.json", network())
+    assert refusal(plink("reorder", "n.json", *words, cwd=tmp_path)).startswith(said)
+
+
+def test_debug_shows_where(tmp_path: Path) -> None:
+    done = plink("--debug", "reorder", "gone.json", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "Traceback" in done.stderr
+    assert done.stderr.splitlines()[-1] == "plink: error: gone.json: no such file"

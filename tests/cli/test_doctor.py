@@ -1,0 +1,69 @@
+"""`plink doctor` on a network file: judged as it is, in words or as JSON, with the exit code that tells CI."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.files import refusal, write
+from tests.conftest import plink
+
+
+def network(**changes: Any) -> dict[str, Any]:
+    """Twelve hosts in two racks, nothing wrong with them."""
+    rows = [
+        [0 if i == j else 40 + (i * j) % 3 if i // 6 == j // 6 else 90 + (i + j) % 3 for j in range(12)]
+        for i in range(12)
+    ]
+    return {"schema": "plink.network/1", "hosts": [{"name": f"h{i}"} for i in range(12)], "latency_us": rows} | changes
+
+
+def test_where_nothing_is_wrong_it_says_so(tmp_path: Path) -> None:
+    write(tmp_path / "n.json", network())
+    done = plink("doctor", "n.json", cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "nothing is wrong that plink can see\n", "")
+    done = plink("doctor", "n.json", "--json", cwd=tmp_path)
+    assert done.returncode == 0
+    assert json.loads(done.stdout) == {"schema": "plink.doctor/1", "ok": True, "hosts": {}, "findings": []}
+
+
+def test_what_is_wrong_is_one_line_each(tmp_path: Path) -> None:
+    document = network(loss_forward=[[0.0] * 12 for _ in range(12)])
+    for j in range(12):
+        if j != 4:
+            document["latency_us"][4][j] += 70
+            document["latency_us"][j][4] += 70
+    document["loss_forward"][0][1] = 0.02
+    document["latency_us"][2][7] = document["latency_us"][7][2] = None
+    write(tmp_path / "n.json", document)
+    done = plink("doctor", "n.json", cwd=tmp_path)
+    assert done.returncode == 3
+    slow, loss, hole = done.stdout.splitlines()
+    assert slow.startswith("slow host: h4: ")
+    assert loss.startswith("loss: h0, h1: 2.00 % of the probes are lost on the way to h1; ")
+    assert hole.startswith("unmeasured: h2, h7: 2 round trips were not measured, first h2 -> h7: never tried; ")
+    assert done.stderr == "plink: error: 3 findings\n"
+    as_json = json.loads(plink("doctor", "n.json", "--json", cwd=tmp_path).stdout)
+    assert as_json["ok"] is False
+    assert [finding["kind"] for finding in as_json["findings"]] == ["slow host", "loss", "unmeasured"]
+    assert all(set(finding) >= {"kind", "hosts", "evidence", "advice"} for finding in as_json["findings"])
+
+
+@pytest.mark.parametrize("rows", [[[0]], [[0, None], [None, 0]], [[0, 5], [5, 0]]])
+def test_few_hosts_or_nothing_measured_are_no_reason_to_fall_over(rows: list[list[int | None]], tmp_path: Path) -> None:
+    hosts = [{"name": f"h{i}"} for i in range(len(rows))]
+    write(tmp_path / "n.json", {"schema": "plink.network/1", "hosts": hosts, "latency_us": rows})
+    done = plink("doctor", "n.json", cwd=tmp_path)
+    assert done.returncode == (3 if None in rows[0] else 0), done.stderr
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "not json"])
+def test_a_file_that_is_no_network_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "n.json").write_text(text)
+    assert refusal(plink("doctor", "n.json", cwd=tmp_path)).startswith("n.json")
+
+
+def test_one_host_has_no_network(tmp_path: Path) -> None:
+    (tmp_path / "hosts.txt").write_text("alone\n")
+    assert "one host (alone) has no network to diagnose" in refusal(plink("doctor", "hosts.txt", cwd=tmp_path))

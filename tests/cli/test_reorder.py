@@ -1,0 +1,162 @@
+"""``plink reorder`` on a small network: the racks are found, and the answer comes in every form that is asked for."""
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.files import listing, network, write
+from tests.conftest import plink
+
+# a and c are near, b and d are near: two hops of 10 us and two of 100 us, whatever the given order costs.
+RING = ["a", "b", "d", "c"]
+SUMMARY = (
+    "plink: ring of 4 hosts, sum of round trips: given 400 us, found 220 us, median of random orders 220 us, "
+    "no ring under 220 us\n"
+)
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    """A folder with a network in it."""
+    write(tmp_path / "n.json", network())
+    return tmp_path
+
+
+def test_json_is_the_order_and_nothing_else(here: Path) -> None:
+    done = plink("reorder", "n.json", "--json", "--seed", "5", cwd=here)
+    assert done.returncode == 0
+    order = json.loads(done.stdout)
+    assert order["schema"] == "plink.order/1"
+    assert (order["algo"], order["model"], order["objective"], order["seed"]) == ("ring", "latency", "sum", 5)
+    assert order["hosts"] == RING
+    assert (order["cost"], order["lower_bound"], order["baseline"]["given"]) == (220, 220, 400)
+    assert order["network"].startswith("sha256:")
+    assert list(listing(here)) == ["n.json"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("hosts", "a\nb\nd\nc\n"), ("openmpi", "10.0.0.1\n10.0.0.2\n10.0.0.4\n10.0.0.3\n10.0.0.3\n")],
+)
+def test_formats_on_standard_output(name: str, text: str, here: Path) -> None:
+    for more in ((), ("-o", "-")):
+        done = plink("reorder", "n.json", "--format", name, *more, cwd=here)
+        assert (done.returncode, done.stdout, done.stderr) == (0, text, SUMMARY)
+    assert list(listing(here)) == ["n.json"]
+
+
+@pytest.mark.parametrize("name", ["hosts", "openmpi", "order"])
+def test_formats_in_a_file(name: str, here: Path) -> None:
+    printed = plink("reorder", "n.json", "--format", name, cwd=here).stdout
+    done = plink("reorder", "n.json", "--format", name, "-o", "out", cwd=here)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert (here / "out").read_text() == printed != ""
+    assert sorted(listing(here)) == ["n.json", "out"]
+
+
+def test_an_order_is_what_a_file_holds_unless_asked(here: Path) -> None:
+    assert plink("reorder", "n.json", "-o", "o.json.gz", cwd=here).returncode == 0
+    assert json.loads(gzip.decompress((here / "o.json.gz").read_bytes()))["hosts"] == RING
+
+
+def test_the_same_seed_gives_the_same_bytes(here: Path) -> None:
+    first, second = (plink("reorder", "n.json", "--json", "--seed", "3", cwd=here).stdout for _ in range(2))
+    assert first == second != ""
+
+
+def test_no_time_at_all_still_gives_an_order(here: Path) -> None:
+    done = plink("reorder", "n.json", "--json", "--time-limit", "0", cwd=here)
+    order = json.loads(done.stdout)
+    assert sorted(order["hosts"]) == ["a", "b", "c", "d"]
+    assert order["cost"] <= order["baseline"]["given"]
+
+
+def test_a_network_comes_from_standard_input(here: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "plink", "reorder", "-", "--format", "hosts"],
+        input=(here / "n.json").read_text(),
+        capture_output=True,
+        text=True,
+        cwd=here,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "a\nb\nd\nc\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "plink", "reorder", "-"], input="{}", capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("plink: error: standard input: schema: ")
+
+
+def test_a_result_named_nowhere_goes_to_the_workspace(here: Path) -> None:
+    done = plink("reorder", "n.json", cwd=here)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == "plink: order -> .plink/order.json\n" + SUMMARY
+    assert json.loads((here / ".plink" / "order.json").read_text())["hosts"] == RING
+    assert (here / ".plink" / ".gitignore").read_text() == "*\n"
+
+
+def test_commands_chain_through_the_workspace(here: Path) -> None:
+    """reorder takes what probe left, says so and how old it is; launch takes what reorder left."""
+    (here / ".plink").mkdir()
+    hosts = [{"name": name, "address": "127.0.0.1", "port": 1} for name in "abcd"]  # nobody listens at port 1
+    last = write(here / ".plink" / "network.json", network(hosts=hosts))
+    then = last.stat().st_mtime - 4 * 86400
+    os.utime(last, (then, then))
+    done = plink("reorder", "--format", "hosts", cwd=here)
+    assert done.stdout == "a\nb\nd\nc\n"
+    assert done.stderr == "plink: read .plink/network.json (4 days old)\n" + SUMMARY
+    done = plink("launch", "true", cwd=here, HOME=str(here))
+    assert done.returncode == 1
+    read_network, read_order, error = done.stderr.splitlines()
+    assert read_network == "plink: read .plink/network.json (4 days old)"
+    assert read_order.startswith("plink: read .plink/order.json (")
+    assert error.startswith("plink: error: a: ")
+    assert error.endswith("(and 3 more hosts: b, d, c)")  # in the order that was solved
+
+
+@pytest.mark.parametrize(("n", "given"), [(1, 0), (2, 200), (3, 300)])
+def test_rings_too_small_to_choose(n: int, given: int, here: Path) -> None:
+    rows = [[0 if i == j else 100 for j in range(n)] for i in range(n)]
+    write(here / "n.json", network(hosts=[{"name": name} for name in "abc"[:n]], latency_us=rows))
+    order = json.loads(plink("reorder", "n.json", "--json", cwd=here).stdout)
+    assert order["hosts"] == list("abc"[:n])
+    assert (order["cost"], order["lower_bound"], order["baseline"]["given"]) == (given, given, given)
+
+
+def test_a_reader_that_leaves_is_no_error(here: Path) -> None:
+    """As in ``plink reorder ... | head -0``."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "plink", "reorder", "n.json", "--json"],
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            cwd=here,
+            check=False,
+        )
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_ctrl_c_ends_it_in_order(number: signal.Signals, here: Path) -> None:
+    """The signal comes while the network is being read: a named pipe that nobody has finished writing."""
+    os.mkfifo(here / "pipe")
+    with subprocess.Popen(
+        [sys.executable, "-m", "plink", "reorder", "pipe", "-o", "out"], cwd=here, stderr=subprocess.PIPE
+    ) as process:
+        with (here / "pipe").open("w"):  # opens once plink reads it
+            process.send_signal(number)
+            assert process.wait(20) == 128 + number
+        assert process.stderr is not None
+        assert process.stderr.read() == b"\nplink: stopping; once more to leave at once\n"
+    assert sorted(os.listdir(here)) == ["n.json", "pipe"]

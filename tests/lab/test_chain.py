@@ -1,0 +1,148 @@
+"""`plink probe hosts.txt`, `plink reorder --algo ring`, `plink launch train.py`: as a user types them."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from plink.network import read_network
+from tests.conftest import Lab, plink
+from tests.lab.jobs import write_script
+from tests.lab.traces import guests
+from tests.lab.waiting import until
+
+pytestmark = pytest.mark.lab
+
+SCRIPT = """
+import os, sys
+print("I am", os.environ["RANK"], "on", os.uname().nodename, *sys.argv[1:])
+"""
+
+
+@pytest.fixture(scope="module")
+def probed(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A user's folder after `plink lab hosts > hosts.txt` and `plink probe hosts.txt`."""
+    folder = tmp_path_factory.mktemp("user")
+    (folder / "hosts.txt").write_text(lab.plink("hosts", cwd=folder).stdout)
+    done = plink("probe", "hosts.txt", "--count", "100", "--no-shared-links", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    assert "240 of 240 round trips between 16 hosts" in done.stderr
+    assert done.stderr.rstrip().endswith("-> .plink/network.json")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def reordered(probed: Path) -> Path:
+    """The same folder after `plink reorder --algo ring`."""
+    done = plink("reorder", "--algo", "ring", cwd=probed)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    assert "read .plink/network.json (" in done.stderr
+    assert " old)" in done.stderr
+    for word in ("given", "found", "median of random orders"):
+        assert word in done.stderr
+    return probed
+
+
+def test_the_network_file_is_whole(lab: Lab, probed: Path) -> None:
+    """`plink.network/1` with every pair in it, racks told apart by the round trips, no temporary file beside it."""
+    network = read_network(probed / ".plink/network.json")
+    assert network.hosts == lab.hosts
+    latency = network.latency_us
+    assert np.isfinite(latency).all()
+    racks = np.array([lab.racks[name] for name in network.hosts.names])
+    same = (racks[:, None] == racks) & ~np.eye(16, dtype=bool)
+    assert np.median(latency[same]) < np.median(latency[racks[:, None] != racks])
+    assert network.details["errors"] == []
+    assert sorted(path.name for path in (probed / ".plink").iterdir() if "order" not in path.name) == [
+        ".gitignore",
+        "network.json",
+    ]
+
+
+def test_every_racks_hosts_stand_together_in_the_order(lab: Lab, reordered: Path) -> None:
+    """The ring leaves each of the four racks once, and costs less than the order the hosts were given in."""
+    order = json.loads((reordered / ".plink/order.json").read_text())
+    assert order["schema"] == "plink.order/1"
+    assert sorted(order["hosts"]) == lab.hosts.names
+    racks = [lab.racks[name] for name in order["hosts"]]
+    assert sum(a != b for a, b in zip(racks, racks[1:] + racks[:1], strict=True)) == 4
+    assert order["lower_bound"] <= order["cost"] < order["baseline"]["given"]
+
+
+def test_launch_takes_hosts_and_order_from_the_folder(lab: Lab, reordered: Path) -> None:
+    """Rank k runs on the k-th host of the order; the notes say which files were read and how old they are."""
+    write_script(reordered, SCRIPT)
+    done = plink("launch", "train.py", "--epochs", "3", cwd=reordered)
+    assert done.returncode == 0, done.stderr
+    order = json.loads((reordered / ".plink/order.json").read_text())["hosts"]
+    expected = {f"[{rank:>2}] I am {rank} on {host} --epochs 3" for rank, host in enumerate(order)}
+    assert set(done.stdout.splitlines()) == expected
+    for name in (".plink/network.json", ".plink/order.json"):
+        assert f"read {name} (" in done.stderr
+    assert "all 16 ranks are where they were asked to be" in done.stderr
+
+
+def test_nothing_runs_on_the_hosts_afterwards(lab: Lab, reordered: Path) -> None:
+    """No agent, no SSH session, no rank in any namespace of the lab."""
+    until(lambda: not guests(lab), 5, "agents and sessions to be gone")
+
+
+@pytest.fixture
+def bare_host(small_lab: Lab) -> Iterator[int]:
+    """A host whose home and folders for temporary files are empty and its own; gives its sshd's process id."""
+    pid = small_lab.state.file(small_lab.hosts.names[0], "sshd.pid").read_text().strip()
+    enter = ["nsenter", "-t", pid, "-m"]
+    done = []
+    try:
+        for folder in ("/root", "/tmp", "/var/tmp", "/dev/shm"):
+            subprocess.run([*enter, "mount", "-t", "tmpfs", "tmpfs", folder], check=True)
+            done.append(folder)
+        yield int(pid)
+    finally:
+        for folder in reversed(done):
+            subprocess.run([*enter, "umount", "-l", folder], check=True)
+
+
+def test_no_file_is_left_on_a_host(small_lab: Lab, bare_host: int, tmp_path: Path) -> None:
+    """Agents run from memory: a probe and a launch leave home and temporary folders as empty as they were."""
+    (tmp_path / "hosts.txt").write_text(small_lab.plink("hosts", cwd=tmp_path).stdout)
+    for words in (("probe", "hosts.txt", "--count", "20"), ("launch", "hostname")):
+        done = plink(*words, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    assert small_lab.hosts.names[0] in done.stdout
+    find = ["nsenter", "-t", str(bare_host), "-m", "find", "/root", "/tmp", "/var/tmp", "/dev/shm", "-mindepth", "1"]
+    assert subprocess.run(find, capture_output=True, text=True, check=True).stdout == ""
+
+
+def test_each_command_says_which_one_comes_first(tmp_path: Path) -> None:
+    """In an empty folder: exit code 2 and the command to type."""
+    for words, first in ((("reorder",), "plink probe hosts.txt"), (("launch", "train.py"), "plink probe hosts.txt")):
+        done = plink(*words, cwd=tmp_path)
+        assert done.returncode == 2
+        assert first in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+        assert not (tmp_path / ".plink").exists()
+
+
+def test_lab_addresses_without_their_lab_are_refused(small_lab: Lab, tmp_path: Path) -> None:
+    """A hosts file that lost its first line would send packets for lab addresses by the machine's own routes."""
+    path = tmp_path / "hosts.txt"
+    path.write_text("".join(small_lab.plink("hosts", cwd=tmp_path).stdout.splitlines(keepends=True)[1:]))
+    for words in (("probe", "hosts.txt"), ("launch", "--hosts", "hosts.txt", "true")):
+        done = plink(*words, cwd=tmp_path)
+        assert done.returncode == 2
+        assert "plink lab hosts" in done.stderr
+
+
+def test_a_lab_that_went_away(small_lab: Lab, tmp_path: Path) -> None:
+    """The hosts file of a lab that is down: what to type, not a time-out."""
+    text = small_lab.plink("hosts", cwd=tmp_path).stdout.replace(small_lab.name, "gone")
+    (tmp_path / "hosts.txt").write_text(text)
+    done = plink("probe", "hosts.txt", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "plink lab up --name gone" in done.stderr

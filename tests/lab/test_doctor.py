@@ -1,0 +1,108 @@
+"""`plink doctor` on lab hosts: what was broken on purpose is named, with its evidence and what to do."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runners.lab import kernel
+from tests.conftest import Lab, plink
+from tests.lab.probing import firewall, hosts_file
+from tests.lab.traces import HERE
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture
+def patient(small_lab: Lab) -> Iterator[Lab]:
+    """A small lab that is healed afterwards."""
+    yield small_lab
+    healed = small_lab.plink("heal", cwd=HERE)
+    assert healed.returncode == 0, healed.stderr
+
+
+def diagnosis(lab: Lab, folder: Path) -> tuple[int, dict[str, Any]]:
+    """Exit code and what is said as JSON."""
+    done = plink("doctor", str(hosts_file(lab, folder)), "--json", cwd=folder)
+    assert "Traceback" not in done.stderr
+    assert "defect" not in done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    assert document["ok"] == (not document["findings"])
+    assert all(finding["evidence"] and finding["advice"] for finding in document["findings"])
+    return done.returncode, document
+
+
+def of_kind(document: dict[str, Any], kind: str) -> list[list[str]]:
+    """Whose findings of one kind."""
+    return [finding["hosts"] for finding in document["findings"] if finding["kind"] == kind]
+
+
+def test_the_facts_of_every_host_are_there(small_lab: Lab, tmp_path: Path) -> None:
+    """Whether a busy machine makes a link look slow meanwhile is not this test's matter."""
+    code, document = diagnosis(small_lab, tmp_path)
+    assert code == (0 if document["ok"] else 3)
+    assert document["schema"] == "plink.doctor/1"
+    assert set(document["hosts"]) == set(small_lab.hosts.names)
+    for name, facts in document["hosts"].items():
+        assert (facts["hostname"], facts["interface"], facts["mtu"]) == (name, "eth0", 9000)
+        assert facts["stamps"] is True
+        assert facts["tools"]["iperf3"]
+        assert facts["clocksource"]
+    kinds = {finding["kind"] for finding in document["findings"]}
+    assert kinds <= {"slow host", "slow link", "asymmetric", "clock source", "governor"}
+
+
+def test_another_mtu_is_named_with_the_command_that_sets_it(small_lab: Lab, tmp_path: Path) -> None:
+    odd = small_lab.hosts.names[1]
+    kernel.ip(["link set eth0 mtu 1500"], small_lab.blueprint.namespace(odd))
+    try:
+        code, document = diagnosis(small_lab, tmp_path)
+    finally:
+        kernel.ip(["link set eth0 mtu 9000"], small_lab.blueprint.namespace(odd))
+    assert code == 3
+    assert of_kind(document, "MTU mismatch") == [[odd]]
+    (finding,) = [finding for finding in document["findings"] if finding["kind"] == "MTU mismatch"]
+    assert finding["evidence"] == "MTU 1500, the others have 9000"
+    assert "ip link set" in finding["advice"]
+
+
+def test_a_slow_host_is_named_and_was_measured_again(patient: Lab, tmp_path: Path) -> None:
+    slow = patient.hosts.names[0]
+    # Hardly any burst: the tenth percentile of a thousand packets is one that has waited.
+    shaped = ["qdisc replace dev eth0 root handle 1: tbf rate 2mbit burst 10kb limit 4mb"]
+    kernel.tc(shaped, patient.blueprint.namespace(slow))
+    done = plink("doctor", str(hosts_file(patient, tmp_path)), cwd=tmp_path)
+    assert done.returncode == 3, done.stderr
+    assert done.stdout.startswith(f"slow host: {slow}: ")
+    assert "when measured again" in done.stdout.splitlines()[0]
+    assert done.stderr.splitlines()[-1].startswith("plink: error: ")
+
+
+def test_a_pair_that_a_firewall_parts_is_named_with_its_reason(small_lab: Lab, tmp_path: Path) -> None:
+    a, b = small_lab.hosts.names[:2]
+    with firewall(small_lab, a, f"from {small_lab.hosts.by_name()[b].address} ipproto udp"):
+        code, document = diagnosis(small_lab, tmp_path)
+    assert code == 3
+    (finding,) = [finding for finding in document["findings"] if finding["kind"] == "unmeasured"]
+    assert set(finding["hosts"][:2]) == {a, b}
+    assert "2 round trips were not measured" in finding["evidence"]
+    assert "firewall" in finding["evidence"]
+
+
+def test_a_host_that_cannot_be_reached_is_named_and_the_others_are_examined(patient: Lab, tmp_path: Path) -> None:
+    host = patient.hosts.names[2]
+    os.kill(int(patient.state.file(host, "sshd.pid").read_text()), signal.SIGTERM)
+    code, document = diagnosis(patient, tmp_path)
+    assert code == 3
+    assert of_kind(document, "unreachable") == [[host]]
+    assert set(document["hosts"]) == set(patient.hosts.names) - {host}
+
+
+def test_one_host_has_no_network(small_lab: Lab, tmp_path: Path) -> None:
+    done = plink("doctor", str(hosts_file(small_lab, tmp_path, small_lab.hosts.names[:1])), cwd=tmp_path)
+    assert done.returncode == 2
+    assert "has no network to diagnose" in done.stderr

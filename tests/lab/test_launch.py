@@ -1,0 +1,187 @@
+"""`plink launch`: which rank runs where, with which environment and arguments, and what is seen of it."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Lab, plink
+from tests.lab.jobs import Running, write_hosts, write_script
+from tests.lab.traces import guests
+from tests.lab.waiting import until
+
+pytestmark = pytest.mark.lab
+
+TELL = """
+import json, os, sys
+ours = ("RANK", "LOCAL_", "WORLD_", "GROUP_", "MASTER_", "GLOO_", "NCCL_", "OMP_", "MY_")
+keys = [k for k in os.environ if k.startswith(ours)]
+print(json.dumps({"host": os.uname().nodename, "env": {k: os.environ[k] for k in keys}, "args": sys.argv[1:],
+                  "cwd": os.getcwd(), "file": __file__}))
+"""
+
+
+def told(text: str) -> list[dict[str, object]]:
+    """What every rank printed, in rank order; each line must bear its rank."""
+    found = {}
+    for line in text.splitlines():
+        prefix, _, body = line.partition("] ")
+        rank = int(prefix.removeprefix("["))
+        assert rank not in found
+        found[rank] = json.loads(body)
+    return [found[rank] for rank in range(len(found))]
+
+
+def test_the_environment_is_torchruns(small_lab: Lab, tmp_path: Path) -> None:
+    """Two slots a host: ranks in blocks, and every variable that PyTorch's env:// and Gloo read."""
+    write_hosts(small_lab, tmp_path, slots=2)
+    order = list(reversed(small_lab.hosts.names))
+    (tmp_path / "order.txt").write_text("\n".join(order) + "\n")
+    script = write_script(tmp_path, TELL)
+    words = ("launch", "--hosts", "hosts.txt", "--order", "order.txt", "--env", "MY_NAME=a b=c", script)
+    done = plink(*words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    ranks = told(done.stdout)
+    assert [rank["host"] for rank in ranks] == [host for host in order for _ in range(2)]
+    master = small_lab.hosts.by_name()[order[0]].address
+    ports = set()
+    for rank, said in enumerate(ranks):
+        env = said["env"]
+        assert isinstance(env, dict)
+        port = env.pop("MASTER_PORT")
+        ports.add(port)
+        assert 1024 <= int(port) < 65536
+        assert env == {
+            "RANK": str(rank),
+            "LOCAL_RANK": str(rank % 2),
+            "WORLD_SIZE": "8",
+            "LOCAL_WORLD_SIZE": "2",
+            "GROUP_RANK": str(rank // 2),
+            "GROUP_WORLD_SIZE": "4",
+            "MASTER_ADDR": master,
+            "GLOO_SOCKET_IFNAME": "eth0",
+            "NCCL_SOCKET_IFNAME": "=eth0",
+            "OMP_NUM_THREADS": "1",
+            "MY_NAME": "a b=c",
+        }
+    assert len(ports) == 1
+    assert {rank["cwd"] for rank in ranks} == {str(tmp_path)}
+
+
+def test_hosts_with_different_slots(small_lab: Lab, tmp_path: Path) -> None:
+    """A host's slots are its LOCAL_WORLD_SIZE; ranks follow on without a gap."""
+    names = small_lab.hosts.names[:2]
+    path = write_hosts(small_lab, tmp_path, names=names)
+    path.write_text(path.read_text().replace("slots=1", "slots=3", 1))
+    done = plink("launch", "--hosts", "hosts.txt", write_script(tmp_path, TELL), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = [
+        (rank["host"], *(rank["env"][key] for key in ("LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK")))  # type: ignore[index]
+        for rank in told(done.stdout)
+    ]
+    assert found == [(names[0], str(k), "3", "0") for k in range(3)] + [(names[1], "0", "1", "1")]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["a b", "it's", '"quoted"', "back\\slash"], ["$(id)", "`id`", "$HOME", "; id", "*", "~"], ["two\nlines", "\t", ""],
+     ["--hosts", "-h", "--", "--json", "--debug"], ["ünïcode", "\udcff"]],
+)  # fmt: skip
+def test_arguments_reach_the_program_unchanged(small_lab: Lab, words: list[str], tmp_path: Path) -> None:
+    """Quotes, blanks, newlines, what a shell would expand, plink's own options, bytes that are no text."""
+    write_hosts(small_lab, tmp_path, names=small_lab.hosts.names[:1])
+    done = plink("launch", "--hosts", "hosts.txt", write_script(tmp_path, TELL), *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert told(done.stdout)[0]["args"] == words
+
+
+def test_a_command_is_run_as_well_as_a_script(small_lab: Lab, tmp_path: Path) -> None:
+    """Not everything that is launched is Python."""
+    write_hosts(small_lab, tmp_path)
+    done = plink("launch", "--hosts", "hosts.txt", "sh", "-c", "echo $RANK of $WORLD_SIZE", cwd=tmp_path)
+    assert sorted(done.stdout.splitlines()) == [f"[{rank}] {rank} of 4" for rank in range(4)], done.stderr
+
+
+def test_streams_lines_and_bytes(small_lab: Lab, tmp_path: Path) -> None:
+    """stdout to stdout, stderr to stderr, each line with its rank; a last line without an end; bytes as they were."""
+    write_hosts(small_lab, tmp_path, names=small_lab.hosts.names[:2])
+    text = (
+        "import sys\nprint('out')\nprint('err', file=sys.stderr)\nprint(flush=True)\n"
+        "sys.stdout.buffer.write('caf\u00e9 '.encode() + bytes([255]) + b' end')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "plink", "launch", "--hosts", "hosts.txt", write_script(tmp_path, text)],
+        cwd=tmp_path,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    for rank in range(2):
+        prefix = f"[{rank}] ".encode()
+        lines = [line.removeprefix(prefix) for line in done.stdout.split(b"\n") if line.startswith(prefix)]
+        assert lines == [b"out", b"", b"caf\xc3\xa9 \xff end"]
+        assert prefix + b"err" in done.stderr.split(b"\n")
+
+
+def test_output_is_shown_when_it_is_printed(small_lab: Lab, tmp_path: Path, start: Callable[..., Running]) -> None:
+    """A rank that prints and then works is seen to have printed."""
+    write_hosts(small_lab, tmp_path)
+    running = start(
+        "launch", "--hosts", "hosts.txt", write_script(tmp_path, "import time\nprint('begun')\ntime.sleep(60)")
+    )
+    assert sorted(running.await_lines(4, "begun")) == [f"[{rank}] begun" for rank in range(4)]
+
+
+def test_much_output_arrives_whole(small_lab: Lab, tmp_path: Path) -> None:
+    """A megabyte from every rank, in order, none lost at its end."""
+    write_hosts(small_lab, tmp_path)
+    text = "import os\nfor i in range(20000): print(i, 'x' * 45)\n"
+    done = plink("launch", "--hosts", "hosts.txt", write_script(tmp_path, text), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for rank in range(4):
+        numbers = [int(line.split()[1]) for line in done.stdout.splitlines() if line.startswith(f"[{rank}]")]
+        assert numbers == list(range(20000))
+
+
+def test_json_is_the_run_and_nothing_else(small_lab: Lab, tmp_path: Path) -> None:
+    """With --json standard output holds `plink.run/1`; the ranks' output goes to stderr."""
+    write_hosts(small_lab, tmp_path)
+    done = plink("launch", "--hosts", "hosts.txt", "--json", "hostname", cwd=tmp_path)
+    document = json.loads(done.stdout)
+    assert document["schema"] == "plink.run/1"
+    assert document["exit_code"] == done.returncode == 0
+    assert document["failure"] is None
+    assert document["proof"]["held"] is True
+    assert [row["hostname"] for row in document["proof"]["ranks"]] == small_lab.hosts.names
+    assert [row["addresses"] for row in document["proof"]["ranks"]] == [[host.address] for host in small_lab.hosts]
+    assert all(f"[{rank}] {host}" in done.stderr for rank, host in enumerate(small_lab.hosts.names))
+
+
+def test_a_job_of_pytorch(small_lab: Lab, tmp_path: Path) -> None:
+    """init_process_group() finds its peers by the environment alone, and an all-reduce is right."""
+    write_hosts(small_lab, tmp_path)
+    text = (
+        "import torch, torch.distributed as dist\ndist.init_process_group('gloo')\n"
+        "x = torch.ones(1000) * (dist.get_rank() + 1)\ndist.all_reduce(x)\nprint(x.sum().item())\n"
+        "dist.destroy_process_group()\n"
+    )
+    done = plink("launch", "--hosts", "hosts.txt", write_script(tmp_path, text), cwd=tmp_path)
+    assert sorted(done.stdout.splitlines()) == [f"[{rank}] 10000.0" for rank in range(4)], done.stderr
+
+
+def test_a_program_gets_the_signals_a_shell_would_give_it(small_lab: Lab, tmp_path: Path) -> None:
+    """No signal is ignored or blocked in a rank: `yes | head -1` must end."""
+    write_hosts(small_lab, tmp_path, names=small_lab.hosts.names[:1])
+    done = plink("launch", "--hosts", "hosts.txt", "grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status", cwd=tmp_path)
+    assert [line.split()[-1].strip("0") for line in done.stdout.splitlines()] == ["", ""], done.stdout
+
+
+def test_nothing_is_left_after_a_job(small_lab: Lab, tmp_path: Path) -> None:
+    """Not even what a rank left running in the background."""
+    write_hosts(small_lab, tmp_path)
+    done = plink("launch", "--hosts", "hosts.txt", "sh", "-c", "sleep 300 & echo left", cwd=tmp_path)
+    assert done.stdout.count("left") == 4, done.stderr
+    until(lambda: not guests(small_lab), 5, "the ranks' children to be gone")

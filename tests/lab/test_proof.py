@@ -1,0 +1,90 @@
+"""The proof: no line of the user's code runs unless every rank is where it was asked to be."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Lab, plink
+from tests.lab.jobs import write_hosts, write_script
+
+pytestmark = pytest.mark.lab
+
+TOUCH = "import os\nopen(f'ran-{os.environ[\"RANK\"]}', 'w')\n"
+
+
+def ran(folder: Path) -> list[str]:
+    """What the user's code left."""
+    return sorted(path.name for path in folder.glob("ran-*"))
+
+
+@pytest.fixture(scope="module")
+def measured(small_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a network file that knows the four machines."""
+    folder = tmp_path_factory.mktemp("measured")
+    write_hosts(small_lab, folder)
+    done = plink("probe", "hosts.txt", "--count", "20", "--no-shared-links", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def swap(path: Path, a: str, b: str) -> None:
+    """Give two hosts of a hosts file each other's addresses."""
+    path.write_text(path.read_text().replace(a + " ", "A ").replace(b + " ", a + " ").replace("A ", b + " "))
+
+
+def test_hosts_that_changed_places_since_they_were_probed(small_lab: Lab, measured: Path) -> None:
+    """Two addresses are swapped in the hosts file: stopped, both lists shown, nothing was run."""
+    script = write_script(measured, TOUCH)
+    assert plink("launch", "--hosts", "hosts.txt", script, cwd=measured).returncode == 0
+    assert len(ran(measured)) == 4, "the script works where all is well"
+    for name in ran(measured):
+        (measured / name).unlink()
+    path = write_hosts(small_lab, measured)
+    swap(path, *(small_lab.hosts.members[k].address for k in (0, 2)))
+    done = plink("launch", "--hosts", "hosts.txt", script, cwd=measured)
+    assert done.returncode == 1, done.stderr
+    names = small_lab.hosts.names
+    for rank, found in enumerate((names[2], names[1], names[0], names[3])):
+        line = next(line for line in done.stderr.splitlines() if f"rank {rank}:" in line)
+        assert f"asked for {names[rank]}, found {found}" in line
+        assert ("<-" in line) == (rank in (0, 2))
+    assert done.stderr.splitlines()[-1].startswith("plink: error: the order was not kept: 2 of 4 ranks")
+    assert "nothing was run" in done.stderr.splitlines()[-1]
+    assert ran(measured) == []
+
+
+def test_a_stopped_launch_is_told_to_programs_too(small_lab: Lab, measured: Path) -> None:
+    """With --json the findings are on standard output, and the proof says that it did not hold."""
+    path = write_hosts(small_lab, measured)
+    swap(path, *(small_lab.hosts.members[k].address for k in (0, 1)))
+    done = plink("launch", "--hosts", "hosts.txt", "--json", write_script(measured, TOUCH), cwd=measured)
+    document = json.loads(done.stdout)
+    assert document["schema"] == "plink.run/1"
+    assert document["exit_code"] == done.returncode == 1
+    assert document["proof"]["held"] is False
+    wrong = [row["rank"] for row in document["proof"]["ranks"] if row["wrong"]]
+    assert wrong == [0, 1]
+    assert ran(measured) == []
+
+
+def test_one_machine_under_two_names(small_lab: Lab, tmp_path: Path) -> None:
+    """A hosts file that lists a machine twice would put two hosts' ranks on one."""
+    address = small_lab.hosts.members[0].address
+    path = tmp_path / "hosts.txt"
+    path.write_text(
+        f"# plink-lab: {small_lab.name}\none address={address} user=root\ntwo address={address} user=root\n"
+    )
+    done = plink("launch", "--hosts", "hosts.txt", write_script(tmp_path, TOUCH), cwd=tmp_path)
+    assert done.returncode == 1
+    assert "same machine as one" in done.stderr
+    assert ran(tmp_path) == []
+
+
+def test_names_of_ones_own_choice_are_no_lie(small_lab: Lab, tmp_path: Path) -> None:
+    """Names in the hosts file need not be the machines' own: nothing is wrong with that."""
+    path = write_hosts(small_lab, tmp_path)
+    path.write_text(path.read_text().replace("node-", "gpu-"))
+    done = plink("launch", "--hosts", "hosts.txt", write_script(tmp_path, TOUCH), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert len(ran(tmp_path)) == 4

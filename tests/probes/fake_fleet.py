@@ -1,0 +1,97 @@
+"""A fleet without hosts: agents are a function, and time passes only when somebody waits for it."""
+
+import heapq
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
+
+from plink.errors import HostError
+from plink.hosts import Host, Hosts
+from plink.remote.fleet import Fleet, Message
+from probes.conductor import Conductor
+from probes.measurements import Measurements
+from probes.methods import Settings, Work
+from probes.survey import Survey
+
+# (host, what it is told) -> (seconds until it answers, the answer), or None when it never does
+Behaviour = Callable[[str, dict[str, Any]], tuple[float, dict[str, Any]] | None]
+
+
+@dataclass
+class FakeFleet:
+    """What a conductor sees of a fleet."""
+
+    behave: Behaviour
+    now: float = 0.0
+    sent: list[tuple[float, str, dict[str, Any]]] = field(default_factory=list)
+    dead: set[str] = field(default_factory=set)
+    _events: list[tuple[float, int, Message]] = field(default_factory=list)
+    _order: "itertools.count[int]" = field(default_factory=itertools.count)
+
+    def clock(self) -> float:
+        """Seconds since the beginning."""
+        return self.now
+
+    def send(self, host: str, **body: Any) -> None:
+        """A message to an agent."""
+        self.sent.append((self.now, host, body))
+        answer = None if host in self.dead else self.behave(host, body)
+        if answer is not None:
+            self.post(answer[0], Message(host, {"is": "done", "task": body["task"], **answer[1]}))
+
+    def lose(self, host: str, after_s: float, why: str = "killed") -> None:
+        """Its connection will be cut; what it said before comes first."""
+        self.dead.add(host)
+        self.post(after_s, Message(host, None, HostError(host, f"its agent is gone: {why}")))
+
+    def post(self, after_s: float, message: Message) -> None:
+        """Something will come."""
+        heapq.heappush(self._events, (self.now + after_s, next(self._order), message))
+
+    def receive(self, timeout_s: float) -> Message | None:
+        """The next message within that time; the clock goes on."""
+        until = self.now + max(0.0, timeout_s)
+        if self._events and self._events[0][0] <= until:
+            when, _, message = heapq.heappop(self._events)
+            self.now = max(self.now, when)
+            return message
+        self.now = until
+        return None
+
+
+def conductor_of(fleet: FakeFleet, n: int) -> Conductor:
+    """A conductor over hosts ``h0``, ``h1``, ..., each with a kernel and 8 cores of its own."""
+    conductor = Conductor(cast(Fleet, fleet), [f"h{i}" for i in range(n)], fleet.clock)
+    for host in range(n):
+        conductor.settle(host, f"boot-{host}", 8)
+    return conductor
+
+
+def survey_of(fleet: FakeFleet, n: int, settings: Settings | None = None) -> Survey:
+    """A survey whose agents are all ready; ``h3`` has address 10.0.0.3."""
+    found = Measurements(Hosts(tuple(Host(f"h{i}", f"10.0.0.{i}") for i in range(n))))
+    ready = {
+        i: {"address": f"10.0.0.{i}", "port": 1000 + i, "stamps": True, "tcp_port": 2000 + i, "ssh_port": 22}
+        for i in range(n)
+    }
+    work = Work(settings or Settings(), ready, found)
+    return cast(Survey, SimpleNamespace(found=found, work=work, ready=ready, conductor=conductor_of(fleet, n)))
+
+
+def host_at(address: str) -> int:
+    """Which host has an address."""
+    return int(address.rpartition(".")[2])
+
+
+def round_trips(us: float | None, sent: int = 10) -> dict[str, Any]:
+    """An agent's result: all alike, or all lost."""
+    return {
+        "sent": sent,
+        "received": 0 if us is None else sent,
+        "percentiles_us": [us] * 5,
+        "halves_us": [us] * 2,
+        "jitter_us": None if us is None else 0.0,
+        "clock_steps": 0,
+    }

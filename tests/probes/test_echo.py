@@ -1,0 +1,226 @@
+"""Two ends that measure each other: what they count, what is lost, late, twice, or out of step with the clock."""
+
+import socket
+
+import pytest
+
+import probes.agent.echo
+from probes.agent.echo import Echo
+from probes.stamp import SIZE, Key
+from tests.probes.echo_peers import ELSEWHERE, HERE, THERE, HandDriven, Question, Running, probe, task, udp
+
+KEY = Key(b"the key of this run")
+Answers = list[tuple[socket.socket, bytes]]
+
+
+def measured(peer: HandDriven, **changes: object) -> dict[str, object]:
+    """What an echo finds out about a hand-driven peer."""
+    echo = Echo(KEY, HERE, source_ports=2)
+    with Running(echo, beside=[peer]) as running:
+        echo.begin(task(peer.address, **changes))
+        return running.results(1)[0]
+
+
+def test_two_ends_measure_each_other_at_the_same_time() -> None:
+    a, b = Echo(KEY, HERE, source_ports=3), Echo(KEY, THERE, source_ports=1)
+    assert a.stamps
+    assert b.stamps
+    with Running(a, b) as running:
+        a.begin(task((THERE, b.port), task=1, ssid_out=5, ssid_in=6, count=500))
+        b.begin(task((HERE, a.port), task=2, ssid_out=6, ssid_in=5, count=300))
+        results = running.results(2)
+    for result, number, count in zip(results, (1, 2), (500, 300), strict=True):
+        assert result["task"] == number
+        assert (result["sent"], result["received"], result["reflected"]) == (count, count, count)
+        assert (result["clock"], result["hops"], result["clock_steps"]) == ("kernel", 0, 0)
+        assert all(value > 0 for value in result["percentiles_us"])
+        assert result["percentiles_us"] == sorted(result["percentiles_us"])
+        assert all(value > 0 for value in result["halves_us"])
+        assert result["jitter_us"] >= 0
+
+
+def test_a_result_is_told_once_and_the_reflector_goes_on() -> None:
+    """One end may be through before the other."""
+    a, b = Echo(KEY, HERE, source_ports=1), Echo(KEY, THERE, source_ports=1)
+    with Running(a, b) as running:
+        a.begin(task((THERE, b.port), task=1, ssid_out=5, ssid_in=6, count=20))
+        b.begin(task((HERE, a.port), task=2, ssid_out=6, ssid_in=5, count=2000))
+        short, long = running.results(2)
+        assert (short["received"], long["received"]) == (20, 2000)
+        assert a.proceed() is None
+        assert a.waits_s() is None
+
+
+def test_a_new_task_drops_the_one_before() -> None:
+    a, b = Echo(KEY, HERE, source_ports=1), Echo(KEY, THERE, source_ports=1)
+    with Running(a, b) as running:
+        a.begin(task((ELSEWHERE, 9), task=1))  # nobody is there
+        running.turn()
+        a.begin(task((THERE, b.port), task=2, ssid_out=5, ssid_in=6))
+        b.begin(task((HERE, a.port), task=3, ssid_out=6, ssid_in=5))
+        assert [(r["task"], r["received"]) for r in running.results(2)] == [(2, 40), (3, 40)]
+
+
+def test_every_probe_is_a_full_packet_from_each_of_the_source_ports() -> None:
+    """Each source port is an ECMP path of its own; the first greets, then they take turns by windows."""
+    peer = HandDriven(KEY, lambda question: [peer.answer(question)])
+    echo = Echo(KEY, HERE, source_ports=4)
+    with Running(echo, beside=[peer]) as running:
+        echo.begin(task(peer.address, count=64, window=8))
+        result = running.results(1)[0]
+    assert result["received"] == 64
+    assert result["hops"] == 255 - 250
+    counted = [peer.sources[-64:].count(source) for source in set(peer.sources)]
+    assert counted == [16] * 4
+    assert {question[3] for question in peer.heard} == {11}
+    assert [question[0] for question in peer.heard] == list(range(len(peer.heard)))
+
+
+def test_what_is_lost_is_told_by_its_direction() -> None:
+    """Of 40 probes 4 do not arrive, and of the 36 answers 6 do not: the reflector numbers its answers."""
+    greeted: list[int] = []
+
+    def rule(question: Question) -> Answers:
+        greeted.append(question[0])
+        place = question[0] - greeted[0]
+        if place in (3, 13, 23, 33):
+            return []
+        answer = peer.answer(question)
+        return [] if place in (5, 6, 7, 15, 16, 25) else [answer]
+
+    peer = HandDriven(KEY, rule)
+    result = measured(peer, timeout_s=0.3)
+    assert (result["sent"], result["reflected"], result["received"]) == (40, 36, 30)
+
+
+def test_a_way_that_is_cut_is_given_up() -> None:
+    """After 64 losses in a row the rest is not tried; nobody waits for thousands of time-outs."""
+    peer = HandDriven(KEY, lambda question: [peer.answer(question)] if len(peer.heard) < 20 else [])
+    result = measured(peer, count=100_000, window=32, timeout_s=0.1)
+    assert 64 <= result["sent"] <= 20 + 64 + 32
+    assert result["received"] < 20
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A peer need not have heard of the measurement later than this end."""
+    monkeypatch.setattr(probes.agent.echo, "_HELLO_S", 0.2)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_nobody_there_is_no_result_and_no_error() -> None:
+    with udp(THERE) as silent:
+        echo = Echo(KEY, HERE, source_ports=1)
+        with Running(echo) as running:
+            echo.begin(task((THERE, silent.getsockname()[1]), timeout_s=0.1))
+            result = running.results(1)[0]
+    assert (result["sent"], result["received"], result["reflected"]) == (0, 0, 0)
+    assert (result["percentiles_us"], result["hops"]) == ([None] * 5, None)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_closed_port_is_like_nobody_there() -> None:
+    """ "Port unreachable" by ICMP comes back as errors of the socket."""
+    with udp(THERE) as sock:
+        port = sock.getsockname()[1]
+    echo = Echo(KEY, HERE, source_ports=1)
+    with Running(echo) as running:
+        echo.begin(task((THERE, port), timeout_s=0.1))
+        assert running.results(1)[0]["received"] == 0
+
+
+def test_a_host_that_waits_for_nothing_but_the_end_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once the greetings are over: a host must not spin for the whole of a long --timeout."""
+    monkeypatch.setattr(probes.agent.echo, "_HELLO_S", 0.0)
+    echo = Echo(KEY, HERE, source_ports=1)
+    with Running(echo):
+        echo.begin(task((THERE, 9), timeout_s=3600.0))
+        assert echo.proceed() is None
+        wait_s = echo.waits_s()
+        assert wait_s is not None
+        assert wait_s > 0
+
+
+def test_an_answer_that_comes_late_is_a_loss() -> None:
+    """Each probe waits alone; the answer to number 5 comes with the answer to number 6, when 5 was given up."""
+    held: Answers = []
+
+    def rule(question: Question) -> Answers:
+        answer = peer.answer(question)
+        if question[0] == 5:
+            held.append(answer)
+            return []
+        return [*held, answer] if question[0] == 6 else [answer]
+
+    peer = HandDriven(KEY, rule)
+    result = measured(peer, window=1, timeout_s=0.3)
+    assert (result["sent"], result["received"]) == (40, 39)
+
+
+def test_an_answer_that_comes_twice_counts_once() -> None:
+    peer = HandDriven(KEY, lambda question: [peer.answer(question)] * 3)
+    result = measured(peer)
+    assert (result["sent"], result["reflected"], result["received"]) == (40, 40, 40)
+
+
+@pytest.mark.parametrize("wrong", ["host", "session", "key", "sequence", "short", "long", "unsigned", "question"])
+def test_an_answer_that_is_none_does_not_count(wrong: str) -> None:
+    """Before every right answer to an even number comes a wrong one, to an odd number only a wrong one."""
+    elsewhere, stranger = udp(ELSEWHERE), HandDriven(Key(b"another run"), lambda question: [])
+    greeted: list[int] = []
+
+    def false(question: Question) -> tuple[socket.socket, bytes]:
+        right = peer.answer(question)[1]
+        peer.answers -= 1
+        return {
+            "host": lambda: (elsewhere, right),
+            "session": lambda: peer.answer(question, ssid=question[3] + 1),
+            "key": lambda: (peer.sock, stranger.answer(question)[1]),
+            "sequence": lambda: peer.answer((question[0] + 100_000, *question[1:])),
+            "short": lambda: (peer.sock, right[:-1]),
+            "long": lambda: (peer.sock, right + b"\0"),
+            "unsigned": lambda: (peer.sock, right[:96] + bytes(16)),
+            "question": lambda: (peer.sock, right[:44]),
+        }[wrong]()
+
+    def rule(question: Question) -> Answers:
+        greeted.append(question[0])
+        answers = [false(question)]
+        return answers if (question[0] - greeted[0]) % 2 else [*answers, peer.answer(question)]
+
+    peer = HandDriven(KEY, rule)
+    with elsewhere, stranger.sock:
+        result = measured(peer, timeout_s=0.3, window=40)
+    assert (result["sent"], result["received"]) == (40, 20)
+    assert len(peer.heard) > 40
+
+
+def test_a_step_of_the_clock_is_discarded_and_counted() -> None:
+    """A clock set back by a second while a packet was away makes a negative round trip."""
+
+    def rule(question: Question) -> Answers:
+        return [peer.answer(question, turnaround_ns=10**9 if question[0] % 4 == 0 else 0)]
+
+    peer = HandDriven(KEY, rule)
+    result = measured(peer)
+    assert (result["received"], result["clock_steps"]) == (40, 10)
+    assert all(value > 0 for value in result["percentiles_us"])  # type: ignore[attr-defined]
+
+
+def test_a_peer_that_never_answers_in_time_leaves_nothing_but_steps() -> None:
+    peer = HandDriven(KEY, lambda question: [peer.answer(question, turnaround_ns=10**9)])
+    result = measured(peer)
+    assert (result["clock_steps"], result["percentiles_us"], result["jitter_us"]) == (40, [None] * 5, None)
+
+
+def test_packets_are_as_long_both_ways() -> None:
+    a = Echo(KEY, HERE, source_ports=1)
+    sizes: list[int] = []
+    peer = HandDriven(KEY, lambda question: [peer.answer(question)])
+    with Running(a, beside=[peer]) as running:
+        a.begin(task(peer.address))
+        with udp(THERE) as asker:
+            asker.sendto(probe(KEY, 0, 22), (HERE, a.port))
+            running.results(1)
+            sizes.append(len(asker.recv(2000)))
+    assert sizes == [SIZE]

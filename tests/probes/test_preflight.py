@@ -1,0 +1,83 @@
+"""Which method gets through to which host, and measuring a few pairs again without touching what was found."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from probes.again import measure_again
+from probes.preflight import Reach, reachable_by
+from probes.survey import Survey
+from tests.probes.fake_fleet import FakeFleet, host_at, round_trips, survey_of
+
+METHOD = {"pair": "stamp", "icmp": "icmp", "tcp": "tcp"}
+
+
+def fabric(n: int, closed: dict[int, set[str]], one_way: bool = False) -> Survey:
+    """Hosts whose firewalls drop some methods; ``one_way``: what the host itself began is let through (stateful)."""
+
+    def behave(host: str, body: dict[str, Any]) -> tuple[float, dict[str, Any]]:
+        here, method = int(host[1:]), METHOD[body["do"]]
+        peer = host_at(body["peer"][0] if method == "stamp" else body["peer"])
+        lost = method in closed.get(peer, set()) or (method in closed.get(here, set()) and not one_way)
+        return 0.5, round_trips(None if lost else 30.0)
+
+    return survey_of(FakeFleet(behave), n)
+
+
+@given(st.integers(3, 12), st.data())
+def test_a_host_without_udp_is_reached_by_icmp_and_the_others_by_stamp(n: int, data: st.DataObject) -> None:
+    odd, one_way = data.draw(st.integers(0, n - 1)), data.draw(st.booleans())
+    reach = reachable_by(fabric(n, {odd: {"stamp"}}, one_way))
+    assert reach.by_host == tuple("icmp" if host == odd else "stamp" for host in range(n))
+    assert reach.summary == f"{n - 1} hosts by stamp, 1 hosts by icmp"
+
+
+@given(st.integers(2, 8), st.dictionaries(st.integers(0, 7), st.sets(st.sampled_from(sorted(METHOD.values())))))
+def test_what_a_host_does_not_let_through_is_not_used_with_it(n: int, closed: dict[int, set[str]]) -> None:
+    reach = reachable_by(fabric(n, closed))
+    for host in range(n):
+        assert reach.by_host[host] not in closed.get(host, set()) or reach.by_host[host] == "tcp"
+
+
+@given(st.integers(2, 12))
+def test_where_everything_gets_through_stamp_is_used(n: int) -> None:
+    assert reachable_by(fabric(n, {})).by_host == ("stamp",) * n
+
+
+def test_hosts_that_are_gone_are_not_asked_and_hold_nobody_up() -> None:
+    survey = fabric(5, {})
+    survey.conductor.lose(1, "SSH refused")
+    survey.conductor.lose(3, "SSH refused")
+    reach = reachable_by(survey)
+    assert [reach.by_host[host] for host in (0, 2, 4)] == ["stamp"] * 3
+
+
+def test_a_pair_is_measured_by_what_both_let_through() -> None:
+    reach = Reach(("stamp", "icmp", "tcp"), "")
+    assert (reach(0, 0), reach(0, 1), reach(1, 0), reach(1, 2), reach(2, 0)) == ("stamp", "icmp", "icmp", "tcp", "tcp")
+
+
+@pytest.mark.parametrize("odd", [0, 1])
+def test_a_pair_that_answers_one_way_only_has_not_answered(odd: int) -> None:
+    survey = fabric(2, {odd: {"stamp"}}, one_way=True)
+    assert measure_again(survey, [(0, 1)], 20) == {}
+
+
+def test_measuring_again_changes_nothing_that_was_found() -> None:
+    survey = fabric(3, {})
+    survey.found.latency[0, 1] = 70.0
+    before = survey.found.latency.copy()
+    assert measure_again(survey, [(0, 1), (0, 1), (1, 2)], 20) == {(0, 1): 30.0, (1, 2): 30.0}
+    assert np.array_equal(survey.found.latency, before, equal_nan=True)
+    assert survey.found.errors == {}
+
+
+def test_measuring_again_goes_on_with_the_session_numbers() -> None:
+    """An agent that saw a number in an earlier session must not see it again."""
+    survey = fabric(2, {})
+    first = next(survey.work.ssids)
+    measure_again(survey, [(0, 1)], 20)
+    assert next(survey.work.ssids) == first + 3

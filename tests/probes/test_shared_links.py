@@ -1,0 +1,137 @@
+"""What groups share: disjoint pairs across a boundary, more and more, until the sum stops growing."""
+
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from probes.shared_links import Settings, _pairs, shared_links
+from probes.survey import Survey
+from tests.probes.fake_fleet import FakeFleet, survey_of
+
+GROUPS = st.lists(st.integers(1, 6), min_size=2, max_size=5)
+SETTINGS = Settings(seconds=0.5, repeats=2)
+
+
+def dealt(sizes: list[int]) -> list[list[int]]:
+    """Groups of these sizes over hosts 0, 1, 2, ..."""
+    groups, first = list[list[int]](), 0
+    for size in sizes:
+        groups.append(list(range(first, first + size)))
+        first += size
+    return groups
+
+
+def two_groups(sizes: tuple[int, int], host: float, into: tuple[float, float]) -> tuple[FakeFleet, Survey]:
+    """Hosts that send ``host`` Gbit/s at most and groups that take ``into`` Gbit/s in all."""
+    flows: list[str] = []
+
+    def behave(name: str, body: dict[str, Any]) -> tuple[float, dict[str, Any]]:
+        if body["do"] == "flow_listen":
+            flows.append(name)
+            return 0.01, {"port": 7000}
+        if body["do"] == "flow_send":
+            flows.clear()
+            return body["seconds"], {"sent_bytes": 1}
+        group = 0 if int(name[1:]) < sizes[0] else 1
+        return body["seconds"], {"gbps": min(host, into[group] / len(flows))}
+
+    fleet = FakeFleet(behave)
+    return fleet, survey_of(fleet, sum(sizes))
+
+
+@given(GROUPS, st.integers(1, 8), st.booleans(), st.integers(0, 99), st.data())
+def test_flows_are_disjoint_and_cross_the_boundary(
+    sizes: list[int], flows: int, outwards: bool, seed: int, data: st.DataObject
+) -> None:
+    groups = dealt(sizes)
+    group = data.draw(st.sampled_from(groups))
+    others = [other for other in groups if other is not group]
+    pairs = _pairs(group, others, flows, outwards, random.Random(seed))
+    assert len(pairs) == min(flows, len(group), sum(map(len, others)))
+    hosts = [host for pair in pairs for host in pair]
+    assert len(hosts) == len(set(hosts))
+    near, far = ([pair[side] for pair in pairs] for side in ((0, 1) if outwards else (1, 0)))
+    assert set(near) <= set(group)
+    reached = [next(k for k, other in enumerate(others) if host in other) for host in far]
+    # Spread: no group is reached twice while another with hosts left was not reached at all.
+    assert len(set(reached)) == min(len(pairs), len(others))
+
+
+@given(
+    st.tuples(st.integers(1, 8), st.integers(1, 8)),
+    st.sampled_from([0.2, 1.0, 25.0]),
+    st.tuples(st.floats(0.1, 20.0), st.floats(0.1, 20.0)),
+)
+def test_the_capacity_is_what_the_link_or_all_hosts_can_carry(
+    sizes: tuple[int, int], host: float, times: tuple[float, float]
+) -> None:
+    _, survey = two_groups(sizes, host, (host * times[0], host * times[1]))
+    rows = shared_links(survey, dealt([*sizes]), SETTINGS, lambda done, total: None)
+    most = min(sizes)
+    for row, into, out in zip(rows, times, reversed(times), strict=True):
+        for direction, limit in (("in", into), ("out", out)):
+            assert row[f"{direction}_gbps"] == pytest.approx(host * min(limit, most), rel=1e-3)
+            low, high = row["interval"][f"{direction}_gbps"]
+            assert low <= row[f"{direction}_gbps"] <= high
+            if limit >= most:
+                assert row[f"{direction}_limited_by"] == "hosts"
+                assert row[f"{direction}_flows"] == most
+            elif most > 1 and limit < 0.75 * most:
+                assert row[f"{direction}_limited_by"] == "link"
+
+
+def test_the_number_of_flows_grows_only_while_it_helps() -> None:
+    """A link of 2.5 hosts: 8 flows bring no more than 4 did, so those are run twice more; each way, each group."""
+    fleet, survey = two_groups((8, 8), 1.0, (2.5, 2.5))
+    shared_links(survey, dealt([8, 8]), SETTINGS, lambda done, total: None)
+    runs = Counter(when for when, _, body in fleet.sent if body["do"] == "flow_listen")
+    assert list(runs.values()) == [1, 2, 4, 8, 4, 4] * 4
+
+
+def test_rows_name_the_members_and_progress_is_told() -> None:
+    _, survey = two_groups((2, 3), 1.0, (1.0, 1.0))
+    told: list[tuple[int, int]] = []
+    rows = shared_links(survey, dealt([2, 3]), SETTINGS, lambda done, total: told.append((done, total)))
+    assert [row["members"] for row in rows] == [["h0", "h1"], ["h2", "h3", "h4"]]
+    assert told == [(1, 2), (2, 2)]
+
+
+@pytest.mark.parametrize("groups", [[], [[0, 1, 2, 3, 4]], [[0, 1], []]])
+def test_one_group_has_no_boundary(groups: list[list[int]]) -> None:
+    fleet, survey = two_groups((2, 3), 1.0, (1.0, 1.0))
+    assert shared_links(survey, groups, SETTINGS, lambda done, total: None) == []
+    assert fleet.sent == []
+
+
+def test_hosts_that_are_gone_are_left_out() -> None:
+    fleet, survey = two_groups((2, 3), 1.0, (9.0, 9.0))
+    survey.conductor.lose(0, "killed")
+    rows = shared_links(survey, dealt([2, 3]), SETTINGS, lambda done, total: None)
+    assert [row["members"] for row in rows] == [["h1"], ["h2", "h3", "h4"]]
+    assert "h0" not in {host for _, host, _ in fleet.sent}
+    survey.conductor.lose(1, "killed")
+    assert shared_links(survey, dealt([2, 3]), SETTINGS, lambda done, total: None) == []
+
+
+def test_a_host_that_dies_meanwhile_leaves_the_capacity_unknown() -> None:
+    fleet, survey = two_groups((2, 2), 1.0, (9.0, 9.0))
+    fleet.lose("h0", 0.3)
+    fleet.lose("h1", 0.3)
+    row, other = shared_links(survey, dealt([2, 2]), SETTINGS, lambda done, total: None)
+    for direction in ("in", "out"):
+        assert row[f"{direction}_gbps"] is None
+        assert row["interval"][f"{direction}_gbps"] is None
+        assert other[f"{direction}_gbps"] is None
+    assert fleet.now < 60.0
+
+
+def test_a_flow_that_fails_spoils_its_run_and_no_other() -> None:
+    fleet = FakeFleet(
+        lambda host, body: (0.1, {"port": 1} if body["do"] == "flow_listen" else {"error": "the flow broke off"})
+    )
+    rows = shared_links(survey_of(fleet, 4), dealt([2, 2]), SETTINGS, lambda done, total: None)
+    assert [(row["out_gbps"], row["out_flows"], row["out_limited_by"]) for row in rows] == [(None, 0, None)] * 2

@@ -1,0 +1,156 @@
+"""Measuring with what the host has, on loopback: fping, TCP handshakes; bounded, and in words where it is missing."""
+
+import shutil
+import socket
+import stat
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import probes.agent.tools
+from probes.agent.tools import icmp, tcp, which
+
+WAIT_S = 20.0
+
+
+@pytest.fixture
+def nothing_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A host with no tools; programs put into the folder are found."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(probes.agent.tools, "_PATH", str(tmp_path))
+    return tmp_path
+
+
+def program(folder: Path, name: str, script: str) -> None:
+    """A shell script in the place of a tool."""
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
+@pytest.fixture
+def listening() -> Iterator[int]:
+    """A port that is listened on, and nobody accepts."""
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as server:
+        yield server.getsockname()[1]
+
+
+@pytest.fixture
+def closed() -> Iterator[int]:
+    """A port that is taken and does not listen."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        yield sock.getsockname()[1]
+
+
+@pytest.mark.skipif(which("fping") is None, reason="needs fping")
+def test_echoes_of_loopback() -> None:
+    found = icmp({"peer": "127.0.0.1", "count": 5, "timeout_s": 5.0})
+    assert (found["sent"], found["received"], found["error"]) == (5, 5, None)
+    assert found["percentiles_us"] == sorted(found["percentiles_us"])
+    assert found["percentiles_us"][0] > 0
+
+
+@pytest.mark.parametrize(
+    ("said", "received", "tenth"),
+    [
+        ("198.18.1.5 : 0.035 - 0.031 0.041 -", 3, 31.0),
+        ("198.18.1.5 : - - - - -", 0, None),
+        (
+            "ICMP Host Unreachable from 198.18.1.1 for ICMP Echo sent to 198.18.1.5\\n198.18.1.5 : 0.100 - - - -",
+            1,
+            100.0,
+        ),
+        ("198.18.1.5 : duplicate for [0], 64 bytes, 0.21 ms\\n198.18.1.5 : 0.100 0.200 - - -", 2, 100.0),
+        ("fe80::1 : 1.25 - - - -", 1, 1250.0),
+    ],
+)
+def test_what_fping_says_is_read(said: str, received: int, tenth: float | None, nothing_installed: Path) -> None:
+    program(nothing_installed, "fping", f"printf '{said}\\n' >&2; exit 1")
+    found = icmp({"peer": "198.18.1.5", "count": 5, "timeout_s": 0.1})
+    assert (found["sent"], found["received"], found["error"]) == (5, received, None)
+    assert found["percentiles_us"][1] == tenth
+
+
+def test_what_fping_complains_of_is_the_reason(nothing_installed: Path) -> None:
+    program(nothing_installed, "fping", "echo 'fping: cannot create raw socket (must run as root?)' >&2; exit 4")
+    found = icmp({"peer": "198.18.1.5", "count": 5, "timeout_s": 0.1})
+    assert (found["received"], found["error"]) == (0, "fping: cannot create raw socket (must run as root?)")
+
+
+def test_an_fping_that_hangs_is_killed(nothing_installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probes.agent.tools, "_GRACE_S", 0.1)
+    program(nothing_installed, "fping", "exec 2>/dev/null; while :; do :; done")
+    found = icmp({"peer": "198.18.1.5", "count": 1, "timeout_s": 0.1})
+    assert found["received"] == 0
+    assert "timed out" in found["error"]
+
+
+def test_neither_fping_nor_scapy(nothing_installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "scapy.config", None)
+    found = icmp({"peer": "127.0.0.1", "count": 5, "timeout_s": 0.1})
+    assert (found["sent"], found["received"]) == (5, 0)
+    assert found["error"] == "neither fping nor Scapy is installed there"
+
+
+def test_no_right_to_open_raw_sockets(nothing_installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from scapy.supersocket import L3RawSocket
+
+    def refuse(*args: object, **more: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(L3RawSocket, "__init__", refuse)
+    monkeypatch.setattr(L3RawSocket, "__del__", lambda self: None, raising=False)
+    found = icmp({"peer": "127.0.0.1", "count": 5, "timeout_s": 0.1})
+    assert found["received"] == 0
+    assert "CAP_NET_RAW" in found["error"]
+
+
+def test_handshakes_are_measured_by_the_kernel(listening: int) -> None:
+    found = tcp({"peer": "127.0.0.1", "ports": [listening, None], "count": 20})
+    assert (found["sent"], found["received"], found["clock"], found["port"]) == (20, 20, "kernel", listening)
+    assert found["percentiles_us"][0] > 0
+
+
+def test_the_second_port_is_taken_where_the_first_is_closed(closed: int, listening: int) -> None:
+    """It is SSH's, which refuses more than a few connections at once."""
+    found = tcp({"peer": "127.0.0.1", "ports": [closed, listening], "count": 200})
+    assert (found["sent"], found["received"], found["port"]) == (10, 10, listening)
+
+
+def test_no_port_open_is_said(closed: int) -> None:
+    found = tcp({"peer": "127.0.0.1", "ports": [closed, None], "count": 5})
+    assert (found["sent"], found["received"]) == (5, 0)
+    assert found["error"].startswith("no TCP port of")
+
+
+def test_handshakes_leave_no_connection_waiting() -> None:
+    """Closed with a reset: thousands of pairs must not fill either end's table with TIME_WAIT."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(WAIT_S)
+        port = server.getsockname()[1]
+        ends: list[bytes | type[OSError]] = []
+
+        def accept() -> None:
+            for _ in range(4):  # one to see whether the port answers, then three
+                with server.accept()[0] as flow:
+                    flow.settimeout(WAIT_S)
+                    try:
+                        ends.append(flow.recv(1))
+                    except ConnectionResetError as error:
+                        ends.append(type(error))
+
+        thread = threading.Thread(target=accept)
+        thread.start()
+        tcp({"peer": "127.0.0.1", "ports": [port], "count": 3})
+        thread.join(WAIT_S)
+    assert ends == [ConnectionResetError] * 4
+
+
+def test_programs_are_found_where_a_bare_login_does_not_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    assert shutil.which("sh") is None
+    assert which("sh") in ("/usr/bin/sh", "/bin/sh")
+    assert which("no-such-program-anywhere") is None

@@ -1,0 +1,138 @@
+"""A lab as drawn: addresses of its own, nothing that gives a rack away, and the same drawing for the same seed."""
+
+import ipaddress
+import itertools
+import json
+import statistics
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plink.errors import InputError, UsageError
+from plink.hosts import parse_hosts, render_hosts
+from runners.lab.blueprint import NETWORK, Blueprint, Settings, draw, from_json, is_lab_address
+
+SETTINGS = st.builds(
+    Settings,
+    name=st.just("t"),
+    racks=st.integers(1, 8),
+    hosts_per_rack=st.integers(1, 8),
+    seed=st.integers(0, 2**31),
+)
+
+
+@given(SETTINGS)
+def test_every_address_is_its_own_and_of_the_labs(settings: Settings) -> None:
+    """Hosts, gateways and both ends of every uplink (one a rack and one for the controller)."""
+    blueprint = draw(settings)
+    addresses = [place.address for place in blueprint.places]
+    addresses += [blueprint.gateway(rack) for rack in range(settings.racks)]
+    addresses += [end for link in range(settings.racks + 1) for end in blueprint.uplink(link)]
+    assert len(set(addresses)) == len(addresses)
+    assert all(ipaddress.ip_address(address) in ipaddress.ip_network("198.18.0.0/15") for address in addresses)
+
+
+def test_the_largest_labs_fit() -> None:
+    for racks, per_rack in ((64, 8), (1, 512)):
+        blueprint = draw(Settings("t", racks, per_rack))
+        assert len({place.address for place in blueprint.places}) == 512
+        assert all(is_lab_address(end) for link in range(racks + 1) for end in blueprint.uplink(link))
+
+
+@given(SETTINGS)
+def test_every_rack_has_its_hosts_each_at_a_port(settings: Settings) -> None:
+    blueprint = draw(settings)
+    for rack in range(settings.racks):
+        assert sorted(place.port for place in blueprint.in_rack(rack)) == list(range(settings.hosts_per_rack))
+    assert len({place.name for place in blueprint.places}) == settings.racks * settings.hosts_per_rack
+
+
+@given(SETTINGS)
+def test_the_same_seed_draws_the_same(settings: Settings) -> None:
+    assert draw(settings) == draw(settings)
+
+
+def test_another_seed_draws_another() -> None:
+    deals = {tuple(place.rack for place in draw(Settings("t", seed=seed)).places) for seed in range(20)}
+    assert len(deals) == 20
+
+
+def neighbours_in_one_rack(racks: list[int]) -> int:
+    """How many hosts stand beside one of their own rack."""
+    return sum(a == b for a, b in itertools.pairwise(racks))
+
+
+def test_neither_name_nor_address_gives_a_rack_away() -> None:
+    """Over 400 labs of 4 x 4, neighbours by name or address share a rack as often as chance has it: 3 of 15 pairs."""
+    by_name, by_address = [], []
+    for seed in range(400):
+        places = draw(Settings("t", seed=seed)).places
+        by_name.append(neighbours_in_one_rack([place.rack for place in places]))
+        numerically = sorted(places, key=lambda place: int(ipaddress.ip_address(place.address)))
+        by_address.append(neighbours_in_one_rack([place.rack for place in numerically]))
+    assert statistics.mean(by_name) == pytest.approx(3, abs=0.3)
+    assert statistics.mean(by_address) == pytest.approx(3, abs=0.3)
+
+
+def test_a_hosts_file_tells_names_and_addresses_and_nothing_more() -> None:
+    blueprint = draw(Settings("t", racks=2, hosts_per_rack=2))
+    text = render_hosts(blueprint.hosts())
+    assert parse_hosts(text, "h") == blueprint.hosts()
+    assert "rack" not in text
+    assert text.startswith("# plink-lab: t\n")
+    (first, *_), place = blueprint.hosts(), blueprint.places[0]
+    assert (first.name, first.address, first.slots, first.user) == (place.name, place.address, 1, "root")
+
+
+def test_the_truth_is_the_rack_of_every_host() -> None:
+    blueprint = draw(Settings("t"))
+    assert blueprint.truth()["racks"] == {place.name: place.rack for place in blueprint.places}
+
+
+@given(SETTINGS)
+def test_a_blueprint_is_kept_in_a_file(settings: Settings) -> None:
+    blueprint = draw(settings)
+    again: Blueprint = from_json(json.loads(json.dumps(blueprint.to_json())))
+    assert again == blueprint
+
+
+def test_labs_side_by_side_have_namespaces_of_their_own() -> None:
+    """Also where one name is the beginning of another."""
+    one, other = draw(Settings("a")), draw(Settings("a-1"))
+    assert one.namespace("core") == "plink.a.core"
+    assert not other.namespace("core").startswith("plink.a.")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "why"),
+    [
+        ("racks", 0, "1 to 64 racks"),
+        ("racks", 65, "1 to 64 racks"),
+        ("hosts_per_rack", 0, "1 to 512 hosts"),
+        ("hosts_per_rack", 129, "1 to 512 hosts"),
+        ("mtu", 1279, "1280 to 65535"),
+        ("mtu", 65536, "1280 to 65535"),
+        ("uplink_delay_us", -1, "at most 1s"),
+        ("uplink_delay_us", 1_000_001, "at most 1s"),
+    ],
+)
+def test_a_lab_that_cannot_be_is_refused(field: str, value: int, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        Settings("t", **{field: value})
+
+
+@pytest.mark.parametrize("name", ["", "A", "a b", "../a", "a.b", "-a", "x" * 17, "$(id)"])
+def test_a_name_that_cannot_be_one_of_a_namespace_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match=r"--name: .* cannot be a lab's name"):
+        Settings(name)
+
+
+@pytest.mark.parametrize(
+    ("address", "inside"),
+    [("198.18.0.0", True), ("198.19.255.255", True), ("198.17.255.255", False), ("198.20.0.0", False),
+     ("node-1", False), ("::1", False)],
+)  # fmt: skip
+def test_lab_addresses_are_told_from_others(address: str, inside: bool) -> None:
+    assert is_lab_address(address) is inside
+    assert str(NETWORK) == "198.18.0.0/15"

@@ -1,0 +1,169 @@
+"""Real jobs on a "host" that is a child process: what ranks are given, what they print, and when nothing runs."""
+
+import json
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from plink.errors import PlinkError, UsageError
+from plink.hosts import Host, Hosts
+from plink.remote.addresses import local_addresses
+from runners.job.launcher import Job, OrderNotKept
+from tests.child_hosts import ChildHosts
+from tests.runners.child_jobs import ChildJobs
+
+PRINT_ARGUMENTS = "import json, sys; print(json.dumps(sys.argv[1:]))"
+PRINT_ENVIRONMENT = "import json, os; print(json.dumps(dict(os.environ)))"
+NASTY = (
+    "",
+    " ",
+    "two words",
+    "line\nbreak",
+    "\ttab",
+    "it's",
+    'say "hi"',
+    "$(touch gotcha)",
+    "`touch gotcha`",
+    "${HOME}",
+    "a;b|c&d>e<f",
+    "*",
+    "~",
+    "\\n",
+    "--help",
+    "-c",
+    "zwölf ≠ 12",
+    os.fsdecode(b"not \xff utf-8"),
+)
+
+
+@pytest.fixture
+def jobs(tmp_path: Path) -> Iterator[ChildJobs]:
+    """Jobs in an empty folder; their processes are gone afterwards."""
+    with ChildHosts() as connector:
+        yield ChildJobs(connector, tmp_path)
+
+
+def test_arguments_reach_a_program_unchanged(jobs: ChildJobs) -> None:
+    assert jobs.python(PRINT_ARGUMENTS, *NASTY).exit_code == 0
+    assert json.loads(jobs.lines(0)[0]) == list(NASTY)
+    assert os.listdir(jobs.folder) == []
+
+
+def test_arguments_reach_a_python_file_unchanged(jobs: ChildJobs) -> None:
+    """Also when its name needs quotes; it is run with the first interpreter there is."""
+    script = jobs.folder / "it's $(mine).py"
+    script.write_text(PRINT_ARGUMENTS)
+    assert jobs.launch(jobs.job(script.name, *NASTY)).exit_code == 0
+    assert json.loads(jobs.lines(0)[0]) == list(NASTY)
+    assert os.listdir(jobs.folder) == [script.name]
+
+
+def test_ranks_are_given_what_torchrun_gives(jobs: ChildJobs) -> None:
+    assert jobs.python(PRINT_ENVIRONMENT, slots=3).exit_code == 0
+    found = [json.loads(jobs.lines(rank)[0]) for rank in range(3)]
+    for rank, env in enumerate(found):
+        same = {"WORLD_SIZE": "3", "LOCAL_WORLD_SIZE": "3", "GROUP_RANK": "0", "GROUP_WORLD_SIZE": "1"}
+        own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+        peers = {"MASTER_ADDR": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "=lo"}
+        assert env | same | own | peers | {"OMP_NUM_THREADS": "1"} == env
+    (port,) = {env["MASTER_PORT"] for env in found}
+    with socket.socket() as rendezvous:
+        rendezvous.bind(("127.0.0.1", int(port)))
+
+
+def test_the_environment_asked_for_is_added(jobs: ChildJobs) -> None:
+    jobs.python(PRINT_ENVIRONMENT, env={"GREETING": "it's\n$(me)", "MASTER_PORT": "29500"})
+    env = json.loads(jobs.lines(0)[0])
+    assert (env["GREETING"], env["MASTER_PORT"]) == ("it's\n$(me)", "29500")
+
+
+@pytest.mark.parametrize("name", ["RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK"])
+def test_no_rank_can_be_told_that_it_is_another(name: str, jobs: ChildJobs) -> None:
+    with pytest.raises(UsageError, match=f"--env {name}=5: that is given by the order"):
+        jobs.job("true", env={name: "5"})
+
+
+def test_the_proof_is_the_very_process_that_runs(jobs: ChildJobs) -> None:
+    """The process that reported where it is becomes the user's program: the process ids are the same."""
+    result = jobs.python("import os; print(os.getpid(), os.getcwd())", slots=2)
+    assert [finding.wrong for finding in result.proof] == [None, None]
+    assert [jobs.lines(rank) for rank in range(2)] == [[f"{finding.pid} {jobs.folder}"] for finding in result.proof]
+    assert jobs.proofs == [list(result.proof)]
+
+
+def test_output_is_told_by_rank_and_stream(jobs: ChildJobs) -> None:
+    code = "import os, sys; r = os.environ['RANK']; print('out', r); print('err', r, file=sys.stderr, end='')"
+    jobs.python(code, slots=3)
+    assert sorted(jobs.printed) == [(r, s, f"{s} {r}") for r in range(3) for s in ("err", "out")]
+
+
+def test_output_that_is_no_text_comes_out_as_it_went_in(jobs: ChildJobs) -> None:
+    """Also where a character is cut in two between two writes."""
+    printed = b"\xff\x00 \xc3\xa9 ok"
+    code = f"import os; data = {printed!r}; [os.write(1, data[i:i+1]) for i in range(len(data))]"
+    jobs.python(code)
+    assert [line.encode("utf-8", "surrogateescape") for line in jobs.lines(0)] == [printed]
+
+
+def test_much_output_is_whole(jobs: ChildJobs) -> None:
+    """More than any pipe holds, ended at once: nothing is lost at the end."""
+    jobs.python("for i in range(100_000): print(i)", slots=2)
+    for rank in range(2):
+        assert jobs.lines(rank) == [str(i) for i in range(100_000)]
+
+
+def test_standard_input_is_empty(jobs: ChildJobs) -> None:
+    """A program that asks a question must not read what plink says to its agent."""
+    assert jobs.python("import sys; print(repr(sys.stdin.read()))").exit_code == 0
+    assert jobs.lines(0) == ["''"]
+
+
+@pytest.mark.parametrize(
+    ("program", "why"),
+    [("no-such-program", "there is no program no-such-program"), ("gone.py", "there is no .*gone.py"),
+     ("./data", "there is no program ./data")],
+)  # fmt: skip
+def test_a_program_that_is_not_there_is_named(program: str, why: str, jobs: ChildJobs) -> None:
+    (jobs.folder / "data").write_text("not executable")
+    with pytest.raises(PlinkError, match=f"^here: {why}; nothing was run$"):
+        jobs.launch(jobs.job(program))
+
+
+def test_a_folder_or_interpreter_that_is_not_there_is_named(jobs: ChildJobs) -> None:
+    (jobs.folder / "train.py").write_text("")
+    with pytest.raises(PlinkError, match="there is no folder /no/such/folder"):
+        jobs.launch(Job("true", (), ("/no/such/folder",)))
+    with pytest.raises(PlinkError, match=r"there is no python9\.99; nothing was run"):
+        jobs.launch(Job("train.py", (), (str(jobs.folder),), ("python9.99",)))
+
+
+def test_the_first_folder_and_interpreter_that_are_there_are_taken(jobs: ChildJobs) -> None:
+    (jobs.folder / "train.py").write_text("import os, sys; print(os.getcwd(), sys.executable)")
+    job = Job("train.py", (), ("/no/such/folder", str(jobs.folder)), ("python9.99", sys.executable))
+    assert jobs.launch(job).exit_code == 0
+    assert jobs.lines(0) == [f"{jobs.folder} {sys.executable}"]
+
+
+@pytest.mark.skipif(not local_addresses(), reason="a machine without an address cannot be told from another")
+def test_nothing_runs_when_two_hosts_are_one_machine(jobs: ChildJobs) -> None:
+    two = Hosts((Host("a", "127.0.0.1"), Host("b", "127.0.0.1")))
+    job = jobs.job(sys.executable, "-c", "open('ran', 'w')")
+    with pytest.raises(OrderNotKept, match=r"1 of 2 ranks .* is the same machine as a.*nothing was run") as caught:
+        jobs.launch(job, hosts=two)
+    assert [finding.wrong for finding in caught.value.result.proof] == [None, "is the same machine as a"]
+    assert jobs.proofs == []
+    assert jobs.connector.all_end()
+    assert os.listdir(jobs.folder) == []
+
+
+def test_nothing_runs_on_a_machine_that_was_not_measured(jobs: ChildJobs) -> None:
+    machines = {"here": {"hostname": "another", "addresses": ["192.0.2.77"]}}
+    job = jobs.job(sys.executable, "-c", "open('ran', 'w')")
+    with pytest.raises(OrderNotKept, match="measured on the machine 'another'"):
+        jobs.launch(job, machines=machines)
+    assert jobs.connector.all_end()
+    assert os.listdir(jobs.folder) == []

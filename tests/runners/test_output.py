@@ -1,0 +1,94 @@
+"""What ranks print is shown in whole lines, whatever the pieces it came in."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runners.job.output import Output
+
+CHARACTERS = st.text(st.sampled_from("ab \r\té\n\n"), max_size=60)
+Shown = list[tuple[int, str, str]]
+
+
+def collecting() -> tuple[Output, Shown]:
+    """An output and the lines that it showed."""
+    shown: Shown = []
+    return Output(lambda rank, stream, line: shown.append((rank, stream, line))), shown
+
+
+def pieces(data: st.DataObject, whole: bytes) -> list[bytes]:
+    """The same bytes, cut at random points."""
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=8)))
+    return [whole[start:end] for start, end in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
+
+
+def decoded(piece: bytes) -> str:
+    """As the rank's agent sends it."""
+    return piece.decode("utf-8", "surrogateescape")
+
+
+@given(CHARACTERS, st.data())
+def test_lines_are_the_same_wherever_the_text_is_cut(text: str, data: st.DataObject) -> None:
+    output, shown = collecting()
+    for piece in pieces(data, text.encode()):
+        output.add(0, "out", decoded(piece))
+    output.finish(0)
+    expected = text.removesuffix("\n").split("\n") if text else []
+    printed = [line.encode("utf-8", "surrogateescape").decode() for _, _, line in shown]
+    assert printed == expected
+
+
+@given(st.binary(max_size=60), st.data())
+def test_bytes_that_are_no_text_come_out_as_they_went_in(printed: bytes, data: st.DataObject) -> None:
+    output, shown = collecting()
+    for piece in pieces(data, printed):
+        output.add(0, "out", decoded(piece))
+    output.finish(0)
+    joined = b"".join(line.encode("utf-8", "surrogateescape") + b"\n" for _, _, line in shown)
+    assert joined.removesuffix(b"\n") == printed.removesuffix(b"\n")
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["out", "err"]), CHARACTERS), max_size=12))
+def test_ranks_and_streams_are_kept_apart(said: list[tuple[int, str, str]]) -> None:
+    output, shown = collecting()
+    for rank, stream, text in said:
+        output.add(rank, stream, text)
+    for rank in range(3):
+        output.finish(rank)
+    for rank in range(3):
+        for stream in ("out", "err"):
+            whole = "".join(text for r, s, text in said if (r, s) == (rank, stream))
+            expected = whole.removesuffix("\n").split("\n") if whole else []
+            assert [line for r, s, line in shown if (r, s) == (rank, stream)] == expected
+
+
+def test_a_line_is_shown_as_soon_as_it_is_whole() -> None:
+    output, shown = collecting()
+    output.add(3, "err", "half")
+    assert shown == []
+    output.add(3, "err", " a line\nand")
+    assert shown == [(3, "err", "half a line")]
+
+
+@pytest.mark.parametrize("length", [1 << 16, (1 << 16) + 1, 200_000])
+def test_a_line_without_an_end_is_shown_in_pieces(length: int) -> None:
+    """A progress bar that never ends its line must neither fill the memory nor be lost."""
+    output, shown = collecting()
+    for _ in range(0, length, 1000):
+        output.add(0, "out", "x" * 1000)
+    before_the_end = len(shown)
+    output.finish(0)
+    assert "".join(line for _, _, line in shown) == "x" * (-(-length // 1000) * 1000)
+    assert before_the_end == (-(-length // 1000) * 1000 - 1) // (1 << 16)
+
+
+def test_the_last_lines_of_a_rank_are_kept() -> None:
+    output, _ = collecting()
+    for number in range(100):
+        output.add(0, "out" if number % 2 else "err", f"{number}\n")
+    output.add(0, "err", "unfinished")
+    output.add(1, "out", "another rank\n")
+    output.finish(0)
+    assert output.last_lines(0) == [*(str(number) for number in range(71, 100)), "unfinished"]
+    assert output.last_lines(1) == ["another rank"]
+    assert output.last_lines(7) == []

@@ -1,0 +1,143 @@
+"""Where and how to connect: the hosts file first, then ``~/.ssh/config`` read as OpenSSH reads it, then defaults."""
+
+import getpass
+from pathlib import Path
+
+import paramiko
+import pytest
+
+from plink.errors import InputError
+from plink.hosts import Host
+from runners.ssh.settings import Identity, SshSettings, jump_settings, load_config, settings_for
+
+CONFIG = """
+Host node-*
+    User ann
+    Port 2222
+    IdentityFile ~/.ssh/cluster
+    ProxyJump bob@gate:2200, inner
+
+Host node-7
+    HostName 10.0.0.7
+    ProxyJump none
+
+Host gate
+    HostName gate.example.org
+    User nobody
+    UserKnownHostsFile /a/known /b/known
+
+Host tunnel
+    ProxyCommand nc -X connect %h %p
+    IdentitiesOnly yes
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> paramiko.SSHConfig:
+    """The configuration above, read from a file."""
+    path = tmp_path / "config"
+    path.write_text(CONFIG)
+    return load_config(path)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own, so that the user's plays no part."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+def settings(name: str, config: paramiko.SSHConfig) -> SshSettings:
+    """For a host that stands alone on its line."""
+    return settings_for(Host(name, name), config, None)
+
+
+def test_defaults_where_nothing_is_said(home: Path) -> None:
+    found = settings("node-1", load_config(home / "no-such-file"))
+    assert (found.hostname, found.port, found.user) == ("node-1", 22, getpass.getuser())
+    assert (found.keys, found.proxy_jump, found.proxy_command, found.use_agent) == ((), (), None, True)
+    assert found.known_hosts == (home / ".ssh" / "known_hosts", Path("/etc/ssh/ssh_known_hosts"))
+
+
+def test_the_configuration_says_who_and_where(home: Path, config: paramiko.SSHConfig) -> None:
+    found = settings("node-1", config)
+    assert (found.hostname, found.port, found.user) == ("node-1", 2222, "ann")
+    assert found.keys == (str(home / ".ssh" / "cluster"),)
+    assert found.proxy_jump == ("bob@gate:2200", "inner")
+
+
+def test_none_is_no_jump(config: paramiko.SSHConfig) -> None:
+    """OpenSSH takes the first value it meets, so here the pattern above wins, and only what it left open is filled."""
+    found = settings("node-7", config)
+    assert found.hostname == "10.0.0.7"
+    assert found.proxy_jump == ("bob@gate:2200", "inner")
+    assert (
+        settings_for(Host("x", "x"), paramiko.SSHConfig.from_text("Host x\n ProxyJump none\n"), None).proxy_jump == ()
+    )
+
+
+def test_the_hosts_file_wins(home: Path, config: paramiko.SSHConfig) -> None:
+    (home / "mine").touch()
+    host = Host("node-1", "192.0.2.9", user="cem", port=22022, key="~/mine")
+    found = settings_for(host, config, None)
+    assert (found.hostname, found.port, found.user) == ("192.0.2.9", 22022, "cem")
+    assert found.keys == (str(home / "mine"),)
+    assert found.proxy_jump == ("bob@gate:2200", "inner")  # matched by name, as ssh would
+
+
+def test_a_proxy_command_and_only_these_keys(config: paramiko.SSHConfig) -> None:
+    found = settings("tunnel", config)
+    assert found.proxy_command == "nc -X connect tunnel 22"
+    assert found.use_agent is False
+
+
+def test_known_hosts_can_be_several_files(config: paramiko.SSHConfig) -> None:
+    found = settings("gate", config).known_hosts
+    assert found == (Path("/a/known"), Path("/b/known"), Path("/etc/ssh/ssh_known_hosts"))
+
+
+@pytest.mark.parametrize(
+    ("jump", "hostname", "port", "user"),
+    [
+        ("gate", "gate.example.org", 22, "nobody"),
+        ("bob@gate:2200", "gate.example.org", 2200, "bob"),
+        ("other:22022", "other", 22022, None),
+        ("ann@corp@other", "other", 22, "ann@corp"),
+    ],
+)
+def test_a_jump_is_a_host_of_its_own(
+    jump: str, hostname: str, port: int, user: str | None, config: paramiko.SSHConfig
+) -> None:
+    found = jump_settings(jump, config)
+    assert (found.hostname, found.port, found.user) == (hostname, port, user or getpass.getuser())
+
+
+def test_a_lab_brings_its_own_identity(config: paramiko.SSHConfig) -> None:
+    """Nothing of the user's configuration, keys or agent is used for a lab's host."""
+    identity = Identity(key=Path("/lab/key"), known_hosts=Path("/lab/known_hosts"))
+    found = settings_for(Host("node-1", "198.18.1.1", user="root"), config, identity)
+    assert found == SshSettings("198.18.1.1", 22, "root", ("/lab/key",), (Path("/lab/known_hosts"),), use_agent=False)
+
+
+def test_a_configuration_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text("Host a\nthis line has no value for\x00\nMatch\n")
+    with pytest.raises(InputError) as caught:
+        load_config(path)
+    assert caught.value.where == str(path)
+
+
+@pytest.mark.parametrize(
+    ("jump", "where"),
+    [
+        ("gate", ("gate", 22)),
+        ("gate:2200", ("gate", 2200)),
+        ("::1", ("::1", 22)),
+        ("fd00::5:22", ("fd00::5:22", 22)),
+        ("[fd00::5]:2200", ("fd00::5", 2200)),
+        ("[::1]", ("::1", 22)),
+    ],
+)
+def test_where_a_jump_leads(jump: str, where: tuple[str, int]) -> None:
+    found = jump_settings(jump, paramiko.SSHConfig())
+    assert (found.hostname, found.port) == where

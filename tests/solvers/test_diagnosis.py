@@ -1,0 +1,209 @@
+"""What is wrong with a network is said, once, of the right host or link; where nothing is wrong, nothing is said."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plink.hosts import Host, Hosts
+from plink.network import Network, to_rows
+from solvers.diagnosis.findings import Finding, diagnose
+from solvers.diagnosis.latency import known_good
+from solvers.grouping.tiers import nearest_tier
+from tests.solvers.synthetic import Matrix, racks
+
+SIZES = st.lists(st.integers(2, 5), min_size=1, max_size=4).filter(lambda sizes: sum(sizes) >= 6)
+# Racks in which one host, or one pair, is a minority: of two or three hosts it would be part of the standard.
+LARGE = st.lists(st.integers(5, 7), min_size=2, max_size=3)
+SEEDS = st.integers(0, 2**32 - 1)
+some = settings(max_examples=40, deadline=None)
+Integers = npt.NDArray[np.intp]
+
+
+def measured(sizes: list[int], seed: int, noise: float = 0.03) -> tuple[Matrix, Integers]:
+    """Round trips of racks, both directions with noise of their own; and the rack of every host."""
+    cost, rack_of = racks(sizes, seed)
+    return cost * np.random.default_rng(seed).uniform(1 - noise, 1 + noise, cost.shape), rack_of
+
+
+def network(latency: Matrix, **details: Any) -> Network:
+    """Hosts ``h0``, ``h1``, ... and their round trips."""
+    hosts = Hosts(tuple(Host(f"h{i}", f"10.0.0.{i}") for i in range(len(latency))))
+    return Network(hosts, latency, None, details)
+
+
+def slow(latency: Matrix, host: int, us: float) -> Matrix:
+    """One host slower to everybody."""
+    latency = latency.copy()
+    latency[host] += us
+    latency[:, host] += us
+    latency[host, host] = 0.0
+    return latency
+
+
+def said(findings: list[Finding]) -> list[tuple[str, list[str]]]:
+    """What and whose."""
+    return [(finding.kind, finding.hosts) for finding in findings]
+
+
+@some
+@given(SIZES, SEEDS, st.floats(0, 0.08))
+def test_where_nothing_is_wrong_nothing_is_said(sizes: list[int], seed: int, noise: float) -> None:
+    latency, rack_of = measured(sizes, seed, noise)
+    assert diagnose(network(latency), rack_of, {}) == []
+    assert diagnose(network(latency), nearest_tier(np.fmax(latency, latency.T)), {}) == []
+
+
+@some
+@given(LARGE, SEEDS, st.floats(40.0, 400.0), st.data())
+def test_a_slow_host_is_named_and_its_links_are_not(
+    sizes: list[int], seed: int, us: float, data: st.DataObject
+) -> None:
+    latency, rack_of = measured(sizes, seed)
+    host = data.draw(st.integers(0, len(latency) - 1))
+    findings = diagnose(network(slow(latency, host, us)), rack_of, {})
+    assert said(findings) == [("slow host", [f"h{host}"])]
+    assert "us more than the usual" in findings[0].evidence
+    assert findings[0].advice
+
+
+@some
+@given(st.lists(st.integers(4, 5), min_size=3, max_size=4), SEEDS, st.floats(60.0, 400.0), st.data())
+def test_a_slow_host_is_named_though_it_stands_in_a_group_of_its_own(
+    sizes: list[int], seed: int, us: float, data: st.DataObject
+) -> None:
+    """Which is where clustering by latency puts it: it must not become its own standard."""
+    latency, rack_of = measured(sizes, seed)
+    host = data.draw(st.integers(0, len(latency) - 1))
+    groups = rack_of.copy()
+    groups[host] = len(sizes)
+    assert said(diagnose(network(slow(latency, host, us)), groups, {})) == [("slow host", [f"h{host}"])]
+
+
+@pytest.mark.parametrize("us", [80.0, 20_000.0])
+def test_among_four_hosts_the_slow_one_is_no_part_of_what_is_usual(us: float) -> None:
+    """Half of all pairs are its own; clustering puts it into one group and the others into another."""
+    latency, _ = measured([2, 2], 1)
+    for host in range(4):
+        groups = (np.arange(4) == host).astype(np.intp)
+        assert said(diagnose(network(slow(latency, host, us)), groups, {})) == [("slow host", [f"h{host}"])]
+        again = {(0, host) if host else (0, 1): 90.0 + us}
+        (finding,) = diagnose(network(slow(latency, host, us)), groups, again)
+        assert "when measured again" in finding.evidence
+
+
+@given(st.lists(st.integers(3, 5), min_size=2, max_size=3), SEEDS)
+def test_a_host_alone_in_its_rack_is_not_slow_for_being_far(sizes: list[int], seed: int) -> None:
+    latency, rack_of = measured([*sizes, 1], seed)
+    assert diagnose(network(latency), rack_of, {}) == []
+
+
+@some
+@given(LARGE, SEEDS, st.floats(40.0, 400.0), st.data())
+def test_a_slow_link_is_named_and_its_hosts_are_not(
+    sizes: list[int], seed: int, us: float, data: st.DataObject
+) -> None:
+    latency, rack_of = measured(sizes, seed)
+    i, j = sorted(data.draw(st.lists(st.integers(0, len(latency) - 1), min_size=2, max_size=2, unique=True)))
+    latency[i, j] += us
+    latency[j, i] += us
+    assert said(diagnose(network(latency), rack_of, {})) == [("slow link", [f"h{i}", f"h{j}"])]
+
+
+@some
+@given(LARGE, SEEDS, st.floats(60.0, 400.0), st.data())
+def test_a_pair_whose_directions_differ_is_named_slow_direction_first(
+    sizes: list[int], seed: int, us: float, data: st.DataObject
+) -> None:
+    latency, rack_of = measured(sizes, seed)
+    i, j = data.draw(st.lists(st.integers(0, len(latency) - 1), min_size=2, max_size=2, unique=True))
+    latency[i, j] += us
+    findings = said(diagnose(network(latency), rack_of, {}))
+    assert ("asymmetric", [f"h{i}", f"h{j}"]) in findings
+    assert ("slow link", [f"h{min(i, j)}", f"h{max(i, j)}"]) in findings
+    assert len(findings) == 2
+
+
+@pytest.mark.parametrize("host", range(16))
+def test_in_racks_of_four_a_slow_host_stands_out_too(host: int) -> None:
+    latency, rack_of = measured([4, 4, 4, 4], 7)
+    assert said(diagnose(network(slow(latency, host, 60.0)), rack_of, {})) == [("slow host", [f"h{host}"])]
+
+
+def test_worst_come_first() -> None:
+    latency, rack_of = measured([8, 8], 3)
+    latency = slow(slow(latency, 4, 50.0), 9, 300.0)
+    assert said(diagnose(network(latency), rack_of, {})) == [("slow host", ["h9"]), ("slow host", ["h4"])]
+
+
+@pytest.mark.parametrize(("second", "dropped"), [(41.0, True), (120.0, False)])
+def test_a_suspicion_that_a_second_measurement_does_not_bear_out_is_dropped(second: float, dropped: bool) -> None:
+    latency, rack_of = measured([6], 1, noise=0.0)
+    host = network(slow(latency, 2, 80.0))
+    found = diagnose(host, rack_of, {(0, 2): second})
+    assert said(found) == ([] if dropped else [("slow host", ["h2"])])
+    latency[1, 3] = latency[3, 1] = 120.0
+    found = diagnose(network(latency), rack_of, {(1, 3): second})
+    assert said(found) == ([] if dropped else [("slow link", ["h1", "h3"])])
+    assert all("120.0 us when measured again" in finding.evidence for finding in found)
+
+
+def test_losses_are_told_by_direction() -> None:
+    latency, rack_of = measured([3, 3], 1)
+    forward, back = np.zeros((6, 6)), np.full((6, 6), np.nan)
+    forward[0, 1], forward[1, 0], back[2, 3] = 0.05, 0.0005, 0.25
+    found = diagnose(network(latency, loss_forward=to_rows(forward), loss_back=to_rows(back)), rack_of, {})
+    assert said(found) == [("loss", ["h0", "h1"]), ("loss", ["h2", "h3"])]
+    assert found[0].evidence.startswith("5.00 % of the probes are lost on the way to h1")
+    assert found[1].evidence.startswith("25.00 % of the probes are lost on the way back from h3")
+
+
+def test_what_was_not_measured_is_told_with_its_reason() -> None:
+    latency, rack_of = measured([3, 3], 1)
+    latency[4, :4] = latency[:4, 4] = latency[4, 5] = latency[5, 4] = np.nan
+    errors = [{"from": "h0", "to": "h4", "why": "a firewall"}]
+    (finding,) = diagnose(network(latency, errors=errors), rack_of, {})
+    assert (finding.kind, finding.hosts[0]) == ("unmeasured", "h4")
+    assert finding.evidence.startswith("10 round trips were not measured, first h0 -> h4: a firewall")
+    assert "--resume" in finding.advice
+    assert diagnose(network(latency, plan="adaptive"), rack_of, {}) == []
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_few_hosts_give_no_suspicion(n: int) -> None:
+    latency, rack_of = measured([n], 5)
+    assert diagnose(network(latency), rack_of, {}) == []
+
+
+@pytest.mark.parametrize("n", [2, 5])
+def test_nothing_measured_is_all_that_is_said(n: int) -> None:
+    latency = np.full((n, n), np.nan)
+    np.fill_diagonal(latency, 0.0)
+    assert [finding.kind for finding in diagnose(network(latency), np.zeros(n, dtype=np.intp), {})] == ["unmeasured"]
+
+
+def test_a_suspect_is_held_against_the_nearest_host_above_suspicion() -> None:
+    cost, _ = racks([2, 3], 1)
+    offsets = np.zeros(5)
+    near = [host for host in range(1, 5) if cost[0, host] == 40.0]
+    assert known_good(cost, offsets, {0}, 0) in near
+    far = known_good(cost, offsets, {0, *near}, 0)
+    assert far is not None
+    assert cost[0, far] == 90.0
+    assert known_good(cost, offsets, set(range(5)), 0) is None
+    cost[0, 1:] = np.nan
+    assert known_good(cost, offsets, {0, 1, 2, 3}, 0) == 4
+
+
+def test_a_clock_that_was_stepped_taints_its_host() -> None:
+    hosts = Hosts(tuple(Host(name, name) for name in "abcd"))
+    latency = np.full((4, 4), 30.0)
+    np.fill_diagonal(latency, 0.0)
+    steps = np.zeros((4, 4), dtype=int)
+    steps[2, 1] = 3
+    found = diagnose(Network(hosts, latency, None, {"clock_steps": steps.tolist()}), np.zeros(4, dtype=np.intp), {})
+    assert [(finding.kind, finding.hosts) for finding in found] == [("tainted", ["c"])]
+    assert "3 of its round trips" in found[0].evidence

@@ -1,0 +1,64 @@
+"""The thesis's ring cost against plain loops, its lower bound against all rings, and what is refused."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plink.errors import NoAnswer
+from solvers.costs.latency import require_complete, ring_cost, ring_lower_bound, symmetrised
+from tests.solvers.synthetic import brute_force, loop_cost, random_costs
+
+SEED = st.integers(0, 2**32 - 1)
+
+
+@given(st.integers(1, 12), SEED)
+def test_the_cost_is_the_sum_of_the_hops(n: int, seed: int) -> None:
+    cost = random_costs(n, seed)
+    order = np.random.default_rng(seed).permutation(n)
+    assert ring_cost(cost, order) == loop_cost(cost, order)
+
+
+@given(st.integers(3, 12), SEED, st.integers(0, 11))
+def test_a_ring_costs_the_same_turned_or_mirrored(n: int, seed: int, turn: int) -> None:
+    cost = random_costs(n, seed)
+    order = np.random.default_rng(seed).permutation(n)
+    assert ring_cost(cost, np.roll(order, turn)) == ring_cost(cost, order)
+    assert ring_cost(cost, order[::-1]) == ring_cost(cost, order)
+
+
+@given(st.integers(1, 7), SEED, st.sampled_from([3, 1000]))
+def test_no_ring_costs_less_than_the_bound(n: int, seed: int, high: int) -> None:
+    cost = random_costs(n, seed, high=high)
+    assert ring_lower_bound(cost) <= brute_force(cost)
+
+
+def test_the_bound_is_reached_where_every_hop_is_alike() -> None:
+    cost = np.full((6, 6), 5.0)
+    np.fill_diagonal(cost, 0.0)
+    assert ring_lower_bound(cost) == 30.0 == brute_force(cost)
+
+
+def test_the_bound_counts_no_host_as_its_own_neighbour() -> None:
+    """The zero on the diagonal is the smallest entry of every row and must not be taken for a hop."""
+    cost = np.array([[0, 1, 2], [1, 0, 3], [2, 3, 0.0]])
+    assert ring_lower_bound(cost) == 6.0
+
+
+def test_the_slower_direction_counts() -> None:
+    nan = np.nan
+    measured = np.array([[0, 1, nan], [2, 0, nan], [3, nan, 0]])
+    expected = np.array([[0, 2, 3], [2, 0, nan], [3, nan, 0]])
+    assert np.array_equal(symmetrised(measured), expected, equal_nan=True)
+
+
+def test_a_missing_pair_is_named_once() -> None:
+    nan = np.nan
+    cost = np.array([[0, 1, nan], [1, 0, nan], [nan, nan, 0]])
+    with pytest.raises(NoAnswer, match=r"^2 pairs were not measured, the first ada - cem; .*`plink probe`$") as caught:
+        require_complete(cost, ["ada", "bob", "cem"])
+    assert caught.value.exit_code == 4
+
+
+def test_a_complete_network_passes() -> None:
+    require_complete(random_costs(4, 1), ["a", "b", "c", "d"])

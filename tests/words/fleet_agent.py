@@ -1,0 +1,30 @@
+"""A small agent for the tests of fleets: says what it was told, and dies when it is told to. Standard library only."""
+
+import os
+import sys
+
+from plink.remote.lifeline import ControllerGone, Lifeline
+
+
+def main(lease_s: float, first: str) -> None:
+    """Entry point. ``first``: ``hello`` to work, ``die`` to end before that, ``silence`` never to say
+    hello, ``babble`` to say anything else."""
+    if first == "die":
+        sys.exit(3)
+    line = Lifeline(lease_s)
+    if first == "babble":
+        os.write(1, b"x" * (1 << 17))
+    elif first != "silence":
+        line.hello()
+    try:
+        while True:
+            message = line.receive(lease_s)
+            if message is None:
+                continue
+            if message["do"] == "die":
+                os._exit(message["code"])
+            if message["do"] == "chatter":
+                os.write(1, b"not json\n")
+            line.send(**{"is": "echo", "pid": os.getpid(), "said": message})
+    except ControllerGone:
+        return

@@ -1,0 +1,187 @@
+"""Agents on many hosts as one: started, heard, missed when they die, ended all together. Hosts are child processes."""
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import plink.remote.fleet
+from plink.errors import HostError
+from plink.hosts import Host
+from plink.remote.fleet import Fleet, Message
+from plink.remote.program import BOOTSTRAP, REMOTE_COMMAND, AgentProgram
+from tests.child_hosts import WAIT_S, ChildHosts, ends
+
+PROGRAM = AgentProgram(("tests.words.fleet_agent",))
+HOSTS = [Host(name, name) for name in ("a", "b", "c")]
+
+
+@pytest.fixture
+def children() -> Iterator[Callable[..., ChildHosts]]:
+    """Makes connectors; what they started is gone after the test."""
+    with contextlib.ExitStack() as stack:
+        yield lambda *command: stack.enter_context(ChildHosts(*command))
+
+
+def hear(fleet: Fleet) -> Message:
+    """The next message, which must come."""
+    message = fleet.receive(WAIT_S)
+    assert message is not None
+    return message
+
+
+def start(fleet: Fleet, hosts: list[Host], first: str = "hello") -> dict[str, HostError]:
+    """Start the test's agent on hosts."""
+    settings: dict[str, Any] = {"first": first}
+    return fleet.start(hosts, settings)
+
+
+def test_every_agent_is_told_and_heard(children: Callable[..., ChildHosts]) -> None:
+    with Fleet(children(), PROGRAM) as fleet:
+        counted = []
+        assert fleet.start(HOSTS, {"first": "hello"}, lambda: counted.append(1)) == {}
+        assert len(counted) == 3
+        assert sorted(fleet.alive) == ["a", "b", "c"]
+        fleet.send_all(do="say", text="zwölf\n")
+        heard = {message.host: message.body for message in (hear(fleet) for _ in HOSTS)}
+        assert {host: body["said"] for host, body in heard.items() if body} == {
+            name: {"do": "say", "text": "zwölf\n"} for name in ("a", "b", "c")
+        }
+        assert len({body["pid"] for body in heard.values() if body}) == 3
+        fleet.send("b", do="say", text="only you")
+        assert hear(fleet).host == "b"
+        assert fleet.receive(0.0) is None
+
+
+def test_a_greeting_before_hello_is_skipped(children: Callable[..., ChildHosts]) -> None:
+    """A login shell may print what it likes, also a line that is almost the agent's."""
+    noise = "import os\nos.write(1, b'Welcome to node-1!\\n{}\\nplink-agent-\\n\\xff no newline at the end')\n"
+    with Fleet(children(sys.executable, "-c", noise + "os.write(1, b'\\n')\n" + BOOTSTRAP), PROGRAM) as fleet:
+        assert start(fleet, HOSTS[:1]) == {}
+        fleet.send("a", do="say")
+        body = hear(fleet).body
+        assert body is not None
+        assert body["said"] == {"do": "say"}
+
+
+def test_what_is_not_json_is_passed_over(children: Callable[..., ChildHosts]) -> None:
+    with Fleet(children(), PROGRAM) as fleet:
+        start(fleet, HOSTS[:1])
+        fleet.send("a", do="chatter")
+        body = hear(fleet).body
+        assert body is not None
+        assert body["is"] == "echo"
+
+
+def test_an_agent_that_dies_is_reported_and_the_others_go_on(children: Callable[..., ChildHosts]) -> None:
+    with Fleet(children(), PROGRAM) as fleet:
+        start(fleet, HOSTS)
+        fleet.send("b", do="die", code=9)
+        gone = hear(fleet)
+        assert (gone.host, gone.body) == ("b", None)
+        assert gone.error is not None
+        assert str(gone.error) == "b: its agent is gone: it ended with exit status 9"
+        assert sorted(fleet.alive) == ["a", "c"]
+        fleet.send("b", do="say")  # to nobody: passed over
+        fleet.send("c", do="say")
+        assert hear(fleet).host == "c"
+
+
+@pytest.mark.parametrize(
+    ("first", "why"),
+    [("die", ": it ended with exit status 3"), ("babble", ": what answers there is a program of another kind")],
+)
+def test_an_agent_that_never_says_hello_is_a_failure(first: str, why: str, children: Callable[..., ChildHosts]) -> None:
+    with Fleet(children(), PROGRAM) as fleet:
+        failures = start(fleet, HOSTS[:2], first)
+        assert sorted(failures) == ["a", "b"]
+        for error in failures.values():
+            assert error.why.startswith("no agent could be started" + why)
+        assert fleet.alive == []
+
+
+def test_an_agent_that_says_nothing_is_given_up(
+    children: Callable[..., ChildHosts], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No time-out of SSH sees this: the log-in worked, and then there is silence."""
+    monkeypatch.setattr(plink.remote.fleet, "HELLO_S", 0.3)
+    with Fleet(children(), PROGRAM, lease_s=600) as fleet:
+        failures = start(fleet, HOSTS[:1], "silence")
+        assert failures["a"].why == "no agent could be started: no answer"
+
+
+def test_the_remote_command_survives_a_shell(children: Callable[..., ChildHosts]) -> None:
+    connector = children("/bin/sh", "-c", REMOTE_COMMAND)
+    connector.environment["PATH"] = os.path.dirname(sys.executable)
+    with Fleet(connector, PROGRAM) as fleet:
+        assert start(fleet, HOSTS[:1]) == {}
+
+
+def test_a_host_without_python_says_so(children: Callable[..., ChildHosts]) -> None:
+    connector = children("/bin/sh", "-c", REMOTE_COMMAND)
+    connector.environment["PATH"] = "/nonexistent"
+    with Fleet(connector, PROGRAM) as fleet:
+        failures = start(fleet, HOSTS[:1])
+        assert failures["a"].why == "no agent could be started: it ended with exit status 127"
+
+
+def test_closing_ends_every_child(children: Callable[..., ChildHosts]) -> None:
+    connector = children()
+    fleet = Fleet(connector, PROGRAM, lease_s=600)
+    start(fleet, HOSTS)
+    assert [process.poll() for process in connector.started] == [None] * 3
+    fleet.close()
+    fleet.close()
+    assert connector.all_end()
+
+
+def test_an_error_on_the_way_ends_every_child(children: Callable[..., ChildHosts]) -> None:
+    connector = children()
+
+    def interrupted() -> None:
+        with Fleet(connector, PROGRAM, lease_s=600) as fleet:
+            start(fleet, HOSTS)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert connector.all_end()
+
+
+def test_a_closed_fleet_starts_nothing(children: Callable[..., ChildHosts]) -> None:
+    connector = children()
+    fleet = Fleet(connector, PROGRAM)
+    fleet.close()
+    assert {error.why for error in start(fleet, HOSTS).values()} == {"not started"}
+    assert connector.started == []
+
+
+def test_agents_outlive_their_lease_while_the_fleet_is_there(children: Callable[..., ChildHosts]) -> None:
+    """Nobody sends anything for several leases; the fleet renews them by itself."""
+    with Fleet(children(), PROGRAM, lease_s=0.5) as fleet:
+        start(fleet, HOSTS[:1])
+        assert fleet.receive(1.5) is None
+        assert fleet.alive == ["a"]
+
+
+def test_agents_end_when_their_controller_is_killed() -> None:
+    """kill -9: nothing is closed in order, and the agent ends all the same."""
+    controller = (
+        "import sys, threading\n"
+        "from plink.hosts import Host\nfrom plink.remote.fleet import Fleet\n"
+        "from plink.remote.program import AgentProgram\nfrom runners.local import LocalConnector\n"
+        "fleet = Fleet(LocalConnector(), AgentProgram(('tests.words.fleet_agent',)))\n"
+        "fleet.start([Host('a', 'a')], {'first': 'hello'})\n"
+        "fleet.send('a', do='say')\n"
+        "print(fleet.receive(20).body['pid'], flush=True)\n"
+        "threading.Event().wait()\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", controller], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        agent = int(process.stdout.readline())
+        process.kill()
+        assert ends(agent)

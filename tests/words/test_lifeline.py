@@ -1,0 +1,140 @@
+"""The agent's end of the line: messages however they are cut, and what counts as the end."""
+
+import json
+import os
+import time
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plink.remote.lifeline import HELLO, ControllerGone, Lifeline
+
+LONG = 60.0
+
+
+class Pipes:
+    """A lifeline and the controller's ends of its pipes."""
+
+    def __init__(self, lease_s: float) -> None:
+        self.agent_in, self.to_agent = os.pipe()
+        self.from_agent, self.agent_out = os.pipe()
+        self.line = Lifeline(lease_s, self.agent_in, self.agent_out)
+
+    def say(self, data: bytes) -> None:
+        """Bytes from the controller."""
+        os.write(self.to_agent, data)
+
+    def close(self) -> None:
+        """Close what is still open."""
+        for fd in (self.agent_in, self.to_agent, self.from_agent, self.agent_out):
+            try:
+                os.close(fd)
+            except OSError:
+                continue
+
+
+@pytest.fixture
+def pipes() -> Iterator[Pipes]:
+    """A line whose lease outlasts the test."""
+    made = Pipes(LONG)
+    yield made
+    made.close()
+
+
+def test_hello_is_the_first_line(pipes: Pipes) -> None:
+    pipes.line.hello()
+    assert os.read(pipes.from_agent, 100) == (HELLO + "\n").encode()
+
+
+def test_messages_come_in_order(pipes: Pipes) -> None:
+    pipes.say(b'{"do": "a"}\n{"do": "b", "n": 1}\n')
+    assert pipes.line.receive(LONG) == {"do": "a"}
+    assert pipes.line.receive(LONG) == {"do": "b", "n": 1}
+    assert pipes.line.receive(0.0) is None
+
+
+@given(st.lists(st.dictionaries(st.text(max_size=3), st.text(max_size=9), min_size=1), max_size=5), st.data())
+def test_messages_are_the_same_wherever_they_are_cut(bodies: list[dict[str, str]], data: st.DataObject) -> None:
+    messages = [{"do": "x", "body": body} for body in bodies]
+    stream = "".join(json.dumps(message) + "\n" for message in messages).encode()
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=6)))
+    pipes = Pipes(LONG)
+    try:
+        received = []
+        for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
+            if end > start:
+                pipes.say(stream[start:end])
+            while (message := pipes.line.receive(0.0)) is not None:
+                received.append(message)
+        assert received == messages
+    finally:
+        pipes.close()
+
+
+def test_the_end_of_input_is_the_end(pipes: Pipes) -> None:
+    pipes.say(b'{"do": "last"}\n')
+    os.close(pipes.to_agent)
+    assert pipes.line.receive(LONG) == {"do": "last"}
+    with pytest.raises(ControllerGone):
+        pipes.line.receive(LONG)
+
+
+def test_the_end_of_input_is_seen_without_waiting(pipes: Pipes) -> None:
+    pipes.line.renew()
+    os.close(pipes.to_agent)
+    with pytest.raises(ControllerGone):
+        pipes.line.renew()
+
+
+def test_a_message_seen_by_renew_is_kept(pipes: Pipes) -> None:
+    pipes.say(b'{"do": "a"}\n')
+    pipes.line.renew()
+    assert pipes.line.receive(0.0) == {"do": "a"}
+
+
+def test_a_silent_controller_loses_its_lease() -> None:
+    """A network that swallows a connection closes nothing: the lease must end an agent by itself, and on time."""
+    pipes = Pipes(lease_s=0.2)
+    try:
+        began = time.monotonic()
+        with pytest.raises(ControllerGone):
+            pipes.line.receive(LONG)
+        assert 0.2 <= time.monotonic() - began < 2.0
+        with pytest.raises(ControllerGone):
+            pipes.line.renew()
+    finally:
+        pipes.close()
+
+
+def test_alive_renews_the_lease_and_is_no_message() -> None:
+    """Kept alive for longer than its lease, then left alone: it ends one lease after the last sign of life, not two."""
+    lease = 0.3
+    pipes = Pipes(lease)
+    try:
+        began = time.monotonic()
+        while time.monotonic() - began < 2 * lease:
+            pipes.say(b'{"do": "alive"}\n')
+            assert pipes.line.receive(lease / 3) is None
+        pipes.say(b'{"do": "alive"}\n')
+        assert pipes.line.receive(lease / 2) is None
+        left_alone = time.monotonic()
+        with pytest.raises(ControllerGone):
+            pipes.line.receive(LONG)
+        assert time.monotonic() - left_alone < 0.9 * lease
+    finally:
+        pipes.close()
+
+
+def test_what_is_sent_is_one_line_of_json(pipes: Pipes) -> None:
+    pipes.line.send(**{"is": "x", "text": "two\nlines \udcff"})
+    data = os.read(pipes.from_agent, 1000)
+    assert data.count(b"\n") == 1
+    assert json.loads(data) == {"is": "x", "text": "two\nlines \udcff"}
+
+
+def test_sending_to_nobody_is_the_end(pipes: Pipes) -> None:
+    os.close(pipes.from_agent)
+    with pytest.raises(ControllerGone):
+        pipes.line.send(**{"is": "x"})

@@ -1,0 +1,196 @@
+"""The published JSON Schemas against what the code really writes: accepted as it is, refused when broken."""
+
+import ast
+import inspect
+import itertools
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from jsonschema import Draft202012Validator
+
+from plink.hosts import Host, Hosts
+from plink.network import Network, network_from_json
+from plink.storage import read_document, render_document
+from tests.child_hosts import ChildHosts
+from tests.runners.child_jobs import ChildJobs
+
+FOLDER = Path(__file__).parents[2] / "docs" / "schemas"
+NAMES = ["network", "order", "run", "demo"]
+Document = dict[str, Any]
+
+
+def complaints(name: str, document: Document) -> list[str]:
+    """Where a document breaks its schema, after a trip through the text that is written."""
+    validator = Draft202012Validator(read_document(FOLDER / f"{name}.schema.json"))
+    return [error.json_path for error in validator.iter_errors(json.loads(render_document(document)))]
+
+
+@pytest.fixture(scope="module")
+def measured() -> Network:
+    """What the probe's own code makes of samples; c answers nobody, but hears the others."""
+    from plink.remote.addresses import machine_identity
+    from probes.agent.summary import summary
+    from probes.measurements import Measurements
+
+    found = Measurements(Hosts(tuple(Host(name, f"10.0.0.{i}", slots=2, user="ann") for i, name in enumerate("abc"))))
+    found.details |= {"method": "stamp", "count": 4, "seed": 0, "plan": "all"}
+    for i, j in itertools.permutations(range(3), 2):
+        samples = [] if j == 2 else [50_000 + 1000 * i, 52_500, 49_000, 51_125]
+        result = {"sent": 4, "reflected": len(samples), "hops": 1, "clock": "kernel", **summary(samples)}
+        found.note(i, j, "stamp", result)
+    found.machines = [None, *({**machine_identity(), "address": "10.0.0.1"} for _ in range(2))]
+    network = found.network()
+    latency = np.where(np.isnan(network.latency_us), network.latency_us.T, network.latency_us)
+    return Network(network.hosts, latency, None, network.details)
+
+
+def order_of(network: Network) -> Document:
+    """What reorder writes."""
+    from plink.cli.reorder import solve_ring
+
+    return solve_ring(network, 1.0, 0).to_json()
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Document]:
+    """What launch prints of a job that ends well and of one that fails."""
+    found = {}
+    for name, code in (("good", "print('done')"), ("failed", "import sys; print('why'); sys.exit(3)")):
+        with ChildHosts() as connector:
+            jobs = ChildJobs(connector, tmp_path_factory.mktemp(name))
+            found[name] = jobs.launch(jobs.job(sys.executable, "-c", code), slots=2).to_json()
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_schema_is_one_and_says_what_every_key_means(name: str) -> None:
+    schema = read_document(FOLDER / f"{name}.schema.json")
+    Draft202012Validator.check_schema(schema)
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert schema["properties"]["schema"]["const"] == f"plink.{name}/1"
+    assert set(schema["required"]) <= set(schema["properties"])
+    assert schema["additionalProperties"] is True  # keys are only ever added
+    assert [key for key, about in schema["properties"].items() if not about.get("description")] == []
+
+
+def test_every_schema_is_tested() -> None:
+    assert sorted(path.name for path in FOLDER.iterdir()) == sorted(f"{name}.schema.json" for name in NAMES)
+
+
+def test_a_measured_network(measured: Network) -> None:
+    document = measured.to_json()
+    assert complaints("network", document) == []
+    unknown = set(document) - set(read_document(FOLDER / "network.schema.json")["properties"])
+    assert unknown == set(), "written by the probe and not described"
+
+
+def test_networks_by_hand(measured: Network) -> None:
+    least = {"schema": "plink.network/1", "hosts": [{"name": "a"}], "latency_us": [[0]]}
+    assert complaints("network", least) == []
+    assert complaints("network", network_from_json(least, "n").to_json()) == []
+    rows = measured.latency_us / 1000
+    whole = Network(Hosts(measured.hosts.members, "a-lab"), measured.latency_us, rows, measured.details)
+    assert complaints("network", whole.to_json()) == []
+
+
+def test_an_order(measured: Network) -> None:
+    from plink.order import Order
+
+    document = order_of(measured)
+    assert complaints("order", document) == []
+    assert set(document) <= set(read_document(FOLDER / "order.schema.json")["properties"])
+    assert complaints("order", Order("given", ("a", "b")).to_json()) == []
+
+
+@pytest.mark.parametrize("which", ["good", "failed"])
+def test_a_run(which: str, runs: dict[str, Document]) -> None:
+    document = runs[which]
+    assert complaints("run", document) == []
+    assert set(document) == set(read_document(FOLDER / "run.schema.json")["properties"])
+    assert (document["failure"] is None) == (which == "good")
+
+
+def test_the_demo_s_keys_are_those_described() -> None:
+    """The demo needs a lab; its document's keys can be read in its source."""
+    import plink.cli.demo
+
+    dictionaries = [
+        node for node in ast.walk(ast.parse(inspect.getsource(plink.cli.demo))) if isinstance(node, ast.Dict)
+    ]
+    keys = [[key.value for key in node.keys if isinstance(key, ast.Constant)] for node in dictionaries]
+    (written,) = [found for found in keys if "schema" in found]
+    assert set(written) == set(read_document(FOLDER / "demo.schema.json")["properties"])
+
+
+DEMO: Document = {
+    "schema": "plink.demo/1",
+    "hosts": ["node-01", "node-02"],
+    "racks_recovered": True,
+    "given_s": 2.41,
+    "plink_s": 0.63,
+    "bound_s": 0.6,
+    "speedup": 3.825,
+}
+
+
+def test_the_least_that_a_demo_says() -> None:
+    assert complaints("demo", DEMO) == []
+
+
+def without(key: str) -> Callable[[Document], None]:
+    """Leaves a key away."""
+    return lambda document: document.pop(key)
+
+
+def setting(value: Any, *path: str | int) -> Callable[[Document], None]:
+    """Puts a value where a path leads."""
+
+    def change(document: Document) -> None:
+        target: Any = document
+        for step in path[:-1]:
+            target = target[step]
+        target[path[-1]] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "where"),
+    [
+        ("network", without("latency_us"), "$"),
+        ("network", setting("plink.network/2", "schema"), "$.schema"),
+        ("network", setting("rm -rf", "hosts", 0, "name"), "$.hosts[0].name"),
+        ("network", setting(0, "hosts", 0, "slots"), "$.hosts[0].slots"),
+        ("network", setting("spot", "hosts", 0, "tier"), "$.hosts[0].tier"),
+        ("network", setting("12", "latency_us", 0, 1), "$.latency_us[0][1]"),
+        ("network", setting(-1, "latency_us", 0, 1), "$.latency_us[0][1]"),
+        ("network", setting(1.5, "loss_forward", 0, 1), "$.loss_forward[0][1]"),
+        ("network", setting([[]], "halves_us"), "$.halves_us"),
+        ("order", without("hosts"), "$"),
+        ("order", setting(["a", "a"], "hosts"), "$.hosts"),
+        ("order", setting([], "hosts"), "$.hosts"),
+        ("order", setting("cheap", "cost"), "$.cost"),
+        ("order", setting(None, "baseline", "given"), "$.baseline.given"),
+        ("order", setting("md5:12", "network"), "$.network"),
+        ("run", without("proof"), "$"),
+        ("run", setting(False, "proof", "held"), "$.proof.held"),
+        ("run", setting([], "proof", "ranks"), "$.proof.ranks"),
+        ("run", setting(-1, "exit_code"), "$.exit_code"),
+        ("run", setting({"rank": 1}, "failure"), "$.failure"),
+        ("demo", without("speedup"), "$"),
+        ("demo", setting(0, "plink_s"), "$.plink_s"),
+        ("demo", setting("yes", "racks_recovered"), "$.racks_recovered"),
+    ],
+)
+def test_what_is_broken_is_refused(
+    name: str, change: Callable[[Document], None], where: str, measured: Network, runs: dict[str, Document]
+) -> None:
+    good = {"network": measured.to_json, "order": lambda: order_of(measured), "run": lambda: runs["failed"]}
+    document = json.loads(json.dumps(good.get(name, lambda: DEMO)()))
+    change(document)
+    assert complaints(name, document) == [where]

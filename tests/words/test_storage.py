@@ -1,0 +1,139 @@
+"""Files are written whole or not at all, and read with errors that name them."""
+
+import gzip
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plink.errors import InputError, PlinkError
+from plink.storage import read_document, read_text, render_document, write_document, write_text
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(st.dictionaries(st.text(max_size=5), JSON, max_size=5))
+def test_a_document_is_read_as_it_was_rendered(document: dict[str, object]) -> None:
+    assert json.loads(render_document(document)) == document
+
+
+def test_rows_of_a_matrix_stand_one_a_line() -> None:
+    text = render_document({"hosts": [{"name": "a", "slots": 1}, {"name": "b"}], "m": [[0, 1], [None, 0]], "e": {}})
+    assert text == (
+        '{\n  "hosts": [\n    {"name": "a", "slots": 1},\n    {"name": "b"}\n  ],\n'
+        '  "m": [\n    [0, 1],\n    [null, 0]\n  ],\n  "e": {}\n}\n'
+    )
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), object()])
+def test_a_failed_write_leaves_the_old_file(value: object, tmp_path: Path) -> None:
+    path = tmp_path / "n.json"
+    write_document(path, {"old": 1})
+    with pytest.raises((ValueError, TypeError)):
+        write_document(path, {"first": "good", "then": value})
+    assert read_document(path) == {"old": 1}
+    assert os.listdir(tmp_path) == ["n.json"]
+
+
+def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
+    """The write is cut off by a real limit on the size of files, in a child process."""
+    path = tmp_path / "n.json"
+    write_document(path, {"old": 1})
+    child = (
+        "import resource, signal, sys\n"
+        "from plink.storage import write_text\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
+        "write_text(sys.argv[1], 'x' * 100_000)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", child, str(path)], capture_output=True, text=True, check=False)
+    assert done.stderr.endswith(f"PlinkError: cannot write {path}: File too large\n")
+    assert read_document(path) == {"old": 1}
+    assert os.listdir(tmp_path) == ["n.json"]
+
+
+def test_a_reader_never_sees_half_a_file(tmp_path: Path) -> None:
+    """What was open before the write stays what it was: the new file is another one, renamed over it."""
+    path = tmp_path / "n.json"
+    write_text(path, "old")
+    with path.open() as reader:
+        write_text(path, "new")
+        assert reader.read() == "old"
+    assert path.read_text() == "new"
+
+
+@pytest.mark.parametrize("target", ["no-such-folder/n.json", "file/n.json", "x" * 300])
+def test_a_place_that_cannot_be_written_is_named(target: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(PlinkError, match=f"cannot write .*{target}: "):
+        write_text(tmp_path / target, "text")
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is a folder"):
+        write_text(tmp_path, "text")
+    with pytest.raises(InputError, match="Is a directory"):
+        read_text(tmp_path)
+
+
+def test_a_device_is_written_to_and_not_replaced() -> None:
+    write_text("/dev/null", "text")
+    assert not Path("/dev/null").is_file()
+    with pytest.raises(PlinkError, match="cannot write /dev/full: No space left on device"):
+        write_text("/dev/full", "text")
+
+
+def test_a_link_is_written_through(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("there")
+    write_text(tmp_path / "link", "text")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "there").read_text() == "text"
+
+
+def test_names_in_gz_are_compressed_and_the_same_every_time(tmp_path: Path) -> None:
+    path = tmp_path / "n.json.gz"
+    write_document(path, {"a": 1})
+    first = path.read_bytes()
+    assert json.loads(gzip.decompress(first)) == {"a": 1}
+    assert read_document(path) == {"a": 1}
+    write_document(path, {"a": 1})
+    assert path.read_bytes() == first
+
+
+@pytest.mark.parametrize("data", [b"plain text", b"", gzip.compress(b'{"a": 1}' * 50)[:30], gzip.compress(b"\xff")])
+def test_a_broken_gz_is_refused(data: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "n.json.gz"
+    path.write_bytes(data)
+    with pytest.raises(InputError) as caught:
+        read_document(path)
+    assert caught.value.where.startswith(str(path))
+
+
+def test_a_dash_is_standard_input_and_output(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b'{"a": 1}')))
+    assert read_document("-") == {"a": 1}
+    write_document("-", {"a": 1})
+    assert json.loads(capsys.readouterr().out) == {"a": 1}
+
+
+def test_standard_input_is_called_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"{\n{")))
+    with pytest.raises(InputError, match="standard input:2: not JSON"):
+        read_document("-")
+    monkeypatch.setattr(sys, "stdin", None)  # as Python has it when descriptor 0 is closed
+    with pytest.raises(InputError, match="standard input: it is closed"):
+        read_document("-")
