@@ -29,6 +29,7 @@ _PAIRS = ("all", "adaptive")
 _ADAPTIVE_ABOVE = 256
 _BUDGET = 0.10  # of all pairs, for adaptive probing
 _WRITE_EVERY_S = 5.0
+_UNTRIED = "not tried: the budget was spent"
 
 
 def probe(
@@ -206,7 +207,7 @@ def _note_untried(found: "Measurements", method: str) -> None:
     errors = found.bandwidth_errors if method == "iperf3" else found.errors
     for i, j in np.argwhere(np.isnan(_known(found, method))).tolist():
         if i != j:
-            errors.setdefault((i, j), "not tried: the budget was spent")
+            errors.setdefault((i, j), _UNTRIED)
 
 
 def _known(found: "Measurements", method: str) -> "Matrix":
@@ -303,6 +304,8 @@ def _report(found: "Measurements", target: Path, seconds: float, adaptive: bool,
     unknown = [row for row in found.details.get("shared_links", []) if row.get("why")]
     errors = found.errors or found.bandwidth_errors
     what = "round trips" if found.errors else "bandwidths"
+    if errors and set(errors.values()) == {_UNTRIED}:
+        raise PartlyDone(f"the budget is spent, {len(errors)} {what} are missing; `plink probe ... --resume` goes on")
     if errors:
         (i, j), why = next(iter(sorted(errors.items())))
         names = found.hosts.names

@@ -173,10 +173,12 @@ def test_a_job_of_pytorch(small_lab: Lab, tmp_path: Path) -> None:
 
 
 def test_a_program_gets_the_signals_a_shell_would_give_it(small_lab: Lab, tmp_path: Path) -> None:
-    """No signal is ignored or blocked in a rank: `yes | head -1` must end."""
+    """No signal that Python can set is ignored or blocked in a rank: `yes | head -1` must end."""
     write_hosts(small_lab, tmp_path, names=small_lab.hosts.names[:1])
     done = plink("launch", "--hosts", "hosts.txt", "grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status", cwd=tmp_path)
-    assert [line.split()[-1].strip("0") for line in done.stdout.splitlines()] == ["", ""], done.stdout
+    # Signals 32 and 33 are the C library's own: no process can set them through it, some machines hand them on ignored.
+    masks = [int(line.split()[-1], 16) & ~(0b11 << 31) for line in done.stdout.splitlines()]
+    assert masks == [0, 0], done.stdout
 
 
 def test_nothing_is_left_after_a_job(small_lab: Lab, tmp_path: Path) -> None:
