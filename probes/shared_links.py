@@ -6,7 +6,7 @@ disjoint pairs send across the boundary of a group at once, more and more of the
 
 import random
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,10 @@ class Capacity:
     limited_by: str
 
 
+_Side = tuple[list[int], list[list[int]]]  # a group, and the groups beyond it that its flows go to
+_Search = Generator[list[tuple[int, int]], float | None, Capacity | None]
+
+
 @dataclass(frozen=True)
 class Settings:
     """``seconds`` a run; ``repeats`` more runs at the number of flows that filled the link."""
@@ -53,35 +57,50 @@ def shared_links(
     What could not be measured is None, and ``why`` says why.
 
     :param groups: indices of hosts that are near each other; one group alone has no boundary and gives no rows.
-    :param keep_going: asked before each group; once False the rows so far are returned.
+    :param keep_going: asked before each batch of groups; once False the rows so far are returned.
     """
-    names = survey.found.hosts.names
     usable = _there(survey, groups)
     if len(usable) < 2:
         return []
-    rows = []
-    for done, group in enumerate(usable):
+    rows: list[dict[str, Any]] = []
+    for batch in _batches(usable, random.Random(settings.seed)):
         if not keep_going():
             break
-        others = [other for other in usable if other is not group]
-        row: dict[str, Any] = {"members": [names[host] for host in group]}
-        interval = {}
-        why: list[str] = []
-        for direction in ("out", "in"):
-            found = _capacity(survey, group, others, direction == "out", settings, why)
-            key = f"{direction}_gbps"
-            row[key] = None if found is None else round(found.gbps, 6)
-            interval[key] = None if found is None else [round(found.low, 6), round(found.high, 6)]
-            row[f"{direction}_flows"] = 0 if found is None else found.flows
-            row[f"{direction}_limited_by"] = None if found is None else found.limited_by
-        rows.append({**row, "interval": interval, **({"why": why[-1]} if why else {})})
-        on_done(done + 1, len(usable))
+        rows += _measure(survey, batch, settings)
+        on_done(len(rows), len(usable))
     return rows
 
 
-def _capacity(
+def _batches(groups: list[list[int]], rng: random.Random) -> Iterator[list[_Side]]:
+    """Groups that are measured side by side, each with far ends of its own: no link between groups is in two
+    measurements at once, and every measured group has as many groups beyond it as it has hosts (or all there are)."""
+    at_once = max(1, len(groups) // (1 + max(map(len, groups))))
+    for first in range(0, len(groups), at_once):
+        near = groups[first : first + at_once]
+        far = rng.sample([group for group in groups if group not in near], len(groups) - len(near))
+        yield [(group, far[k :: len(near)]) for k, group in enumerate(near)]
+
+
+def _measure(survey: Survey, batch: list[_Side], settings: Settings) -> list[dict[str, Any]]:
+    """Rows of groups that are measured at the same time."""
+    names = survey.found.hosts.names
+    rows: list[dict[str, Any]] = [{"members": [names[host] for host in group], "interval": {}} for group, _ in batch]
+    why: list[list[str]] = [[] for _ in batch]
+    for direction in ("out", "in"):
+        searches = [_search(survey, *side, direction == "out", settings, why[k]) for k, side in enumerate(batch)]
+        for row, found in zip(rows, _run_all(survey, searches, settings, why), strict=True):
+            key = f"{direction}_gbps"
+            row[key] = None if found is None else round(found.gbps, 6)
+            row["interval"][key] = None if found is None else [round(found.low, 6), round(found.high, 6)]
+            row[f"{direction}_flows"] = 0 if found is None else found.flows
+            row[f"{direction}_limited_by"] = None if found is None else found.limited_by
+    return [{**row, **({"why": said[-1]} if said else {})} for row, said in zip(rows, why, strict=True)]
+
+
+def _search(
     survey: Survey, group: list[int], others: list[list[int]], outwards: bool, settings: Settings, why: list[str]
-) -> Capacity | None:
+) -> _Search:
+    """Asks for runs (by yielding the pairs of each, sent what they got in all) until the capacity is known."""
     rng = random.Random(f"{settings.seed} {group[0]} {outwards}")
     # A host may have gone since the groups were made.
     (group, *others) = _there(survey, [group, *others]) or [[]]
@@ -92,7 +111,7 @@ def _capacity(
     sums: dict[int, float] = {}
     flows = 1
     while True:
-        total = _run(survey, _pairs(group, others, flows, outwards, rng), settings, why)
+        total = yield _pairs(group, others, flows, outwards, rng)
         if total is None:
             return None
         grew = not sums or total >= _GROWS * max(sums.values())
@@ -103,12 +122,41 @@ def _capacity(
     best = max(sums, key=lambda number: sums[number])
     runs = [sums[best]]
     for _ in range(settings.repeats):
-        again = _run(survey, _pairs(group, others, best, outwards, rng), settings, why)
+        again = yield _pairs(group, others, best, outwards, rng)
         if again is not None:
             runs.append(again)
     runs.sort()
     full = runs[len(runs) // 2] < _PER_FLOW * best * sums[1] or flows != best
     return Capacity(runs[len(runs) // 2], runs[0], runs[-1], best, "link" if full else "hosts")
+
+
+def _run_all(
+    survey: Survey, searches: list[_Search], settings: Settings, why: list[list[str]]
+) -> list[Capacity | None]:
+    """Searches side by side, a run of each at a time, to their results."""
+    results: list[Capacity | None] = [None for _ in searches]
+    totals: dict[int, float | None] = dict.fromkeys(range(len(searches)))
+    while totals:
+        asked: dict[int, list[tuple[int, int]]] = {}
+        for k, total in totals.items():
+            try:
+                asked[k] = searches[k].send(total)
+            except StopIteration as end:
+                results[k] = end.value
+        rates: dict[int, list[float]] = {k: [] for k in asked}
+        survey.conductor.run(
+            [
+                Errand(
+                    tuple(host for pair in pairs for host in pair),
+                    _flows(survey.work, pairs, settings.seconds, rates[k], why[k]),
+                    why[k].append,
+                )
+                for k, pairs in asked.items()
+            ]
+        )
+        # A run of which one flow failed tells nothing.
+        totals = {k: sum(rates[k]) if len(rates[k]) == len(pairs) else None for k, pairs in asked.items()}
+    return results
 
 
 def _pairs(
@@ -124,15 +172,6 @@ def _pairs(
 def _there(survey: Survey, groups: list[list[int]]) -> list[list[int]]:
     found = [[host for host in group if host not in survey.conductor.gone] for group in groups]
     return [group for group in found if group]
-
-
-def _run(survey: Survey, pairs: list[tuple[int, int]], settings: Settings, why: list[str]) -> float | None:
-    """The sum of what the flows get, Gbit/s; None when one of them failed, with the reason added to ``why``."""
-    rates: list[float] = []
-    hosts = tuple(host for pair in pairs for host in pair)
-    steps = _flows(survey.work, pairs, settings.seconds, rates, why)
-    survey.conductor.run([Errand(hosts, steps, why.append)])
-    return sum(rates) if len(rates) == len(pairs) else None
 
 
 def _flows(work: Work, pairs: list[tuple[int, int]], seconds: float, rates: list[float], why: list[str]) -> Steps:

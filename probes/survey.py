@@ -19,6 +19,7 @@ PROGRAM = AgentProgram(
     (
         "plink.remote.addresses",
         "probes.timestamps",
+        "probes.datagrams",
         "probes.stamp",
         "probes.agent.summary",
         "probes.agent.echo",

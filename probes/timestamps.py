@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 # Python's socket module has none of these (linux/net_tstamp.h, asm-generic/socket.h, linux/in.h).
-_SO_TIMESTAMPING = 37
+SO_TIMESTAMPING = 37
 _TX_SOFTWARE, _RX_SOFTWARE, _SOFTWARE, _OPT_ID, _OPT_TSONLY = 1 << 1, 1 << 3, 1 << 4, 1 << 7, 1 << 11
 IP_RECVTTL = 12
 _IP_TTL = 2
@@ -34,8 +34,8 @@ def enable(sock: socket.socket, transmit: bool) -> bool:
     flags = _RX_SOFTWARE | _SOFTWARE | (_TX_SOFTWARE | _OPT_ID | _OPT_TSONLY if transmit else 0)
     try:
         # Switched off first: turning OPT_ID on anew is what restarts the kernel's numbering.
-        sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPING, _RX_SOFTWARE | _SOFTWARE)
-        sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPING, flags)
+        sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, _RX_SOFTWARE | _SOFTWARE)
+        sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPING, flags)
     except OSError:
         return False
     return True
@@ -49,7 +49,7 @@ def receive(sock: socket.socket, size: int) -> tuple[bytes, Any, int, int]:
     packet, ancillary, _, peer = sock.recvmsg(size, _ROOM)
     arrived, ttl = 0, 0
     for level, kind, data in ancillary:
-        if kind == _SO_TIMESTAMPING and level == _SOL_SOCKET:
+        if kind == SO_TIMESTAMPING and level == _SOL_SOCKET:
             seconds, rest = _TIMESPEC.unpack_from(data)
             arrived = seconds * _NS + rest
         elif len(data) == _INT.size:
@@ -67,7 +67,7 @@ def sent_at(sock: socket.socket) -> list[tuple[int, int]]:
             return found
         stamp, number = 0, -1
         for level, kind, data in ancillary:
-            if kind == _SO_TIMESTAMPING and level == _SOL_SOCKET:
+            if kind == SO_TIMESTAMPING and level == _SOL_SOCKET:
                 seconds, rest = _TIMESPEC.unpack_from(data)
                 stamp = seconds * _NS + rest
             elif len(data) >= _ERROR.size:

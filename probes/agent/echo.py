@@ -6,6 +6,7 @@ timestamps on both sides, (T4 - T1) - (T3 - T2) leaves out whatever time a packe
 
 from __future__ import annotations
 
+import contextlib
 import select
 import socket
 import time
@@ -14,8 +15,8 @@ from typing import Any
 from plink.remote.addresses import family_of
 from probes import timestamps
 from probes.agent.summary import summary
+from probes.datagrams import Inbox
 from probes.stamp import (
-    SIZE,
     Key,
     ns_between,
     ntp_from_ns,
@@ -31,7 +32,7 @@ _HELLO_S = 3.0  # the peer may hear of the measurement a little later than this 
 _MOST_LOST = 64  # in a row: the way is cut, the rest is not tried
 _TTL = 255  # RFC 8762 section 4.2.1
 _NO_TTL = 0
-_BURST = 256
+_BATCHES = 4
 _MOST_SEQUENCES = 1 << 20
 
 
@@ -39,7 +40,7 @@ class Echo:
     """The sockets of one agent: one that reflects, and ``source_ports`` that send (each is an ECMP path of its own)."""
 
     def __init__(self, key: Key, address: str, source_ports: int) -> None:
-        self._key = key
+        self._key, self._inbox = key, Inbox()
         self._reflector, self.stamps = _open(address, transmit_stamps=False)
         self._senders = [_open(address, transmit_stamps=True)[0] for _ in range(source_ports)]
         self.port = int(self._reflector.getsockname()[1])
@@ -53,7 +54,7 @@ class Echo:
 
     def begin(self, task: dict[str, Any]) -> None:
         """Measure with one peer from now on; what is left of the measurement before is dropped."""
-        self._session = Session(task, self._senders)
+        self._session = Session(task, self._senders, self._inbox)
 
     def ready(self, fd: int) -> None:
         """One of the sockets has something."""
@@ -81,43 +82,43 @@ class Echo:
     def _reflect(self) -> None:
         """Answer every waiting probe of this session, each sequence number once."""
         session = self._session
-        for _ in range(_BURST):  # what is left wakes the poll again
+        for _ in range(_BATCHES):  # what is left wakes the poll again
             try:
-                packet, peer, t2_ns, ttl = timestamps.receive(self._reflector, SIZE + 1)
-            except BlockingIOError:
-                return
+                waiting = self._inbox.receive(self._reflector)
             except OSError:  # an ICMP error from an earlier answer; says nothing about what waits here
                 continue
-            sender = unpack_sender(self._key, packet)
-            # Unsigned, of another session, from another host, or seen before (replayed): no answer.
-            if session is None or sender is None or not session.may_reflect(sender[3], sender[0], peer[0]):
-                continue
-            answer = pack_reflector(
-                self._key, session.reflected, ntp_from_ns(time.time_ns()), ntp_from_ns(abs(t2_ns)), sender, ttl
-            )
-            session.reflected += 1
-            try:
-                self._reflector.sendto(answer, peer)
-            except OSError:
-                continue
+            if not waiting:
+                return
+            for packet, peer, t2_ns, ttl in waiting:
+                sender = unpack_sender(self._key, packet)
+                # Unsigned, of another session, from another host, or seen before (replayed): no answer.
+                if session is None or sender is None or not session.may_reflect(sender[3], sender[0], peer):
+                    continue
+                answer = pack_reflector(
+                    self._key, session.reflected, ntp_from_ns(time.time_ns()), ntp_from_ns(abs(t2_ns)), sender, ttl
+                )
+                session.reflected += 1
+                with contextlib.suppress(OSError):
+                    self._reflector.sendto(answer, session.at_port(peer))
 
     def _collect(self, sock: socket.socket) -> None:
         """Take in every waiting answer."""
         session = self._session
-        stamps = timestamps.sent_at(sock)
+        stamps = self._inbox.sent_at(sock)
         if session is not None:
             session.stamp(sock, stamps)
-        for _ in range(_BURST):
+        for _ in range(_BATCHES):
             try:
-                packet, peer, t4_ns, _ = timestamps.receive(sock, SIZE + 1)
-            except BlockingIOError:
-                return
+                waiting = self._inbox.receive(sock)
             except OSError:  # "port unreachable" by ICMP: the probe counts as lost when its time is over
                 continue
+            if not waiting:
+                return
             if session is not None:
-                answer = unpack_reflector(self._key, packet)
-                if answer is not None:
-                    session.answered(answer, peer[0], t4_ns)
+                for packet, peer, t4_ns, _ in waiting:
+                    answer = unpack_reflector(self._key, packet)
+                    if answer is not None:
+                        session.answered(answer, peer, t4_ns)
 
 
 def _open(address: str, transmit_stamps: bool) -> tuple[socket.socket, bool]:
@@ -147,11 +148,13 @@ class Session:
     Probes are numbered from 0, and what is known of one stands in lists at its number.
     """
 
-    def __init__(self, task: dict[str, Any], senders: list[socket.socket]) -> None:
+    def __init__(self, task: dict[str, Any], senders: list[socket.socket], inbox: Inbox) -> None:
         self.task: int = task["task"]
         self.told = False
         self.reflected = 0
         self._peer: tuple[str, int] = (task["peer"][0], task["peer"][1])
+        self._address = socket.inet_pton(family_of(self._peer[0]), self._peer[0].partition("%")[0])
+        self._ports: dict[bytes, tuple[str, int]] = {}  # of the peer's sending sockets
         self._out, self._in = task["ssid_out"], task["ssid_in"]
         self._count: int = task["count"]
         self._window: int = task["window"]
@@ -161,7 +164,7 @@ class Session:
         # Of each sending socket: the sequence of the packet that the kernel calls its number 0, 1, ...
         self._sequences: dict[int, list[int]] = {}
         for sock in senders:
-            timestamps.sent_at(sock)  # what is left of the measurement before would be taken for this one's
+            inbox.sent_at(sock)  # what is left of the measurement before would be taken for this one's
             timestamps.enable(sock, transmit=True)
             self._sequences[sock.fileno()] = []
         self._left_ns: list[int] = []
@@ -176,9 +179,15 @@ class Session:
         self._ttl = _NO_TTL
         self._round_trips_ns: list[int] = []
 
-    def may_reflect(self, ssid: int, sequence: int, address: str) -> bool:
+    def at_port(self, peer: bytes) -> tuple[str, int]:
+        """Where to answer the peer: its address, the port that stands after it in ``peer``."""
+        if peer not in self._ports:
+            self._ports[peer] = (self._peer[0], int.from_bytes(peer[-2:], "big"))
+        return self._ports[peer]
+
+    def may_reflect(self, ssid: int, sequence: int, peer: bytes) -> bool:
         """Whether a signed probe is one that this session waits for; notes it."""
-        if ssid != self._in or address != self._peer[0] or sequence >= _MOST_SEQUENCES:
+        if ssid != self._in or peer[:-2] != self._address or sequence >= _MOST_SEQUENCES:
             return False
         byte, bit = sequence >> 3, 1 << (sequence & 7)
         if self._seen[byte] & bit:
@@ -226,11 +235,11 @@ class Session:
                 self._left_ns[sequence] = left_ns
                 self._stamped[sequence] = 1
 
-    def answered(self, answer: tuple[int, ...], address: str, t4_ns: int) -> None:
+    def answered(self, answer: tuple[int, ...], peer: bytes, t4_ns: int) -> None:
         """A signed answer: (reflector's sequence, T3, error, SSID, T2, sequence, T1, error, TTL); ``t4_ns`` is negative
         when the kernel did not stamp it."""
         number, t3, _, ssid, t2, sequence, _, _, ttl = answer
-        if ssid != self._out or address != self._peer[0]:
+        if ssid != self._out or peer[:-2] != self._address:
             return
         if self._under_way.pop(sequence, None) is None:  # late, or twice
             return

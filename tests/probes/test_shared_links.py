@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probes.shared_links import Settings, _pairs, shared_links
+from probes.shared_links import Settings, _batches, _pairs, shared_links
 from probes.survey import Survey
 from tests.probes.fake_fleet import FakeFleet, survey_of
 
@@ -82,6 +82,43 @@ def test_the_capacity_is_what_the_link_or_all_hosts_can_carry(
                 assert row[f"{direction}_flows"] == most
             elif most > 1 and limit < 0.75 * most:
                 assert row[f"{direction}_limited_by"] == "link"
+
+
+@given(GROUPS | st.lists(st.integers(1, 3), min_size=6, max_size=40), st.integers(0, 99))
+def test_groups_measured_side_by_side_share_no_group(sizes: list[int], seed: int) -> None:
+    """Every group once; each reaches as many groups as it has hosts, or all there are when it is measured alone."""
+    groups = dealt(sizes)
+    measured = []
+    for batch in _batches(groups, random.Random(seed)):
+        used = [host for group, others in batch for part in (group, *others) for host in part]
+        assert len(used) == len(set(used))
+        for group, others in batch:
+            assert len(others) >= len(group) or len(batch) == 1
+            assert len(batch) > 1 or len(others) == len(groups) - 1
+        measured += [group for group, _ in batch]
+    assert measured == groups
+
+
+def test_many_groups_take_few_rounds() -> None:
+    """Twelve groups of two: four at once, so a third of the time, and each of them its own capacity."""
+    group_of = {f"h{i}": i // 2 for i in range(24)}
+    counts: Counter[tuple[int, float]] = Counter()
+
+    def behave(name: str, body: dict[str, Any]) -> tuple[float, dict[str, Any]]:
+        if body["do"] == "flow_listen":
+            return 0.01, {"port": 7000}
+        return body["seconds"], {"gbps": 1.0}
+
+    fleet = FakeFleet(behave)
+    survey = survey_of(fleet, 24)
+    rows = shared_links(survey, dealt([2] * 12), SETTINGS, lambda done, total: None)
+    assert [row["out_gbps"] for row in rows] == [2.0] * 12
+    for when, host, body in fleet.sent:
+        if body["do"] == "flow_receive":
+            counts[group_of[host], when] += 1
+    starts = {when for _, when in counts}
+    # 12 groups x 2 ways x (1, 2, 2, 2 flows) one after the other would be 96.
+    assert len(starts) <= 24 + 3
 
 
 def test_the_number_of_flows_grows_only_while_it_helps() -> None:
