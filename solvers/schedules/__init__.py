@@ -1,0 +1,1 @@
+"""Collectives as schedules: generators of them, the verifier, the counter."""
