@@ -6,7 +6,6 @@ in round t has been read (as with ``MPI_Sendrecv``). Nobody has to wait for a wh
 which transfers each one really waits for, and a rank applies and reads one chunk in the order of rounds.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -102,7 +101,7 @@ def make_schedule(
     algo: str,
     ranks: int,
     chunks: int,
-    transfers: Sequence[Any],
+    transfers: npt.ArrayLike,
     collective: str = "all-reduce",
     owners: Indices | None = None,
     **details: Any,
