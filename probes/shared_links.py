@@ -23,13 +23,14 @@ _PER_FLOW = 0.8  # flows that get this share of what one flow gets alone are lim
 class Capacity:
     """One direction of one group. ``gbps``: median of the runs with the number of flows that filled the link; ``low``
     and ``high``: the range of these runs; ``limited_by``: ``link``, or ``hosts`` when the sum grew to the end (then the
-    link carries at least so much)."""
+    link carries at least so much); ``one_flow``: what one flow got alone."""
 
     gbps: float
     low: float
     high: float
     flows: int
     limited_by: str
+    one_flow: float
 
 
 _Side = tuple[list[int], list[list[int]]]  # a group, and the groups beyond it that its flows go to
@@ -94,6 +95,7 @@ def _measure(survey: Survey, batch: list[_Side], settings: Settings) -> list[dic
             row["interval"][key] = None if found is None else [round(found.low, 6), round(found.high, 6)]
             row[f"{direction}_flows"] = 0 if found is None else found.flows
             row[f"{direction}_limited_by"] = None if found is None else found.limited_by
+            row[f"{direction}_one_flow_gbps"] = None if found is None else round(found.one_flow, 6)
     return [{**row, **({"why": said[-1]} if said else {})} for row, said in zip(rows, why, strict=True)]
 
 
@@ -127,7 +129,7 @@ def _search(
             runs.append(again)
     runs.sort()
     full = runs[len(runs) // 2] < _PER_FLOW * best * sums[1] or flows != best
-    return Capacity(runs[len(runs) // 2], runs[0], runs[-1], best, "link" if full else "hosts")
+    return Capacity(runs[len(runs) // 2], runs[0], runs[-1], best, "link" if full else "hosts", sums[1])
 
 
 def _run_all(

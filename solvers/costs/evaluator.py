@@ -1,0 +1,194 @@
+"""The price of any schedule on a fabric, by three models.
+
+A round takes its longest latency and the time of its busiest resource; rounds follow each other:
+
+``latency``
+    Round trips alone, as in the PLink thesis (5.2.1), which prices the way there and leaves out the way back, its
+    mirror image: the rounds up to the last reduction count. How they add up is the schedule's ``pace``: ``rounds``
+    (each waits for the one before: the sum of every round's longest hop), ``chain`` (a transfer waits for what it
+    carries only: the longest path, trees) or ``pipeline`` (every hop is always at work: the sum of all hops, the ring).
+``alpha-beta``
+    Half a round trip, and bytes over the bandwidth of the pair; what one host sends (or gets) in one round it sends one
+    after the other. Synchronous rounds: a pipelined ring is as slow as its slowest hop. Hockney's model (Parallel
+    Computing 20(3), 1994) with one port.
+``contention``
+    Half a round trip, and the busiest of all the resources that the round's transfers share: each host's way out and
+    in, each group's way out and in. Bytes over capacity of the busiest resource is what transfers of one round need at
+    least, and what they take when each gets a rate in proportion to its size.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plink.errors import UsageError
+from plink.schedule import Schedule, dependencies
+from solvers.costs.fabric import BYTES_PER_US, Fabric, Vector
+
+MODELS = ("latency", "alpha-beta", "contention")
+PACES = ("rounds", "chain", "pipeline")
+
+
+@dataclass(frozen=True)
+class Price:
+    """``cost_us``: the sum of what the R rounds take; ``latency_us`` and ``transfer_us``, shape (R,), are its parts
+    (under ``latency`` with a pace other than ``rounds`` they do not add up to it). ``busiest[r]``: what limits round r.
+    ``slowest``: names of the hosts of the farthest pair that is used."""
+
+    model: str
+    cost_us: float
+    latency_us: Vector
+    transfer_us: Vector
+    busiest: tuple[str, ...]
+    slowest: tuple[str, str]
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``plink cost`` prints it."""
+        return {
+            "model": self.model,
+            "cost_us": round(self.cost_us, 3),
+            "slowest_pair": list(self.slowest),
+            "rounds": [
+                {"latency_us": round(a, 3), "transfer_us": round(b, 3), "busiest": what}
+                for a, b, what in zip(self.latency_us.tolist(), self.transfer_us.tolist(), self.busiest, strict=True)
+            ],
+        }
+
+
+def evaluate(schedule: Schedule, fabric: Fabric, order: npt.NDArray[np.intp], size_bytes: float, model: str) -> Price:
+    """Price a schedule of N ranks.
+
+    :param order: shape (N,), the host at each rank; several ranks of one host exchange for nothing.
+    :raises UsageError: for an unknown model, a size that is not positive, or another number of ranks.
+    :raises NoAnswer: when a pair that is used was not measured.
+    """
+    check(schedule.ranks, order, size_bytes, model)
+    used = way_there(schedule) if model == "latency" else slice(0, len(schedule))
+    source, target = order[schedule.source[used]], order[schedule.target[used]]
+    rounds = schedule.round[used].astype(np.int64)
+    hop = fabric.rtt_us[source, target]
+    fabric.require(hop, source, target, "")
+    number = int(rounds.max()) + 1 if len(rounds) else 0
+    longest = np.zeros(number)
+    np.maximum.at(longest, rounds, hop)
+    far = int(np.argmax(hop))
+    slowest = fabric.names[int(source[far])], fabric.names[int(target[far])]
+    if model == "latency":
+        cost = _latency(schedule, hop, longest, order)
+        return Price(model, cost, longest, np.zeros(number), ("latency",) * number, slowest)
+    moved = np.where(source == target, 0.0, schedule.count[used] * (size_bytes / schedule.chunks))
+    loads = _pair_loads if model == "alpha-beta" else _shared_loads
+    transfer, busiest = np.zeros(number), np.zeros(number, dtype=np.intp)
+    names: list[str] = []
+    for resource_names, load in loads(fabric, rounds, number, source, target, moved):
+        where = load.argmax(axis=1)
+        most = load[np.arange(number), where]
+        better = most > transfer
+        transfer[better] = most[better]
+        busiest[better] = len(names) + where[better]
+        names += resource_names
+    latency = longest / 2
+    what = tuple(
+        names[k] if share > 0 else "latency" for k, share in zip(busiest.tolist(), transfer.tolist(), strict=True)
+    )
+    return Price(model, float((latency + transfer).sum()), latency, transfer, what, slowest)
+
+
+def check(ranks: int, order: npt.NDArray[np.intp], size_bytes: float, model: str) -> None:
+    """Refuse what has no price.
+
+    :raises UsageError: naming what is wrong.
+    """
+    if model not in MODELS:
+        raise UsageError(f"--model {model}: there are {', '.join(MODELS)}")
+    if not 0 < size_bytes < float("inf"):
+        raise UsageError(f"--size {size_bytes:g}: give more than 0 bytes")
+    if len(order) != ranks:
+        raise UsageError(f"the order has {len(order)} ranks, the schedule {ranks}")
+
+
+def way_there(schedule: Schedule) -> slice:
+    """The transfers of the rounds up to the last reduction; all of them when nothing is reduced."""
+    reducing = np.flatnonzero(~schedule.copies)
+    if not len(reducing):
+        return slice(0, len(schedule))
+    return slice(0, int(np.searchsorted(schedule.round, schedule.round[reducing[-1]], side="right")))
+
+
+def pace_of(schedule: Schedule) -> str:
+    """How a schedule's rounds add up under ``latency``.
+
+    :raises UsageError: for one that there is none of.
+    """
+    pace = schedule.details.get("pace", "rounds")
+    if pace not in PACES:
+        raise UsageError(f"pace {pace!r}: there are {', '.join(PACES)}")
+    return str(pace)
+
+
+def _latency(schedule: Schedule, hop: Vector, longest: Vector, order: npt.NDArray[np.intp]) -> float:
+    pace = pace_of(schedule)
+    if pace == "rounds":
+        return float(longest.sum())
+    used = len(hop)
+    if pace == "pipeline":
+        links = schedule.source[:used].astype(np.int64) * schedule.ranks + schedule.target[:used]
+        return float(hop[np.unique(links, return_index=True)[1]].sum())
+    offsets, needed = dependencies(schedule)
+    done = np.zeros(used)
+    for m in range(used):
+        done[m] = hop[m] + max((done[k] for k in needed[offsets[m] : offsets[m + 1]]), default=0.0)
+    return float(done.max())
+
+
+_Loads = list[tuple[list[str], Vector]]
+
+
+def _binned(rounds: npt.NDArray[np.int64], number: int, key: npt.NDArray[np.intp], n: int, weight: Vector) -> Vector:
+    """Sums of weights by round and key, shape (number, n)."""
+    return np.bincount(rounds * n + key, weight, number * n).reshape(number, n).astype(np.float64)
+
+
+def _pair_loads(
+    fabric: Fabric, rounds: npt.NDArray[np.int64], number: int, source: npt.NDArray[np.intp],
+    target: npt.NDArray[np.intp], moved: Vector,
+) -> _Loads:  # fmt: skip
+    """Microseconds for which every host is busy in every round, sending and receiving."""
+    rate = pair_rates(fabric)[source, target]
+    fabric.require(np.where(moved > 0, rate, 0.0), source, target, " --bandwidth")
+    busy = np.divide(moved, rate * BYTES_PER_US, out=np.zeros_like(moved), where=moved > 0)
+    n = len(fabric.names)
+    return [
+        ([f"{name}, sending" for name in fabric.names], _binned(rounds, number, source, n, busy)),
+        ([f"{name}, receiving" for name in fabric.names], _binned(rounds, number, target, n, busy)),
+    ]
+
+
+def pair_rates(fabric: Fabric) -> Vector:
+    """What each pair gets alone, Gbit/s, shape (N, N): as measured, else the slower of its two hosts."""
+    if fabric.pair_gbps is not None:
+        return fabric.pair_gbps
+    return np.minimum(fabric.host_out_gbps[:, None], fabric.host_in_gbps[None, :])
+
+
+def _shared_loads(
+    fabric: Fabric, rounds: npt.NDArray[np.int64], number: int, source: npt.NDArray[np.intp],
+    target: npt.NDArray[np.intp], moved: Vector,
+) -> _Loads:  # fmt: skip
+    """Microseconds that every resource needs for what every round puts on it."""
+    n, groups = len(fabric.names), len(fabric.group_out_gbps)
+    leaves, enters = fabric.group_of[source], fabric.group_of[target]
+    crossing = np.where(leaves != enters, moved, 0.0)
+    first = [fabric.names[int(np.argmax(fabric.group_of == group))] for group in range(groups)]
+    return [
+        ([f"{name}, out" for name in fabric.names],
+         _binned(rounds, number, source, n, moved) / (fabric.host_out_gbps * BYTES_PER_US)),
+        ([f"{name}, in" for name in fabric.names],
+         _binned(rounds, number, target, n, moved) / (fabric.host_in_gbps * BYTES_PER_US)),
+        ([f"the way out of the group of {name}" for name in first],
+         _binned(rounds, number, leaves, groups, crossing) / (fabric.group_out_gbps * BYTES_PER_US)),
+        ([f"the way into the group of {name}" for name in first],
+         _binned(rounds, number, enters, groups, crossing) / (fabric.group_in_gbps * BYTES_PER_US)),
+    ]  # fmt: skip

@@ -1,0 +1,125 @@
+"""What of a schedule a price depends on: rounds of (source, target, share), each distinct round once.
+
+A ring over 4,096 ranks is 33 million transfers and one round of 4,096 hops, repeated. A pattern holds the latter.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from plink.schedule import Schedule, dependencies
+from solvers.costs.evaluator import pace_of, way_there
+from solvers.costs.fabric import Vector
+
+Edges = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Level:
+    """Edges of a chain that begin when others have ended: ``edges`` of the pattern; edge k of them waits for
+    ``waits[starts[k]:starts[k + 1]]``, places among all edges of ``chain``; edges that wait for nothing are a level of
+    their own, with no waits."""
+
+    edges: Edges
+    places: Edges
+    waits: Edges
+    starts: Edges
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """E hops between N ranks in R distinct rounds.
+
+    ``round``, ``source``, ``target``, ``share``, shape (E,), sorted by round: in that round source sends target so much
+    of the vector. ``repeat``, shape (R,): how often a round occurs; ``there``, shape (R,): how often on the way there
+    (see :mod:`solvers.costs.evaluator`, ``latency``). ``pace`` as there; ``chain``: its levels, for that pace only.
+    """
+
+    ranks: int
+    round: Edges
+    source: Edges
+    target: Edges
+    share: Vector
+    repeat: Vector
+    there: Vector
+    pace: str = "rounds"
+    chain: tuple[Level, ...] = ()
+
+    @property
+    def starts(self) -> Edges:
+        """Where each round begins."""
+        return np.searchsorted(self.round, np.arange(len(self.repeat))).astype(np.intp)
+
+
+def pattern_of(schedule: Schedule) -> Pattern:
+    """The pattern of any schedule: what one rank sends another in one round is put together, equal rounds too."""
+    ranks = schedule.ranks
+    hop = (schedule.round.astype(np.int64) * ranks + schedule.source) * ranks + schedule.target
+    keys, place = np.unique(hop, return_inverse=True)
+    share = np.bincount(place, schedule.count) / schedule.chunks
+    pair, when = keys % (ranks * ranks), keys // (ranks * ranks)
+    ends = np.searchsorted(when, np.arange(schedule.rounds + 1))
+    last_there = schedule.round[way_there(schedule)][-1] if len(schedule) else -1
+    distinct: dict[bytes, int] = {}
+    pieces: list[slice] = []
+    repeat: list[int] = []
+    there: list[int] = []
+    for number in range(schedule.rounds):
+        part = slice(int(ends[number]), int(ends[number + 1]))
+        k = distinct.setdefault(pair[part].tobytes() + share[part].tobytes(), len(distinct))
+        if k == len(pieces):
+            pieces.append(part)
+            repeat.append(0)
+            there.append(0)
+        repeat[k] += 1
+        there[k] += int(number <= last_there)
+    chosen = np.concatenate([np.arange(part.start, part.stop) for part in pieces]) if pieces else np.zeros(0, np.intp)
+    lengths = np.array([part.stop - part.start for part in pieces], dtype=np.intp)
+    return Pattern(
+        ranks,
+        np.repeat(np.arange(len(pieces)), lengths),
+        (pair[chosen] // ranks).astype(np.intp),
+        (pair[chosen] % ranks).astype(np.intp),
+        share[chosen],
+        np.array(repeat, dtype=np.float64),
+        np.array(there, dtype=np.float64),
+        pace_of(schedule),
+        _chain(schedule) if pace_of(schedule) == "chain" else (),
+    )
+
+
+def _chain(schedule: Schedule) -> tuple[Level, ...]:
+    """The transfers of the way there, level by level, with what each waits for."""
+    used = way_there(schedule)
+    offsets, needed = dependencies(schedule)
+    levels = []
+    for part in schedule.round_slices():
+        members = np.arange(part.start, min(part.stop, used.stop))
+        if not len(members):
+            break
+        pair = schedule.source[members].astype(np.intp) * schedule.ranks + schedule.target[members]
+        number = offsets[members + 1] - offsets[members]
+        for chosen in (number == 0, number > 0):
+            if chosen.any():
+                m, length = members[chosen], number[chosen]
+                waits = np.concatenate([needed[offsets[k] : offsets[k + 1]] for k in m.tolist()])
+                starts = np.cumsum(length) - length
+                levels.append(Level(pair[chosen], m, waits.astype(np.intp), starts.astype(np.intp)))
+    return tuple(levels)
+
+
+def ring_pattern(ranks: int, step: int = 1) -> Pattern:
+    """The pattern of :func:`solvers.schedules.ring.ring`, made directly: one round, 2(N-1) times."""
+    rank = np.arange(ranks)
+    order = np.argsort(rank * ranks + (rank + step) % ranks)
+    return Pattern(
+        ranks,
+        np.zeros(ranks, dtype=np.intp),
+        rank[order],
+        ((rank + step) % ranks)[order],
+        np.full(ranks, 1 / ranks),
+        np.array([2.0 * (ranks - 1)]),
+        np.array([ranks - 1.0]),
+        "pipeline",
+    )
