@@ -24,6 +24,11 @@ _FAN_OUT = 16
 _GREETING_BYTES = 1 << 16
 # ... or within so many seconds: a log-in that ends in a menu, a python3 that hangs.
 HELLO_S = 30.0
+# The longest genuine message gives a program's arguments back: 2 MB at most (ARG_MAX), six times that as JSON.
+LONGEST_LINE = 1 << 24
+# Messages that nobody has taken yet. Whoever has more to say waits: a rank's output is read no faster than it is shown.
+MOST_WAITING = 256
+_LOOK_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,7 @@ class Fleet:
         self._connector, self._program, self._lease_s = connector, program, lease_s
         self._lines: dict[str, Line] = {}
         self._guard = threading.Lock()
-        self._queue: queue.Queue[Message] = queue.Queue()
+        self._queue: queue.Queue[Message] = queue.Queue(MOST_WAITING)
         self._closing = threading.Event()
 
     def start(
@@ -91,24 +96,34 @@ class Fleet:
         threading.Thread(target=self._listen, args=(host, line, rest), daemon=True, name=f"plink-{host.name}").start()
 
     def _listen(self, host: Host, line: Line, buffer: bytes) -> None:
-        while True:
+        why = ""
+        while not why:
             *complete, buffer = buffer.split(b"\n")
             for text in complete:
                 # What is not ours (something on the host writes to the agent's standard output) is never fatal.
                 try:
                     body = json.loads(text)
-                except ValueError:
+                except (ValueError, RecursionError):
                     continue
                 if isinstance(body, dict) and "is" in body:
-                    self._queue.put(Message(host.name, body))
-            data = line.read()
-            if not data:
-                break
-            buffer += data
-        why = line.last_words() or "the connection was cut"
+                    self._put(Message(host.name, body))
+            if len(buffer) > LONGEST_LINE:
+                why = f"it sent more than {LONGEST_LINE >> 20} MiB without the end of a line"
+                line.close()
+            elif data := line.read():
+                buffer += data
+            else:
+                why = line.last_words() or "the connection was cut"
         with self._guard:
             self._lines.pop(host.name, None)
-        self._queue.put(Message(host.name, None, HostError(host.name, f"its agent is gone: {why}")))
+        self._put(Message(host.name, None, HostError(host.name, f"its agent is gone: {why}")))
+
+    def _put(self, message: Message) -> None:
+        """Add to the queue; waits while it is full, as long as the fleet is not closing."""
+        while not self._closing.is_set():
+            with contextlib.suppress(queue.Full):
+                self._queue.put(message, timeout=_LOOK_S)
+                return
 
     def _renew_leases(self) -> None:
         while not self._closing.wait(self._lease_s / _RENEWALS_PER_LEASE):

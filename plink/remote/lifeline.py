@@ -40,17 +40,23 @@ class Lifeline:
         return self._read_fd
 
     def send(self, **message: Any) -> None:
-        """One message to the controller; waits while the line is full, for as long as a lease at most.
+        """One message to the controller; waits while the line is full, for as long as the controller is there.
 
         :raises ControllerGone: when nobody is there to read it.
         """
         data = (json.dumps(message) + "\n").encode()
         try:
             while data:
-                if not select.select([], [self._write_fd], [], self._lease_s)[1]:
+                left_s = max(0.0, self._renewed + self._lease_s - time.monotonic())
+                asked, room, _ = select.select([self._read_fd], [self._write_fd], [], left_s)
+                if room:
+                    # No more than is sure to fit: a longer write would block however long nobody reads.
+                    data = data[os.write(self._write_fd, data[: select.PIPE_BUF]) :]
+                elif asked:
+                    # Busy elsewhere, and there: what it shows us on its screen is held up, the renewals are not.
+                    self._read()
+                else:
                     raise ControllerGone
-                # No more than is sure to fit: a longer write would block however long nobody reads.
-                data = data[os.write(self._write_fd, data[: select.PIPE_BUF]) :]
         except OSError:
             raise ControllerGone from None
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import plink.remote.fleet
+import runners.job.launcher
 from tests.child_hosts import ChildHosts, ends
 from tests.runners.child_jobs import ChildJobs
 
@@ -102,6 +104,24 @@ def test_ctrl_c_ends_every_rank(jobs: ChildJobs) -> None:
         jobs.launch(jobs.job(sys.executable, "-c", STAY), slots=2, on_line=on_line)
     assert all(ends(finding.pid) for finding in jobs.proofs[0])
     assert jobs.connector.all_end()
+
+
+def test_ctrl_c_ends_the_ranks_also_where_nobody_reads_what_they_print(
+    jobs: ChildJobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Like `plink launch ... | less` when Ctrl-C is typed: showing the next line takes until less is left."""
+    monkeypatch.setattr(runners.job.launcher, "_END_S", 0.5)
+    monkeypatch.setattr(plink.remote.fleet, "MOST_WAITING", 1)
+    flood = "while True: print('x' * 1000)"
+
+    def on_line() -> None:
+        if len(jobs.printed) == 1:
+            time.sleep(1.0)  # by then the line is full, and its agent waits
+            raise KeyboardInterrupt
+        assert all(ends(finding.pid) for finding in jobs.proofs[0])
+
+    with pytest.raises(KeyboardInterrupt):
+        jobs.launch(jobs.job(sys.executable, "-c", flood), slots=6, on_line=on_line)
 
 
 def test_a_host_that_is_lost_ends_the_job(jobs: ChildJobs) -> None:

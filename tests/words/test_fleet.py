@@ -4,6 +4,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -89,6 +90,47 @@ def test_an_agent_that_dies_is_reported_and_the_others_go_on(children: Callable[
         fleet.send("b", do="say")  # to nobody: passed over
         fleet.send("c", do="say")
         assert hear(fleet).host == "c"
+
+
+def test_a_line_without_end_is_the_end_of_its_agent(
+    children: Callable[..., ChildHosts], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However much a host writes, this process keeps no more than a line's worth of it."""
+    monkeypatch.setattr(plink.remote.fleet, "LONGEST_LINE", 1 << 20)
+    with Fleet(children(), PROGRAM) as fleet:
+        start(fleet, HOSTS[:2])
+        fleet.send("a", do="endless")
+        gone = hear(fleet)
+        assert gone.error is not None
+        assert str(gone.error) == "a: its agent is gone: it sent more than 1 MiB without the end of a line"
+        assert fleet.alive == ["b"]
+
+
+def test_agents_wait_for_whoever_is_slow_to_take_their_messages(
+    children: Callable[..., ChildHosts], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For longer than a lease, and nothing is lost: the last messages are sent when the first have been taken."""
+    monkeypatch.setattr(plink.remote.fleet, "MOST_WAITING", 4)
+    with Fleet(children(), PROGRAM, lease_s=0.5) as fleet:
+        start(fleet, HOSTS[:1])
+        fleet.send("a", do="flood", count=2000)
+        time.sleep(1.5)
+        taken_from = time.monotonic()
+        bodies = [hear(fleet).body or {} for _ in range(2001)]
+        assert [body.get("is") for body in bodies] == ["flood"] * 2000 + ["echo"]
+        assert bodies[-2]["at"] > taken_from
+
+
+def test_closing_does_not_wait_for_messages_to_be_taken(
+    children: Callable[..., ChildHosts], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plink.remote.fleet, "MOST_WAITING", 4)
+    connector = children()
+    with Fleet(connector, PROGRAM, lease_s=600) as fleet:
+        start(fleet, HOSTS)
+        fleet.send_all(do="flood", count=2000)
+        hear(fleet)
+    assert connector.all_end()
 
 
 @pytest.mark.parametrize(
