@@ -24,6 +24,8 @@ def main(lease_s: float, first: str) -> None:
                 continue
             if message["do"] == "die":
                 os._exit(message["code"])
+            if message["do"] == "sleep":
+                time.sleep(message["seconds"])
             if message["do"] == "flood":
                 for _ in range(message["count"]):
                     line.send(**{"is": "flood", "at": time.monotonic(), "filling": "x" * 1000})
