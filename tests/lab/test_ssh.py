@@ -380,7 +380,7 @@ def test_a_proxy_command_that_ends(user: User) -> None:
     user.list_hosts("a address=127.0.0.1")
     done = user.plink("launch", "--hosts", "hosts.txt", "true")
     assert done.returncode == 1
-    assert "a: SSH: its ProxyCommand ended: false a" in errors(done)
+    assert "a: SSH: its ProxyCommand ended: false 127.0.0.1" in errors(done)
 
 
 def test_a_bad_configuration_names_the_file(user: User) -> None:
