@@ -53,7 +53,8 @@ class SshLine:
         lines = [line.strip() for line in said.decode(errors="replace").splitlines() if line.strip()]
         if lines:
             return lines[-1]
-        if self._channel.exit_status_ready() and (code := self._channel.recv_exit_status()):
+        # -1: there is none (the program was killed, or the connection cut).
+        if self._channel.exit_status_ready() and (code := self._channel.recv_exit_status()) > 0:
             return f"it ended with exit status {code}"
         return ""
 
