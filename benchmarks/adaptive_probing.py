@@ -9,6 +9,7 @@ import json
 import multiprocessing
 import platform
 import resource
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import numpy.typing as npt
 
 from benchmarks.fabric import Fabric, three_tier
 from benchmarks.prediction_methods import coordinates, low_rank
-from benchmarks.record import RESULTS
+from benchmarks.record import RESULTS, Bar, judged
 from plink.network import Matrix
 from probes.adaptive import Adaptive, AdaptiveSettings
 from probes.plan import AllPairs, Plan
@@ -211,8 +212,8 @@ def _peak_gb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
 
 
-def main() -> None:
-    """Run everything, print a line each, write the JSON."""
+def main() -> int:
+    """Run everything, print a line each, write the JSON; the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-o", "--output", type=Path, default=RESULTS / "adaptive-probing.json")
     parser.add_argument("--seeds", type=int, default=5, help="fabrics of each kind")
@@ -237,7 +238,28 @@ def main() -> None:
         with multiprocessing.get_context("spawn").Pool(1) as alone:
             document["scale"][schedule.__name__] = alone.apply(schedule, (MANY_HOSTS,))
         print(schedule.__name__, json.dumps(document["scale"][schedule.__name__]), flush=True)
+    bars = bars_of(document)
+    document["bars"] = [bar.to_json() for bar in bars]
     options.output.write_text(json.dumps(document, indent=1) + "\n")
+    return judged(bars)
+
+
+def bars_of(document: dict[str, Any]) -> list[Bar]:
+    """What is wanted of 1,024 hosts on the base fabric (the worst seed), and of 10,000."""
+    base = document["variants"]["base"]["settled"]
+    one_way = document["variants"]["noise of each direction"]["settled"]
+    bars = [
+        Bar("share of the pairs probed", max(run["probed"] for run in base), at_most=0.10),
+        Bar("rack neighbours found, nearest", min(run["found_nearest"] for run in base), at_least=0.95),
+        Bar("rack neighbours found, in group", min(run["found_in_group"] for run in base), at_least=0.95),
+        Bar("error, without noise", max(run["error"]["of_typical"] for run in base), at_most=0.06),
+        Bar("error, worse direction", max(run["error"]["of_measurement"] for run in one_way), at_most=0.06),
+    ]
+    for name in (schedule_all.__name__, schedule_adaptive.__name__):
+        found = document["scale"][name]
+        bars.append(Bar(f"{name} of {MANY_HOSTS} hosts, seconds", found["seconds"], at_most=60.0))
+        bars.append(Bar(f"{name} of {MANY_HOSTS} hosts, GB", found["peak_rss_gb"], at_most=4.0))
+    return bars
 
 
 def summary(runs: list[dict[str, Any]]) -> str:
@@ -257,4 +279,4 @@ def summary(runs: list[dict[str, Any]]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

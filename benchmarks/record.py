@@ -1,10 +1,13 @@
-"""A benchmark's figures with what they were measured with: commit, machine, configuration, raw samples."""
+"""A benchmark's figures, its bars, and what they were measured with: commit, machine, configuration, raw samples."""
 
 import datetime
 import json
+import math
 import os
 import platform
 import subprocess
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +21,48 @@ def _commit() -> str:
     return done.stdout.strip() or "unknown"
 
 
-def record(name: str, configuration: dict[str, Any], figures: dict[str, Any]) -> None:
-    """Write ``docs/results/NAME.json`` and print it."""
+@dataclass(frozen=True)
+class Bar:
+    """What is wanted of a figure."""
+
+    name: str
+    value: float
+    at_most: float = math.inf
+    at_least: float = -math.inf
+
+    @property
+    def met(self) -> bool:
+        """Whether the figure reaches it; one that could not be had (NaN) does not."""
+        return self.at_least <= self.value <= self.at_most
+
+    def to_json(self) -> dict[str, Any]:
+        """Without the side that has no limit; null for a figure that could not be had."""
+        return {key: value for key, value in asdict(self).items() if value not in (math.inf, -math.inf)} | {
+            "value": self.value if math.isfinite(self.value) else None,
+            "met": self.met,
+        }
+
+
+def judged(bars: Sequence[Bar]) -> int:
+    """Print each bar; the exit code: 1 when one is missed."""
+    for bar in bars:
+        wanted = f"at most {bar.at_most:g}" if bar.at_least == -math.inf else f"at least {bar.at_least:g}"
+        print(f"{'met' if bar.met else 'MISSED'}: {bar.name}: {bar.value:g}, wanted {wanted}")
+    return 0 if all(bar.met for bar in bars) else 1
+
+
+def record(name: str, configuration: dict[str, Any], figures: dict[str, Any], bars: Sequence[Bar] = ()) -> int:
+    """Write ``docs/results/NAME.json``, print it and how the bars were met; the exit code: 1 when one was missed."""
     document = {
         "benchmark": name,
         "commit": _commit(),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "machine": {"cores": os.cpu_count(), "kernel": platform.release(), "python": platform.python_version()},
         "configuration": configuration,
+        "bars": [bar.to_json() for bar in bars],
         "figures": figures,
     }
     text = json.dumps(document, indent=2) + "\n"
     (RESULTS / f"{name}.json").write_text(text)
     print(text)
+    return judged(bars)

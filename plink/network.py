@@ -25,13 +25,23 @@ class Network:
 
     ``latency_us[i, j]``, shape (N, N): round trip from i to j in microseconds, the 10th percentile; NaN where
     unmeasured, 0 on the diagonal. ``bandwidth_gbps[i, j]``, same shape or None: what j received from i. ``details``
-    holds every other key of the file (percentiles, loss, samples, method, errors, time), kept as it was read.
+    holds every other key of the file (percentiles, loss, samples, method, errors, time), kept as it was read; ``where``
+    names the file in errors about them.
     """
 
     hosts: Hosts
     latency_us: Matrix
     bandwidth_gbps: Matrix | None = None
     details: dict[str, Any] = field(default_factory=dict)
+    where: str = "network"
+
+    def detail(self, key: str) -> Matrix | None:
+        """One of the other matrices of the file (``loss_forward``, ``predicted_us``, ...), None where it has none.
+
+        :raises InputError: when its shape or a value is wrong, naming file and key.
+        """
+        value = self.details.get(key)
+        return None if value is None else matrix_from_json(value, len(self.hosts), f"{self.where}: {key}")
 
     def to_json(self) -> dict[str, Any]:
         """The document as written to disk."""
@@ -106,6 +116,7 @@ def network_from_json(document: dict[str, Any], where: str) -> Network:
         if bandwidth is None
         else matrix_from_json(bandwidth, len(hosts), f"{where}: bandwidth_gbps"),
         details={key: value for key, value in document.items() if key not in _OWN_KEYS},
+        where=where,
     )
 
 

@@ -36,12 +36,20 @@ def reachable_by(survey: Survey) -> Reach:
 
 
 def reached(survey: Survey, method: str, done: set[int]) -> set[int]:
-    """Hosts (those in ``done`` included) that the method gets through to, in pairs with up to three others each."""
+    """Hosts (those in ``done`` included) that the method gets through to.
+
+    Each is tried in pairs with up to three others; whoever reached none of them, which may be their fault, once more
+    with a host that answered.
+    """
     there = [host for host in range(len(survey.found.hosts)) if host not in survey.conductor.gone]
     circle = Circle(len(there), seed=0)
-    found = set(done)
-    for turn in range(min(_PARTNERS, len(circle))):
-        pairs = [(there[a], there[b]) for a, b in as_pairs(circle[turn])]
-        for pair in measure_again(survey, [pair for pair in pairs if not found >= set(pair)], _COUNT, method):
-            found |= set(pair)
-    return found
+    answered: set[int] = set()
+    turns = min(_PARTNERS + len(there) % 2, len(circle))  # one more where each host may rest once
+    for pairs in [as_pairs(circle[turn]) for turn in range(turns)]:
+        known = done | answered
+        new = [(there[a], there[b]) for a, b in pairs if not known >= {there[a], there[b]}]
+        answered |= {host for pair in measure_again(survey, new, _COUNT, method) for host in pair}
+    left = sorted(set(there) - done - answered)
+    last = [(min(pair), max(pair)) for pair in zip(left, sorted(answered) * _PARTNERS, strict=False)]
+    answered |= {host for pair in measure_again(survey, last, _COUNT, method) for host in pair}
+    return done | answered

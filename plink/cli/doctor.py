@@ -86,12 +86,8 @@ def _examine(hosts: "Hosts", accept_new_host_keys: bool) -> tuple[dict[str, dict
         facts = inspect_all(survey)
         for method in ORDER:
             through = reached(survey, method, set())
-            for host in survey.ready:
+            for host in survey.ready.keys() - survey.conductor.gone.keys():
                 facts.setdefault(names[host], {}).setdefault("reached_by", {})[method] = host in through
-        findings = [
-            Finding("unreachable", [names[host]], why, f"try `ssh {names[host]}`, then plink doctor again")
-            for host, why in sorted(survey.conductor.gone.items())
-        ]
         plan = AllPairs(len(hosts), seed=0)
         done = 0
         while (pairs := plan.next_round(found.latency)) is not None:
@@ -99,11 +95,15 @@ def _examine(hosts: "Hosts", accept_new_host_keys: bool) -> tuple[dict[str, dict
             done += len(pairs)
             bars["measuring"](done, plan.most_pairs)
         after = inspect_all(survey)
-        findings += _from_facts(facts, after)
+        findings = _from_facts(facts, after)
         say(f"preflight of {len(survey.ready)} hosts and {plan.most_pairs} pairs measured")
         network = found.network()
         findings += diagnose(network, label_groups(network.latency_us), _measured_again(survey, network))
-    return facts, findings
+    unreachable = [
+        Finding("unreachable", [names[host]], why, f"try `ssh {names[host]}`, then plink doctor again")
+        for host, why in sorted(survey.conductor.gone.items())
+    ]
+    return facts, unreachable + findings
 
 
 def _from_facts(before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]]) -> "list[Finding]":

@@ -74,14 +74,12 @@ def solve_ring(network: "Network", time_limit_s: float, seed: int) -> "Order":
 
     import numpy as np
 
-    from plink.network import matrix_from_json
     from plink.order import Order
     from solvers.costs.latency import completed, require_complete, symmetrised
     from solvers.ordering.ring import search_ring
 
-    predicted = network.details.get("predicted_us")
-    n = len(network.hosts)
-    cost = completed(network.latency_us, None if predicted is None else matrix_from_json(predicted, n, "predicted_us"))
+    predicted, n = network.detail("predicted_us"), len(network.hosts)
+    cost = completed(network.latency_us, predicted)
     unknown = int(np.isnan(symmetrised(network.latency_us)).sum()) // 2
     if unknown and predicted is not None:
         say(f"{unknown} of {n * (n - 1) // 2} pairs were not measured; what they are predicted to take is used")

@@ -6,7 +6,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
@@ -24,6 +24,11 @@ _FAN_OUT = 16
 _GREETING_BYTES = 1 << 16
 # ... or within so many seconds: a log-in that ends in a menu, a python3 that hangs.
 HELLO_S = 30.0
+# The longest genuine message gives a program's arguments back: 2 MB at most (ARG_MAX), six times that as JSON.
+LONGEST_LINE = 1 << 24
+# Messages that nobody has taken yet. Whoever has more to say waits: a rank's output is read no faster than it is shown.
+MOST_WAITING = 256
+_LOOK_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -35,19 +40,46 @@ class Message:
     error: HostError | None = None
 
 
+@dataclass
+class _Agent:
+    """One agent as its fleet knows it: the renewals of its lease since it last said anything (it answers each), whether
+    its listener waits for its words rather than for room in the queue, and why it was given up."""
+
+    line: Line
+    unanswered: int = 0
+    listened_to: bool = False
+    given_up: str = ""
+    _writing: threading.Lock = field(default_factory=threading.Lock)
+
+    def send(self, body: dict[str, Any], wait: bool = True) -> None:
+        """One message, never in the middle of another; ``wait``: while another is still being sent."""
+        if self._writing.acquire(blocking=wait):
+            try:
+                self.line.write((json.dumps(body) + "\n").encode())
+            except OSError:
+                self.line.close()
+            finally:
+                self._writing.release()
+
+    def give_up(self, why: str) -> None:
+        """Cut the line: the listener finds its end."""
+        self.given_up = why
+        self.line.close()
+
+
 class Fleet:
     """Agents of one program on many hosts; a context manager that ends every agent on the way out.
 
     :param connector: how hosts are reached.
     :param program: what the agents run.
-    :param lease_s: seconds after which an agent that hears nothing ends by itself.
+    :param lease_s: seconds after which an agent that hears nothing ends by itself, and one that says nothing is gone.
     """
 
     def __init__(self, connector: Connector, program: AgentProgram, lease_s: float = LEASE_S) -> None:
         self._connector, self._program, self._lease_s = connector, program, lease_s
-        self._lines: dict[str, Line] = {}
+        self._agents: dict[str, _Agent] = {}
         self._guard = threading.Lock()
-        self._queue: queue.Queue[Message] = queue.Queue()
+        self._queue: queue.Queue[Message] = queue.Queue(MOST_WAITING)
         self._closing = threading.Event()
 
     def start(
@@ -59,6 +91,8 @@ class Fleet:
         """
         bundle = self._program.bundle(settings | {"lease_s": self._lease_s})
         failures: dict[str, HostError] = {}
+        # From the beginning: where many hosts do not answer, connecting takes longer than a lease.
+        threading.Thread(target=self._renew_leases, daemon=True, name="plink-lease").start()
         pool = ThreadPoolExecutor(max_workers=_FAN_OUT, thread_name_prefix="plink-connect")
         try:
             futures = {host.name: pool.submit(self._open, host, bundle) for host in hosts}
@@ -71,7 +105,6 @@ class Fleet:
         finally:
             # On Ctrl-C the connections still being made are not waited for: they find the fleet closing.
             pool.shutdown(wait=False, cancel_futures=True)
-        threading.Thread(target=self._renew_leases, daemon=True, name="plink-lease").start()
         return failures
 
     def _open(self, host: Host, bundle: bytes) -> None:
@@ -87,49 +120,66 @@ class Fleet:
             if self._closing.is_set():
                 line.close()
                 raise HostError(host.name, "not started")
-            self._lines[host.name] = line
-        threading.Thread(target=self._listen, args=(host, line, rest), daemon=True, name=f"plink-{host.name}").start()
+            agent = self._agents[host.name] = _Agent(line)
+        threading.Thread(target=self._listen, args=(host, agent, rest), daemon=True, name=f"plink-{host.name}").start()
 
-    def _listen(self, host: Host, line: Line, buffer: bytes) -> None:
+    def _listen(self, host: Host, agent: _Agent, buffer: bytes) -> None:
         while True:
             *complete, buffer = buffer.split(b"\n")
             for text in complete:
                 # What is not ours (something on the host writes to the agent's standard output) is never fatal.
                 try:
                     body = json.loads(text)
-                except ValueError:
+                except (ValueError, RecursionError):
                     continue
-                if isinstance(body, dict) and "is" in body:
-                    self._queue.put(Message(host.name, body))
-            data = line.read()
-            if not data:
+                if isinstance(body, dict) and "is" in body and body["is"] != "alive":
+                    self._put(Message(host.name, body))
+            if len(buffer) > LONGEST_LINE:
+                agent.give_up(f"it sent more than {LONGEST_LINE >> 20} MiB without the end of a line")
+                break
+            agent.unanswered, agent.listened_to = 0, True
+            data = agent.line.read()
+            agent.listened_to = False
+            if not data or agent.given_up:
                 break
             buffer += data
-        why = line.last_words() or "the connection was cut"
+        why = agent.given_up or agent.line.last_words() or "the connection was cut"
         with self._guard:
-            self._lines.pop(host.name, None)
-        self._queue.put(Message(host.name, None, HostError(host.name, f"its agent is gone: {why}")))
+            self._agents.pop(host.name, None)
+        self._put(Message(host.name, None, HostError(host.name, f"its agent is gone: {why}")))
+
+    def _put(self, message: Message) -> None:
+        """Add to the queue; waits while it is full, as long as the fleet is not closing."""
+        while not self._closing.is_set():
+            with contextlib.suppress(queue.Full):
+                self._queue.put(message, timeout=_LOOK_S)
+                return
 
     def _renew_leases(self) -> None:
         while not self._closing.wait(self._lease_s / _RENEWALS_PER_LEASE):
-            for name in self.alive:
-                self.send(name, do="alive")
+            for agent in self._there():
+                if agent.listened_to and agent.unanswered >= _RENEWALS_PER_LEASE:
+                    agent.give_up(f"no sign of life for {self._lease_s:g} s")
+                else:
+                    agent.unanswered += 1
+                    agent.send({"do": "alive"}, wait=False)
+
+    def _there(self) -> list[_Agent]:
+        with self._guard:
+            return list(self._agents.values())
 
     @property
     def alive(self) -> list[str]:
         """Hosts whose agent is there."""
         with self._guard:
-            return list(self._lines)
+            return list(self._agents)
 
     def send(self, host: str, **body: Any) -> None:
         """One message to one agent; one that is gone is passed over (its end stands in the queue)."""
         with self._guard:
-            line = self._lines.get(host)
-        if line is not None:
-            try:
-                line.write((json.dumps(body) + "\n").encode())
-            except OSError:
-                line.close()
+            agent = self._agents.get(host)
+        if agent is not None:
+            agent.send(body)
 
     def send_all(self, **body: Any) -> None:
         """One message to every agent that is there."""
@@ -146,10 +196,8 @@ class Fleet:
     def close(self) -> None:
         """End every agent: its line is cut, and it ends by itself."""
         self._closing.set()
-        with self._guard:
-            lines = list(self._lines.values())
-        for line in lines:
-            line.close()
+        for agent in self._there():
+            agent.line.close()
 
     def __enter__(self) -> "Fleet":
         return self

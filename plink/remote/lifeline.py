@@ -2,7 +2,8 @@
 
 Runs on the hosts: standard library only, no imports of plink. The agent must end when its controller does. A closed
 standard input says so at once; when a network swallows the connection nothing does, so every message renews a lease
-and a lease that runs out means the same as the end of input.
+and a lease that runs out means the same as the end of input. The other way round, ``alive`` messages are answered: a
+controller that hears nothing for a lease takes the host for gone. Whoever is busy for long calls ``renew`` meanwhile.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class Lifeline:
         self._renewed = time.monotonic()
         self._buffer = bytearray()
         self._messages: list[dict[str, Any]] = []
+        self._asked = False  # for a sign of life
 
     def hello(self) -> None:
         """Say that the agent runs; whatever stood on standard output before (a login greeting) is not ours."""
@@ -40,36 +42,42 @@ class Lifeline:
         return self._read_fd
 
     def send(self, **message: Any) -> None:
-        """One message to the controller; waits while the line is full, for as long as a lease at most.
+        """One message to the controller; waits while the line is full, for as long as the controller is there.
 
         :raises ControllerGone: when nobody is there to read it.
         """
         data = (json.dumps(message) + "\n").encode()
         try:
             while data:
-                if not select.select([], [self._write_fd], [], self._lease_s)[1]:
+                left_s = max(0.0, self._renewed + self._lease_s - time.monotonic())
+                asked, room, _ = select.select([self._read_fd], [self._write_fd], [], left_s)
+                if room:
+                    # No more than is sure to fit: a longer write would block however long nobody reads.
+                    data = data[os.write(self._write_fd, data[: select.PIPE_BUF]) :]
+                elif asked:
+                    # Busy elsewhere, and there: what it shows us on its screen is held up, the renewals are not.
+                    self._read()
+                else:
                     raise ControllerGone
-                # No more than is sure to fit: a longer write would block however long nobody reads.
-                data = data[os.write(self._write_fd, data[: select.PIPE_BUF]) :]
         except OSError:
             raise ControllerGone from None
+        self._asked = False  # this was one
 
     def receive(self, timeout_s: float) -> dict[str, Any] | None:
-        """The next message, or None after ``timeout_s`` seconds without one; ``alive`` messages only renew the lease.
+        """The next message, or None after ``timeout_s`` seconds without one; ``alive`` is answered and no message.
 
         :raises ControllerGone: at the end of input or of the lease.
         """
         deadline = time.monotonic() + timeout_s
         while True:
-            while self._messages:
-                message = self._messages.pop(0)
-                if message.get("do") != "alive":
-                    return message
+            if self._messages:
+                return self._messages.pop(0)
             until = min(deadline, self._renewed + self._lease_s)
             ready, _, _ = select.select([self._read_fd], [], [], max(0.0, until - time.monotonic()))
             if ready:
                 # Also when the lease looks over: whoever was busy for long finds its renewals waiting here.
                 self._read()
+                self._answer()
             elif time.monotonic() - self._renewed > self._lease_s:
                 raise ControllerGone
             elif time.monotonic() >= deadline:
@@ -82,6 +90,7 @@ class Lifeline:
         """
         if select.select([self._read_fd], [], [], 0)[0]:
             self._read()
+            self._answer()
         elif time.monotonic() - self._renewed > self._lease_s:
             raise ControllerGone
 
@@ -93,4 +102,12 @@ class Lifeline:
         self._buffer += data
         *lines, rest = bytes(self._buffer).split(b"\n")
         self._buffer = bytearray(rest)
-        self._messages += [json.loads(line) for line in lines if line.strip()]
+        messages = [json.loads(line) for line in lines if line.strip()]
+        self._messages += [message for message in messages if message.get("do") != "alive"]
+        self._asked |= any(message.get("do") == "alive" for message in messages)
+
+    def _answer(self) -> None:
+        # Where there is no room, the controller finds signs of life enough when it reads on.
+        if self._asked and select.select([], [self._write_fd], [], 0)[1]:
+            self.send(**{"is": "alive"})
+        self._asked = False

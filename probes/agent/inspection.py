@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from collections.abc import Callable
 from typing import Any
 
 from plink.remote.addresses import interface_of, source_towards
-from probes.agent.tools import which
+from probes.agent.tools import run, which
 
 # Packets that AWS's ENA driver counts as dropped or queued because an allowance of the instance was used up.
 _ALLOWANCE = re.compile(r"\s*(\w+_allowance_exceeded|\w+_allowance_available):\s*(\d+)")
@@ -28,32 +29,32 @@ def _read(path: str) -> str | None:
         return None
 
 
-def _output(argv: list[str]) -> str:
+def _output(argv: list[str], renew: Callable[[], None]) -> str:
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=_LIMIT_S, stdin=subprocess.DEVNULL)
+        done = run(argv, _LIMIT_S, renew)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout + done.stderr
 
 
-def _version(tool: str, words: list[str]) -> str | None:
+def _version(tool: str, words: list[str], renew: Callable[[], None]) -> str | None:
     program = which(tool)
     if program is None:
         return None
-    found = _VERSION.search(_output([program, *words]))
+    found = _VERSION.search(_output([program, *words], renew))
     return found.group() if found else "?"
 
 
-def counters(interface: str) -> dict[str, int]:
+def counters(interface: str, renew: Callable[[], None]) -> dict[str, int]:
     """The allowance counters of an interface, empty where the driver has none (or there is no ethtool)."""
     program = which("ethtool")
     if program is None:
         return {}
-    rows = (_ALLOWANCE.match(line) for line in _output([program, "-S", interface]).splitlines())
+    rows = (_ALLOWANCE.match(line) for line in _output([program, "-S", interface], renew).splitlines())
     return {row.group(1): int(row.group(2)) for row in rows if row and row.group(1).endswith("exceeded")}
 
 
-def inspect(address: str, peers: list[str]) -> dict[str, Any]:
+def inspect(address: str, peers: list[str], renew: Callable[[], None]) -> dict[str, Any]:
     """The host's facts; ``interface`` is the one towards the first of ``peers``."""
     try:
         interface = interface_of(source_towards(peers[0]) if peers else address)
@@ -71,6 +72,6 @@ def inspect(address: str, peers: list[str]) -> dict[str, Any]:
         "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         "kernel": os.uname().release,
         "load": os.getloadavg()[0],
-        "tools": {tool: _version(tool, words) for tool, words in _TOOLS.items()},
-        "counters": counters(interface) if interface else {},
+        "tools": {tool: _version(tool, words, renew) for tool, words in _TOOLS.items()},
+        "counters": counters(interface, renew) if interface else {},
     }

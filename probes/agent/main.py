@@ -8,6 +8,7 @@ from the controller  ``begin`` · ``pair`` (STAMP with a peer, who is told the s
                      · ``iperf3_serve`` · ``flow_listen`` · ``flow_receive`` · ``flow_send`` · ``inspect``
                      · ``alive``
 to the controller    ``ready`` · ``busy`` (another plink probe is at work here) · ``done`` (with the task's number)
+                     · ``alive`` (the answer to the same)
 ===================  ============================================================================================
 """
 
@@ -117,12 +118,15 @@ class Agent:
         self._line.send(**{"is": "done", "task": message["task"], **self._use(message)})
 
     def _use(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Run what takes its time and is bounded in it; meanwhile this agent hears nothing."""
-        what = message["do"]
+        """Run what takes its time and is bounded in it; meanwhile this agent obeys nothing.
+
+        What may take as long as a lease renews it; a flow, a server that comes up, are over long before.
+        """
+        what, renew = message["do"], self._line.renew
         if what in ("icmp", "tcp", "iperf3"):
-            return {"icmp": tools.icmp, "tcp": tools.tcp, "iperf3": tools.iperf3}[what](message)
+            return {"icmp": tools.icmp, "tcp": tools.tcp, "iperf3": tools.iperf3}[what](message, renew)
         if what == "inspect":
-            return inspect(self._address, message["peers"])
+            return inspect(self._address, message["peers"], renew)
         if what == "iperf3_serve":
             return self._iperf3.serve(self._address, message["limit_s"])
         if what == "flow_listen":
@@ -143,9 +147,8 @@ def main(lease_s: float, key: str, source_ports: int, handshakes: bool = False) 
     line.hello()
     gc.disable()  # nothing here refers to itself, and a collection in mid-burst delays packets
     try:
-        first = line.receive(lease_s)
-        if first is None:
-            return
+        while (first := line.receive(lease_s)) is None:  # other hosts are still being connected to
+            pass
         lock = _alone()
         if lock is None:
             line.send(**{"is": "busy"})

@@ -1,6 +1,7 @@
 """Measuring with what the host has: fping or Scapy, TCP handshakes, iperf3. Every run is bounded from outside.
 
-Runs on the hosts: standard library only (Scapy where it happens to be installed and fping is not).
+Runs on the hosts: standard library only (Scapy where it happens to be installed and fping is not). What may take long
+calls ``renew`` meanwhile, which raises where the run has nobody to report to any more.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import struct
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from plink.remote.addresses import family_of, source_towards
@@ -27,6 +28,11 @@ _GRACE_S = 5.0
 _SSH_CONNECTS = 10  # sshd refuses more than that (MaxStartups)
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _TYPICAL_TTLS = (64, 128, 255)
+_LOOK_S = 1.0
+
+
+def nobody() -> None:
+    """The ``renew`` of a run without a controller."""
 
 
 def which(name: str) -> str | None:
@@ -34,12 +40,32 @@ def which(name: str) -> str | None:
     return shutil.which(name) or shutil.which(name, path=_PATH)
 
 
-def icmp(task: dict[str, Any]) -> dict[str, Any]:
+def run(argv: list[str], limit_s: float, renew: Callable[[], None]) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end, and call ``renew`` every second meanwhile.
+
+    :raises subprocess.TimeoutExpired: after ``limit_s``; the program has been killed, as it is when ``renew`` raises.
+    """
+    deadline = time.monotonic() + limit_s
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True) as process:
+        try:
+            while time.monotonic() < deadline:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    out, err = process.communicate(timeout=min(_LOOK_S, limit_s))
+                    return subprocess.CompletedProcess(argv, process.returncode, out, err)
+                renew()
+            raise subprocess.TimeoutExpired(argv, limit_s)
+        except BaseException:
+            process.kill()
+            raise
+
+
+def icmp(task: dict[str, Any], renew: Callable[[], None] = nobody) -> dict[str, Any]:
     """Echoes to a peer; (``sent``, ``received``, percentiles, ...) or an ``error`` among them."""
     peer, count = task["peer"], task["count"]
     fping = which("fping")
     if fping is None:
-        return _scapy(peer, count, task["timeout_s"])
+        return _scapy(peer, count, task["timeout_s"], renew)
     argv = [
         fping,
         "-q",
@@ -55,7 +81,7 @@ def icmp(task: dict[str, Any]) -> dict[str, Any]:
     ]
     limit_s = count * (_INTERVAL_MS / 1000 + task["timeout_s"]) + _GRACE_S
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=limit_s, stdin=subprocess.DEVNULL)
+        done = run(argv, limit_s, renew)
     except (OSError, subprocess.TimeoutExpired) as error:
         return {"sent": count, "error": f"fping: {error}", **summary([])}
     # "198.18.1.5 : 0.035 - 0.031": milliseconds, a dash for every echo that was lost
@@ -71,10 +97,10 @@ def icmp(task: dict[str, Any]) -> dict[str, Any]:
 
 def _hops(peer: str) -> int | None:
     """Routers on the way back from a peer, by the TTL of one echo; None without Scapy or the right to raw sockets."""
-    return _scapy(peer, 1, 1.0).get("hops")
+    return _scapy(peer, 1, 1.0, nobody).get("hops")
 
 
-def _scapy(peer: str, count: int, timeout_s: float) -> dict[str, Any]:
+def _scapy(peer: str, count: int, timeout_s: float, renew: Callable[[], None]) -> dict[str, Any]:
     nothing = {"sent": count, **summary([])}
     try:
         with _nowhere_to_write():
@@ -90,6 +116,7 @@ def _scapy(peer: str, count: int, timeout_s: float) -> dict[str, Any]:
         round_trips: list[int] = []
         ttl = 0
         for sequence in range(count):
+            renew()
             # The kernel's choice of source address: Scapy's own takes none for a host whose address is a /32.
             request = IP(src=source_towards(peer), dst=peer) / ICMP(id=0x504C, seq=sequence & 0xFFFF)
             answer = sr1(request, timeout=timeout_s)
@@ -119,7 +146,7 @@ def _nowhere_to_write() -> Iterator[None]:
                     os.environ[name] = value
 
 
-def tcp(task: dict[str, Any]) -> dict[str, Any]:
+def tcp(task: dict[str, Any], renew: Callable[[], None] = nobody) -> dict[str, Any]:
     """Handshakes with the first of the ports that answers; the kernel's own measurement of each (TCP_INFO)."""
     peer, count = task["peer"], task["count"]
     for which, port in enumerate(task["ports"]):
@@ -128,6 +155,7 @@ def tcp(task: dict[str, Any]) -> dict[str, Any]:
                 count = min(count, _SSH_CONNECTS)
             found: list[int | None] = []
             while len(found) < count and found[-3:] != [None] * 3:  # three lost in a row: the way is cut
+                renew()
                 found.append(_connect(peer, port, 1.0))
             return {
                 "sent": len(found),
@@ -207,7 +235,7 @@ class Iperf3Server:
             self._process = None
 
 
-def iperf3(task: dict[str, Any]) -> dict[str, Any]:
+def iperf3(task: dict[str, Any], renew: Callable[[], None] = nobody) -> dict[str, Any]:
     """One iperf3 test as its client: ``gbps`` received, ``retransmits``, ``min_rtt_us``, or ``error``."""
     program = which("iperf3")
     if program is None:
@@ -221,7 +249,7 @@ def iperf3(task: dict[str, Any]) -> dict[str, Any]:
         bound, limit_s = ["-t", str(seconds), "-O", "1"], seconds + 1 + 2 * _GRACE_S
     argv = [program, "-J", "-c", peer, "-p", str(port), "-P", str(task["streams"]), "--connect-timeout", "3000", *bound]
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=limit_s, stdin=subprocess.DEVNULL)
+        done = run(argv, limit_s, renew)
     except subprocess.TimeoutExpired:
         return {"error": f"no end within {limit_s:.0f} s; killed"}
     except OSError as error:

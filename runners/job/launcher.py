@@ -2,6 +2,7 @@
 
 import itertools
 import secrets
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -206,17 +207,24 @@ class _Launch:
         return failure
 
     def _end_in_order(self, running: dict[int, str]) -> None:
-        self.fleet.send_all(do="end")
-        deadline = self.clock() + _END_S
-        while running and self.clock() < deadline:
-            message = self.fleet.receive(deadline - self.clock())
-            if message is None:
-                return
-            for rank, _ in self._note(message):
-                running.pop(rank, None)
-                self.output.finish(rank)
-            if message.body is None:
-                running = {rank: host for rank, host in running.items() if host != message.host}
+        # Where nobody reads what we print (`| less`), showing more of it takes for ever: the ranks end all the same.
+        alarm = threading.Timer(_END_S, self.fleet.close)
+        alarm.daemon = True
+        alarm.start()
+        try:
+            self.fleet.send_all(do="end")
+            deadline = self.clock() + _END_S
+            while running and self.clock() < deadline:
+                message = self.fleet.receive(deadline - self.clock())
+                if message is None:
+                    return
+                for rank, _ in self._note(message):
+                    running.pop(rank, None)
+                    self.output.finish(rank)
+                if message.body is None:
+                    running = {rank: host for rank, host in running.items() if host != message.host}
+        finally:
+            alarm.cancel()
 
     def _note(self, message: Message) -> list[tuple[int, int]]:
         """Show output; returns (rank, exit code) of a rank that ended."""

@@ -5,7 +5,7 @@ the user's program (same process id). A rank dies with the agent, and the agent 
 
 ===================  ======================================================================================
 from the controller  ``begin`` · ``prepare`` · ``start`` · ``go`` · ``end`` · ``alive``
-to the controller    ``ready`` · ``prepared`` · ``reported`` · ``output`` · ``exited``
+to the controller    ``ready`` · ``prepared`` · ``reported`` · ``output`` · ``exited`` · ``alive``
 ===================  ======================================================================================
 """
 
@@ -242,9 +242,8 @@ def main(lease_s: float) -> None:
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, _leave)
     try:
-        first = line.receive(lease_s)
-        if first is None:
-            return
+        while (first := line.receive(lease_s)) is None:  # other hosts are still being connected to
+            pass
         line.send(**{"is": "ready", "address": reached_at(first["asked"]), **machine_identity()})
         Agent(line).run()
     except ControllerGone:

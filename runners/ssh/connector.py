@@ -8,6 +8,7 @@ import os
 import socket
 import threading
 from pathlib import Path
+from typing import Any
 
 import paramiko
 
@@ -15,6 +16,7 @@ from plink.errors import HostError, UnknownHost
 from plink.hosts import Host
 from plink.remote.fleet import LEASE_S
 from plink.remote.program import REMOTE_COMMAND
+from runners.ssh.known_hosts import CERTIFICATE_AUTHORITY, REVOKED, load, marked
 from runners.ssh.settings import Identity, SshSettings, jump_settings, load_config, settings_for
 
 CONNECT_TIMEOUT_S = 10.0
@@ -51,7 +53,8 @@ class SshLine:
         lines = [line.strip() for line in said.decode(errors="replace").splitlines() if line.strip()]
         if lines:
             return lines[-1]
-        if self._channel.exit_status_ready() and (code := self._channel.recv_exit_status()):
+        # -1: there is none (the program was killed, or the connection cut).
+        if self._channel.exit_status_ready() and (code := self._channel.recv_exit_status()) > 0:
             return f"it ended with exit status {code}"
         return ""
 
@@ -75,11 +78,30 @@ def _close(clients: list[paramiko.SSHClient]) -> None:
             client.close()
 
 
+class _Transport(paramiko.Transport):
+    """Refuses host keys that are marked as revoked, before anybody logs in; Paramiko knows no markers."""
+
+    revoked: frozenset[str] = frozenset()
+
+    def start_client(self, event: threading.Event | None = None, timeout: float | None = None) -> None:
+        super().start_client(event, timeout)
+        key = self.get_remote_server_key()
+        if key.get_base64() in self.revoked:
+            raise paramiko.SSHException(
+                f"its host key {_fingerprint(key)} is marked {REVOKED} in known_hosts: whoever answers there may be "
+                "somebody else; give the host a new key"
+            )
+
+
 class _RefuseUnknown(paramiko.MissingHostKeyPolicy):
+    def __init__(self, authorities: frozenset[str]) -> None:
+        self._authorities = authorities
+
     def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:
+        hint = f" ({CERTIFICATE_AUTHORITY} lines there count for ssh, not for plink)" if self._authorities else ""
         raise paramiko.SSHException(
             f"its host key {_fingerprint(key)} is not known; check it and add it to your known_hosts (ssh-keyscan), "
-            "or pass --accept-new-host-keys"
+            f"or pass --accept-new-host-keys{hint}"
         )
 
 
@@ -154,13 +176,19 @@ class SshConnector:
     def _hop(self, settings: SshSettings, through: paramiko.Channel | None, clients: list[paramiko.SSHClient]) -> None:
         client = paramiko.SSHClient()
         clients.append(client)
-        for path in settings.known_hosts:
-            if path.is_file():
-                client.load_system_host_keys(str(path))
-        policy = (
-            _AppendUnknown(settings.known_hosts[0], self._known_hosts_guard) if self._accept_new else _RefuseUnknown()
+        load(settings.known_hosts, client.get_host_keys())
+        client.set_missing_host_key_policy(
+            _AppendUnknown(settings.known_hosts[0], self._known_hosts_guard)
+            if self._accept_new
+            else _RefuseUnknown(marked(settings.known_hosts, CERTIFICATE_AUTHORITY))
         )
-        client.set_missing_host_key_policy(policy)
+        revoked = marked(settings.known_hosts, REVOKED)
+
+        def transport(*arguments: Any, **more: Any) -> paramiko.Transport:
+            made = _Transport(*arguments, **more)
+            made.revoked = revoked
+            return made
+
         sock: socket.socket | paramiko.Channel | paramiko.ProxyCommand
         if through is not None:
             sock = through
@@ -183,6 +211,7 @@ class SshConnector:
                 timeout=CONNECT_TIMEOUT_S,
                 banner_timeout=_LOGIN_TIMEOUT_S,
                 auth_timeout=_LOGIN_TIMEOUT_S,
+                transport_factory=transport,
             )
         except (EOFError, paramiko.SSHException):
             if isinstance(sock, paramiko.ProxyCommand) and sock.process.poll() is not None:

@@ -15,6 +15,14 @@ DEFAULT_PORT = 22
 _JUMP = re.compile(r"(?:\[([^]]+)\]|([^:]+))(?::(\d+))?")
 
 
+class _Config(paramiko.SSHConfig):
+    """Leaves ProxyCommand as it stands: the hosts file has a say in what its tokens mean."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.TOKENS_BY_CONFIG_KEY = {**self.TOKENS_BY_CONFIG_KEY, "proxycommand": []}
+
+
 @dataclass(frozen=True)
 class SshSettings:
     """One hop: what OpenSSH calls HostName, Port, User, IdentityFile, ProxyJump and ProxyCommand."""
@@ -44,9 +52,9 @@ def load_config(path: Path | None = None) -> paramiko.SSHConfig:
     """
     path = path or Path("~/.ssh/config").expanduser()
     try:
-        return paramiko.SSHConfig.from_path(str(path))
+        return _Config.from_path(str(path))
     except FileNotFoundError:
-        return paramiko.SSHConfig()
+        return _Config()
     except (OSError, UnicodeDecodeError, paramiko.SSHException) as error:
         raise InputError(str(path), str(error)) from None
 
@@ -69,21 +77,30 @@ def settings_for(host: Host, config: paramiko.SSHConfig, identity: Identity | No
     entry = config.lookup(host.name)
     hostname = host.address if host.address != host.name else str(entry.get("hostname", host.name))
     jumps = str(entry.get("proxyjump", "none"))
-    command = entry.get("proxycommand")
+    command = str(entry.get("proxycommand", "none"))
     keys = (host.key,) if host.key else tuple(entry.get("identityfile", ()))
     port = str(entry.get("port", DEFAULT_PORT))
     if not port.isdigit():
         raise ValueError(f"Port {port} in ~/.ssh/config is not a number")
+    number, user = host.port or int(port), host.user or str(entry.get("user", getpass.getuser()))
     return SshSettings(
         hostname=hostname,
-        port=host.port or int(port),
-        user=host.user or str(entry.get("user", getpass.getuser())),
+        port=number,
+        user=user,
         keys=tuple(str(Path(key).expanduser()) for key in keys),
         known_hosts=_known_hosts(str(entry.get("userknownhostsfile", "~/.ssh/known_hosts"))),
         proxy_jump=() if jumps.lower() == "none" else tuple(jump.strip() for jump in jumps.split(",")),
-        proxy_command=str(command) if command and str(command).lower() != "none" else None,
+        proxy_command=None
+        if command.lower() == "none"
+        else _filled_in(command, {"%": "%", "h": hostname, "n": host.name, "p": str(number), "r": user}),
         use_agent=str(entry.get("identitiesonly", "no")).lower() != "yes",
     )
+
+
+def _filled_in(command: str, tokens: dict[str, str]) -> str:
+    """A ProxyCommand (ssh_config(5), "TOKENS") with its tokens replaced, and ``~`` where a word begins with it."""
+    filled = re.sub("%([%hnpr])", lambda found: tokens[found.group(1)], command)
+    return re.sub(r"(?<!\S)~(?=/)", lambda found: str(Path.home()), filled)
 
 
 def jump_settings(jump: str, config: paramiko.SSHConfig) -> SshSettings:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from plink.network import Network, matrix_from_json
+from plink.network import Network
 from solvers.costs.latency import symmetrised
 from solvers.diagnosis.latency import Limits, Suspect, lopsided, slow_hosts, slow_links
 
@@ -69,13 +69,12 @@ def _second(checked: list[float]) -> str:
 
 
 def _losses(network: Network) -> list[Finding]:
-    names, n = network.hosts.names, len(network.hosts)
+    names = network.hosts.names
     findings = []
     for key, way in (("loss_forward", "to"), ("loss_back", "back from")):
-        rows = network.details.get(key)
-        if rows is None:
+        loss = network.detail(key)
+        if loss is None:
             continue
-        loss = matrix_from_json(rows, n, key)
         for i, j in np.argwhere(np.nan_to_num(loss) > _LOSS):
             evidence = f"{100 * loss[i, j]:.2f} % of the probes are lost on the way {way} {names[j]}"
             findings.append(Finding("loss", [names[i], names[j]], evidence, "look for a full queue or a bad cable"))
@@ -84,10 +83,10 @@ def _losses(network: Network) -> list[Finding]:
 
 def _tainted(network: Network) -> list[Finding]:
     """Hosts whose clock was stepped while they measured: round trips came out negative."""
-    names, rows = network.hosts.names, network.details.get("clock_steps")
-    if rows is None:
+    names, found = network.hosts.names, network.detail("clock_steps")
+    if found is None:
         return []
-    steps = np.nan_to_num(matrix_from_json(rows, len(names), "clock_steps")).sum(axis=1)
+    steps = np.nan_to_num(found).sum(axis=1)
     advice = "its figures of these rounds are doubtful: let its clock slew (chrony), then probe again"
     return [
         Finding("tainted", [names[i]], f"{int(steps[i])} of its round trips came out negative: a clock step", advice)

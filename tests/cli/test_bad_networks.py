@@ -36,6 +36,7 @@ CHANGES: list[tuple[dict[str, Any], str]] = [
     ({"latency_us": [[0] * 4] * 3 + [[0, "12", 0, 0]]}, 'n.json: latency_us[3][1]: "12" is not a number or null'),
     ({"latency_us": [[0] * 4] * 3 + [[0, -1, 0, 0]]}, "n.json: latency_us[3][1]: -1 cannot be a measurement"),
     ({"bandwidth_gbps": [[0]]}, "n.json: bandwidth_gbps: 4 rows of 4 numbers were expected"),
+    ({"predicted_us": [[0]]}, "n.json: predicted_us: 4 rows of 4 numbers were expected"),
 ]
 
 

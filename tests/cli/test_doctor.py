@@ -64,6 +64,13 @@ def test_a_file_that_is_no_network_is_refused(text: str, tmp_path: Path) -> None
     assert refusal(plink("doctor", "n.json", cwd=tmp_path)).startswith("n.json")
 
 
+@pytest.mark.parametrize("key", ["loss_forward", "loss_back", "clock_steps"])
+def test_a_matrix_of_another_shape_is_refused_with_file_and_key(key: str, tmp_path: Path) -> None:
+    write(tmp_path / "n.json", network(**{key: [[0.0]]}))
+    said = refusal(plink("doctor", "n.json", cwd=tmp_path))
+    assert said.startswith(f"n.json: {key}: 12 rows of 12 numbers were expected")
+
+
 def test_one_host_has_no_network(tmp_path: Path) -> None:
     (tmp_path / "hosts.txt").write_text("alone\n")
     assert "one host (alone) has no network to diagnose" in refusal(plink("doctor", "hosts.txt", cwd=tmp_path))

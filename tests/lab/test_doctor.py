@@ -3,7 +3,7 @@
 import json
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,8 @@ import pytest
 
 from runners.lab import kernel
 from tests.conftest import Lab, plink
-from tests.lab.probing import firewall, hosts_file
+from tests.lab.jobs import Running
+from tests.lab.probing import agents, await_probes, datagrams, firewall, hosts_file
 from tests.lab.traces import HERE
 
 pytestmark = pytest.mark.lab
@@ -100,6 +101,21 @@ def test_a_host_that_cannot_be_reached_is_named_and_the_others_are_examined(pati
     assert code == 3
     assert of_kind(document, "unreachable") == [[host]]
     assert set(document["hosts"]) == set(patient.hosts.names) - {host}
+
+
+def test_a_host_that_dies_in_the_middle_is_named(patient: Lab, tmp_path: Path, start: Callable[..., Running]) -> None:
+    host = patient.hosts.names[2]
+    # The rounds take seconds so, and more packets than the preflight sends mean that they have begun.
+    kernel.tc(["qdisc replace dev eth0 root tbf rate 1mbit burst 10kb limit 4mb"], patient.blueprint.namespace(host))
+    before = datagrams(patient, host)
+    running = start("doctor", str(hosts_file(patient, tmp_path)), "--json")
+    await_probes(patient, host, before, more=400)
+    (pid,) = agents(patient, host)
+    os.kill(pid, signal.SIGKILL)
+    assert running.ends(60) == 3
+    document = json.loads(running.out)
+    assert of_kind(document, "unreachable") == [[host]]
+    assert document["findings"][0]["evidence"].startswith("its agent is gone")
 
 
 def test_one_host_has_no_network(small_lab: Lab, tmp_path: Path) -> None:

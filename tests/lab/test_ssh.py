@@ -176,6 +176,50 @@ def test_a_changed_host_key_is_refused_always(user: User, servers: list[Server],
     assert "Accepted" not in servers[0].log
 
 
+@pytest.mark.parametrize("words", [(), ("--accept-new-host-keys",)])
+@pytest.mark.parametrize("known", [True, False])
+def test_a_revoked_host_key_is_refused_always(
+    user: User, servers: list[Server], words: tuple[str, ...], known: bool
+) -> None:
+    """Marked as ssh-keygen's users mark a key that was stolen; before any log-in, also where another line knows it."""
+    user.list_hosts(line("a", servers[0]))
+    public = (servers[0].folder / "host_key.pub").read_text()
+    user.known_hosts.write_text(f"@revoked * {public}\n" + servers[0].known_hosts_line * known)
+    before = user.known_hosts.read_text()
+    done = user.plink("launch", *words, "--hosts", "hosts.txt", "true")
+    assert done.returncode == 1
+    assert "a: SSH: its host key SHA256:" in errors(done)
+    assert "is marked @revoked in known_hosts" in errors(done)
+    assert user.known_hosts.read_text() == before
+    assert "Accepted" not in servers[0].log
+
+
+def test_a_certificate_authority_vouches_for_nobody_here(user: User, servers: list[Server]) -> None:
+    """`ssh` would take a certificate; plink says that it does not look at those lines."""
+    user.list_hosts(line("a", servers[0]))
+    public = (servers[1].folder / "host_key.pub").read_text()
+    user.known_hosts.write_text(f"@cert-authority * {public}\n")
+    done = user.plink("launch", "--hosts", "hosts.txt", "true")
+    assert done.returncode == 1
+    assert "is not known" in errors(done)
+    assert "@cert-authority lines there count for ssh, not for plink" in errors(done)
+    user.known_hosts.write_text(f"@cert-authority * {public}\n{servers[0].known_hosts_line}")
+    assert user.plink("launch", "--hosts", "hosts.txt", "true").returncode == 0
+
+
+def test_lines_that_cannot_be_read_are_passed_over(user: User, servers: list[Server]) -> None:
+    """As `ssh` does: somebody's slip in a long file is no reason to reach nobody. Names may be hashed."""
+    user.list_hosts(line("a", servers[0]))
+    user.known_hosts.write_text(f"# mine\n\nx ssh-ed25519 AAA\ny ssh-what AAAA\nz\n\xff\n{servers[0].known_hosts_line}")
+    done = user.plink("launch", "--hosts", "hosts.txt", "true")
+    assert done.returncode == 0, done.stderr
+    user.know(servers[0])
+    subprocess.run(["ssh-keygen", "-H", "-f", str(user.known_hosts)], capture_output=True, check=True)
+    assert "127.0.0.1" not in user.known_hosts.read_text()
+    done = user.plink("launch", "--hosts", "hosts.txt", "true")
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_refused_connection(user: User, servers: list[Server]) -> None:
     """No sshd on that port: said within a second or two."""
     user.list_hosts(line("a", servers[0]).replace(str(servers[0].port), str(free_port())))
@@ -336,7 +380,7 @@ def test_a_proxy_command_that_ends(user: User) -> None:
     user.list_hosts("a address=127.0.0.1")
     done = user.plink("launch", "--hosts", "hosts.txt", "true")
     assert done.returncode == 1
-    assert "a: SSH: its ProxyCommand ended: false a" in errors(done)
+    assert "a: SSH: its ProxyCommand ended: false 127.0.0.1" in errors(done)
 
 
 def test_a_bad_configuration_names_the_file(user: User) -> None:

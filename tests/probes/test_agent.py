@@ -11,7 +11,7 @@ import pytest
 
 from plink.errors import PlinkError
 from plink.hosts import Host, Hosts
-from plink.remote.fleet import Fleet
+from plink.remote.fleet import LEASE_S, Fleet
 from probes.measurements import Measurements
 from probes.methods import Settings
 from probes.stamp import Key, unpack_reflector
@@ -26,11 +26,11 @@ Ask = Callable[..., dict[str, Any]]
 class Agent:
     """One agent on this machine, and its controller."""
 
-    def __init__(self, children: ChildHosts) -> None:
+    def __init__(self, children: ChildHosts, lease_s: float = LEASE_S) -> None:
         deadline = time.monotonic() + WAIT_S
         self.tasks = 0
         while True:  # somebody else on this machine may be probing: one agent at a time
-            self.fleet = Fleet(children, PROGRAM)
+            self.fleet = Fleet(children, PROGRAM, lease_s)
             settings = {"key": KEY.hex(), "source_ports": 2, "handshakes": True}
             assert self.fleet.start([Host("a", "127.0.0.1")], settings) == {}
             self.fleet.send("a", do="begin", asked="127.0.0.1")

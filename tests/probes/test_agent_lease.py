@@ -8,9 +8,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 from plink.remote.program import BOOTSTRAP
 from probes.survey import PROGRAM
+from tests.child_hosts import ChildHosts, ends
+from tests.probes.test_agent import Agent
+from tests.probes.test_tools import program
 
 WAIT_S = 30.0
 LEASE_S = 2.0
@@ -51,6 +55,34 @@ def test_packets_of_strangers_do_not_keep_it_alive() -> None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 agent.wait(timeout=0.05)
         assert agent.returncode == 0
+
+
+def test_an_agent_is_there_while_a_tool_runs_for_longer_than_the_lease(tmp_path: Path) -> None:
+    """It obeys nothing meanwhile, and answers its controller all the same."""
+    program(tmp_path, "fping", f"exec {sys.executable} -c 'import time; time.sleep({2 * LEASE_S})'")
+    with ChildHosts() as children:
+        children.environment["PATH"] = str(tmp_path)
+        agent = Agent(children, LEASE_S)
+        try:
+            answer = agent.ask("icmp", peer="127.0.0.1", count=1, timeout_s=10.0)
+            assert (answer["sent"], answer["received"]) == (1, 0)
+        finally:
+            agent.fleet.close()
+
+
+def test_a_tool_ends_with_the_controller(tmp_path: Path) -> None:
+    """Not when its time is over, which may be minutes."""
+    began = tmp_path / "began"
+    os.mkfifo(began)
+    program(tmp_path, "fping", f"echo $$ > {began}; exec {sys.executable} -c 'import time; time.sleep(60)'")
+    with ChildHosts() as children:
+        children.environment["PATH"] = str(tmp_path)
+        agent = Agent(children)
+        agent.fleet.send("a", do="icmp", task=1, peer="127.0.0.1", count=1, timeout_s=60.0)
+        tool = int(began.read_text())
+        agent.fleet.close()
+        assert ends(tool)
+        assert children.all_end()
 
 
 def test_a_file_in_the_login_folder_is_not_imported(tmp_path: "os.PathLike[str]") -> None:

@@ -1,5 +1,6 @@
 """Which method gets through to which host, and measuring a few pairs again without touching what was found."""
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from probes.again import measure_again
-from probes.preflight import Reach, reachable_by
+from probes.preflight import Reach, reachable_by, reached
 from probes.survey import Survey
 from tests.probes.fake_fleet import FakeFleet, host_at, round_trips, survey_of
 
@@ -33,6 +34,18 @@ def test_a_host_without_udp_is_reached_by_icmp_and_the_others_by_stamp(n: int, d
     reach = reachable_by(fabric(n, {odd: {"stamp"}}, one_way))
     assert reach.by_host == tuple("icmp" if host == odd else "stamp" for host in range(n))
     assert reach.summary == f"{n - 1} hosts by stamp, 1 hosts by icmp"
+
+
+@given(st.integers(3, 9), st.data())
+def test_up_to_two_closed_hosts_make_no_other_suspect(n: int, data: st.DataObject) -> None:
+    """Every other host has a third partner, also where an odd number of hosts lets one rest."""
+    closed = data.draw(st.sets(st.integers(0, n - 1), max_size=min(2, n - 2)))
+    assert reached(fabric(n, {host: {"stamp"} for host in closed}), "stamp", set()) == set(range(n)) - closed
+
+
+@pytest.mark.parametrize("closed", list(itertools.combinations(range(6), 3)))
+def test_who_met_closed_hosts_only_is_tried_with_one_that_answered(closed: tuple[int, ...]) -> None:
+    assert reached(fabric(6, {host: {"stamp"} for host in closed}), "stamp", set()) == set(range(6)) - set(closed)
 
 
 @given(st.integers(2, 8), st.dictionaries(st.integers(0, 7), st.sets(st.sampled_from(sorted(METHOD.values())))))

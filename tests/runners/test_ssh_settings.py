@@ -91,6 +91,17 @@ def test_a_proxy_command_and_only_these_keys(config: paramiko.SSHConfig) -> None
     assert found.use_agent is False
 
 
+def test_a_proxy_command_leads_to_where_the_hosts_file_says(home: Path) -> None:
+    (home / "config").write_text(
+        "Host a\n HostName b\n Port 2222\n User ann\n ProxyCommand ~/go %h:%p %r %n %%h %x a~b\n"
+    )
+    config = load_config(home / "config")
+    assert settings("a", config).proxy_command == f"{home}/go b:2222 ann a %h %x a~b"
+    elsewhere = Host("a", "192.0.2.9", user="cem", port=22022)
+    assert settings_for(elsewhere, config, None).proxy_command == f"{home}/go 192.0.2.9:22022 cem a %h %x a~b"
+    assert jump_settings("bob@a:23", config).proxy_command == f"{home}/go b:23 bob a %h %x a~b"
+
+
 def test_known_hosts_can_be_several_files(config: paramiko.SSHConfig) -> None:
     found = settings("gate", config).known_hosts
     assert found == (Path("/a/known"), Path("/b/known"), Path("/etc/ssh/ssh_known_hosts"))

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 
 from plink.remote.lifeline import ControllerGone, Lifeline
 
@@ -23,8 +24,15 @@ def main(lease_s: float, first: str) -> None:
                 continue
             if message["do"] == "die":
                 os._exit(message["code"])
+            if message["do"] == "sleep":
+                time.sleep(message["seconds"])
+            if message["do"] == "flood":
+                for _ in range(message["count"]):
+                    line.send(**{"is": "flood", "at": time.monotonic(), "filling": "x" * 1000})
+            while message["do"] == "endless":
+                os.write(1, b"x" * (1 << 16))
             if message["do"] == "chatter":
-                os.write(1, b"not json\n")
+                os.write(1, b"not json\n" + b"[" * 100_000 + b"\n")
             line.send(**{"is": "echo", "pid": os.getpid(), "said": message})
     except ControllerGone:
         return

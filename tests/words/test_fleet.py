@@ -4,6 +4,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,8 +13,10 @@ import pytest
 import plink.remote.fleet
 from plink.errors import HostError
 from plink.hosts import Host
+from plink.remote.connector import Line
 from plink.remote.fleet import Fleet, Message
 from plink.remote.program import BOOTSTRAP, REMOTE_COMMAND, AgentProgram
+from runners.local import LocalLine
 from tests.child_hosts import WAIT_S, ChildHosts, ends
 
 PROGRAM = AgentProgram(("tests.words.fleet_agent",))
@@ -91,6 +94,47 @@ def test_an_agent_that_dies_is_reported_and_the_others_go_on(children: Callable[
         assert hear(fleet).host == "c"
 
 
+def test_a_line_without_end_is_the_end_of_its_agent(
+    children: Callable[..., ChildHosts], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However much a host writes, this process keeps no more than a line's worth of it."""
+    monkeypatch.setattr(plink.remote.fleet, "LONGEST_LINE", 1 << 20)
+    with Fleet(children(), PROGRAM) as fleet:
+        start(fleet, HOSTS[:2])
+        fleet.send("a", do="endless")
+        gone = hear(fleet)
+        assert gone.error is not None
+        assert str(gone.error) == "a: its agent is gone: it sent more than 1 MiB without the end of a line"
+        assert fleet.alive == ["b"]
+
+
+def test_agents_wait_for_whoever_is_slow_to_take_their_messages(
+    children: Callable[..., ChildHosts], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For longer than a lease, and nothing is lost: the last messages are sent when the first have been taken."""
+    monkeypatch.setattr(plink.remote.fleet, "MOST_WAITING", 4)
+    with Fleet(children(), PROGRAM, lease_s=0.5) as fleet:
+        start(fleet, HOSTS[:1])
+        fleet.send("a", do="flood", count=2000)
+        time.sleep(1.5)
+        taken_from = time.monotonic()
+        bodies = [hear(fleet).body or {} for _ in range(2001)]
+        assert [body.get("is") for body in bodies] == ["flood"] * 2000 + ["echo"]
+        assert bodies[-2]["at"] > taken_from
+
+
+def test_closing_does_not_wait_for_messages_to_be_taken(
+    children: Callable[..., ChildHosts], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plink.remote.fleet, "MOST_WAITING", 4)
+    connector = children()
+    with Fleet(connector, PROGRAM, lease_s=600) as fleet:
+        start(fleet, HOSTS)
+        fleet.send_all(do="flood", count=2000)
+        hear(fleet)
+    assert connector.all_end()
+
+
 @pytest.mark.parametrize(
     ("first", "why"),
     [("die", ": it ended with exit status 3"), ("babble", ": what answers there is a program of another kind")],
@@ -166,6 +210,59 @@ def test_agents_outlive_their_lease_while_the_fleet_is_there(children: Callable[
         start(fleet, HOSTS[:1])
         assert fleet.receive(1.5) is None
         assert fleet.alive == ["a"]
+
+
+def test_an_agent_that_shows_no_sign_of_life_is_gone(children: Callable[..., ChildHosts]) -> None:
+    """Nothing closes its line: its host lost its power behind a jump host."""
+    with Fleet(children(), PROGRAM, lease_s=0.5) as fleet:
+        start(fleet, HOSTS[:2])
+        fleet.send("a", do="sleep", seconds=2)
+        gone = hear(fleet)
+        assert gone.error is not None
+        assert str(gone.error) == "a: its agent is gone: no sign of life for 0.5 s"
+        assert fleet.alive == ["b"]
+
+
+def test_agents_keep_while_other_hosts_are_connected_to(children: Callable[..., ChildHosts]) -> None:
+    """For several leases: the last host is slow to log in."""
+    connector = children()
+
+    class Slow:
+        def open(self, host: Host) -> Line:
+            if host.name == "b":
+                time.sleep(1.5)
+            return connector.open(host)
+
+    with Fleet(Slow(), PROGRAM, lease_s=0.5) as fleet:
+        start(fleet, HOSTS[:2])
+        assert fleet.receive(0.0) is None
+        assert sorted(fleet.alive) == ["a", "b"]
+
+
+def test_a_renewal_never_stands_in_the_middle_of_a_message(children: Callable[..., ChildHosts]) -> None:
+    """A long message goes out piece by piece, while the renewals come from a thread of their own."""
+    connector = children()
+
+    class Pieces:
+        def __init__(self, line: LocalLine) -> None:
+            self.read, self.last_words, self.close = line.read, line.last_words, line.close
+            self._line = line
+
+        def write(self, data: bytes) -> None:
+            if len(data) > 500_000:
+                self._line.write(data[:1000])
+                time.sleep(0.5)
+                data = data[1000:]
+            self._line.write(data)
+
+    class InPieces:
+        def open(self, host: Host) -> Line:
+            return Pieces(connector.open(host))
+
+    with Fleet(InPieces(), PROGRAM, lease_s=1.0) as fleet:
+        start(fleet, HOSTS[:1])
+        fleet.send("a", do="say", text="x" * 1_000_000)
+        assert len((hear(fleet).body or {})["said"]["text"]) == 1_000_000
 
 
 def test_agents_end_when_their_controller_is_killed() -> None:

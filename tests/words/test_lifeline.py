@@ -1,5 +1,6 @@
 """The agent's end of the line: messages however they are cut, and what counts as the end."""
 
+import contextlib
 import json
 import os
 import time
@@ -125,6 +126,30 @@ def test_alive_renews_the_lease_and_is_no_message() -> None:
         assert time.monotonic() - left_alone < 0.9 * lease
     finally:
         pipes.close()
+
+
+def test_alive_is_answered_once_and_between_messages(pipes: Pipes) -> None:
+    """Also by an agent that is busy and only renews; what it was told before stays for later."""
+    os.set_blocking(pipes.from_agent, False)
+    pipes.say(b'{"do": "a"}\n{"do": "alive"}\n')
+    pipes.line.renew()
+    assert os.read(pipes.from_agent, 1000) == b'{"is": "alive"}\n'
+    assert pipes.line.receive(0.0) == {"do": "a"}
+    pipes.say(b'{"do": "alive"}\n')
+    assert pipes.line.receive(0.0) is None
+    pipes.line.renew()
+    pipes.line.send(**{"is": "x"})
+    assert os.read(pipes.from_agent, 1000) == b'{"is": "alive"}\n{"is": "x"}\n'
+
+
+def test_a_full_line_is_not_waited_for_with_a_sign_of_life(pipes: Pipes) -> None:
+    os.set_blocking(pipes.agent_out, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(pipes.agent_out, b"x" * (1 << 16))
+    os.set_blocking(pipes.agent_out, True)
+    pipes.say(b'{"do": "alive"}\n{"do": "end"}\n')
+    assert pipes.line.receive(0.0) == {"do": "end"}
 
 
 def test_what_is_sent_is_one_line_of_json(pipes: Pipes) -> None:
