@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from plink import __version__
-from plink.cli import demo, doctor, lab, launch, probe, reflector, reorder
+from plink.cli import advise, cost, demo, doctor, lab, launch, probe, reflector, reorder, schedule
 
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
 
@@ -36,6 +36,9 @@ def command() -> Any:
     app.command("probe")(probe.probe)
     app.command("doctor")(doctor.doctor)
     app.command("reorder")(reorder.reorder)
+    app.command("cost")(cost.cost)
+    app.command("advise")(advise.advise)
+    app.add_typer(schedule.app, name="schedule")
     launching = {**_CONTEXT, "allow_interspersed_args": False}
     app.command("launch", context_settings=launching)(launch.launch)
     app.command("reflector")(reflector.reflector)

@@ -25,6 +25,8 @@ def closed_form(pattern: Pattern, fabric: Fabric, size_bytes: float, model: str)
     :raises UsageError: for an unknown model or a size that is not positive.
     """
     check(pattern.ranks, np.arange(pattern.ranks), size_bytes, model)
+    if pattern.everyone:
+        return _everyone(pattern, fabric, size_bytes, model)
     price = {"latency": _latency, "alpha-beta": _alpha_beta, "contention": _contention}[model](
         pattern, fabric, size_bytes
     )
@@ -133,5 +135,46 @@ def _contention(pattern: Pattern, fabric: Fabric, size_bytes: float) -> Pricing:
             load = np.bincount(key, weight, rounds * width).reshape(rounds, width) / rate
             np.maximum(worst, load.max(axis=1), out=worst)
         return float((took + worst) @ repeat)
+
+    return price
+
+
+def _everyone(pattern: Pattern, fabric: Fabric, size_bytes: float, model: str) -> Pricing:
+    """All pairs of ranks: only how many ranks a host has plays a part, and in most jobs that is one."""
+    moved, repeat = pattern.everyone * size_bytes, float(pattern.repeat.sum())
+    out, into, group_out, group_in = (
+        rate * BYTES_PER_US
+        for rate in (fabric.host_out_gbps, fabric.host_in_gbps, fabric.group_out_gbps, fabric.group_in_gbps)
+    )
+
+    def price(order: Order) -> float:
+        hosts, number = np.unique(order, return_counts=True)
+        block = np.ix_(hosts, hosts)
+        rtt = fabric.rtt_us[block]
+        if np.isnan(rtt).any():
+            a, b = (hosts[ends] for ends in np.nonzero(np.isnan(rtt)))
+            fabric.require(fabric.rtt_us[a, b], a, b, "")
+        longest = float(rtt.max())
+        if model == "latency":
+            return longest * float(pattern.there.sum())
+        if model == "alpha-beta":
+            rates = pair_rates(fabric)[block]
+            away = np.outer(number, number) * moved * ~np.eye(len(hosts), dtype=bool)
+            if np.isnan(np.where(away > 0, rates, 0.0)).any():
+                a, b = (hosts[ends] for ends in np.nonzero(np.isnan(rates) & (away > 0)))
+                fabric.require(np.full(len(a), np.nan), a, b, " --bandwidth")
+            busy = np.divide(away, rates * BYTES_PER_US, out=np.zeros_like(away), where=away > 0)
+            worst = max(float(busy.sum(axis=0).max()), float(busy.sum(axis=1).max()))
+        else:
+            host_load = number * (pattern.ranks - number) * moved
+            members = np.bincount(fabric.group_of[hosts], number, len(group_out))
+            group_load = members * (pattern.ranks - members) * moved
+            worst = max(
+                float((load / rate).max())
+                for load, rate in (
+                    (host_load, out[hosts]), (host_load, into[hosts]), (group_load, group_out), (group_load, group_in)
+                )
+            )  # fmt: skip
+        return (longest / 2 + worst) * repeat
 
     return price

@@ -34,6 +34,8 @@ class Pattern:
     ``round``, ``source``, ``target``, ``share``, shape (E,), sorted by round: in that round source sends target so much
     of the vector. ``repeat``, shape (R,): how often a round occurs; ``there``, shape (R,): how often on the way there
     (see :mod:`solvers.costs.evaluator`, ``latency``). ``pace`` as there; ``chain``: its levels, for that pace only.
+    ``everyone``: not 0 when every rank sends every other one so much of the vector in every round, and no hops are
+    listed: there are N (N - 1) of them.
     """
 
     ranks: int
@@ -45,6 +47,7 @@ class Pattern:
     there: Vector
     pace: str = "rounds"
     chain: tuple[Level, ...] = ()
+    everyone: float = 0.0
 
     @property
     def starts(self) -> Edges:
@@ -123,3 +126,29 @@ def ring_pattern(ranks: int, step: int = 1) -> Pattern:
         np.array([ranks - 1.0]),
         "pipeline",
     )
+
+
+def chunked_ring_pattern(ranks: int, pieces: int) -> Pattern:
+    """The pattern of :func:`solvers.schedules.ring.ring_chunked`: in round t every rank sends as many pieces as there
+    are ways to write t as a hop (below 2(N-1)) plus a piece (below P); fewer in the first and last rounds."""
+    one = ring_pattern(ranks)
+    sent = np.convolve(np.ones(2 * (ranks - 1), dtype=np.int64), np.ones(pieces, dtype=np.int64))
+    # The last piece is reduced for the last time in round (N - 2) + (P - 1).
+    there = sent[: ranks - 2 + pieces]
+    kinds = np.unique(sent)
+    return Pattern(
+        ranks,
+        np.repeat(np.arange(len(kinds)), ranks),
+        np.tile(one.source, len(kinds)),
+        np.tile(one.target, len(kinds)),
+        np.repeat(kinds / (ranks * pieces), ranks),
+        np.array([(sent == kind).sum() for kind in kinds], dtype=np.float64),
+        np.array([(there == kind).sum() for kind in kinds], dtype=np.float64),
+        "pipeline",
+    )
+
+
+def everyone_pattern(ranks: int) -> Pattern:
+    """The pattern of :func:`solvers.schedules.hierarchical.flat`: 1/N of the vector to everyone, there and back."""
+    nobody = np.zeros(0, dtype=np.intp)
+    return Pattern(ranks, nobody, nobody, nobody, np.zeros(0), np.array([2.0]), np.array([1.0]), everyone=1 / ranks)

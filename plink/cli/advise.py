@@ -1,0 +1,207 @@
+"""``plink advise``."""
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from plink.cli.screen import print_json, say
+from plink.errors import UsageError
+from plink.units import format_bytes, parse_bytes
+
+if TYPE_CHECKING:
+    from solvers.advice import Line, Stretch
+
+# The algorithms as such; what libraries run are cases of these.
+_ALGORITHMS = (
+    "ring", "halving-doubling", "recursive-doubling", "tree", "double-binary-tree", "bcube", "2lha", "flat",
+)  # fmt: skip
+_SEARCH_S = 5.0
+
+
+def advise(
+    network_file: Annotated[
+        Path | None, typer.Argument(metavar="NETWORK", help="What `plink probe` wrote; default .plink/network.json.")
+    ] = None,
+    size: Annotated[str, typer.Option(help="A size, or a range of sizes: 1KB..1GB.")] = "1KB..1GB",
+    model: Annotated[str, typer.Option(help="alpha-beta, contention, or auto.")] = "auto",
+    algos: Annotated[str | None, typer.Option(help="Only these, with commas: ring,2lha.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="An option of the algorithms: --set base=4, --set fan-out=3.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw times over sizes there (.svg, .png, .pdf).")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Makes the search for orders reproducible.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """Say which algorithm, in which order, is the fastest for which size on the measured network.
+
+    Example: plink advise cloud.json --size 1KB..1GB --plot advice.svg
+    """
+    from plink.cli.algorithms import fabric_from, options_from, order_from, rank_groups
+    from plink.cli.inputs import network_from
+    from solvers.advice import envelope, lines
+    from solvers.costs.by_name import model_for
+
+    low, high = _range(size)
+    names = tuple(algos.split(",")) if algos else _ALGORITHMS
+    _known(names)
+    if plot is not None:
+        _plottable(plot)
+    network = network_from(network_file)
+    fabric = fabric_from(network)
+    chosen = model_for(model, fabric)
+    if chosen == "latency" and model == "auto":
+        chosen = "contention"
+        say(f"no rates were measured; capacities are {fabric.capacities}")
+    given = order_from(network, None)
+    orders = _orders(network, fabric, given, seed)
+    found: list[Line] = []
+    left_out: dict[str, str] = {}
+    for family, order in orders.items():
+        options = options_from(set_ or [], rank_groups(fabric, order))
+        more, missing = lines(fabric, {family: order}, dict.fromkeys(names, options), chosen)
+        found += more
+        left_out |= missing
+    for algo, why in left_out.items():
+        say(f"{algo} is left out: {why}")
+    if not found:
+        raise UsageError("none of the algorithms fits this number of ranks")
+    stretches = envelope(found, low, high)
+    if plot is not None:
+        _draw(found, stretches, low, high, plot)
+        say(f"plot -> {plot}")
+    if as_json:
+        print_json(_document(network, fabric, chosen, low, high, found, stretches, left_out))
+        return
+    _print(found, stretches, low, high, chosen)
+
+
+def _range(text: str) -> tuple[float, float]:
+    low, dots, high = text.partition("..")
+    sizes = (parse_bytes(low), parse_bytes(high if dots else low))
+    if not 0 < sizes[0] <= sizes[1]:
+        raise UsageError(f"--size {text}: give a size of more than 0 bytes, or a range like 1KB..1GB")
+    return float(sizes[0]), float(sizes[1])
+
+
+def _known(names: tuple[str, ...]) -> None:
+    from solvers.schedules.catalogue import ALGORITHMS
+
+    for name in names:
+        if name not in ALGORITHMS:
+            raise UsageError(f"--algos {name}: there are {', '.join(ALGORITHMS)}")
+
+
+def _orders(network: Any, fabric: Any, given: Any, seed: int) -> dict[str, Any]:
+    """Families of orders: as given, groups kept together, and the best ring that a short search finds."""
+    import time
+
+    import numpy as np
+
+    from solvers.ordering.ring import search_ring
+
+    orders = {"given": given}
+    if len(set(fabric.group_of.tolist())) > 1:
+        orders["grouped"] = given[np.argsort(fabric.group_of[given], kind="stable")]
+    if np.isfinite(fabric.rtt_us).all() and len(set(given.tolist())) == len(given):
+        deadline = time.monotonic() + _SEARCH_S
+        orders["ring"] = search_ring(fabric.rtt_us, seed, lambda: time.monotonic() < deadline).order
+    return orders
+
+
+def _sizes(low: float, high: float) -> list[float]:
+    """Round figures from low to high: 1, 4, 16, ... times the first."""
+    number = math.floor(math.log(high / low, 4) + 1e-9) + 1
+    sizes = [low * 4**k for k in range(number)]
+    return sizes if math.isclose(sizes[-1], high) else [*sizes, high]
+
+
+def _best(found: "list[Line]", size: float, algo: str | None = None) -> "Line":
+    return min((line for line in found if algo in (None, line.algo)), key=lambda line: line.at(size))
+
+
+def _print(found: "list[Line]", stretches: "list[Stretch]", low: float, high: float, model: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    algorithms = list(dict.fromkeys(line.algo for line in found))
+    table = Table(title=f"milliseconds by model {model}, each algorithm in its best order", title_justify="left")
+    table.add_column("size", justify="right")
+    for algo in algorithms:
+        table.add_column(algo, justify="right")
+    table.add_column("take")
+    for size in _sizes(low, high):
+        best = _best(found, size)
+        cells = []
+        for algo in algorithms:
+            text = f"{_best(found, size, algo).at(size) / 1e3:.3g}"
+            cells.append(f"[bold]{text}[/bold]" if algo == best.algo else text)
+        table.add_row(format_bytes(size), *cells, f"{best.algo}, order {best.family}")
+    width = None if Console().is_terminal else 30 + 22 * len(algorithms)
+    Console(width=width).print(table)
+    for stretch in stretches:
+        line = stretch.line
+        print(
+            f"{format_bytes(stretch.from_bytes)} to {format_bytes(stretch.to_bytes)}: {line.algo}, "
+            f"order {line.family} ({line.start_us:.0f} us + {line.us_per_byte * 1e6 / 1e3:.3g} ms a MB)"
+        )
+
+
+def _document(
+    network: Any, fabric: Any, model: str, low: float, high: float,
+    found: "list[Line]", stretches: "list[Stretch]", left_out: dict[str, str],
+) -> dict[str, Any]:  # fmt: skip
+    def line(line: "Line") -> dict[str, Any]:
+        return {
+            "algo": line.algo,
+            "order": line.family,
+            "start_us": round(line.start_us, 3),
+            "us_per_mb": round(line.us_per_byte * 1e6, 3),
+        }
+
+    return {
+        "schema": "plink.advice/1",
+        "model": model,
+        "capacities": fabric.capacities,
+        "network": network.fingerprint(),
+        "best": [{"from_bytes": round(s.from_bytes), "to_bytes": round(s.to_bytes)} | line(s.line) for s in stretches],
+        "lines": [line(one) for one in found],
+        "sizes": [
+            {"size_bytes": round(size)} | line(best) | {"time_us": round(best.at(size), 3)}
+            for size in _sizes(low, high)
+            for best in [_best(found, size)]
+        ],
+        "left_out": left_out,
+    }
+
+
+def _plottable(path: Path) -> None:
+    if path.suffix not in (".svg", ".png", ".pdf"):
+        raise UsageError(f"--plot {path}: name a file ending in .svg, .png or .pdf")
+    if not path.parent.is_dir():
+        raise UsageError(f"--plot {path}: its folder is missing")
+
+
+def _draw(found: "list[Line]", stretches: "list[Stretch]", low: float, high: float, path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+    import numpy as np
+
+    high = max(high, low * 1.01)
+    sizes = np.geomspace(low, high, 200)
+    figure, axes = plt.subplots(figsize=(8, 5), layout="constrained")
+    for algo in dict.fromkeys(line.algo for line in found):
+        axes.plot(sizes, [_best(found, size, algo).at(size) / 1e3 for size in sizes], label=algo, linewidth=1.2)
+    axes.plot(
+        sizes, [_best(found, size).at(size) / 1e3 for size in sizes], color="black", linewidth=3, alpha=0.25,
+        label="best",
+    )  # fmt: skip
+    for stretch in stretches[1:]:
+        axes.axvline(stretch.from_bytes, color="grey", linewidth=0.8, linestyle=":")
+    axes.set(xscale="log", yscale="log", xlabel="bytes", ylabel="milliseconds", title="each in its best order")
+    axes.legend(fontsize="small")
+    figure.savefig(path)
+    plt.close(figure)

@@ -1,0 +1,83 @@
+"""What the commands that price or make schedules share: the algorithm's options as typed, ranks, orders, fabrics."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from plink.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from plink.network import Network
+    from solvers.costs.fabric import Fabric
+    from solvers.schedules.catalogue import Options
+
+    Ranks = npt.NDArray[np.intp]
+
+
+def options_from(typed: list[str], groups: list[list[int]] | None = None) -> "Options":
+    """``--set base=4`` and the like, as often as wanted; names as the algorithms' options.
+
+    :raises UsageError: for a name that is none, or a value of the wrong kind.
+    """
+    from dataclasses import fields
+
+    from solvers.schedules.catalogue import Options
+
+    kinds: dict[str, Any] = {
+        field.name: bool if field.name in ("sharded", "colocated") else int
+        for field in fields(Options)
+        if field.name != "groups"
+    }
+    given: dict[str, Any] = {}
+    for word in typed:
+        name, sign, value = word.partition("=")
+        name = name.replace("-", "_")
+        if not sign or name not in kinds:
+            raise UsageError(f"--set {word}: write name=value with a name of {', '.join(kinds)}")
+        if kinds[name] is bool:
+            if value not in ("yes", "no"):
+                raise UsageError(f"--set {word}: {name} is yes or no")
+            given[name] = value == "yes"
+        else:
+            if not value.isdecimal() or len(value) > 9:
+                raise UsageError(f"--set {word}: {name} is a whole number")
+            given[name] = int(value)
+    for name in ("fan_out", "base", "levels", "pieces", "servers"):
+        if given.get(name) == 0:
+            raise UsageError(f"--set {name}=0: at least 1 is needed")
+    return Options(**given, groups=groups)
+
+
+def fabric_from(network: "Network") -> "Fabric":
+    """What the network file says to the cost models."""
+    from solvers.costs.fabric import fabric_of
+
+    return fabric_of(network, network.detail("predicted_us"))
+
+
+def order_from(network: "Network", path: Path | None) -> "Ranks":
+    """The host (its index in the network) at each rank: as a file of an order or of names has it, else as the hosts
+    stand; a host has as many ranks as slots.
+
+    :raises InputError: when the order is not one of these hosts.
+    """
+    import numpy as np
+
+    from plink.order import read_order
+
+    hosts = network.hosts if path is None else read_order(path).arrange(network.hosts, str(path))
+    index = {name: i for i, name in enumerate(network.hosts.names)}
+    ranks = np.array([index[host.name] for host in hosts for _ in range(host.slots)], dtype=np.intp)
+    if len(ranks) < 2:
+        raise InputError(str(path or "network"), "a collective needs two ranks or more")
+    return ranks
+
+
+def rank_groups(fabric: "Fabric", order: "Ranks") -> list[list[int]]:
+    """The ranks of each of the fabric's groups under an order: what two-level aggregation is told."""
+    import numpy as np
+
+    labels = fabric.group_of[order]
+    return [np.flatnonzero(labels == label).tolist() for label in dict.fromkeys(labels.tolist())]

@@ -1,0 +1,94 @@
+"""Which algorithm in which order for which size: the lower envelope of prices over sizes.
+
+Under ``alpha-beta`` and ``contention`` a price is a line in the size: every round takes its longest latency, and the
+size times what its busiest resource needs a byte. So two sizes tell a price at all sizes, and the cheapest of many
+lines changes at points that can be computed.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from plink.errors import UsageError
+from solvers.costs.by_name import pattern_for
+from solvers.costs.closed_forms import closed_form
+from solvers.costs.fabric import Fabric
+from solvers.schedules.catalogue import Options
+
+Order = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Line:
+    """``start_us + us_per_byte * size``: the price of an algorithm in an order of that family."""
+
+    algo: str
+    family: str
+    start_us: float
+    us_per_byte: float
+
+    def at(self, size_bytes: float) -> float:
+        """Microseconds."""
+        return self.start_us + self.us_per_byte * size_bytes
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """The line that is cheapest from one size to another, bytes."""
+
+    line: Line
+    from_bytes: float
+    to_bytes: float
+
+
+def lines(
+    fabric: Fabric, orders: Mapping[str, Order], algorithms: Mapping[str, Options], model: str
+) -> tuple[list[Line], dict[str, str]]:
+    """The price of every algorithm in every order, and why there is none of some: {algorithm: reason}.
+
+    :param orders: family name -> order, shape (N,); :param algorithms: name -> its options.
+    :raises UsageError: for the model ``latency``, which knows no sizes.
+    """
+    if model == "latency":
+        raise UsageError("--model latency knows no sizes; alpha-beta and contention do")
+    found, left_out = [], {}
+    ranks = len(next(iter(orders.values())))
+    one, two = 1e6, 2e6
+    for algo, options in algorithms.items():
+        try:
+            pattern = pattern_for(algo, ranks, options)
+        except UsageError as error:
+            left_out[algo] = str(error)
+            continue
+        prices = [closed_form(pattern, fabric, size, model) for size in (one, two)]
+        for family, order in orders.items():
+            low, high = (price(order) for price in prices)
+            slope = max(0.0, (high - low) / (two - one))
+            found.append(Line(algo, family, max(0.0, low - slope * one), slope))
+    return found, left_out
+
+
+def envelope(candidates: Sequence[Line], from_bytes: float, to_bytes: float) -> list[Stretch]:
+    """The cheapest line at every size, as stretches in ascending order; of equal lines the first.
+
+    >>> flat, steep = Line("a", "given", 10.0, 1.0), Line("b", "given", 0.0, 2.0)
+    >>> [(stretch.line.algo, stretch.to_bytes) for stretch in envelope([flat, steep], 1, 100)]
+    [('b', 10.0), ('a', 100)]
+    """
+    found: list[Stretch] = []
+    at = from_bytes
+    while True:
+        # Cheapest here; among those, the one that stays cheapest.
+        line = min(candidates, key=lambda line: (line.at(at), line.us_per_byte))
+        crossings = [
+            (line.start_us - other.start_us) / (other.us_per_byte - line.us_per_byte)
+            for other in candidates
+            if other.us_per_byte < line.us_per_byte
+        ]
+        end = min((crossing for crossing in crossings if crossing > at), default=to_bytes)
+        if end >= to_bytes:
+            return [*found, Stretch(line, at, to_bytes)]
+        found.append(Stretch(line, at, end))
+        at = end

@@ -1,0 +1,80 @@
+"""Prices by the name of an algorithm: the catalogue's, and what a library mixes of several."""
+
+import numpy as np
+
+from plink.errors import UsageError
+from solvers.costs.closed_forms import Order, Pricing, closed_form
+from solvers.costs.evaluator import MODELS
+from solvers.costs.fabric import Fabric
+from solvers.costs.patterns import Pattern, chunked_ring_pattern, everyone_pattern, pattern_of, ring_pattern
+from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
+
+# NCCL's tuner takes the tree for small vectors and the ring for large ones, by tables of its own; where it changes over
+# depends on the machine. One order has to serve both: between these sizes their prices are blended.
+_TREE_UP_TO, _RING_FROM = 1e6, 16e6
+MIXED = {"nccl": ("nccl-tree", "nccl-ring")}
+NAMES = (*ALGORITHMS, *MIXED)
+
+
+def parts_of(algo: str, size_bytes: float) -> list[tuple[float, str]]:
+    """What an algorithm's price is made of: (weight, name in the catalogue), weights adding up to one.
+
+    ``nccl``: its tree up to 1 MB, its ring from 16 MB, both in between, by the logarithm of the size.
+
+    :raises UsageError: for an unknown name.
+    """
+    if algo not in NAMES:
+        raise UsageError(f"--algo {algo}: there are {', '.join(NAMES)}")
+    if algo not in MIXED:
+        return [(1.0, algo)]
+    low, high = np.log([_TREE_UP_TO, _RING_FROM])
+    ring = float(np.clip((np.log(size_bytes) - low) / (high - low), 0.0, 1.0)) if size_bytes > 0 else 0.0
+    return [(weight, name) for weight, name in zip((1 - ring, ring), MIXED[algo], strict=True) if weight > 0]
+
+
+def pattern_for(algo: str, ranks: int, options: Options) -> Pattern:
+    """The pattern of an algorithm of the catalogue; without its schedule where that is large and the pattern is not.
+
+    :raises UsageError: as :func:`solvers.schedules.catalogue.schedule_for`.
+    """
+    if ranks >= 2:
+        if algo in ("ring", "nccl-ring", "openmpi-ring", "gloo"):
+            return ring_pattern(ranks, -1 if algo == "gloo" else 1)
+        if algo == "ring-chunked" and options.pieces >= 1:
+            return chunked_ring_pattern(ranks, options.pieces)
+        if algo == "flat" or (algo == "ps" and options.sharded and options.colocated and options.servers is None):
+            return everyone_pattern(ranks)
+    return pattern_of(schedule_for(algo, ranks, options))
+
+
+def pricing_for(algo: str, ranks: int, options: Options, fabric: Fabric, size_bytes: float, model: str) -> Pricing:
+    """A function that prices orders for an algorithm, as :func:`solvers.costs.closed_forms.closed_form`.
+
+    :raises UsageError: for unknown names and what does not fit.
+    """
+    prices = [
+        (weight, closed_form(pattern_for(name, ranks, options), fabric, size_bytes, model))
+        for weight, name in parts_of(algo, size_bytes)
+    ]
+    if len(prices) == 1:
+        return prices[0][1]
+
+    def blended(order: Order) -> float:
+        return sum(weight * price(order) for weight, price in prices)
+
+    return blended
+
+
+def model_for(name: str, fabric: Fabric) -> str:
+    """The model of that name; ``auto`` is the most telling that the network allows: ``contention`` when shared links
+    were measured, else ``alpha-beta`` when bandwidths were, else ``latency``.
+
+    :raises UsageError: for an unknown name.
+    """
+    if name == "auto":
+        if fabric.measured:
+            return "contention"
+        return "latency" if fabric.pair_gbps is None else "alpha-beta"
+    if name not in MODELS:
+        raise UsageError(f"--model {name}: there are auto, {', '.join(MODELS)}")
+    return name

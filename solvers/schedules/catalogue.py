@@ -1,0 +1,199 @@
+"""Every algorithm by its name, and what it can be told."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from plink.errors import UsageError
+from plink.schedule import COLLECTIVES, Schedule, mirrored, there_and_back
+from solvers.schedules.bcube import base_of, bcube_reduce_scatter
+from solvers.schedules.bml import bml_reduce_scatter
+from solvers.schedules.halving_doubling import doubling_all_gather, halving_doubling, halving_reduce_scatter
+from solvers.schedules.hierarchical import balanced_masters, flat_reduce_scatter, two_level_reduce_scatter
+from solvers.schedules.parameter_server import push
+from solvers.schedules.recursive_doubling import recursive_doubling
+from solvers.schedules.ring import ring, ring_all_gather, ring_chunked, ring_reduce_scatter
+from solvers.schedules.trees import double_binary_tree, nccl_tree, tree_reduce
+
+
+@dataclass(frozen=True)
+class Options:
+    """What an algorithm can be told; each takes the options that its :class:`Algorithm` names and no others.
+
+    ``fan_out``: children of a tree's node. ``base``: ranks that exchange at a time in a BCube, whose number of
+    ``levels`` follows from it; with ``levels`` the base follows. ``pieces``: into how many a ring's blocks are cut.
+    ``groups``: the ranks of each group, for 2LHA. ``sharded``, ``colocated``, ``servers`` (how many, when not
+    colocated) and ``root`` (who, when neither sharded nor apart): the form of the parameter server.
+    """
+
+    fan_out: int = 2
+    base: int = 2
+    levels: int | None = None
+    pieces: int = 4
+    groups: Sequence[Sequence[int]] | None = None
+    sharded: bool = True
+    colocated: bool = True
+    servers: int | None = None
+    root: int = 0
+
+
+Make = Callable[[int, Options], Schedule]
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """``make`` makes the all-reduce; ``parts`` the other collectives that the algorithm has, by name. ``options``: the
+    names of those it takes. ``source``: of which version of a library this was read, if of any."""
+
+    name: str
+    summary: str
+    make: Make
+    options: tuple[str, ...] = ()
+    parts: Mapping[str, Make] = field(default_factory=dict)
+    source: str | None = None
+
+    @property
+    def collectives(self) -> list[str]:
+        """What it can do."""
+        return [name for name in COLLECTIVES if name == "all-reduce" or name in self.parts]
+
+
+def schedule_for(algo: str, ranks: int, options: Options | None = None, collective: str = "all-reduce") -> Schedule:
+    """The schedule of that name.
+
+    :raises UsageError: for an unknown name, a collective that the algorithm does not have, or a number of ranks or an
+        option that does not fit.
+    """
+    if algo not in ALGORITHMS:
+        raise UsageError(f"there is no algorithm {algo}; there are {', '.join(ALGORITHMS)}")
+    if ranks < 2:
+        raise UsageError(f"a collective needs two ranks or more, not {ranks}")
+    entry = ALGORITHMS[algo]
+    make = entry.make if collective == "all-reduce" else entry.parts.get(collective)
+    made = make(ranks, options or Options()) if make else None
+    if made is None or made.collective != collective:
+        has = ", ".join(entry.collectives)
+        raise UsageError(f"{algo} has no {collective}{' in this form' if make else ''}; it has {has}")
+    return dataclasses.replace(made, algo=algo)
+
+
+def _both_ways(
+    name: str, summary: str, options: tuple[str, ...], reduction: Make, there: tuple[str, ...], back: tuple[str, ...]
+) -> Algorithm:
+    """An algorithm whose way back is the mirror image of its way there."""
+
+    def all_reduce(ranks: int, options: Options) -> Schedule:
+        return there_and_back(reduction(ranks, options))
+
+    def return_(ranks: int, options: Options) -> Schedule:
+        return mirrored(reduction(ranks, options))
+
+    parts = dict.fromkeys(there, reduction) | dict.fromkeys(back, return_)
+    return Algorithm(name, summary, all_reduce, options, parts)
+
+
+def _base(algo: str, ranks: int, options: Options) -> int:
+    return options.base if options.levels is None else base_of(algo, ranks, options.levels)
+
+
+def _two_level(ranks: int, options: Options) -> Schedule:
+    if options.groups is None:
+        raise UsageError("2lha needs groups: which ranks stand together")
+    if sum(len(group) for group in options.groups) != ranks:
+        raise UsageError(f"2lha: {sum(len(group) for group in options.groups)} ranks stand in groups, not {ranks}")
+    return two_level_reduce_scatter(options.groups, *balanced_masters(options.groups))
+
+
+def _push(ranks: int, options: Options) -> Schedule:
+    return push(ranks, options.sharded, options.colocated, options.servers, options.root)
+
+
+_SCATTER, _GATHER = ("reduce-scatter",), ("all-gather",)
+
+ALGORITHMS: Mapping[str, Algorithm] = {
+    entry.name: entry
+    for entry in (
+        Algorithm(
+            "ring", "1/N of the vector to the next rank, 2(N-1) times", lambda n, _: ring(n),
+            parts={
+                "reduce-scatter": lambda n, _: ring_reduce_scatter(n),
+                "all-gather": lambda n, _: ring_all_gather(n),
+            },
+        ),
+        Algorithm(
+            "ring-chunked", "the ring with its blocks cut into pieces that follow each other",
+            lambda n, o: ring_chunked(n, o.pieces), ("pieces",),
+            {
+                "reduce-scatter": lambda n, o: ring_reduce_scatter(n, pieces=o.pieces),
+                "all-gather": lambda n, o: ring_all_gather(n, pieces=o.pieces),
+            },
+        ),
+        Algorithm(
+            "halving-doubling", "half of the vector to the neighbour, a quarter twice as far, and so on, and back",
+            lambda n, _: halving_doubling(n),
+            parts={
+                "reduce-scatter": lambda n, _: halving_reduce_scatter(n),
+                "all-gather": lambda n, _: doubling_all_gather(n),
+            },
+        ),
+        Algorithm(
+            "recursive-doubling", "the whole vector to a partner twice as far away each time",
+            lambda n, _: recursive_doubling(n),
+        ),
+        _both_ways(
+            "tree", "up and down one tree with rank 0 at its root", ("fan_out",),
+            lambda n, o: tree_reduce(n, o.fan_out), ("reduce",), ("broadcast",),
+        ),
+        Algorithm(
+            "double-binary-tree", "half of the vector along each of two trees, as in the PLink thesis",
+            lambda n, _: double_binary_tree(n),
+        ),
+        _both_ways(
+            "bcube", "exchanges among B ranks at a time, one digit of their numbers after the other",
+            ("base", "levels"), lambda n, o: bcube_reduce_scatter(n, _base("bcube", n, o)), _SCATTER, _GATHER,
+        ),
+        _both_ways(
+            "2lha", "local masters add up their groups, global masters the groups", ("groups",), _two_level,
+            _SCATTER, _GATHER,
+        ),
+        _both_ways(
+            "flat", "every rank adds up 1/N of the vector for all others", (), lambda n, _: flat_reduce_scatter(n),
+            _SCATTER, _GATHER,
+        ),
+        _both_ways(
+            "ps", "the parameter server, sharded or centralised, colocated or not",
+            ("sharded", "colocated", "servers", "root"), _push,
+            ("reduce-scatter", "reduce"), ("all-gather", "broadcast"),
+        ),
+        _both_ways(
+            "bml", "as bcube, with k exchanges at once, each on another level of a BCube network",
+            ("base", "levels"), lambda n, o: bml_reduce_scatter(n, _base("bml", n, o)), _SCATTER, _GATHER,
+        ),
+        # What libraries run, one rank a machine. Only who sends what to whom is told: their smaller segments, and the
+        # channels over which NCCL spreads its chunks, change neither the bytes of a link nor their order.
+        Algorithm(
+            "gloo", "Gloo's ring, at every size under PyTorch: each rank sends to rank-1 and ends with chunk r between",
+            lambda n, _: ring(n, -1, 1), source="gloo/allreduce.cc of pytorch/gloo at 0fdde35",
+        ),
+        Algorithm(
+            "nccl-ring", "NCCL's ring: each rank sends to rank+1, its neighbour's chunk first, and ends with its own",
+            lambda n, _: ring(n, 1, -1), source="src/device/all_reduce.h of NVIDIA/nccl at 0e35f5d",
+        ),
+        Algorithm(
+            "nccl-tree", "NCCL's double binary tree: a bitwise one, and its mirror image or the next rank's",
+            lambda n, _: nccl_tree(n), source="src/graph/trees.cc of NVIDIA/nccl at 18a07ee",
+        ),
+        Algorithm(
+            "openmpi-ring", "Open MPI's ring (coll_tuned 4): each rank sends to rank+1, its own chunk first",
+            lambda n, _: ring(n, 1), source="coll_base_allreduce.c of open-mpi/ompi at 07a69c3 (after 5.0)",
+        ),
+        Algorithm(
+            "openmpi-recursive-doubling", "Open MPI's recursive doubling (coll_tuned 3)",
+            lambda n, _: recursive_doubling(n), source="coll_base_allreduce.c of open-mpi/ompi at 07a69c3 (after 5.0)",
+        ),
+        Algorithm(
+            "openmpi-rabenseifner", "Open MPI's recursive halving and doubling (coll_tuned 6)",
+            lambda n, _: halving_doubling(n), source="coll_base_allreduce.c of open-mpi/ompi at 07a69c3 (after 5.0)",
+        ),
+    )
+}  # fmt: skip

@@ -1,0 +1,75 @@
+"""Recursive halving and doubling (Rabenseifner 2004; Thakur, Rabenseifner and Gropp 2005), as Open MPI does it.
+
+The vector is halved while the distance doubles: the first exchange, of half of the vector, is with rank xor 1, as in
+the PLink thesis, 5.2.1.
+"""
+
+import numpy as np
+
+from plink.schedule import Indices, Schedule, make_schedule, there_and_back
+from solvers.schedules.bcube import exchanges
+
+_NAME = "halving-doubling"
+
+
+def halving_doubling(ranks: int) -> Schedule:
+    """The all-reduce: 2 log2(N) rounds where N is a power of two, else 2 floor(log2(N)) + 3.
+
+    :raises UsageError: for fewer than two ranks.
+    """
+    return there_and_back(halving_reduce_scatter(ranks), doubling_all_gather(ranks))
+
+
+def halving_reduce_scatter(ranks: int) -> Schedule:
+    """Recursive halving among p = 2^floor(log2(N)) ranks, which end with 1/p of the vector each.
+
+    The r = N - p others are the odd ones of the first 2r, and do no more than help at first: rank 2i + 1 adds up the
+    second half of the vector of both and hands it to rank 2i, which has added up the first half meanwhile. Then these r
+    even ranks and the N - 2r last ones are numbered 0 to p - 1.
+
+    :raises UsageError: for fewer than two ranks.
+    """
+    power, extra = _parts(ranks)
+    rows, owners = _halvings(ranks)
+    even, half, none = 2 * np.arange(extra), power // 2, np.zeros(extra, dtype=np.int64)
+    fold = [
+        (none, even, even + 1, none + half, none + half, none),
+        (none, even + 1, even, none, none + half, none),
+        (none + 1, even + 1, even, none + half, none + half, none + 1),
+    ]
+    rows[:, 0] += 2 if extra else 0
+    everything = np.concatenate([*(np.stack(part, axis=1) for part in fold), rows])
+    return make_schedule(_NAME, ranks, power, everything, "reduce-scatter", owners)
+
+
+def doubling_all_gather(ranks: int) -> Schedule:
+    """The exchanges of the halving backwards; in one more round the ranks that only helped get the whole vector.
+
+    :raises UsageError: for fewer than two ranks.
+    """
+    power, extra = _parts(ranks)
+    rows, owners = _halvings(ranks)
+    last = power.bit_length() - 1
+    rows = rows[::-1, [0, 2, 1, 3, 4, 5]]
+    rows[:, 0] = last - 1 - rows[:, 0]
+    rows[:, 5] = 1
+    even = 2 * np.arange(extra)
+    parts = np.broadcast_arrays(last, even, even + 1, 0, power, 1)
+    everything = np.concatenate([rows, np.stack(parts, axis=1)])
+    return make_schedule(_NAME, ranks, power, everything, "all-gather", owners)
+
+
+def _parts(ranks: int) -> tuple[int, int]:
+    """The largest power of two that fits, and how many ranks are left over."""
+    power = 1 << max(0, max(0, ranks).bit_length() - 1)
+    return power, max(0, ranks - power)
+
+
+def _halvings(ranks: int) -> tuple[Indices, Indices]:
+    """Rows and owners of the reduce-scatter among the p ranks that stay."""
+    power, extra = _parts(ranks)
+    rows, owners = exchanges(power, 2, range(power.bit_length() - 1))
+    stays = np.arange(power, dtype=np.int32)
+    stays = np.where(stays < extra, 2 * stays, stays + extra).astype(np.int32)
+    rows[:, 1:3] = stays[rows[:, 1:3]]
+    return rows, stays[owners]

@@ -1,0 +1,138 @@
+"""Two-level hierarchical aggregation, 2LHA (PLink thesis, 4.1.2): local masters add up groups, global masters all.
+
+Everything is said by two arrays over C chunks and G groups: ``local_masters``, shape (C, G), the rank that aggregates a
+chunk in each group, and ``global_group``, shape (C,), the group whose local master of that chunk is its global master.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from plink.errors import UsageError
+from plink.schedule import Indices, Schedule, make_schedule, there_and_back
+
+Groups = Sequence[Sequence[int]]
+Rows = npt.NDArray[np.int64]
+
+
+def two_level(groups: Groups) -> Schedule:
+    """The all-reduce with the masters of :func:`balanced_masters`: 4 rounds, 2(N-1) times the vector on the wire,
+    2(G-1) times between groups.
+
+    :raises UsageError: when the groups are not those of the ranks 0 to N-1, for two ranks or more.
+    """
+    return there_and_back(two_level_reduce_scatter(groups, *balanced_masters(groups)))
+
+
+def two_level_reduce_scatter(groups: Groups, local_masters: Indices, global_group: Indices) -> Schedule:
+    """Two rounds: every rank sends each chunk to its group's local master, and these to the global master, which ends
+    with it. One group, or groups of one rank only, take one round.
+
+    :raises UsageError: when the groups are not those of the ranks 0 to N-1, or a master is not in its group.
+    """
+    ranks = _checked(groups, local_masters, global_group)
+    return make_schedule(
+        "2lha", ranks, len(global_group), _rows(groups, local_masters, global_group), "reduce-scatter",
+        _global_masters(local_masters, global_group), groups=[[int(rank) for rank in group] for group in groups],
+    )  # fmt: skip
+
+
+def flat(ranks: int) -> Schedule:
+    """The all-reduce in two rounds: 2LHA with one group, chunk c aggregated by rank c for all others.
+
+    :raises UsageError: for fewer than two ranks.
+    """
+    return there_and_back(flat_reduce_scatter(ranks))
+
+
+def flat_reduce_scatter(ranks: int) -> Schedule:
+    """Every rank sends every other one its chunk: rank r ends with chunk r.
+
+    :raises UsageError: for fewer than two ranks.
+    """
+    masters = np.arange(ranks, dtype=np.int32)
+    rows = _rows([range(ranks)], masters[:, None], np.zeros_like(masters))
+    return make_schedule("flat", ranks, ranks, rows, "reduce-scatter", masters)
+
+
+def balanced_masters(groups: Groups) -> tuple[Indices, Indices]:
+    """``local_masters`` and ``global_group`` for N chunks, as even as can be: every rank is global master of one chunk,
+    so a group is as often as it has ranks, and local master of as many as the others of its group, or one more or less.
+
+    The chunks go round the groups, and a rank's own are contiguous as far as the sizes of the groups allow.
+
+    :raises UsageError: when the groups are not those of the ranks 0 to N-1.
+    """
+    ranks = _partition(groups)
+    sizes = np.array([len(group) for group in groups])
+    group = np.repeat(np.arange(len(groups)), sizes)
+    member = np.concatenate([np.arange(size) for size in sizes])
+    order = np.lexsort((group, (member + 0.5) / sizes[group]))
+    global_masters = np.concatenate([np.asarray(line) for line in groups])[order]
+    global_group = group[order].astype(np.int32)
+    local_masters = np.empty((ranks, len(groups)), dtype=np.int32)
+    for g, line in enumerate(groups):
+        own = global_group == g
+        local_masters[own, g] = global_masters[own]
+        others = ranks - len(line)
+        local_masters[~own, g] = np.asarray(line)[np.arange(others) * len(line) // max(1, others)]
+    return local_masters, global_group
+
+
+def _rows(groups: Groups, local_masters: Indices, global_group: Indices) -> Rows:
+    """One transfer for all the neighbouring chunks that go the same way."""
+    global_masters = _global_masters(local_masters, global_group).astype(np.int64)
+    rows = [np.empty((0, 6), dtype=np.int64)]
+    for g, group in enumerate(groups):
+        masters = local_masters[:, g].astype(np.int64)
+        start, length = _runs(masters)
+        member, run = (axis.ravel() for axis in np.meshgrid(np.asarray(group), np.arange(len(start)), indexing="ij"))
+        rows.append(_moves(0, member, masters[start[run]], start[run], length[run]))
+        start, length = _runs(masters * (int(local_masters.max(initial=0)) + 1) + global_masters)
+        rows.append(_moves(1, masters[start], global_masters[start], start, length))
+    together = np.concatenate(rows)
+    together[:, 0] = np.unique(together[:, 0], return_inverse=True)[1]  # no round in which nothing happens
+    return together
+
+
+def _runs(values: Rows) -> tuple[Rows, Rows]:
+    """Where neighbours that are equal begin, and how many they are."""
+    start = np.flatnonzero(np.diff(values, prepend=-1))
+    return start, np.diff(start, append=len(values))
+
+
+def _moves(when: int, source: Rows, target: Rows, first: Rows, count: Rows) -> Rows:
+    """The rows, without those of a master to itself."""
+    rows: Rows = np.stack(np.broadcast_arrays(when, source, target, first, count, 0), axis=1)
+    return rows[np.flatnonzero(source != target)]
+
+
+def _global_masters(local_masters: Indices, global_group: Indices) -> Indices:
+    return local_masters[np.arange(len(global_group)), global_group]
+
+
+def _partition(groups: Groups) -> int:
+    """How many ranks the groups have.
+
+    :raises UsageError: when a rank is missing, comes twice, or a group has none.
+    """
+    everyone = sorted(rank for group in groups for rank in group)
+    if everyone != list(range(len(everyone))) or not all(len(group) for group in groups):
+        raise UsageError("groups: every rank from 0 up belongs to exactly one group, and no group is empty")
+    if len(everyone) < 2:
+        raise UsageError(f"a collective needs two ranks or more, not {len(everyone)}")
+    return len(everyone)
+
+
+def _checked(groups: Groups, local_masters: Indices, global_group: Indices) -> int:
+    ranks = _partition(groups)
+    if local_masters.shape != (len(global_group), len(groups)):
+        raise UsageError(f"masters: {len(global_group)} chunks and {len(groups)} groups need a local master each")
+    for g, group in enumerate(groups):
+        strangers = local_masters[~np.isin(local_masters[:, g], np.asarray(group)), g]
+        if len(strangers):
+            raise UsageError(f"masters: rank {strangers[0]} is not in group {g} and cannot be its local master")
+    if not np.isin(global_group, np.arange(len(groups))).all():
+        raise UsageError(f"masters: a global master stands in one of the groups 0 to {len(groups) - 1}")
+    return ranks

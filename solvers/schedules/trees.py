@@ -1,0 +1,127 @@
+"""Trees: what is reduced towards the root comes back the same way. One tree, or two with half of the vector each.
+
+A tree is an array of shape (N,): the parent of every rank, -1 for the root.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from plink.errors import UsageError
+from plink.schedule import Indices, Schedule, make_schedule, there_and_back
+
+
+def tree(ranks: int, fan_out: int = 2) -> Schedule:
+    """The all-reduce along one tree of that fan-out: twice its height in rounds, 2(N-1) times the vector on the wire.
+
+    :raises UsageError: for fewer than two ranks or a fan-out below one.
+    """
+    return there_and_back(tree_reduce(ranks, fan_out))
+
+
+def tree_reduce(ranks: int, fan_out: int = 2) -> Schedule:
+    """Rank 0 ends with the sum.
+
+    :raises UsageError: for fewer than two ranks or a fan-out below one.
+    """
+    return reduce_along("tree", [heap_parents(ranks, fan_out)], fan_out=fan_out)
+
+
+def double_binary_tree(ranks: int) -> Schedule:
+    """The all-reduce along two binary trees, as the PLink thesis describes it in 5.2.1.
+
+    The first is :func:`midpoint_parents`. "A mirrored tree is built by decrementing each node's rank": the second has
+    rank r - 1 (modulo N) where the first has r. That is a shift and no mirror image, but it is what two trees are for:
+    the leaves of the first have even ranks (exactly so where N + 1 is a power of two), so most of them are inner nodes
+    of the second, and the other way round (Sanders, Speck and Träff 2009).
+
+    :raises UsageError: for fewer than two ranks.
+    """
+    first = midpoint_parents(ranks)
+    return there_and_back(reduce_along("double-binary-tree", [first, shifted(first, -1)]))
+
+
+def nccl_tree(ranks: int) -> Schedule:
+    """The all-reduce along NCCL's two trees: :func:`bitwise_parents`, and its mirror image (rank r becomes N - 1 - r)
+    for even N, or itself moved on by one rank for odd N (``ncclGetDtree``, src/graph/trees.cc).
+
+    :raises UsageError: for fewer than two ranks.
+    """
+    first = bitwise_parents(ranks)
+    second = shifted(first, 1) if ranks % 2 else np.where(first < 0, -1, ranks - 1 - first)[::-1].astype(np.int32)
+    return there_and_back(reduce_along("nccl-tree", [first, second]))
+
+
+def reduce_along(algo: str, trees: Sequence[Indices], **details: object) -> Schedule:
+    """The reduction of chunk k along the k-th tree, each over the same ranks.
+
+    A rank sends in the round of its height, which is when its whole subtree has arrived.
+
+    :raises UsageError: for fewer than two ranks.
+    """
+    rows = []
+    for chunk, parents in enumerate(trees):
+        child = np.flatnonzero(parents >= 0)
+        rows.append(np.stack(np.broadcast_arrays(heights(parents)[child], child, parents[child], chunk, 1, 0), axis=1))
+    roots = np.concatenate([np.flatnonzero(parents < 0) for parents in trees]).astype(np.int32)
+    return make_schedule(
+        algo, len(trees[0]), len(trees), np.concatenate(rows), "reduce", roots, pace="chain", **details
+    )
+
+
+def heights(parents: Indices) -> Indices:
+    """How far every rank is from the lowest leaf below it, shape (N,)."""
+    child = np.flatnonzero(parents >= 0)
+    height = np.zeros_like(parents)
+    for _ in range(len(parents) + 1):
+        higher = np.zeros_like(parents)
+        np.maximum.at(higher, parents[child], height[child] + 1)
+        if np.array_equal(higher, height):
+            return height
+        height = higher
+    raise AssertionError("a circle is no tree")
+
+
+def heap_parents(ranks: int, fan_out: int) -> Indices:
+    """The complete tree in the order of a heap: the children of rank r are r * F + 1 to r * F + F.
+
+    :raises UsageError: for a fan-out below one.
+    """
+    if fan_out < 1:
+        raise UsageError(f"a tree needs a fan-out of one or more, not {fan_out}")
+    parents = (np.arange(ranks) - 1) // fan_out
+    parents[:1] = -1
+    return parents.astype(np.int32)
+
+
+def midpoint_parents(ranks: int) -> Indices:
+    """The balanced tree of the ranks i to j: its root is (i + j) // 2, its subtrees those of the ranks on both sides.
+
+    (The thesis's formula has the root of the left side at (3i + j) / 2 - 1; the middle of i and (i + j) / 2 - 1, which
+    its recursion asks for, is half of that.)
+    """
+    parents = np.full(max(0, ranks), -1, dtype=np.int32)
+    left = [(0, ranks - 1, -1)]
+    while left:
+        first, last, above = left.pop()
+        if first <= last:
+            middle = (first + last) // 2
+            parents[middle] = above
+            left += [(first, middle - 1, middle), (middle + 1, last, middle)]
+    return parents
+
+
+def bitwise_parents(ranks: int) -> Indices:
+    """NCCL's binary tree with root 0 (``ncclGetBtree``): the lowest bit of a rank moves up by one, or where that leads
+    beyond the last rank, is cleared."""
+    rank = np.arange(ranks)
+    lowest = rank & -rank
+    parents = (rank ^ lowest) | (lowest << 1)
+    parents = np.where(parents >= ranks, rank ^ lowest, parents)
+    parents[:1] = -1
+    return parents.astype(np.int32)
+
+
+def shifted(parents: Indices, by: int) -> Indices:
+    """The same tree with rank r + ``by`` (modulo N) where rank r was."""
+    return np.roll(np.where(parents < 0, -1, (parents + by) % max(1, len(parents))), by).astype(np.int32)

@@ -1,0 +1,237 @@
+"""Prices: the thesis's formulas written out, rounds worked by hand, and closed forms against the evaluator."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plink.errors import NoAnswer, UsageError
+from plink.schedule import make_schedule
+from solvers.costs.by_name import NAMES, pattern_for, pricing_for
+from solvers.costs.closed_forms import closed_form
+from solvers.costs.evaluator import MODELS, evaluate
+from solvers.costs.fabric import Fabric
+from solvers.costs.patterns import pattern_of
+from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
+from tests.solvers.synthetic import Matrix, Tour, random_costs
+
+SIZE = 1e6
+
+
+def fabric(n: int, seed: int = 0, groups: int = 3, pairs: bool = False) -> Fabric:
+    """Random round trips and rates; the first groups share less than their hosts could send."""
+    rng = np.random.default_rng(seed)
+    group_of = rng.integers(0, groups, n)
+    return Fabric(
+        tuple(f"h{i}" for i in range(n)),
+        random_costs(n, seed, 10, 1000),
+        rng.uniform(1, 10, (n, n)) if pairs else None,
+        rng.uniform(1, 10, n),
+        rng.uniform(1, 10, n),
+        group_of,
+        np.where(rng.random(groups) < 0.3, np.inf, rng.uniform(1, 20, groups)),
+        rng.uniform(1, 20, groups),
+        "measured",
+    )
+
+
+def options_for(algo: str, n: int, seed: int) -> Options:
+    """Options that fit: groups dealt at random, of whatever sizes."""
+    groups = np.random.default_rng(seed).integers(0, max(1, n // 3), n)
+    dealt = tuple(tuple(int(rank) for rank in np.flatnonzero(groups == g)) for g in np.unique(groups))
+    return Options(fan_out=2 + seed % 3, pieces=1 + seed % 4, groups=dealt)
+
+
+def fitting(algo: str, n: int) -> int:
+    """A number of ranks that the algorithm takes."""
+    return 1 << max(1, n.bit_length() - 1) if algo in ("bcube", "bml") else n
+
+
+# The thesis's formulas (5.2.1), one term after the other; N is a power of two (of B).
+
+
+def thesis_halving_doubling(c: Matrix, r: Tour) -> float:
+    n = len(r)
+    return sum(max(c[r[j], r[j ^ (1 << i)]] for j in range(n)) for i in range(int(math.log2(n))))
+
+
+def thesis_tree(c: Matrix, r: Tour, i: int, j: int) -> float:
+    if i >= j:
+        return 0.0
+    m = (i + j) // 2
+    best = 0.0
+    for low, high in ((i, m - 1), (m + 1, j)):
+        if low <= high:
+            best = max(best, c[r[m], r[(low + high) // 2]] + thesis_tree(c, r, low, high))
+    return best
+
+
+def thesis_bcube(c: Matrix, r: Tour, base: int) -> float:
+    n, total = len(r), 0.0
+    for i in range(round(math.log(n, base))):
+        peers = [
+            (j, j - digit * base**i + k * base**i)
+            for j in range(n)
+            for digit in [j // base**i % base]
+            for k in range(base)
+            if k != digit
+        ]
+        total += max(c[r[a], r[b]] for a, b in peers)
+    return total
+
+
+@given(st.integers(1, 5), st.integers(0, 99))
+def test_latency_prices_halving_doubling_as_the_thesis_does(power: int, seed: int) -> None:
+    n = 1 << power
+    found, order = fabric(n, seed), np.random.default_rng(seed).permutation(n)
+    price = evaluate(schedule_for("halving-doubling", n), found, order, SIZE, "latency")
+    assert price.cost_us == pytest.approx(thesis_halving_doubling(found.rtt_us, order), rel=1e-12)
+
+
+@given(st.integers(2, 33), st.integers(0, 99))
+def test_latency_prices_rings_as_the_thesis_does(n: int, seed: int) -> None:
+    found, order = fabric(n, seed), np.random.default_rng(seed).permutation(n)
+    wanted = sum(found.rtt_us[order[i], order[i - 1]] for i in range(n))
+    for algo in ("ring", "ring-chunked", "gloo", "nccl-ring"):
+        assert evaluate(schedule_for(algo, n), found, order, SIZE, "latency").cost_us == pytest.approx(wanted)
+
+
+@given(st.integers(2, 33), st.integers(0, 99))
+def test_latency_prices_the_double_tree_as_the_thesis_does(n: int, seed: int) -> None:
+    """The dearer of a tree over the ranks and one over the ranks moved on by one."""
+    found, order = fabric(n, seed), np.random.default_rng(seed).permutation(n)
+    price = evaluate(schedule_for("double-binary-tree", n), found, order, SIZE, "latency").cost_us
+    one = thesis_tree(found.rtt_us, order, 0, n - 1)
+    shifted = (thesis_tree(found.rtt_us, np.roll(order, step), 0, n - 1) for step in (1, -1))
+    assert any(price == pytest.approx(max(one, other)) for other in shifted)
+
+
+@given(st.sampled_from([(2, 1), (2, 4), (3, 2), (4, 2), (5, 1), (3, 3)]), st.integers(0, 99))
+def test_latency_prices_bcube_as_the_thesis_does(shape: tuple[int, int], seed: int) -> None:
+    base, levels = shape
+    n = base**levels
+    found, order = fabric(n, seed), np.random.default_rng(seed).permutation(n)
+    price = evaluate(schedule_for("bcube", n, Options(base=base)), found, order, SIZE, "latency")
+    assert price.cost_us == pytest.approx(thesis_bcube(found.rtt_us, order, base), rel=1e-12)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("algo", ALGORITHMS)
+@settings(max_examples=12, deadline=None)
+@given(n=st.integers(2, 30), seed=st.integers(0, 999), pairs=st.booleans())
+def test_closed_forms_say_what_the_evaluator_says(algo: str, model: str, n: int, seed: int, pairs: bool) -> None:
+    n = fitting(algo, n)
+    found, options = fabric(n, seed, pairs=pairs), options_for(algo, n, seed)
+    schedule, rng = schedule_for(algo, n, options), np.random.default_rng(seed)
+    direct, derived = (
+        closed_form(pattern, found, SIZE, model) for pattern in (pattern_for(algo, n, options), pattern_of(schedule))
+    )
+    for order in (rng.permutation(n), rng.permutation(n), rng.integers(0, n, n)):  # the last with shared hosts
+        wanted = evaluate(schedule, found, order, SIZE, model).cost_us
+        assert direct(order) == pytest.approx(wanted, rel=1e-9, abs=1e-9)
+        assert derived(order) == pytest.approx(wanted, rel=1e-9, abs=1e-9)
+
+
+def two_racks() -> Fabric:
+    """Hosts 0 and 1, 2 and 3; 8 Gbit/s (1,000 bytes a microsecond) a host, half of that out of a rack."""
+    rtt = np.array([[0, 10, 50, 50], [10, 0, 50, 50], [50, 50, 0, 10], [50, 50, 10, 0]], dtype=float)
+    eight = np.full(4, 8.0)
+    return Fabric(tuple("abcd"), rtt, None, eight, eight, np.array([0, 0, 1, 1]), eight[:2] / 2, eight[:2], "measured")
+
+
+def test_a_ring_over_two_racks_by_hand() -> None:
+    """4 MB: 1 MB a hop and round, 1,000 us on a host's link; one hop leaves each rack: 2,000 us; six rounds, and
+    half of 50 us each."""
+    order = np.arange(4)
+    price = evaluate(schedule_for("ring", 4), two_racks(), order, 4e6, "contention")
+    assert price.cost_us == pytest.approx(6 * (2000 + 25))
+    assert set(price.busiest) == {"the way out of the group of a", "the way out of the group of c"} & set(price.busiest)
+    assert price.slowest in (("b", "c"), ("d", "a"))
+    apart = evaluate(schedule_for("ring", 4), two_racks(), np.array([0, 2, 1, 3]), 4e6, "contention")
+    assert apart.cost_us == pytest.approx(6 * (4000 + 25))
+    alone = evaluate(schedule_for("ring", 4), two_racks(), order, 4e6, "alpha-beta")
+    assert alone.cost_us == pytest.approx(6 * (1000 + 25))
+    assert alone.busiest[0].startswith("a, ")
+
+
+def test_what_one_host_sends_in_a_round_it_sends_one_after_the_other() -> None:
+    """Flat aggregation: three quarters of 4 MB leave every host in each of two rounds."""
+    price = evaluate(schedule_for("flat", 4), two_racks(), np.arange(4), 4e6, "alpha-beta")
+    assert price.cost_us == pytest.approx(2 * (3000 + 25))
+    shared = evaluate(schedule_for("flat", 4), two_racks(), np.arange(4), 4e6, "contention")
+    assert shared.cost_us == pytest.approx(2 * (8000 + 25))  # 4 MB leave each rack at 500 bytes a microsecond
+
+
+def test_ranks_of_one_host_exchange_for_nothing() -> None:
+    price = evaluate(schedule_for("ring", 4), two_racks(), np.array([0, 0, 0, 0]), 4e6, "contention")
+    assert price.cost_us == 0
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_pair_that_was_not_measured_matters_only_where_it_is_used(model: str) -> None:
+    found = two_racks()
+    found.rtt_us[0, 2] = found.rtt_us[2, 0] = np.nan
+    schedule = schedule_for("ring", 4)
+    price = closed_form(pattern_of(schedule), found, SIZE, model)
+    assert math.isfinite(evaluate(schedule, found, np.arange(4), SIZE, model).cost_us)
+    assert math.isfinite(price(np.arange(4)))
+    for say in (
+        lambda: evaluate(schedule, found, np.array([0, 2, 1, 3]), SIZE, model),
+        lambda: price(np.array([0, 2, 1, 3])),
+    ):
+        with pytest.raises(NoAnswer, match=r"the round trip a - c .*`plink probe HOSTS --resume`"):
+            say()
+    with pytest.raises(NoAnswer, match="a - c"):
+        pricing_for("flat", 4, Options(), found, SIZE, model)(np.arange(4))
+
+
+def test_a_bandwidth_that_was_not_measured_is_asked_for() -> None:
+    found = fabric(4, pairs=True)
+    assert found.pair_gbps is not None
+    found.pair_gbps[1, 2] = np.nan
+    for algo in ("ring", "flat"):
+        with pytest.raises(NoAnswer, match=r"the bandwidth h1 - h2 .*--resume --bandwidth"):
+            pricing_for(algo, 4, Options(), found, SIZE, "alpha-beta")(np.arange(4))
+    with pytest.raises(NoAnswer, match="h1 - h2"):
+        evaluate(schedule_for("ring", 4), found, np.arange(4), SIZE, "alpha-beta")
+
+
+@pytest.mark.parametrize("size", [0, -1, float("nan"), float("inf")])
+def test_a_size_that_is_none_is_refused(size: float) -> None:
+    for model in MODELS:
+        with pytest.raises(UsageError, match="--size"):
+            pricing_for("ring", 4, Options(), two_racks(), size, model)
+        with pytest.raises(UsageError, match="--size"):
+            evaluate(schedule_for("ring", 4), two_racks(), np.arange(4), size, model)
+
+
+def test_unknown_names_are_refused_with_those_there_are() -> None:
+    with pytest.raises(UsageError, match="latency, alpha-beta, contention"):
+        evaluate(schedule_for("ring", 4), two_racks(), np.arange(4), SIZE, "guess")
+    with pytest.raises(UsageError, match="halving-doubling"):
+        pricing_for("rong", 4, Options(), two_racks(), SIZE, "latency")
+    with pytest.raises(UsageError, match="3 ranks, the schedule 4"):
+        evaluate(schedule_for("ring", 4), two_racks(), np.arange(3), SIZE, "latency")
+    strange = make_schedule("mine", 2, 1, [(0, 0, 1, 0, 1, 0)], pace="allegro")
+    with pytest.raises(UsageError, match="allegro"):
+        evaluate(strange, two_racks(), np.arange(2), SIZE, "latency")
+
+
+def test_nccl_goes_from_its_tree_to_its_ring() -> None:
+    found, order = fabric(12, 3), np.random.default_rng(3).permutation(12)
+
+    def price(algo: str, size: float) -> float:
+        return pricing_for(algo, 12, Options(), found, size, "contention")(order)
+
+    assert price("nccl", 1e5) == price("nccl-tree", 1e5)
+    assert price("nccl", 1e8) == price("nccl-ring", 1e8)
+    assert price("nccl", 4e6) == pytest.approx((price("nccl-tree", 4e6) + price("nccl-ring", 4e6)) / 2)
+
+
+@pytest.mark.parametrize("algo", NAMES)
+def test_every_name_has_a_price_at_any_size(algo: str) -> None:
+    n = 16
+    price = pricing_for(algo, n, options_for(algo, n, 1), fabric(n), 3e6, "contention")
+    assert 0 < price(np.arange(n)) < math.inf

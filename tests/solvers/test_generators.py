@@ -1,0 +1,508 @@
+"""The generators: what they make is right by a simulator that knows only the definition of a schedule, and it is the
+algorithm of that name."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plink.errors import UsageError
+from plink.schedule import Schedule, mirrored, there_and_back
+from solvers.schedules.bcube import bcube
+from solvers.schedules.bml import bml, bml_reduce_scatter
+from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
+from solvers.schedules.halving_doubling import halving_doubling
+from solvers.schedules.hierarchical import balanced_masters, flat, two_level, two_level_reduce_scatter
+from solvers.schedules.parameter_server import parameter_server, push
+from solvers.schedules.recursive_doubling import recursive_doubling
+from solvers.schedules.ring import ring, ring_chunked
+from solvers.schedules.trees import (
+    bitwise_parents,
+    double_binary_tree,
+    heap_parents,
+    heights,
+    midpoint_parents,
+    nccl_tree,
+    reduce_along,
+    shifted,
+    tree,
+)
+
+RANKS = st.integers(2, 40)
+CALM = settings(max_examples=60, deadline=None)
+LIBRARIES = [name for name, entry in ALGORITHMS.items() if entry.source]
+
+
+def simulate(schedule: Schedule) -> None:
+    """Run it on random numbers, chunk by chunk and rank by rank, and compare with the sum. What has not been handed
+    out yet is None, which nobody may send."""
+    contributors = schedule.details.get("contributors", list(range(schedule.ranks)))
+    draw = np.random.default_rng(schedule.ranks).integers(1, 2**40, (schedule.ranks, schedule.chunks)).tolist()
+    reduces = schedule.collective in ("all-reduce", "reduce-scatter", "reduce")
+    owners = None if schedule.owners is None else schedule.owners.tolist()
+    state: dict[tuple[int, int], int | None] = {}
+    for rank in range(schedule.ranks):
+        for chunk in range(schedule.chunks):
+            if reduces:
+                state[rank, chunk] = draw[rank][chunk] if rank in contributors else 0
+            else:
+                assert owners is not None
+                state[rank, chunk] = draw[rank][chunk] if owners[chunk] == rank else None
+    for moves in rounds_of(schedule):
+        before = dict(state)
+        writes = Counter((target, chunk) for _, target, chunk, _ in moves)
+        for source, target, chunk, copies in moves:
+            assert source != target
+            carried, there = before[source, chunk], state[target, chunk]
+            assert carried is not None, "sent before it was there"
+            if copies:
+                assert writes[target, chunk] == 1, "two writes, one of them a copy"
+                state[target, chunk] = carried
+            else:
+                assert there is not None
+                state[target, chunk] = there + carried
+    for chunk in range(schedule.chunks):
+        total = sum(draw[rank][chunk] for rank in contributors) if reduces else draw[owners[chunk]][chunk]  # type: ignore[index]
+        ends = [owners[chunk]] if schedule.collective in ("reduce-scatter", "reduce") else contributors  # type: ignore[index]
+        for rank in ends:
+            assert state[rank, chunk] == total, (schedule.algo, schedule.collective, rank, chunk)
+
+
+def rounds_of(schedule: Schedule) -> Iterator[list[tuple[int, int, int, bool]]]:
+    """The (source, target, chunk, copies) of every round."""
+    columns = [a.tolist() for a in (schedule.round, schedule.source, schedule.target, schedule.first, schedule.count)]
+    rounds: dict[int, list[tuple[int, int, int, bool]]] = {}
+    for t, a, b, first, count, copies in zip(*columns, schedule.copies.tolist(), strict=True):
+        rounds.setdefault(t, []).extend((a, b, chunk, copies) for chunk in range(first, first + count))
+    assert sorted(rounds) == list(range(schedule.rounds)), "a round in which nothing happens"
+    for t in sorted(rounds):
+        yield rounds[t]
+
+
+def sent(schedule: Schedule) -> list[float]:
+    """The vectors that each rank sends."""
+    return (np.bincount(schedule.source, schedule.count, schedule.ranks) / schedule.chunks).tolist()  # type: ignore[no-any-return]
+
+
+def moves(schedule: Schedule) -> set[tuple[int, ...]]:
+    """(round, source, target, first, count, copies) of all transfers."""
+    columns = (schedule.round, schedule.source, schedule.target, schedule.first, schedule.count, schedule.copies)
+    return set(zip(*(np.asarray(a).astype(int).tolist() for a in columns), strict=True))
+
+
+@st.composite
+def partitions(draw: st.DrawFn, ranks: int) -> list[list[int]]:
+    """Groups of all ranks, of any sizes, in any order."""
+    group_of = draw(st.lists(st.integers(0, 5), min_size=ranks, max_size=ranks))
+    order = draw(st.permutations(range(ranks)))
+    groups = [[rank for rank in order if group_of[rank] == g] for g in range(6)]
+    return [group for group in groups if group]
+
+
+@st.composite
+def requests(draw: st.DrawFn, algo: str) -> tuple[int, Options]:
+    """A number of ranks and options that fit the algorithm."""
+    ranks = draw(RANKS)
+    if algo in ("bcube", "bml"):
+        base, levels = draw(st.sampled_from([(b, k) for b in range(2, 41) for k in range(1, 6) if b**k <= 40]))
+        return base**levels, draw(st.sampled_from([Options(base=base), Options(base=7, levels=levels)]))
+    if algo == "ps":
+        sharded, colocated = draw(st.booleans()), draw(st.booleans())
+        servers = draw(st.none() | st.integers(1, ranks - 1 if sharded else 1)) if not colocated else None
+        root = draw(st.integers(0, ranks - 1))
+        return ranks, Options(sharded=sharded, colocated=colocated, servers=servers, root=root)
+    groups = draw(partitions(ranks)) if algo == "2lha" else None
+    return ranks, Options(fan_out=draw(st.integers(1, 8)), pieces=draw(st.integers(1, 4)), groups=groups)
+
+
+@pytest.mark.parametrize("algo", ALGORITHMS)
+@CALM
+@given(st.data())
+def test_everyone_ends_with_the_sum(algo: str, data: st.DataObject) -> None:
+    ranks, options = data.draw(requests(algo))
+    schedule = schedule_for(algo, ranks, options)
+    assert (schedule.algo, schedule.collective, schedule.ranks) == (algo, "all-reduce", ranks)
+    simulate(schedule)
+
+
+@pytest.mark.parametrize(
+    ("algo", "collective"), [(algo, part) for algo, entry in ALGORITHMS.items() for part in entry.parts]
+)
+@CALM
+@given(st.data())
+def test_the_other_collectives_do_their_part(algo: str, collective: str, data: st.DataObject) -> None:
+    ranks, options = data.draw(requests(algo))
+    if algo == "ps" and options.sharded != (collective in ("reduce-scatter", "all-gather")):
+        with pytest.raises(UsageError, match=f"ps has no {collective} in this form"):
+            schedule_for(algo, ranks, options, collective)
+        return
+    schedule = schedule_for(algo, ranks, options, collective)
+    assert (schedule.algo, schedule.collective) == (algo, collective)
+    simulate(schedule)
+
+
+@pytest.mark.parametrize(
+    "make", [ring, halving_doubling, recursive_doubling, tree, double_binary_tree, nccl_tree, flat]
+)
+@pytest.mark.parametrize("ranks", [1, 0, -3])
+def test_one_rank_is_no_collective(make: object, ranks: int) -> None:
+    with pytest.raises(UsageError, match="two ranks or more"):
+        make(ranks)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("algo", ALGORITHMS)
+def test_the_catalogue_refuses_one_rank(algo: str) -> None:
+    with pytest.raises(UsageError, match="two ranks or more, not 1"):
+        schedule_for(algo, 1)
+
+
+def test_the_catalogue_refuses_what_it_does_not_have() -> None:
+    with pytest.raises(UsageError, match=r"no algorithm butterfly; there are ring, ring-chunked, .*openmpi-rab"):
+        schedule_for("butterfly", 4)
+    with pytest.raises(UsageError, match="gloo has no broadcast; it has all-reduce"):
+        schedule_for("gloo", 4, collective="broadcast")
+    with pytest.raises(UsageError, match="tree has no all-to-all; it has all-reduce, broadcast, reduce"):
+        schedule_for("tree", 4, collective="all-to-all")
+    with pytest.raises(UsageError, match="2lha needs groups"):
+        schedule_for("2lha", 4)
+    with pytest.raises(UsageError, match="3 ranks stand in groups, not 4"):
+        schedule_for("2lha", 4, Options(groups=[[0, 1], [2]]))
+
+
+@pytest.mark.parametrize(
+    ("ranks", "options", "message"),
+    [
+        (12, Options(base=4), "of base 4 needs a power of 4 ranks, not 12; nearest: 4 or 16"),
+        (3, Options(base=4), "needs a power of 4 ranks, not 3; nearest: 4$"),
+        (4, Options(base=1), "needs a base of two or more, not 1"),
+        (12, Options(levels=2), "2 levels needs .* not 12; nearest: 9 or 16"),
+        (3, Options(levels=2), "not 3; nearest: 4$"),
+        (3, Options(levels=0), "one level or more, not 0"),
+    ],
+)
+@pytest.mark.parametrize("algo", ["bcube", "bml"])
+def test_numbers_that_are_no_power_are_refused(algo: str, ranks: int, options: Options, message: str) -> None:
+    with pytest.raises(UsageError, match=f"^{algo} .*{message}"):
+        schedule_for(algo, ranks, options)
+
+
+@pytest.mark.parametrize("algo", LIBRARIES)
+def test_the_presets_say_what_they_were_read_from(algo: str) -> None:
+    assert " at " in str(ALGORITHMS[algo].source)
+    assert ALGORITHMS[algo].collectives == ["all-reduce"]
+
+
+# The ring.
+
+
+@given(RANKS, st.integers(1, 5))
+def test_a_ring_in_pieces_takes_so_many_rounds_and_no_more_bytes(ranks: int, pieces: int) -> None:
+    schedule = ring_chunked(ranks, pieces)
+    assert schedule.rounds == 2 * (ranks - 1) + pieces - 1
+    assert sent(schedule) == pytest.approx([2 * (ranks - 1) / ranks] * ranks)
+
+
+def test_a_ring_in_one_piece_is_the_ring() -> None:
+    assert moves(ring_chunked(7, 1)) == moves(ring(7))
+    with pytest.raises(UsageError, match="0 pieces"):
+        ring_chunked(4, 0)
+
+
+@pytest.mark.parametrize(
+    ("algo", "first_chunk", "target", "own"), [("gloo", 1, -1, 0), ("nccl-ring", -1, 1, 0), ("openmpi-ring", 0, 1, 1)]
+)
+def test_the_rings_of_the_libraries(algo: str, first_chunk: int, target: int, own: int) -> None:
+    """What rank r sends first, to whom, and which finished chunk it passes on first."""
+    schedule = schedule_for(algo, 5)
+    by_round = {(t, a): (b, first) for t, a, b, first, _, _ in moves(schedule)}
+    for rank in range(5):
+        assert by_round[0, rank] == ((rank + target) % 5, (rank + first_chunk) % 5)
+        assert by_round[4, rank] == ((rank + target) % 5, (rank + own) % 5)
+
+
+# Halving and doubling.
+
+
+def test_rabenseifner_on_six_ranks() -> None:
+    """r = 2: ranks 0 and 2 stand for 0-1 and 2-3, 4 and 5 for themselves; four chunks."""
+    fold = {(0, 0, 1, 2, 2, 0), (0, 1, 0, 0, 2, 0), (0, 2, 3, 2, 2, 0), (0, 3, 2, 0, 2, 0)}
+    fold |= {(1, 1, 0, 2, 2, 1), (1, 3, 2, 2, 2, 1)}
+    halves = {(2, 0, 2, 2, 2, 0), (2, 2, 0, 0, 2, 0), (2, 4, 5, 2, 2, 0), (2, 5, 4, 0, 2, 0)}
+    quarters = {(3, 0, 4, 1, 1, 0), (3, 4, 0, 0, 1, 0), (3, 2, 5, 3, 1, 0), (3, 5, 2, 2, 1, 0)}
+    back = {(4, 0, 4, 0, 1, 1), (4, 4, 0, 1, 1, 1), (4, 2, 5, 2, 1, 1), (4, 5, 2, 3, 1, 1)}
+    back |= {(5, 0, 2, 0, 2, 1), (5, 2, 0, 2, 2, 1), (5, 4, 5, 0, 2, 1), (5, 5, 4, 2, 2, 1)}
+    unfold = {(6, 0, 1, 0, 4, 1), (6, 2, 3, 0, 4, 1)}
+    assert moves(halving_doubling(6)) == fold | halves | quarters | back | unfold
+
+
+@given(RANKS)
+def test_halving_and_doubling_take_logarithmically_many_rounds(ranks: int) -> None:
+    log, power = ranks.bit_length() - 1, ranks.bit_count() == 1
+    assert halving_doubling(ranks).rounds == 2 * log + (0 if power else 3)
+    assert recursive_doubling(ranks).rounds == log + (0 if power else 2)
+    if power:
+        assert sent(halving_doubling(ranks)) == pytest.approx([2 * (ranks - 1) / ranks] * ranks)
+        assert sent(recursive_doubling(ranks)) == [log] * ranks
+
+
+def test_recursive_doubling_on_seven_ranks() -> None:
+    """The example in Open MPI's source: 1, 3, 5 and 6 stay and are 0 to 3."""
+    pairs = {(t, a, b) for t, a, b, *_ in moves(recursive_doubling(7))}
+    assert pairs == (
+        {(0, 0, 1), (0, 2, 3), (0, 4, 5)}
+        | {(1, 1, 3), (1, 3, 1), (1, 5, 6), (1, 6, 5)}
+        | {(2, 1, 5), (2, 5, 1), (2, 3, 6), (2, 6, 3)}
+        | {(3, 1, 0), (3, 3, 2), (3, 5, 4)}
+    )
+
+
+def test_bcube_of_base_two_is_halving_and_doubling() -> None:
+    assert moves(bcube(16, 2)) == moves(halving_doubling(16))
+
+
+# Trees.
+
+
+def test_the_heap() -> None:
+    assert heap_parents(8, 3).tolist() == [-1, 0, 0, 0, 1, 1, 1, 2]
+    assert heights(heap_parents(8, 3)).tolist() == [2, 1, 1, 0, 0, 0, 0, 0]
+    assert heap_parents(4, 1).tolist() == [-1, 0, 1, 2]
+    with pytest.raises(UsageError, match="fan-out of one or more"):
+        tree(4, 0)
+
+
+@given(RANKS, st.integers(2, 6))
+def test_a_tree_takes_twice_its_height(ranks: int, fan_out: int) -> None:
+    levels = math.ceil(round(math.log(ranks * (fan_out - 1) + 1, fan_out), 9)) - 1
+    schedule = tree(ranks, fan_out)
+    assert schedule.rounds == 2 * levels
+    assert sum(sent(schedule)) == 2 * (ranks - 1)
+    assert np.bincount(schedule.target[~schedule.copies]).max() <= fan_out
+
+
+@pytest.mark.parametrize(
+    ("ranks", "first", "second"),
+    [
+        (4, [-1, 2, 0, 2], [1, 3, 1, -1]),
+        (5, [-1, 2, 4, 2, 0], [1, -1, 3, 0, 3]),
+        (8, [-1, 2, 4, 2, 0, 6, 4, 6], [1, 3, 1, 7, 5, 3, 5, -1]),
+        # The pictures in trees.cc, of 14 ranks, and of 12 and 13 for the second tree.
+        (14, [-1, 2, 4, 2, 8, 6, 4, 6, 0, 10, 12, 10, 8, 12], None),
+        (12, None, [1, 3, 1, 11, 5, 7, 5, 3, 9, 7, 9, -1]),
+        (13, None, [9, -1, 3, 5, 3, 9, 7, 5, 7, 1, 11, 0, 11]),
+    ],
+)
+def test_the_trees_of_nccl(ranks: int, first: list[int] | None, second: list[int] | None) -> None:
+    schedule = nccl_tree(ranks)
+    for chunk, parents in ((0, first), (1, second)):
+        up = ~schedule.copies & (schedule.first == chunk)
+        found = dict(zip(schedule.source[up].tolist(), schedule.target[up].tolist(), strict=True))
+        if parents is not None:
+            assert [found.get(rank, -1) for rank in range(ranks)] == parents
+
+
+@given(RANKS)
+def test_nobody_has_more_than_two_children_in_any_tree(ranks: int) -> None:
+    for parents in (midpoint_parents(ranks), bitwise_parents(ranks)):
+        assert np.count_nonzero(parents < 0) == 1
+        assert np.bincount(parents[parents >= 0]).max() <= 2
+        assert heights(parents).max() <= math.ceil(math.log2(ranks))
+
+
+@given(st.integers(1, 7).map(lambda k: 2**k - 1).filter(lambda n: n > 1))
+def test_inner_nodes_of_one_tree_are_leaves_of_the_other(ranks: int) -> None:
+    first = midpoint_parents(ranks)
+    inner = [set(parents.tolist()) - {-1} for parents in (first, shifted(first, -1))]
+    assert not inner[0] & inner[1]
+
+
+def test_the_trees_of_the_thesis() -> None:
+    """Eight ranks: 3 above 1 and 5, and the second tree one rank lower everywhere."""
+    first = midpoint_parents(8)
+    assert first.tolist() == [1, 3, 1, -1, 5, 3, 5, 6]
+    assert shifted(first, -1).tolist() == [2, 0, -1, 4, 2, 4, 5, 0]
+    schedule = double_binary_tree(8)
+    assert (schedule.chunks, schedule.rounds) == (2, 6)
+    assert sum(sent(schedule)) == 2 * 7
+
+
+def test_a_circle_is_no_tree() -> None:
+    with pytest.raises(AssertionError, match="circle"):
+        reduce_along("x", [np.array([-1, 2, 1], dtype=np.int32)])
+
+
+# BCube and BML.
+
+
+@given(st.sampled_from([(2, 1), (2, 5), (3, 3), (4, 2), (6, 2), (40, 1)]))
+def test_bcube_sends_the_parts_that_the_thesis_prices(shape: tuple[int, int]) -> None:
+    """Round i: S / B^(i+1) to each of the B - 1 ranks at a distance of multiples of B^i."""
+    base, levels = shape
+    ranks = base**levels
+    schedule = bcube(ranks, base)
+    assert schedule.rounds == 2 * levels
+    assert sent(schedule) == pytest.approx([2 * (ranks - 1) / ranks] * ranks)
+    for t, a, b, _, count, copies in moves(schedule):
+        i = 2 * levels - 1 - t if copies else t
+        assert count == ranks // base ** (i + 1)
+        assert abs(a - b) % base**i == 0
+        assert a // base ** (i + 1) == b // base ** (i + 1)
+
+
+def test_bml_on_bcube_3_2_is_the_example_of_the_paper() -> None:
+    """18 pieces; each interface sends 6, 2, 2 and 6 of them, and thread 0 begins on level 0, thread 1 on level 1."""
+    schedule = bml(9, 3)
+    assert (schedule.chunks, schedule.rounds) == (18, 4)
+    used: Counter[tuple[int, int, int]] = Counter()
+    for t, a, b, first, count, _ in moves(schedule):
+        level = 0 if a // 3 == b // 3 else 1
+        thread = 0 if first + count <= 9 else 1
+        assert level == (thread + (t if t < 2 else 3 - t)) % 2
+        used[t, a, level] += count
+    assert used == {(t, a, level): (6, 2, 2, 6)[t] for t in range(4) for a in range(9) for level in range(2)}
+
+
+@given(st.sampled_from([(2, 1), (2, 2), (2, 4), (2, 5), (3, 2), (3, 3), (5, 2)]))
+def test_every_interface_of_bml_is_busy_for_2_n_minus_1_over_kn(shape: tuple[int, int]) -> None:
+    base, levels = shape
+    ranks = base**levels
+    schedule = bml(ranks, base)
+    busy: Counter[tuple[int, int]] = Counter()
+    for _, a, b, _, count, _ in moves(schedule):
+        level = next(i for i in range(levels) if a // base**i % base != b // base**i % base)
+        busy[a, level] += count
+    assert set(busy.values()) == {2 * (ranks - 1)}  # of kN pieces
+    assert len(busy) == ranks * levels
+
+
+def test_bml_leaves_every_rank_one_chunk_of_each_thread() -> None:
+    owners = bml_reduce_scatter(27, 3).owners
+    assert owners is not None
+    for thread in range(3):
+        assert sorted(owners[27 * thread : 27 * thread + 27].tolist()) == list(range(27))
+
+
+# Masters and servers.
+
+
+@CALM
+@given(RANKS.flatmap(partitions))
+def test_masters_are_spread_evenly(groups: list[list[int]]) -> None:
+    local_masters, global_group = balanced_masters(groups)
+    ranks = sum(len(group) for group in groups)
+    masters = Counter(local_masters[np.arange(ranks), global_group].tolist())
+    assert masters == dict.fromkeys(range(ranks), 1)
+    for g, group in enumerate(groups):
+        local = Counter(local_masters[:, g].tolist())
+        assert set(local) <= set(group)
+        assert max(local[rank] for rank in group) - min(local[rank] for rank in group) <= 1
+
+
+@CALM
+@given(RANKS.flatmap(partitions))
+def test_two_levels_cross_groups_as_rarely_as_can_be(groups: list[list[int]]) -> None:
+    schedule = two_level(groups)
+    ranks = schedule.ranks
+    group_of = np.empty(ranks, dtype=int)
+    for g, group in enumerate(groups):
+        group_of[group] = g
+    crossing = group_of[schedule.source] != group_of[schedule.target]
+    assert schedule.count.sum() == 2 * (ranks - 1) * schedule.chunks
+    assert schedule.count[crossing].sum() == 2 * (len(groups) - 1) * schedule.chunks
+    one_level = len(groups) == 1 or len(groups) == ranks
+    assert schedule.rounds == (2 if one_level else 4)
+    inner = (schedule.round == 0) | (schedule.round == schedule.rounds - 1)
+    assert one_level or not (crossing & inner).any()
+
+
+def test_equal_groups_send_what_goes_together_together() -> None:
+    """4 x 4: three members a master, then three groups a master, each of the 16 one transfer."""
+    schedule = two_level([[4 * g + i for i in range(4)] for g in range(4)])
+    assert np.bincount(schedule.round).tolist() == [48, 48, 48, 48]
+    assert np.bincount(schedule.round, schedule.count).tolist() == [192, 48, 48, 192]
+
+
+def test_masters_can_be_given() -> None:
+    local_masters = np.array([[1, 2], [0, 3]], dtype=np.int32)
+    schedule = two_level_reduce_scatter([[0, 1], [2, 3, 4]], local_masters, np.array([1, 0], dtype=np.int32))
+    assert schedule.owners is not None
+    assert schedule.owners.tolist() == [2, 0]
+    simulate(schedule)
+    simulate(there_and_back(schedule))
+    for wrong, at, message in (
+        (np.array([[1, 0], [0, 3]]), [1, 0], "rank 0 is not in group 1"),
+        (local_masters, [1, 2], "groups 0 to 1"),
+        (local_masters[:1], [1, 0], "2 chunks and 2 groups"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            two_level_reduce_scatter([[0, 1], [2, 3, 4]], wrong, np.array(at))
+
+
+@pytest.mark.parametrize("groups", [[[0, 1], [1, 2]], [[0, 2]], [[0, 1], []], [[1, 2]]])
+def test_groups_that_are_none_are_refused(groups: list[list[int]]) -> None:
+    with pytest.raises(UsageError, match="groups: every rank"):
+        two_level(groups)
+
+
+def test_flat_aggregation_is_one_group_and_the_sharded_server() -> None:
+    assert moves(flat(9)) == moves(two_level([list(range(9))])) == moves(parameter_server(9))
+    assert sent(flat(9)) == pytest.approx([16 / 9] * 9)
+
+
+@given(st.integers(3, 40))
+def test_what_a_server_has_to_carry(ranks: int) -> None:
+    central = sent(parameter_server(ranks, sharded=False, root=2))
+    assert central == [ranks - 1 if rank == 2 else 1 for rank in range(ranks)]
+    apart = parameter_server(ranks, sharded=False, colocated=False)
+    assert sent(apart) == [1] * (ranks - 1) + [ranks - 1]
+    assert apart.details["contributors"] == list(range(ranks - 1))
+    shards = parameter_server(ranks, colocated=False, servers=2)
+    assert sent(shards) == [1] * (ranks - 2) + [(ranks - 2) / 2] * 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"servers": 2}, "goes with colocated=False"),
+        ({"sharded": False, "root": 4}, "no rank 4"),
+        ({"colocated": False, "servers": 4}, "4 servers of 4 ranks .* 1 to 3 do"),
+        ({"colocated": False, "servers": 0}, "0 servers of 4 ranks"),
+        ({"colocated": False, "sharded": False, "servers": 2}, "centralised server is one, not 2"),
+    ],
+)
+def test_servers_that_do_not_fit(options: dict[str, int], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        push(4, **options)  # type: ignore[arg-type]
+
+
+def test_pull_is_the_mirror_of_push() -> None:
+    assert mirrored(push(4)).collective == "all-gather"
+    assert mirrored(push(4, sharded=False)).collective == "broadcast"
+
+
+RACKS = [[32 * g + i for i in range(32)] for g in range(32)]
+
+
+@pytest.mark.parametrize(
+    ("algo", "options", "transfers"),
+    [
+        ("ring", Options(), 2 * 1023 * 1024),
+        ("ring-chunked", Options(pieces=2), 2 * 1023 * 1024 * 2),
+        ("halving-doubling", Options(), 2 * 10 * 1024),
+        ("recursive-doubling", Options(), 10 * 1024),
+        ("tree", Options(fan_out=32), 2 * 1023),
+        ("double-binary-tree", Options(), 4 * 1023),
+        ("nccl-tree", Options(), 4 * 1023),
+        ("bcube", Options(base=4), 2 * 5 * 3 * 1024),
+        ("bml", Options(base=32), 2 * 2 * 2 * 31 * 1024),
+        ("2lha", Options(groups=RACKS), 4 * 31 * 1024),
+        ("flat", Options(), 2 * 1023 * 1024),
+        ("ps", Options(colocated=False), 2 * 512 * 512),
+    ],
+)
+def test_a_thousand_ranks(algo: str, options: Options, transfers: int) -> None:
+    assert len(schedule_for(algo, 1024, options)) == transfers
