@@ -12,6 +12,7 @@ from typing import Any
 from plink.errors import InputError, PlinkError
 
 STANDARD = "-"
+_FEW = 16  # numbers or names that fit on the line of what they belong to
 
 
 def name_of(path: str | Path) -> str:
@@ -134,6 +135,13 @@ def _render(value: Any, indent: str) -> str:
 
 
 def _flat_or_nested(value: Any, indent: str) -> str:
-    if isinstance(value, dict) and not any(isinstance(item, dict | list) for item in value.values()):
+    if isinstance(value, dict) and not any(_is_nested(item) for item in value.values()):
         return json.dumps(value, allow_nan=False)
     return _render(value, indent)
+
+
+def _is_nested(value: Any) -> bool:
+    """Whether a value is more than a plain one, or a few of them."""
+    if isinstance(value, list):
+        return len(value) > _FEW or any(isinstance(item, dict | list) for item in value)
+    return isinstance(value, dict)

@@ -59,7 +59,7 @@ def advise(
     found: list[Line] = []
     left_out: dict[str, str] = {}
     for family, order in orders.items():
-        options = options_from(set_ or [], rank_groups(fabric, order))
+        options = options_from(set_ or [], names, rank_groups(fabric, order))
         more, missing = lines(fabric, {family: order}, dict.fromkeys(names, options), chosen)
         found += more
         left_out |= missing
@@ -193,8 +193,10 @@ def _draw(found: "list[Line]", stretches: "list[Stretch]", low: float, high: flo
     high = max(high, low * 1.01)
     sizes = np.geomspace(low, high, 200)
     figure, axes = plt.subplots(figsize=(8, 5), layout="constrained")
-    for algo in dict.fromkeys(line.algo for line in found):
-        axes.plot(sizes, [_best(found, size, algo).at(size) / 1e3 for size in sizes], label=algo, linewidth=1.2)
+    for k, algo in enumerate(dict.fromkeys(line.algo for line in found)):
+        times = [_best(found, size, algo).at(size) / 1e3 for size in sizes]
+        # Some algorithms cost the same: the dashes of one let the other be seen.
+        axes.plot(sizes, times, label=algo, linewidth=1.5, linestyle=("-", "--", "-.", ":")[k % 4])
     axes.plot(
         sizes, [_best(found, size).at(size) / 1e3 for size in sizes], color="black", linewidth=3, alpha=0.25,
         label="best",

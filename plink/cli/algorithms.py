@@ -1,5 +1,6 @@
 """What the commands that price or make schedules share: the algorithm's options as typed, ranks, orders, fabrics."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,26 +17,31 @@ if TYPE_CHECKING:
     Ranks = npt.NDArray[np.intp]
 
 
-def options_from(typed: list[str], groups: list[list[int]] | None = None) -> "Options":
-    """``--set base=4`` and the like, as often as wanted; names as the algorithms' options.
+def options_from(typed: list[str], algorithms: Sequence[str], groups: list[list[int]] | None = None) -> "Options":
+    """``--set base=4`` and the like, as often as wanted; names as the options of these algorithms.
 
-    :raises UsageError: for a name that is none, or a value of the wrong kind.
+    :raises UsageError: for a name that is none or that none of the algorithms takes, or a value of the wrong kind.
     """
     from dataclasses import fields
 
-    from solvers.schedules.catalogue import Options
+    from solvers.costs.by_name import MIXED
+    from solvers.schedules.catalogue import ALGORITHMS, Options
 
     kinds: dict[str, Any] = {
         field.name: bool if field.name in ("sharded", "colocated") else int
         for field in fields(Options)
         if field.name != "groups"
     }
+    parts = [part for name in algorithms for part in MIXED.get(name, (name,)) if part in ALGORITHMS]
+    taken = {option for part in parts for option in ALGORITHMS[part].options}
     given: dict[str, Any] = {}
     for word in typed:
         name, sign, value = word.partition("=")
         name = name.replace("-", "_")
         if not sign or name not in kinds:
             raise UsageError(f"--set {word}: write name=value with a name of {', '.join(kinds)}")
+        if parts and name not in taken:
+            raise UsageError(f"--set {word}: {', '.join(algorithms)} takes no {name}")
         if kinds[name] is bool:
             if value not in ("yes", "no"):
                 raise UsageError(f"--set {word}: {name} is yes or no")

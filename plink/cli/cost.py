@@ -44,11 +44,11 @@ def cost(
     from solvers.costs.by_name import model_for, pricing_for
 
     size_bytes = parse_bytes(size)
-    options_from(set_ or [])
+    options_from(set_ or [], [algo])
     network = network_from(network_file)
     fabric = fabric_from(network)
     ranks = order_from(network, order)
-    options = options_from(set_ or [], rank_groups(fabric, ranks))
+    options = options_from(set_ or [], [algo], rank_groups(fabric, ranks))
     chosen = model_for(model, fabric)
     price = pricing_for(algo, len(ranks), options, fabric, size_bytes, chosen)
     total = price(ranks)
@@ -123,7 +123,8 @@ def _explain(name: str, weight: float, price: "Price") -> None:
             latency, transfer, busiest = rows[start]
             which = f"round {start + 1}" if end - start == 1 else f"rounds {start + 1}-{end}"
             by = "" if busiest == "latency" else f" + {_time(transfer)}, {busiest}"
-            print(f"  {which}: {_time(latency)} latency{by}")
+            farthest = "farthest hop" if price.model == "latency" else "latency"
+            print(f"  {which}: {_time(latency)} {farthest}{by}")
             start = end
 
 

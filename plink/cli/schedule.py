@@ -16,7 +16,6 @@ app = typer.Typer(
     no_args_is_help=True,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Make a collective's schedule, prove one right, count what it moves.",
 )
 _MOST_LINES = 60
 _MOST_WRITTEN = 3_000_000
@@ -53,7 +52,7 @@ def schedule(
     from plink.storage import STANDARD
     from solvers.schedules.catalogue import schedule_for
 
-    options = options_from(set_ or [], _groups(groups, ranks))
+    options = options_from(set_ or [], [algo], _groups(groups, ranks))
     made = schedule_for(algo, ranks, options, collective)
     if (output is not None or as_json) and len(made) > _MOST_WRITTEN:
         raise UsageError(f"{len(made)} transfers are more than a file should hold; plink makes them when it needs them")
