@@ -13,6 +13,8 @@ from solvers.costs.evaluator import check, pair_rates
 from solvers.costs.fabric import BYTES_PER_US, Fabric, Vector
 from solvers.costs.patterns import Pattern
 
+_MANY = 1 << 18  # hops: finding the pairs that come twice would take longer than they do
+
 Order = npt.NDArray[np.intp]
 Pricing = Callable[[Order], float]
 
@@ -51,12 +53,14 @@ class _Longest:
     """The longest hop of every round: each pair of ranks once a round, for round trips are symmetric."""
 
     def __init__(self, pattern: Pattern, fabric: Fabric) -> None:
-        low, high = np.minimum(pattern.source, pattern.target), np.maximum(pattern.source, pattern.target)
-        keys = np.unique((pattern.round * pattern.ranks + low) * pattern.ranks + high)
-        self._low = keys // pattern.ranks % pattern.ranks
-        self._high = keys % pattern.ranks
-        rounds = keys // (pattern.ranks * pattern.ranks)
-        self._starts = np.searchsorted(rounds, np.arange(len(pattern.repeat)))
+        self._low, self._high, self._starts = pattern.source, pattern.target, pattern.starts
+        if len(pattern.source) < _MANY:
+            low, high = np.minimum(pattern.source, pattern.target), np.maximum(pattern.source, pattern.target)
+            keys = np.unique((pattern.round * pattern.ranks + low) * pattern.ranks + high)
+            self._low = keys // pattern.ranks % pattern.ranks
+            self._high = keys % pattern.ranks
+            rounds = keys // (pattern.ranks * pattern.ranks)
+            self._starts = np.searchsorted(rounds, np.arange(len(pattern.repeat))).astype(np.intp)
         self._rtt, self._n = fabric.rtt_us.ravel(), len(fabric.names)
 
     def __call__(self, order: Order) -> Vector:
@@ -140,41 +144,48 @@ def _contention(pattern: Pattern, fabric: Fabric, size_bytes: float) -> Pricing:
 
 
 def _everyone(pattern: Pattern, fabric: Fabric, size_bytes: float, model: str) -> Pricing:
-    """All pairs of ranks: only how many ranks a host has plays a part, and in most jobs that is one."""
-    moved, repeat = pattern.everyone * size_bytes, float(pattern.repeat.sum())
-    out, into, group_out, group_in = (
-        rate * BYTES_PER_US
-        for rate in (fabric.host_out_gbps, fabric.host_in_gbps, fabric.group_out_gbps, fabric.group_in_gbps)
-    )
+    """All pairs of ranks: only how many ranks each host has plays a part, so that most orders have the same price."""
+    known: dict[bytes, float] = {}
 
     def price(order: Order) -> float:
-        hosts, number = np.unique(order, return_counts=True)
-        block = np.ix_(hosts, hosts)
-        rtt = fabric.rtt_us[block]
-        if np.isnan(rtt).any():
-            a, b = (hosts[ends] for ends in np.nonzero(np.isnan(rtt)))
-            fabric.require(fabric.rtt_us[a, b], a, b, "")
-        longest = float(rtt.max())
-        if model == "latency":
-            return longest * float(pattern.there.sum())
-        if model == "alpha-beta":
-            rates = pair_rates(fabric)[block]
-            away = np.outer(number, number) * moved * ~np.eye(len(hosts), dtype=bool)
-            if np.isnan(np.where(away > 0, rates, 0.0)).any():
-                a, b = (hosts[ends] for ends in np.nonzero(np.isnan(rates) & (away > 0)))
-                fabric.require(np.full(len(a), np.nan), a, b, " --bandwidth")
-            busy = np.divide(away, rates * BYTES_PER_US, out=np.zeros_like(away), where=away > 0)
-            worst = max(float(busy.sum(axis=0).max()), float(busy.sum(axis=1).max()))
-        else:
-            host_load = number * (pattern.ranks - number) * moved
-            members = np.bincount(fabric.group_of[hosts], number, len(group_out))
-            group_load = members * (pattern.ranks - members) * moved
-            worst = max(
-                float((load / rate).max())
-                for load, rate in (
-                    (host_load, out[hosts]), (host_load, into[hosts]), (group_load, group_out), (group_load, group_in)
-                )
-            )  # fmt: skip
-        return (longest / 2 + worst) * repeat
+        number = np.bincount(order, minlength=len(fabric.names))
+        key = number.tobytes()
+        if key not in known:
+            known.clear()
+            known[key] = _price_of_everyone(pattern, fabric, size_bytes, model, number)
+        return known[key]
 
     return price
+
+
+def _price_of_everyone(
+    pattern: Pattern, fabric: Fabric, size_bytes: float, model: str, number: npt.NDArray[np.intp]
+) -> float:
+    """:param number: shape (N,), the ranks of each host."""
+    hosts, moved = np.flatnonzero(number), pattern.everyone * size_bytes
+    a, b = (axis.ravel() for axis in np.meshgrid(hosts, hosts, indexing="ij"))
+    rtt = fabric.rtt_us.take(a * len(fabric.names) + b)
+    fabric.require(rtt, a, b, "")
+    longest = float(rtt.max())
+    if model == "latency":
+        return longest * float(pattern.there.sum())
+    if model == "alpha-beta":
+        rates = np.where(a == b, np.inf, pair_rates(fabric).take(a * len(fabric.names) + b))
+        fabric.require(rates, a, b, " --bandwidth")
+        busy = np.divide(moved / BYTES_PER_US, rates).reshape(len(hosts), len(hosts))
+        ranks = number[hosts].astype(np.float64)
+        worst = max(float((ranks * (busy @ ranks)).max()), float((ranks * (ranks @ busy)).max()))
+    else:
+        away = number * (pattern.ranks - number) * moved
+        members = np.bincount(fabric.group_of, number, len(fabric.group_out_gbps))
+        crossing = members * (pattern.ranks - members) * moved
+        worst = max(
+            float((load / rate).max()) / BYTES_PER_US
+            for load, rate in (
+                (away, fabric.host_out_gbps),
+                (away, fabric.host_in_gbps),
+                (crossing, fabric.group_out_gbps),
+                (crossing, fabric.group_in_gbps),
+            )
+        )
+    return (longest / 2 + worst) * float(pattern.repeat.sum())
