@@ -72,7 +72,7 @@ class Swaps:
         changed = self._changed(a, b)
         values = self._values
         if self._sum:
-            return self.cost + sum(new - values.item(hop) for hop, new in changed.items())
+            return self.cost + float(sum(new - values.item(hop) for hop, new in changed.items()))
         cost, longest = self.cost, self._longest
         most: dict[int, float] = {}
         shrinks: set[int] = set()

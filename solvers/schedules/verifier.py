@@ -6,17 +6,22 @@ and commutative operation. An all-reduce over N ranks takes N counts a chunk and
 """
 
 import dataclasses
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
+from plink.errors import UsageError
 from plink.schedule import Schedule, dependencies, expanded
 
 _BLOCK_BYTES = 1 << 26
+_MOST_BYTES = 1 << 31  # of the counts of one chunk: 32,768 ranks
 _ENOUGH = 20  # errors; more of them tell nobody more
 
 Counts = npt.NDArray[np.uint16]
+Places = npt.NDArray[np.int64]
+Describe = Callable[[int], str]
 
 
 def verify(schedule: Schedule) -> list[str]:
@@ -24,8 +29,13 @@ def verify(schedule: Schedule) -> list[str]:
 
     ``contributors`` among the schedule's details, if there, are the ranks that have something to add and want the
     result (servers of their own neither add nor want anything).
+
+    :raises UsageError: for more ranks than can be counted here.
     """
-    errors = _impossible(schedule) or (_out_of_order(schedule) + _wrong_results(schedule))
+    errors = _impossible(schedule)
+    if not errors:
+        merged, starts = _merged(schedule)
+        errors = _out_of_order(merged, schedule.describe) + _wrong_results(merged, starts, schedule.describe)
     return errors[:_ENOUGH]
 
 
@@ -33,6 +43,22 @@ def contributors_of(schedule: Schedule) -> npt.NDArray[np.int64]:
     """The ranks that add something, in ascending order."""
     named = schedule.details.get("contributors")
     return np.arange(schedule.ranks) if named is None else np.unique(np.array(named, dtype=np.int64))
+
+
+def _merged(schedule: Schedule) -> tuple[Schedule, Places]:
+    """The same schedule with neighbouring chunks that always go together as one, and where each of these begins."""
+    first = schedule.first.astype(np.int64)
+    ends = first + schedule.count
+    handed = [] if schedule.owners is None else np.flatnonzero(np.diff(schedule.owners)) + 1
+    starts = np.unique(np.concatenate([[0], first, ends[ends < schedule.chunks], handed])).astype(np.int64)
+    place = np.searchsorted(starts, first)
+    return dataclasses.replace(
+        schedule,
+        chunks=len(starts),
+        first=place.astype(np.int32),
+        count=(np.searchsorted(starts, ends) - place).astype(np.int32),
+        owners=None if schedule.owners is None else schedule.owners[starts],
+    ), starts
 
 
 def _impossible(schedule: Schedule) -> list[str]:
@@ -67,26 +93,39 @@ def _impossible(schedule: Schedule) -> list[str]:
     return errors
 
 
-def _out_of_order(schedule: Schedule) -> list[str]:
+def _out_of_order(schedule: Schedule, describe: Describe) -> list[str]:
     """What a file's own ``after`` forgets: to wait for what is sent on, or for what is overwritten."""
     if schedule.after is None:
         return []
     offsets, needed = dependencies(schedule)
     reader = np.repeat(np.arange(len(schedule)), np.diff(offsets))
     errors = [
-        f"{schedule.describe(later)} sends what transfer {sooner} writes and does not wait for it"
+        f"{describe(later)} sends what transfer {sooner} writes and does not wait for it"
         for later, sooner in _not_awaited(schedule, reader, needed)
     ]
+    return errors + [
+        f"{describe(later)} and transfer {sooner} write the same chunk in no order: one of them copies"
+        for later, sooner in _not_awaited(schedule, *_overwritten(schedule))
+    ]
+
+
+def _overwritten(schedule: Schedule) -> tuple[Places, Places]:
+    """Pairs (later, sooner) of writers of one chunk at one rank that must not change places: every copy and what was
+    written since the last one, and whatever is added to a copy. Those of one round are found by running it."""
     transfer, chunk = expanded(schedule)
     cell = schedule.target[transfer].astype(np.int64) * schedule.chunks + chunk
     order = np.argsort(cell, kind="stable")  # within a cell the order of rounds
     cell, writer = cell[order], transfer[order]
-    pair = (cell[1:] == cell[:-1]) & (schedule.copies[writer[1:]] | schedule.copies[writer[:-1]])
-    pair &= schedule.round[writer[1:]] != schedule.round[writer[:-1]]  # those of one round are found by running it
-    return errors + [
-        f"{schedule.describe(later)} and transfer {sooner} write the same chunk in no order: one of them copies"
-        for later, sooner in _not_awaited(schedule, writer[1:][pair], writer[:-1][pair])
-    ]
+    place, copies = np.arange(len(writer)), schedule.copies[writer]
+    begin = np.searchsorted(cell, cell)
+    copied = np.maximum.accumulate(np.where(copies, place, -1))
+    since = np.maximum(np.concatenate([[-1], copied])[:-1], begin)
+    length = np.where(copies, place - since, copies[since] & (since < place))
+    later = np.repeat(writer, length)
+    within = np.arange(len(later)) - np.repeat(np.cumsum(length) - length, length)
+    sooner = writer[np.repeat(since, length) + within]
+    apart = schedule.round[later] != schedule.round[sooner]
+    return later[apart], sooner[apart]
 
 
 def _not_awaited(
@@ -115,20 +154,22 @@ def _not_awaited(
     return found
 
 
-def _wrong_results(schedule: Schedule) -> list[str]:
+def _wrong_results(schedule: Schedule, starts: Places, describe: Describe) -> list[str]:
     """Run the schedule, some chunks at a time."""
     transfer, chunk = expanded(schedule)
     contributors = contributors_of(schedule)
     whole = schedule.collective in ("all-gather", "broadcast")
-    width = 1 if whole else len(contributors)
-    block = max(1, _BLOCK_BYTES // (2 * schedule.ranks * width))
+    each = 2 * schedule.ranks * (1 if whole else len(contributors))
+    if each > _MOST_BYTES:
+        raise UsageError(f"{schedule.ranks} ranks are too many to prove: the counts of one chunk take {each:.1e} bytes")
+    block = max(1, _BLOCK_BYTES // max(1, each))
     errors: list[str] = []
     for start in range(0, schedule.chunks, block):
         stop = min(schedule.chunks, start + block)
         inside = (chunk >= start) & (chunk < stop)
-        run = _Run(schedule, contributors, start, stop, whole)
+        run = _Run(schedule, describe, contributors, starts[start:stop], start, stop, whole)
         run.go(transfer[inside], chunk[inside])
-        errors += run.errors or run.missing()
+        errors += run.errors or run.results()
         if len(errors) >= _ENOUGH:
             break
     return errors
@@ -136,10 +177,13 @@ def _wrong_results(schedule: Schedule) -> list[str]:
 
 @dataclasses.dataclass
 class _Run:
-    """One run over the chunks ``start`` to ``stop`` - 1; ``whole``: what is handed out counts as one thing."""
+    """One run over the chunks ``start`` to ``stop`` - 1, in messages ``named``; ``whole``: what is handed out counts as
+    one thing."""
 
     schedule: Schedule
+    describe: Describe
     contributors: npt.NDArray[np.int64]
+    named: Places
     start: int
     stop: int
     whole: bool
@@ -147,6 +191,7 @@ class _Run:
     def __post_init__(self) -> None:
         ranks, chunks = self.schedule.ranks, self.stop - self.start
         self.errors: list[str] = []
+        self.twice: dict[int, str] = {}  # harmless where it is overwritten later
         self.written = np.full((ranks, chunks), -1, dtype=np.int64)  # by which transfer last
         if self.whole:
             self.state: Counts = np.zeros((ranks, chunks, 1), dtype=np.uint16)
@@ -156,7 +201,7 @@ class _Run:
             self.state = np.zeros((ranks, chunks, len(self.contributors)), dtype=np.uint16)
             self.state[self.contributors, :, np.arange(len(self.contributors))] = 1
 
-    def go(self, transfer: npt.NDArray[np.int64], chunk: npt.NDArray[np.int64]) -> None:
+    def go(self, transfer: Places, chunk: Places) -> None:
         """All rounds, or those until something is wrong."""
         rounds = self.schedule.round[transfer]
         ends = np.searchsorted(rounds, np.arange(self.schedule.rounds + 1))
@@ -165,7 +210,7 @@ class _Run:
             if self.errors:
                 return
 
-    def _round(self, transfer: npt.NDArray[np.int64], chunk: npt.NDArray[np.int64]) -> None:
+    def _round(self, transfer: Places, chunk: Places) -> None:
         schedule = self.schedule
         source, target = schedule.source[transfer], schedule.target[transfer]
         carried = self.state[source, chunk]
@@ -182,29 +227,54 @@ class _Run:
                 transfer[shared], chunk[shared], "writes chunk {chunk} in the same round as another: unordered writes"
             )
             return
-        adds = ~copies
-        if (number == 1).all():
-            self.state[target[adds], chunk[adds]] += carried[adds]
+        adds = np.flatnonzero(~copies)
+        if self.whole:
+            absent = adds[~self.state[target[adds], chunk[adds]].any(axis=1)]
+            if len(absent):
+                self._blame(transfer[absent], chunk[absent], "adds to chunk {chunk} before it is there")
+                return
+        if len(adds) == len(transfer):
+            self._add(transfer, target, chunk, carried)
         else:
-            np.add.at(self.state, (target[adds], chunk[adds]), carried[adds])
-        twice = np.flatnonzero(adds & (self.state[target, chunk] > 1).any(axis=1))
-        if len(twice):
-            # Of several that came at once the last is told: with the ones before it, it is one too many.
-            k = int(twice[np.flatnonzero(cell[twice] == cell[twice[0]])[-1]])
-            who = self.contributors[int(np.argmax(self.state[target[k], chunk[k]] > 1))] if not self.whole else None
-            of = "the result" if who is None else f"what rank {who} contributed"
-            self._blame(transfer[[k]], chunk[[k]], f"adds {of} to chunk {{chunk}} a second time")
-            return
-        self.state[target[copies], chunk[copies]] = carried[copies]
+            self._add(transfer[adds], target[adds], chunk[adds], carried[adds])
+            self.state[target[copies], chunk[copies]] = carried[copies]
         self.written[target, chunk] = transfer
 
-    def _blame(self, transfer: npt.NDArray[np.int64], chunk: npt.NDArray[np.int64], what: str) -> None:
-        for m in np.unique(transfer)[:_ENOUGH].tolist():
-            where = int(chunk[np.flatnonzero(transfer == m)[0]]) + self.start
-            self.errors.append(f"{self.schedule.describe(m)} {what.format(chunk=where)}")
+    def _add(self, transfer: Places, target: npt.NDArray[np.int32], chunk: Places, carried: Counts) -> None:
+        """Add up what comes to each chunk; two stands for any number above one."""
+        if not len(transfer):
+            return
+        cell = target.astype(np.int64) * (self.stop - self.start) + chunk
+        order = np.argsort(cell, kind="stable")
+        first = np.flatnonzero(np.diff(cell[order], prepend=-1))
+        last = np.append(first[1:], len(transfer)) - 1
+        alone = len(first) == len(transfer)
+        if alone:
+            first = last = np.arange(len(transfer))
+        else:
+            transfer, target, chunk, carried = transfer[order], target[order], chunk[order], carried[order]
+        where = target[first], chunk[first]
+        before = self.state[where]
+        # Far more transfers than ranks may come at once.
+        after = before + (carried if alone else np.add.reduceat(carried, first, axis=0, dtype=np.uint32))
+        if (after > 1).any():
+            most = np.maximum(before, np.maximum.reduceat(carried, first, axis=0))
+            # Of several that came at once the last is told: with the ones before it, it is one too many.
+            for k in np.flatnonzero(((after > 1) & (most < 2)).any(axis=1))[:_ENOUGH].tolist():
+                m, which = int(transfer[last[k]]), int(np.argmax((after[k] > 1) & (most[k] < 2)))
+                of = "the result" if self.whole else f"what rank {self.contributors[which]} contributed"
+                name = int(self.named[int(chunk[first[k]])])
+                self.twice.setdefault(m, f"{self.describe(m)} adds {of} to chunk {name} a second time")
+            after = np.minimum(after, 2)
+        self.state[where] = after
 
-    def missing(self) -> list[str]:
-        """What is not where it should be in the end."""
+    def _blame(self, transfer: Places, chunk: Places, what: str) -> None:
+        for m in np.unique(transfer)[:_ENOUGH].tolist():
+            where = int(self.named[int(chunk[np.flatnonzero(transfer == m)[0]])])
+            self.errors.append(f"{self.describe(m)} {what.format(chunk=where)}")
+
+    def results(self) -> list[str]:
+        """What is not where it should be in the end, or is there twice."""
         chunks: npt.NDArray[np.integer] = np.arange(self.stop - self.start)
         ranks: npt.NDArray[np.integer]
         if self.schedule.collective in ("reduce-scatter", "reduce"):
@@ -213,11 +283,11 @@ class _Run:
         else:
             ranks, chunks = (axis.ravel() for axis in np.meshgrid(self.contributors, chunks, indexing="ij"))
         there = self.state[ranks, chunks]
-        errors = []
-        for k in np.flatnonzero((there != 1).any(axis=1))[:_ENOUGH]:
+        errors = list(self.twice.values()) if (there > 1).any() else []
+        for k in np.flatnonzero((there == 0).any(axis=1))[:_ENOUGH]:
             rank, chunk = int(ranks[k]), int(chunks[k])
-            what = "it" if self.whole else f"what rank {self.contributors[int(np.argmax(there[k] != 1))]} contributed"
+            what = "it" if self.whole else f"what rank {self.contributors[int(np.argmin(there[k]))]} contributed"
             last = int(self.written[rank, chunk])
-            by = "nobody sends it any" if last < 0 else f"the last to write it was {self.schedule.describe(last)}"
-            errors.append(f"rank {rank} ends without {what} in chunk {chunk + self.start}; {by}")
+            by = "nobody sends it any" if last < 0 else f"the last to write it was {self.describe(last)}"
+            errors.append(f"rank {rank} ends without {what} in chunk {self.named[chunk]}; {by}")
         return errors
