@@ -4,10 +4,13 @@ import json
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import benchmarks.cost_models
 import benchmarks.record
 from benchmarks.adaptive_probing import bars_of
+from benchmarks.cost_models import candidates, spread
 from benchmarks.record import RESULTS, Bar, record
 
 
@@ -53,3 +56,26 @@ def test_the_bars_of_adaptive_probing_are_told_from_what_was_recorded() -> None:
         "rack neighbours found, nearest",
         "schedule_all of 10000 hosts, seconds",
     ]
+
+
+def test_orders_to_be_timed_reach_from_group_after_group_to_turns() -> None:
+    groups = np.array([0, 1, 2, 3] * 4)
+    pool = candidates(groups, np.random.default_rng(0))
+    assert all((np.sort(order) == np.arange(16)).all() for order in pool)
+    changes = {int((groups[order] != groups[np.roll(order, -1)]).sum()) for order in pool}
+    assert min(changes) == 4
+    assert max(changes) == 16
+
+
+def test_orders_are_chosen_at_even_steps_of_the_cost() -> None:
+    costs = np.random.default_rng(0).permutation(np.concatenate([np.linspace(1, 5, 41), np.full(1000, 5.0)]))
+    chosen = spread(costs, 5, np.random.default_rng(0))
+    assert costs[chosen].tolist() == pytest.approx([1, 2, 3, 4, 5])
+    assert len(set(spread(np.ones(20), 12, np.random.default_rng(0)).tolist())) == 12
+
+
+def test_the_bars_of_the_cost_models_are_told_from_what_was_recorded() -> None:
+    figures = json.loads((RESULTS / "cost-models.json").read_text())["figures"]
+    assert all(bar.met for bar in benchmarks.cost_models.bars_of(figures))
+    figures["gloo"]["spearman"]["contention"] = 0.94
+    assert sum(not bar.met for bar in benchmarks.cost_models.bars_of(figures)) == 1

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from solvers.costs.evaluator import check, pair_rates
+from solvers.costs.evaluator import check, latest, pair_rates
 from solvers.costs.fabric import BYTES_PER_US, Fabric, Vector
 from solvers.costs.patterns import Pattern
 
@@ -129,15 +129,17 @@ def _contention(pattern: Pattern, fabric: Fabric, size_bytes: float) -> Pricing:
         away = np.where(source == target, 0.0, moved)
         crossing = np.where(leaves == enters, 0.0, moved)
         took = longest(order) / 2
-        worst = np.zeros(rounds)
-        for key, weight, width, rate in (
-            (by_host + source, away, n, bytes_per_us[0]),
-            (by_host + target, away, n, bytes_per_us[1]),
-            (by_group + leaves, crossing, groups, bytes_per_us[2]),
-            (by_group + enters, crossing, groups, bytes_per_us[3]),
-        ):
-            load = np.bincount(key, weight, rounds * width).reshape(rounds, width) / rate
-            np.maximum(worst, load.max(axis=1), out=worst)
+        sending, receiving, out, into = (
+            np.bincount(key, weight, rounds * width).reshape(rounds, width) / rate
+            for key, weight, width, rate in (
+                (by_host + source, away, n, bytes_per_us[0]),
+                (by_host + target, away, n, bytes_per_us[1]),
+                (by_group + leaves, crossing, groups, bytes_per_us[2]),
+                (by_group + enters, crossing, groups, bytes_per_us[3]),
+            )
+        )
+        worst = np.maximum(sending.max(axis=1), receiving.max(axis=1))
+        np.maximum(worst, latest(np.hstack([out, into])), out=worst)
         return float((took + worst) @ repeat)
 
     return price
@@ -179,13 +181,7 @@ def _price_of_everyone(
         away = number * (pattern.ranks - number) * moved
         members = np.bincount(fabric.group_of, number, len(fabric.group_out_gbps))
         crossing = members * (pattern.ranks - members) * moved
-        worst = max(
-            float((load / rate).max()) / BYTES_PER_US
-            for load, rate in (
-                (away, fabric.host_out_gbps),
-                (away, fabric.host_in_gbps),
-                (crossing, fabric.group_out_gbps),
-                (crossing, fabric.group_in_gbps),
-            )
-        )
+        shared = np.hstack([crossing / fabric.group_out_gbps, crossing / fabric.group_in_gbps])
+        alone = max(float((away / rate).max()) for rate in (fabric.host_out_gbps, fabric.host_in_gbps))
+        worst = max(alone, float(latest(shared[None, :])[0])) / BYTES_PER_US
     return (longest / 2 + worst) * float(pattern.repeat.sum())

@@ -14,7 +14,8 @@ A round takes its longest latency and the time of its busiest resource; rounds f
 ``contention``
     Half a round trip, and the busiest of all the resources that the round's transfers share: each host's way out and
     in, each group's way out and in. Bytes over capacity of the busiest resource is what transfers of one round need at
-    least, and what they take when each gets a rate in proportion to its size.
+    least, and what they take when each gets a rate in proportion to its size. Of the links that groups share several
+    count when they are about equally busy: see :func:`latest`.
 """
 
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from plink.schedule import Schedule, dependencies
 from solvers.costs.fabric import BYTES_PER_US, Fabric, Vector
 
 MODELS = ("latency", "alpha-beta", "contention")
+SQUARINGS = 4  # shape 2^4 = 16: see latest()
 PACES = ("rounds", "chain", "pipeline")
 
 
@@ -173,22 +175,46 @@ def pair_rates(fabric: Fabric) -> Vector:
     return np.minimum(fabric.host_out_gbps[:, None], fabric.host_in_gbps[None, :])
 
 
+def latest(load: Vector) -> Vector:
+    """When the last of the links that groups share is done, shape (R,); ``load``: what each needs, shape (R, L).
+
+    TCP does not divide a shared link evenly all the time, so a link is done not at its load x but at about x, and a
+    round ends with the latest: of several links that are equally busy one is late more often than one alone. If the
+    time of a link is x times a Frechet variable of shape p (the limit of the largest of many with heavy tails), the
+    time of the latest of independent links is one again, with the p-norm of their loads in place of x (max-stability:
+    the product of exp(-(t/x)^-p) over the links is exp(-(t/X)^-p) with X^p the sum of x^p). A link alone takes its
+    load, two equal ones 4.4 % more, and a link half as busy as the busiest counts for nothing. p = 16 was chosen on
+    rings of Gloo and Open MPI over 12 orders in a lab (docs/results/cost-models.md), whose times it tells from each
+    other where the busiest link is the same; anything from 8 to 64 ranks them nearly alike.
+    """
+    most: Vector = load.max(axis=1)
+    share = load / np.where(most > 0, most, 1.0)[:, None]
+    for _ in range(SQUARINGS):
+        share *= share
+    late: Vector = most * share.sum(axis=1) ** (0.5**SQUARINGS)
+    return late
+
+
 def _shared_loads(
     fabric: Fabric, rounds: npt.NDArray[np.int64], number: int, source: npt.NDArray[np.intp],
     target: npt.NDArray[np.intp], moved: Vector,
 ) -> _Loads:  # fmt: skip
-    """Microseconds that every resource needs for what every round puts on it."""
+    """Microseconds that every resource needs for what every round puts on it; what groups share is stretched so that
+    the busiest ends when the latest does."""
     n, groups = len(fabric.names), len(fabric.group_out_gbps)
     leaves, enters = fabric.group_of[source], fabric.group_of[target]
     crossing = np.where(leaves != enters, moved, 0.0)
     first = [fabric.names[int(np.argmax(fabric.group_of == group))] for group in range(groups)]
+    out = _binned(rounds, number, leaves, groups, crossing) / (fabric.group_out_gbps * BYTES_PER_US)
+    into = _binned(rounds, number, enters, groups, crossing) / (fabric.group_in_gbps * BYTES_PER_US)
+    shared = np.hstack([out, into])
+    most = shared.max(axis=1)
+    stretch = np.divide(latest(shared), most, out=np.ones(number), where=most > 0)[:, None]
     return [
         ([f"{name}, out" for name in fabric.names],
          _binned(rounds, number, source, n, moved) / (fabric.host_out_gbps * BYTES_PER_US)),
         ([f"{name}, in" for name in fabric.names],
          _binned(rounds, number, target, n, moved) / (fabric.host_in_gbps * BYTES_PER_US)),
-        ([f"the way out of the group of {name}" for name in first],
-         _binned(rounds, number, leaves, groups, crossing) / (fabric.group_out_gbps * BYTES_PER_US)),
-        ([f"the way into the group of {name}" for name in first],
-         _binned(rounds, number, enters, groups, crossing) / (fabric.group_in_gbps * BYTES_PER_US)),
+        ([f"the way out of the group of {name}" for name in first], out * stretch),
+        ([f"the way into the group of {name}" for name in first], into * stretch),
     ]  # fmt: skip

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.errors import UsageError
-from plink.schedule import Schedule, dependencies, expanded
+from plink.schedule import Schedule, dependencies, expanded, overwritten
 
 _BLOCK_BYTES = 1 << 26
 _MOST_BYTES = 1 << 31  # of the counts of one chunk: 32,768 ranks
@@ -49,7 +49,8 @@ def _merged(schedule: Schedule) -> tuple[Schedule, Places]:
     """The same schedule with neighbouring chunks that always go together as one, and where each of these begins."""
     first = schedule.first.astype(np.int64)
     ends = first + schedule.count
-    handed = [] if schedule.owners is None else np.flatnonzero(np.diff(schedule.owners)) + 1
+    owners = np.zeros(1, dtype=np.int32) if schedule.owners is None else schedule.owners
+    handed = np.flatnonzero(np.diff(owners)) + 1
     starts = np.unique(np.concatenate([[0], first, ends[ends < schedule.chunks], handed])).astype(np.int64)
     place = np.searchsorted(starts, first)
     return dataclasses.replace(
@@ -105,27 +106,8 @@ def _out_of_order(schedule: Schedule, describe: Describe) -> list[str]:
     ]
     return errors + [
         f"{describe(later)} and transfer {sooner} write the same chunk in no order: one of them copies"
-        for later, sooner in _not_awaited(schedule, *_overwritten(schedule))
+        for later, sooner in _not_awaited(schedule, *overwritten(schedule))
     ]
-
-
-def _overwritten(schedule: Schedule) -> tuple[Places, Places]:
-    """Pairs (later, sooner) of writers of one chunk at one rank that must not change places: every copy and what was
-    written since the last one, and whatever is added to a copy. Those of one round are found by running it."""
-    transfer, chunk = expanded(schedule)
-    cell = schedule.target[transfer].astype(np.int64) * schedule.chunks + chunk
-    order = np.argsort(cell, kind="stable")  # within a cell the order of rounds
-    cell, writer = cell[order], transfer[order]
-    place, copies = np.arange(len(writer)), schedule.copies[writer]
-    begin = np.searchsorted(cell, cell)
-    copied = np.maximum.accumulate(np.where(copies, place, -1))
-    since = np.maximum(np.concatenate([[-1], copied])[:-1], begin)
-    length = np.where(copies, place - since, copies[since] & (since < place))
-    later = np.repeat(writer, length)
-    within = np.arange(len(later)) - np.repeat(np.cumsum(length) - length, length)
-    sooner = writer[np.repeat(since, length) + within]
-    apart = schedule.round[later] != schedule.round[sooner]
-    return later[apart], sooner[apart]
 
 
 def _not_awaited(
@@ -255,8 +237,8 @@ class _Run:
             transfer, target, chunk, carried = transfer[order], target[order], chunk[order], carried[order]
         where = target[first], chunk[first]
         before = self.state[where]
-        # Far more transfers than ranks may come at once.
-        after = before + (carried if alone else np.add.reduceat(carried, first, axis=0, dtype=np.uint32))
+        wide = np.uint16 if (last - first).max() < 1 << 14 else np.uint32  # far more than N may come at once
+        after = before + (carried if alone else np.add.reduceat(carried, first, axis=0, dtype=wide))
         if (after > 1).any():
             most = np.maximum(before, np.maximum.reduceat(carried, first, axis=0))
             # Of several that came at once the last is told: with the ones before it, it is one too many.

@@ -11,7 +11,7 @@ from plink.errors import NoAnswer, UsageError
 from plink.schedule import make_schedule
 from solvers.costs.by_name import NAMES, pattern_for, pricing_for
 from solvers.costs.closed_forms import closed_form
-from solvers.costs.evaluator import MODELS, evaluate
+from solvers.costs.evaluator import MODELS, evaluate, latest
 from solvers.costs.fabric import Fabric
 from solvers.costs.patterns import pattern_of
 from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
@@ -141,16 +141,19 @@ def two_racks() -> Fabric:
     return Fabric(tuple("abcd"), rtt, None, eight, eight, np.array([0, 0, 1, 1]), eight[:2] / 2, eight[:2], "measured")
 
 
+LATER = (2 + 2 / 2**16) ** (1 / 16)  # of two ways out equally busy, and two ways in half as busy, the latest
+
+
 def test_a_ring_over_two_racks_by_hand() -> None:
-    """4 MB: 1 MB a hop and round, 1,000 us on a host's link; one hop leaves each rack: 2,000 us; six rounds, and
-    half of 50 us each."""
+    """4 MB: 1 MB a hop and round, 1,000 us on a host's link; one hop leaves each rack: 2,000 us, and a little more
+    because both have to; six rounds, and half of 50 us each."""
     order = np.arange(4)
     price = evaluate(schedule_for("ring", 4), two_racks(), order, 4e6, "contention")
-    assert price.cost_us == pytest.approx(6 * (2000 + 25))
+    assert price.cost_us == pytest.approx(6 * (2000 * LATER + 25))
     assert set(price.busiest) == {"the way out of the group of a", "the way out of the group of c"} & set(price.busiest)
     assert price.slowest in (("b", "c"), ("d", "a"))
     apart = evaluate(schedule_for("ring", 4), two_racks(), np.array([0, 2, 1, 3]), 4e6, "contention")
-    assert apart.cost_us == pytest.approx(6 * (4000 + 25))
+    assert apart.cost_us == pytest.approx(6 * (4000 * LATER + 25))
     alone = evaluate(schedule_for("ring", 4), two_racks(), order, 4e6, "alpha-beta")
     assert alone.cost_us == pytest.approx(6 * (1000 + 25))
     assert alone.busiest[0].startswith("a, ")
@@ -161,7 +164,14 @@ def test_what_one_host_sends_in_a_round_it_sends_one_after_the_other() -> None:
     price = evaluate(schedule_for("flat", 4), two_racks(), np.arange(4), 4e6, "alpha-beta")
     assert price.cost_us == pytest.approx(2 * (3000 + 25))
     shared = evaluate(schedule_for("flat", 4), two_racks(), np.arange(4), 4e6, "contention")
-    assert shared.cost_us == pytest.approx(2 * (8000 + 25))  # 4 MB leave each rack at 500 bytes a microsecond
+    assert shared.cost_us == pytest.approx(2 * (8000 * LATER + 25))  # 4 MB leave each rack at 500 bytes a microsecond
+
+
+@given(st.lists(st.floats(0, 1e6, allow_subnormal=False), min_size=1, max_size=40))
+def test_the_latest_of_links_is_the_busiest_and_a_little_more(loads: list[float]) -> None:
+    late = float(latest(np.array([loads]))[0])
+    assert max(loads) * (1 - 1e-12) <= late <= max(loads) * len(loads) ** (1 / 16) * (1 + 1e-12)
+    assert late == pytest.approx(sum((x / max(loads)) ** 16 for x in loads) ** (1 / 16) * max(loads) if late else 0)
 
 
 def test_ranks_of_one_host_exchange_for_nothing() -> None:

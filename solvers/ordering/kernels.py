@@ -1,0 +1,253 @@
+"""Annealing by swaps of ranks, compiled (Numba): the inner loops of :mod:`solvers.ordering.annealing`.
+
+All state is in arrays. Hosts are swapped, the hops and loads of the two (or of two blocks of) ranks are looked at
+again, and a swap that is not accepted is swapped back. Random numbers come from a splitmix64 generator of our own, so
+that a seed means the same with every version of Numba.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from solvers.costs.evaluator import SQUARINGS
+
+LATENCY, CONTENTION, ALPHA_BETA = 0, 1, 2
+
+
+@njit(cache=True)
+def _next(state: Any) -> Any:
+    state[0] += np.uint64(0x9E3779B97F4A7C15)
+    z = state[0]
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@njit(cache=True)
+def _below(state: Any, n: Any) -> Any:
+    return np.int64(_next(state) % np.uint64(n))
+
+
+@njit(cache=True)
+def _unit(state: Any) -> Any:
+    return (_next(state) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+
+
+@njit(cache=True)
+def _hops(order: Any, rank: Any, hop_ptr: Any, hop_of: Any, low: Any, high: Any, when: Any, rtt: Any, value: Any,
+          longest: Any, stale: Any) -> Any:  # fmt: skip
+    """Look at the hops of one rank again; rounds whose longest hop became shorter are stale."""
+    for k in range(hop_ptr[rank], hop_ptr[rank + 1]):
+        hop = hop_of[k]
+        new, old, r = rtt[order[low[hop]], order[high[hop]]], value[hop], when[hop]
+        value[hop] = new
+        if new >= longest[r]:
+            longest[r] = new
+            stale[r] = 0
+        elif old == longest[r]:
+            stale[r] = 1
+
+
+@njit(cache=True)
+def _refresh(starts: Any, value: Any, longest: Any, stale: Any) -> Any:
+    for r in range(len(longest)):
+        if stale[r]:
+            most = 0.0
+            for hop in range(starts[r], starts[r + 1]):
+                most = max(most, value[hop])
+            longest[r] = most
+            stale[r] = 0
+
+
+@njit(cache=True)
+def _loads(order: Any, a: Any, b: Any, sign: Any, mode: Any, edge_ptr: Any, edge_of: Any, source: Any, target: Any,
+           when: Any, moved: Any, group_of: Any, slow: Any, out: Any, into: Any, touched: Any) -> Any:  # fmt: skip
+    """Put on (or take off) what the transfers of ranks a and b load their resources with; one between them once."""
+    for side in range(2):
+        rank = a if side == 0 else b
+        for k in range(edge_ptr[rank], edge_ptr[rank + 1]):
+            e = edge_of[k]
+            s, t, r = source[e], target[e], when[e]
+            if side == 1 and (a in (s, t)):
+                continue
+            x, y = order[s], order[t]
+            if mode == CONTENTION:
+                g, h = group_of[x], group_of[y]
+                if g != h:
+                    out[r, g] += sign * moved[e]
+                    into[r, h] += sign * moved[e]
+                    touched[r] = 1
+            else:
+                busy = sign * moved[e] * slow[x, y]
+                out[r, s] += busy
+                into[r, t] += busy
+                touched[r] = 1
+
+
+@njit(cache=True)
+def _worst(r: Any, mode: Any, out: Any, into: Any, out_rate: Any, in_rate: Any, order: Any, sent: Any, got: Any,
+           host_out: Any, host_in: Any, alike: Any, host_part: Any) -> Any:  # fmt: skip
+    """Microseconds of the busiest resource of round r."""
+    most = 0.0
+    if mode == ALPHA_BETA:
+        for rank in range(out.shape[1]):
+            most = max(most, out[r, rank], into[r, rank])
+        return most
+    for g in range(out.shape[1]):
+        most = max(most, out[r, g] / out_rate[g], into[r, g] / in_rate[g])
+    if most > 0:  # solvers.costs.evaluator.latest
+        total = 0.0
+        for g in range(out.shape[1]):
+            x, y = out[r, g] / out_rate[g] / most, into[r, g] / in_rate[g] / most
+            for _ in range(SQUARINGS):
+                x, y = x * x, y * y
+            total += x + y
+        most *= total ** (0.5**SQUARINGS)
+    if alike:
+        return max(most, host_part[r])
+    for rank in range(len(order)):
+        most = max(most, sent[r, rank] / host_out[order[rank]], got[r, rank] / host_in[order[rank]])
+    return most
+
+
+@njit(cache=True)
+def anneal_rounds(
+    order: Any, movable: Any, blocks: Any, moves: Any, hot: Any, cold: Any, seed: Any, mode: Any, share: Any,
+    weight: Any, low: Any, high: Any, hop_round: Any, starts: Any, hop_ptr: Any, hop_of: Any, rtt: Any,
+    source: Any, target: Any, edge_round: Any, moved: Any, edge_ptr: Any, edge_of: Any, group_of: Any,
+    out_rate: Any, in_rate: Any, slow: Any, sent: Any, got: Any, host_out: Any, host_in: Any, alike: Any,
+) -> Any:  # fmt: skip
+    """Anneal ``sum over r of weight[r] * (share * longest hop + busiest resource)``; (best order, its cost).
+
+    ``movable``: the ranks that may be swapped, in rank order; ``blocks``: how many neighbours among them are swapped
+    with as many others at a time, one of these lengths drawn each time.
+    """
+    n, rounds = len(order), len(weight)
+    state = np.array([seed], dtype=np.uint64)
+    value, longest = np.zeros(len(low)), np.zeros(rounds)
+    stale, touched = np.zeros(rounds, dtype=np.int8), np.zeros(rounds, dtype=np.int8)
+    for hop in range(len(low)):
+        value[hop] = rtt[order[low[hop]], order[high[hop]]]
+        longest[hop_round[hop]] = max(longest[hop_round[hop]], value[hop])
+    width = n if mode == ALPHA_BETA else len(out_rate)
+    out, into = np.zeros((rounds, width)), np.zeros((rounds, width))
+    worst, host_part = np.zeros(rounds), np.zeros(rounds)
+    if mode != LATENCY:
+        for e in range(len(source)):
+            x, y, r = order[source[e]], order[target[e]], edge_round[e]
+            if mode == ALPHA_BETA:
+                out[r, source[e]] += moved[e] * slow[x, y]
+                into[r, target[e]] += moved[e] * slow[x, y]
+            elif group_of[x] != group_of[y]:
+                out[r, group_of[x]] += moved[e]
+                into[r, group_of[y]] += moved[e]
+        for r in range(rounds):
+            if mode == CONTENTION and alike:
+                for rank in range(n):
+                    host_part[r] = max(host_part[r], sent[r, rank] / host_out[0], got[r, rank] / host_in[0])
+            worst[r] = _worst(
+                r, mode, out, into, out_rate, in_rate, order, sent, got, host_out, host_in, alike, host_part
+            )
+    cost = 0.0
+    for r in range(rounds):
+        cost += weight[r] * (share * longest[r] + worst[r])
+    best, best_cost = order.copy(), cost
+    count = len(movable)
+    temperature = hot
+    cooling = (cold / hot) ** (1.0 / max(1, moves)) if hot > 0 else 1.0
+    for _ in range(moves):
+        temperature *= cooling
+        length = min(blocks[_below(state, len(blocks))], count // 2)
+        i = _below(state, count - length + 1)
+        j = _below(state, count - length + 1)
+        if length > 1:
+            i, j = i - i % length, j - j % length
+        if i == j or abs(i - j) < length:
+            continue
+        for attempt in range(2):  # the second takes it back
+            for k in range(length):
+                a, b = movable[i + k], movable[j + k]
+                across = group_of[order[a]] != group_of[order[b]] or not alike or mode == ALPHA_BETA
+                if mode != LATENCY and across:
+                    _loads(order, a, b, -1.0, mode, edge_ptr, edge_of, source, target, edge_round, moved, group_of,
+                           slow, out, into, touched)  # fmt: skip
+                order[a], order[b] = order[b], order[a]
+                if mode != LATENCY and across:
+                    _loads(order, a, b, 1.0, mode, edge_ptr, edge_of, source, target, edge_round, moved, group_of,
+                           slow, out, into, touched)  # fmt: skip
+                    if not alike:
+                        for side in range(2):
+                            rank = a if side == 0 else b
+                            for at in range(edge_ptr[rank], edge_ptr[rank + 1]):
+                                touched[edge_round[edge_of[at]]] = 1
+                _hops(order, a, hop_ptr, hop_of, low, high, hop_round, rtt, value, longest, stale)
+                _hops(order, b, hop_ptr, hop_of, low, high, hop_round, rtt, value, longest, stale)
+            _refresh(starts, value, longest, stale)
+            new = 0.0
+            for r in range(rounds):
+                if touched[r]:
+                    worst[r] = _worst(r, mode, out, into, out_rate, in_rate, order, sent, got, host_out, host_in, alike,
+                                      host_part)  # fmt: skip
+                    touched[r] = 0
+                new += weight[r] * (share * longest[r] + worst[r])
+            if attempt == 1:
+                break
+            if new <= cost or _unit(state) < math.exp((cost - new) / temperature):
+                cost = new
+                if cost < best_cost - 1e-9 * abs(best_cost):
+                    best_cost = cost
+                    best[:] = order
+                break
+    return best, best_cost
+
+
+@njit(cache=True)
+def _path(order: Any, source: Any, target: Any, wait_ptr: Any, waits: Any, rtt: Any, done: Any) -> Any:
+    longest = 0.0
+    for k in range(len(source)):
+        before = 0.0
+        for w in range(wait_ptr[k], wait_ptr[k + 1]):
+            before = max(before, done[waits[w]])
+        done[k] = before + rtt[order[source[k]], order[target[k]]]
+        longest = max(longest, done[k])
+    return longest
+
+
+@njit(cache=True)
+def anneal_chain(
+    order: Any, movable: Any, blocks: Any, moves: Any, hot: Any, cold: Any, seed: Any,
+    source: Any, target: Any, wait_ptr: Any, waits: Any, rtt: Any,
+) -> Any:  # fmt: skip
+    """Anneal the longest path through hops that wait for others, all of which stand before them; (best, its cost)."""
+    state = np.array([seed], dtype=np.uint64)
+    done = np.zeros(len(source))
+    cost = _path(order, source, target, wait_ptr, waits, rtt, done)
+    best, best_cost = order.copy(), cost
+    count = len(movable)
+    temperature = hot
+    cooling = (cold / hot) ** (1.0 / max(1, moves)) if hot > 0 else 1.0
+    for _ in range(moves):
+        temperature *= cooling
+        length = min(blocks[_below(state, len(blocks))], count // 2)
+        i = _below(state, count - length + 1)
+        j = _below(state, count - length + 1)
+        if length > 1:
+            i, j = i - i % length, j - j % length
+        if abs(i - j) < length:
+            continue
+        for k in range(length):
+            a, b = movable[i + k], movable[j + k]
+            order[a], order[b] = order[b], order[a]
+        new = _path(order, source, target, wait_ptr, waits, rtt, done)
+        if new <= cost or _unit(state) < math.exp((cost - new) / temperature):
+            cost = new
+            if cost < best_cost - 1e-9 * abs(best_cost):
+                best_cost = cost
+                best[:] = order
+        else:
+            for k in range(length):
+                a, b = movable[i + k], movable[j + k]
+                order[a], order[b] = order[b], order[a]
+    return best, best_cost

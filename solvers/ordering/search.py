@@ -1,0 +1,122 @@
+"""The best order for any algorithm under any model: orders to begin with, a search that fits, a bound."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from plink.errors import UsageError
+from solvers.costs.by_name import MIXED, pattern_for, pricing_for
+from solvers.costs.closed_forms import closed_form
+from solvers.costs.fabric import Fabric
+from solvers.costs.patterns import Pattern
+from solvers.ordering.annealing import Annealer
+from solvers.ordering.bounds import hypercube_bound, pattern_bound
+from solvers.ordering.initial import initial_orders
+from solvers.ordering.ring import search_ring
+from solvers.schedules.catalogue import Options
+
+Order = npt.NDArray[np.intp]
+_RANDOM_ORDERS = 201
+_HYPERCUBES = ("halving-doubling", "bcube", "openmpi-rabenseifner", "recursive-doubling", "openmpi-recursive-doubling")
+_RINGS = ("ring", "ring-chunked", "gloo", "nccl-ring", "openmpi-ring")
+_EPSILON = 1e-9
+
+
+@dataclass(frozen=True)
+class Found:
+    """The order, shape (N,): the host at each rank; its cost, a lower bound of any order's (None: none is known), the
+    cost of the given order, the median of random ones; ``moves``: how many were tried."""
+
+    order: Order
+    cost: float
+    lower_bound: float | None
+    given: float
+    random_median: float
+    moves: int
+
+    @property
+    def gap(self) -> float | None:
+        """How much more than the bound, at most, the best order could be missed by: 0.02 is 2 %."""
+        if self.lower_bound is None or self.lower_bound <= 0:
+            return None
+        return max(0.0, self.cost / self.lower_bound - 1)
+
+
+def search(
+    fabric: Fabric,
+    given: Order,
+    algo: str,
+    options: Options,
+    size_bytes: float,
+    model: str,
+    seed: int,
+    keep_going: Callable[[], bool],
+    most_moves: int,
+) -> Found:
+    """Search for the cheapest order; never worse than the given one.
+
+    :param given: shape (N,), the host at each rank; a host with several ranks keeps them together.
+    :raises UsageError: for an unknown algorithm or model, or what does not fit.
+    :raises NoAnswer: when a pair is not known.
+    """
+    ranks = len(given)
+    if algo in MIXED:
+        raise UsageError(f"--algo {algo}: search for {' or '.join(MIXED[algo])}; `plink cost` prices the mix")
+    price = pricing_for(algo, ranks, options, fabric, size_bytes, model)
+    cost_given = price(given)
+    rng = np.random.default_rng(seed)
+    random_median = float(np.median([price(rng.permutation(given)) for _ in range(_RANDOM_ORDERS)]))
+    a, b = (axis.ravel() for axis in np.meshgrid(np.unique(given), np.unique(given), indexing="ij"))
+    fabric.require(fabric.rtt_us[a, b], a, b, "")
+    single = len(np.unique(given)) == ranks
+    pattern = pattern_for(algo, ranks, options)
+    if pattern.everyone or ranks < 3:
+        return Found(given, cost_given, cost_given if single else None, cost_given, random_median, 0)
+    if model == "latency" and algo in _RINGS and single:
+        ring = search_ring(fabric.rtt_us[np.ix_(given, given)], seed, keep_going)
+        return Found(given[ring.order], ring.cost, ring.lower_bound, cost_given, random_median, 0)
+    starts = initial_orders(fabric, given)
+    if model == "latency" and pattern.pace == "pipeline":  # several ranks a host: hosts in the order of their ring
+        hosts = np.unique(given)
+        ring = search_ring(fabric.rtt_us[np.ix_(hosts, hosts)], seed, keep_going)
+        place = np.empty(len(fabric.names), dtype=np.intp)
+        place[hosts[ring.order]] = np.arange(len(hosts))
+        best = min([*starts, given[np.argsort(place[given], kind="stable")]], key=price)
+        return Found(best, price(best), None, cost_given, random_median, 0)
+    order, cost, moves = _anneal(pattern, fabric, size_bytes, model, starts, seed, most_moves, keep_going)
+    if cost >= cost_given - _EPSILON * abs(cost_given):
+        order, cost = given, cost_given
+    bound = None
+    if single:
+        bound = pattern_bound(pattern, fabric, size_bytes, model, given)
+        base = options.base if algo == "bcube" else 2
+        rounds = round(np.log(ranks) / np.log(base))
+        if model == "latency" and algo in _HYPERCUBES and base**rounds == ranks:
+            bound = max(bound, hypercube_bound(fabric.rtt_us[np.ix_(given, given)], base, rounds))
+    return Found(order, cost, bound, cost_given, random_median, moves)
+
+
+def _anneal(
+    pattern: Pattern, fabric: Fabric, size_bytes: float, model: str, starts: list[Order], seed: int, most_moves: int,
+    keep_going: Callable[[], bool],
+) -> tuple[Order, float, int]:  # fmt: skip
+    """The best order, its cost, the moves tried. A host's ranks stay together: hosts with equally many are swapped
+    whole; where hosts differ in that, swaps would tear them apart, and the best of the starts is taken."""
+    slots = np.bincount(starts[0])
+    each = int(slots.max())
+    if set(slots.tolist()) - {0, each}:
+        price = closed_form(pattern, fabric, size_bytes, model)
+        best = min(starts, key=price)
+        return best, price(best), 0
+    found = Annealer(pattern, fabric, size_bytes, model).search(
+        starts, seed, most_moves, keep_going, blocks=_blocks(len(starts[0]), each)
+    )
+    return found.order, found.cost, found.moves
+
+
+def _blocks(ranks: int, slots: int) -> list[int]:
+    """Lengths of the blocks that are swapped: single hosts mostly, and powers of two of them up to a quarter of all."""
+    powers = [slots << k for k in range(1, 20) if slots * 4 << k <= ranks]
+    return [slots] * max(1, 2 * len(powers)) + powers
