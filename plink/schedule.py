@@ -71,7 +71,7 @@ class Schedule:
 
     def to_json(self) -> dict[str, Any]:
         """The document as written to disk, one transfer a line."""
-        offsets, needed = self.after if self.after is not None else dependencies(self)
+        offsets, needed = self.after if self.after is not None else awaited(self)
         columns = zip(
             *(a.tolist() for a in (self.round, self.source, self.target, self.first, self.count, self.copies)),
             strict=True,
@@ -195,3 +195,35 @@ def dependencies(schedule: Schedule) -> tuple[npt.NDArray[np.int64], Indices]:
     pairs = np.unique(reader * max(1, len(schedule)) + needed)
     reader, needed = pairs // max(1, len(schedule)), pairs % max(1, len(schedule))
     return np.searchsorted(reader, np.arange(len(schedule) + 1)), needed.astype(np.int32)
+
+
+def overwritten(schedule: Schedule) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Pairs (later, sooner) of writers of one chunk at one rank, of different rounds, that must not change places:
+    every copy and what was written since the last one (with it), and whatever is added to a copy."""
+    transfer, chunk = expanded(schedule)
+    cell = schedule.target[transfer].astype(np.int64) * schedule.chunks + chunk
+    order = np.argsort(cell, kind="stable")  # within a cell the order of rounds
+    cell, writer = cell[order], transfer[order]
+    place, copies = np.arange(len(writer)), schedule.copies[writer]
+    begin = np.searchsorted(cell, cell)
+    copied = np.maximum.accumulate(np.where(copies, place, -1))
+    since = np.maximum(np.concatenate([[-1], copied])[:-1], begin)
+    length = np.where(copies, place - since, copies[since] & (since < place))
+    later = np.repeat(writer, length)
+    within = np.arange(len(later)) - np.repeat(np.cumsum(length) - length, length)
+    sooner = writer[np.repeat(since, length) + within]
+    apart = schedule.round[later] != schedule.round[sooner]
+    return later[apart], sooner[apart]
+
+
+def awaited(schedule: Schedule) -> tuple[npt.NDArray[np.int64], Indices]:
+    """What a file says that each transfer waits for, as :func:`dependencies`: these, and where something is added to a
+    copy, that copy, for the file alone does not order what one rank is sent by two. A copy itself waits for what it
+    replaces by way of what it carries, wherever that is of any use."""
+    offsets, needed = dependencies(schedule)
+    reader = np.repeat(np.arange(len(schedule)), np.diff(offsets))
+    later, sooner = overwritten(schedule)
+    added = ~schedule.copies[later]
+    most = max(1, len(schedule))
+    pairs = np.unique(np.concatenate([reader * most + needed, later[added] * most + sooner[added]]))
+    return np.searchsorted(pairs // most, np.arange(len(schedule) + 1)), (pairs % most).astype(np.int32)

@@ -10,6 +10,7 @@ from plink.schedule import COLLECTIVES, OPERATIONS, SCHEMA, Indices, Schedule
 from plink.storage import name_of, read_document
 
 MOST_RANKS = 1 << 20
+_FEW = 12  # transfers of a cycle that a message lists
 
 
 def schedule_from_json(document: dict[str, Any], where: str) -> Schedule:
@@ -28,6 +29,7 @@ def schedule_from_json(document: dict[str, Any], where: str) -> Schedule:
     ranks = _number(document, "ranks", where, 2, MOST_RANKS)
     chunks = _number(document, "chunks", where, 1, MOST_RANKS)
     owners = _owners(document.get("owners"), collective, ranks, chunks, where)
+    _check_contributors(document.get("contributors"), ranks, where)
     rows = document.get("transfers")
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise InputError(f"{where}: transfers", "a list of objects was expected")
@@ -45,7 +47,7 @@ def schedule_from_json(document: dict[str, Any], where: str) -> Schedule:
     place[order] = np.arange(len(order))
     table = np.array(moves, dtype=np.int32).reshape(-1, 5)[order]
     explicit = None
-    if any("after" in row for row in rows):
+    if any(line is not None for line in after):
         listed = [sorted(place[k] for k in after[m] or []) for m in order]
         offsets = np.concatenate([[0], np.cumsum([len(line) for line in listed])]).astype(np.int64)
         explicit = (offsets, np.array([k for line in listed for k in line], dtype=np.int32))
@@ -83,6 +85,16 @@ def _owners(value: object, collective: str, ranks: int, chunks: int, where: str)
     ):
         raise InputError(f"{where}: owners", f"a {collective} needs the owner of each chunk, {chunks} ranks")
     return np.array(value, dtype=np.int32)
+
+
+def _check_contributors(value: object, ranks: int, where: str) -> None:
+    if value is not None and not (
+        isinstance(value, list)
+        and value
+        and all(type(rank) is int and 0 <= rank < ranks for rank in value)
+        and len(set(value)) == len(value)
+    ):
+        raise InputError(f"{where}: contributors", f"a list of ranks from 0 to {ranks - 1} was expected, each once")
 
 
 def _move(row: dict[str, Any], where: str, ranks: int, chunks: int) -> tuple[int, int, int, int, bool]:
@@ -124,7 +136,8 @@ def _rounds(rows: list[dict[str, Any]], after: list[list[int] | None], where: st
         # Numbers with gaps are the same order.
         return [int(k) for k in np.unique(rounds, return_inverse=True)[1]] if rounds else []
     if any("round" in row for row in rows) or any(line is None for line in after):
-        m = next(m for m, row in enumerate(rows) if "round" not in row)
+        key = "round" if any("round" in row for row in rows) else "after"
+        m = next(m for m, row in enumerate(rows) if row.get(key) is None)
         raise InputError(f"{where}: transfers[{m}]", "give `round` in all transfers, or `after` in all of them")
     levels = [-1] * len(rows)
     unmet = [len(line) for line in waits]
@@ -142,18 +155,18 @@ def _rounds(rows: list[dict[str, Any]], after: list[list[int] | None], where: st
                 free.append(follower)
     if -1 in levels:
         cycle = _cycle(waits, levels)
-        raise InputError(
-            f"{where}: transfers[{cycle[0]}]",
-            f"waits for itself: {' after '.join(f'transfers[{m}]' for m in [*cycle, cycle[0]])}",
-        )
+        names = [f"transfers[{m}]" for m in cycle]
+        shown = names if len(names) <= _FEW else [*names[:_FEW], "..."]
+        raise InputError(f"{where}: {names[0]}", f"waits for itself: {' after '.join([*shown, names[0]])}")
     return levels
 
 
 def _cycle(waits: list[list[int]], levels: list[int]) -> list[int]:
     """Transfers that wait for each other in a circle, among those that could not be put on a level."""
-    path: list[int] = [levels.index(-1)]
-    while True:
-        step = next(k for k in waits[path[-1]] if levels[k] == -1)
-        if step in path:
-            return path[path.index(step) :]
-        path.append(step)
+    path: dict[int, None] = {}
+    step = levels.index(-1)
+    while step not in path:
+        path[step] = None
+        step = next(k for k in waits[step] if levels[k] == -1)
+    steps = list(path)
+    return steps[steps.index(step) :]

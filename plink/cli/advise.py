@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from plink.cli.screen import print_json, say
-from plink.errors import UsageError
+from plink.errors import NoAnswer, PlinkError, UsageError
 from plink.units import format_bytes, parse_bytes
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ def advise(
     network = network_from(network_file)
     fabric = fabric_from(network)
     chosen = model_for(model, fabric)
+    if model == "latency":
+        raise UsageError("--model latency knows no sizes; alpha-beta and contention do")
     if chosen == "latency" and model == "auto":
         chosen = "contention"
         say(f"no rates were measured; capacities are {fabric.capacities}")
@@ -58,15 +60,22 @@ def advise(
     orders = _orders(network, fabric, given, seed)
     found: list[Line] = []
     left_out: dict[str, str] = {}
+    unmeasured: NoAnswer | None = None
     for family, order in orders.items():
         options = options_from(set_ or [], names, rank_groups(fabric, order))
-        more, missing = lines(fabric, {family: order}, dict.fromkeys(names, options), chosen)
-        found += more
-        left_out |= missing
+        for algo in names:
+            try:
+                more, missing = lines(fabric, {family: order}, {algo: options}, chosen)
+            except NoAnswer as error:  # a pair that this algorithm uses in this order
+                more, missing, unmeasured = [], {algo: str(error)}, error
+            found += more
+            left_out |= missing
+    priced = {line.algo for line in found}
+    left_out = {algo: why for algo, why in left_out.items() if algo not in priced}
+    if not found:
+        raise unmeasured or UsageError(f"none of the algorithms fits: {next(iter(left_out.values()))}")
     for algo, why in left_out.items():
         say(f"{algo} is left out: {why}")
-    if not found:
-        raise UsageError("none of the algorithms fits this number of ranks")
     stretches = envelope(found, low, high)
     if plot is not None:
         _draw(found, stretches, low, high, plot)
@@ -181,6 +190,8 @@ def _plottable(path: Path) -> None:
         raise UsageError(f"--plot {path}: name a file ending in .svg, .png or .pdf")
     if not path.parent.is_dir():
         raise UsageError(f"--plot {path}: its folder is missing")
+    if path.is_dir():
+        raise UsageError(f"--plot {path}: is a folder; name a file in it")
 
 
 def _draw(found: "list[Line]", stretches: "list[Stretch]", low: float, high: float, path: Path) -> None:
@@ -205,5 +216,8 @@ def _draw(found: "list[Line]", stretches: "list[Stretch]", low: float, high: flo
         axes.axvline(stretch.from_bytes, color="grey", linewidth=0.8, linestyle=":")
     axes.set(xscale="log", yscale="log", xlabel="bytes", ylabel="milliseconds", title="each in its best order")
     axes.legend(fontsize="small")
-    figure.savefig(path)
+    try:
+        figure.savefig(path)
+    except OSError as error:
+        raise PlinkError(f"cannot write {path}: {error.strerror}") from None
     plt.close(figure)

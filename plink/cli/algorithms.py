@@ -77,7 +77,7 @@ def order_from(network: "Network", path: Path | None) -> "Ranks":
     index = {name: i for i, name in enumerate(network.hosts.names)}
     ranks = np.array([index[host.name] for host in hosts for _ in range(host.slots)], dtype=np.intp)
     if len(ranks) < 2:
-        raise InputError(str(path or "network"), "a collective needs two ranks or more")
+        raise InputError(network.where, "a collective needs two ranks or more")
     return ranks
 
 

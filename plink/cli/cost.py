@@ -1,11 +1,13 @@
 """``plink cost``."""
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from plink.cli.screen import print_json, say
+from plink.errors import NoAnswer
 from plink.units import format_bytes, parse_bytes
 
 if TYPE_CHECKING:
@@ -54,7 +56,7 @@ def cost(
     total = price(ranks)
     detail = _detail(algo, options, fabric, ranks, size_bytes, chosen)
     rng = np.random.default_rng(seed)
-    drawn = np.array([price(rng.permutation(ranks)) for _ in range(random)])
+    drawn = _priced(price, [rng.permutation(ranks) for _ in range(random)])
     document: dict[str, Any] = {
         "schema": "plink.cost/1",
         "algo": algo,
@@ -67,9 +69,9 @@ def cost(
         "capacities": fabric.capacities,
         "network": network.fingerprint(),
         "random": None
-        if not random
+        if not len(drawn)
         else {
-            "orders": random,
+            "orders": len(drawn),
             "seed": seed,
             "min_us": round(float(drawn.min()), 3),
             "median_us": round(float(np.median(drawn)), 3),
@@ -84,14 +86,27 @@ def cost(
     print(f"{algo}, {len(ranks)} ranks, {format_bytes(size_bytes)}, model {chosen}: {_time(total)}")
     for weight, name, part in detail:
         _explain(name if len(detail) > 1 else "", weight, part)
-    if random:
+    if len(drawn):
         found = document["random"]
         print(
-            f"random orders ({random}): {_time(found['min_us'])} to {_time(found['max_us'])}, median "
+            f"random orders ({len(drawn)}): {_time(found['min_us'])} to {_time(found['max_us'])}, median "
             f"{_time(found['median_us'])}; {found['dearer']:.0%} of them are dearer than this one"
         )
     if chosen == "contention" and not fabric.measured:
         say(f"what groups share was not measured; it is {fabric.capacities}")
+
+
+def _priced(price: Any, orders: Any) -> Any:
+    """The prices of those orders that have one: where pairs were not measured, some use them."""
+    import numpy as np
+
+    found = []
+    for order in orders:
+        with contextlib.suppress(NoAnswer):
+            found.append(price(order))
+    if len(found) < len(orders):
+        say(f"{len(orders) - len(found)} of {len(orders)} random orders use pairs that were not measured: left out")
+    return np.array(found)
 
 
 def _detail(

@@ -50,8 +50,10 @@ def schedule(
         raise UsageError("--algo is missing: plink schedule --algo ring --ranks 4")
     from plink.cli.algorithms import options_from
     from plink.storage import STANDARD
-    from solvers.schedules.catalogue import schedule_for
+    from solvers.schedules.catalogue import ALGORITHMS, schedule_for
 
+    if groups is not None and algo in ALGORITHMS and "groups" not in ALGORITHMS[algo].options:
+        raise UsageError(f"--groups {groups}: {algo} takes no groups")
     options = options_from(set_ or [], [algo], _groups(groups, ranks))
     made = schedule_for(algo, ranks, options, collective)
     if (output is not None or as_json) and len(made) > _MOST_WRITTEN:
@@ -72,6 +74,7 @@ def verify(schedule_file: _File, as_json: _Json = False) -> None:
     Example: plink schedule verify mine.json
     """
     from plink.schedule_file import read_schedule
+    from plink.storage import name_of
     from solvers.schedules.verifier import verify as prove
 
     read = read_schedule(schedule_file)
@@ -84,7 +87,7 @@ def verify(schedule_file: _File, as_json: _Json = False) -> None:
         if not errors:
             print(f"right: {_summary(read)}")
     if errors:
-        raise PlinkError(f"{schedule_file} is not a right {read.collective}")
+        raise PlinkError(f"{name_of(schedule_file)} is not a right {read.collective}")
 
 
 @app.command()

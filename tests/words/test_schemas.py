@@ -15,12 +15,15 @@ from jsonschema import Draft202012Validator
 
 from plink.hosts import Host, Hosts
 from plink.network import Network, network_from_json
+from plink.schedule import COLLECTIVES
 from plink.storage import read_document, render_document
+from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
+from solvers.schedules.counter import count
 from tests.child_hosts import ChildHosts
 from tests.runners.child_jobs import ChildJobs
 
 FOLDER = Path(__file__).parents[2] / "docs" / "schemas"
-NAMES = ["network", "order", "run", "demo"]
+NAMES = ["network", "order", "run", "demo", "schedule", "cost", "advice", "count", "verification"]
 Document = dict[str, Any]
 
 
@@ -127,6 +130,18 @@ def test_the_demo_s_keys_are_those_described() -> None:
     assert set(written) == set(read_document(FOLDER / "demo.schema.json")["properties"])
 
 
+# Three hosts, two of them in one group whose way out was measured.
+PRICED: Document = {
+    "schema": "plink.network/1",
+    "hosts": [{"name": name} for name in "abc"],
+    "latency_us": [[0, 10, 90], [10, 0, 90], [90, 90, 0]],
+    "shared_links": [
+        {"members": ["a", "b"], "out_gbps": 1.5, "in_gbps": 1, "out_one_flow_gbps": 1, "in_one_flow_gbps": None},
+    ],
+}
+SCHEDULE: Document = schedule_for("tree", 3).to_json()
+COUNT: Document = count(schedule_for("tree", 3), 9).to_json()
+
 DEMO: Document = {
     "schema": "plink.demo/1",
     "hosts": ["node-01", "node-02"],
@@ -140,6 +155,68 @@ DEMO: Document = {
 
 def test_the_least_that_a_demo_says() -> None:
     assert complaints("demo", DEMO) == []
+
+
+def printed(capsys: pytest.CaptureFixture[str], *words: str) -> Document:
+    """What a command prints as JSON."""
+    from plink.cli.app import command
+
+    command().main(args=[*words, "--json"], prog_name="plink", standalone_mode=False)
+    return json.loads(capsys.readouterr().out)  # type: ignore[no-any-return]
+
+
+def described(name: str, document: Document) -> bool:
+    """Whether a document keeps to its schema, which speaks of all its keys."""
+    known = read_document(FOLDER / f"{name}.schema.json")["properties"]
+    return complaints(name, document) == [] and set(document) <= set(known)
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_schedules(collective: str) -> None:
+    """Of every algorithm that has this collective, with options."""
+    made = [
+        schedule_for(name, 4, Options(groups=[[0, 1], [2, 3]], sharded=collective not in ("reduce", "broadcast")), part)
+        for name, entry in ALGORITHMS.items()
+        for part in entry.collectives
+        if part == collective
+    ]
+    made.append(schedule_for("ps", 4, Options(colocated=False)))
+    assert [schedule.algo for schedule in made if not described("schedule", schedule.to_json())] == []
+
+
+def test_schedules_by_hand() -> None:
+    row = {"from": 0, "to": 1, "chunk": 0, "op": "reduce"}
+    least = {"schema": "plink.schedule/1", "ranks": 2, "chunks": 1, "transfers": [row | {"round": 0}]}
+    assert complaints("schedule", least) == []
+    rows = [row | {"id": "a", "after": []}, row | {"id": 7, "after": ["a"], "chunks": 1}]
+    assert complaints("schedule", least | {"transfers": rows, "contributors": None, "colour": "green"}) == []
+
+
+def test_counts_and_verifications(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from plink.errors import PlinkError
+
+    for name, transfers in (("right", slice(None)), ("wrong", slice(1, None))):
+        document = schedule_for("flat", 4).to_json()
+        document["transfers"] = [row | {"after": None} for row in document["transfers"][transfers]]
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps(document))
+        for more in ([], ["--groups", "0,1/2,3"]):
+            assert described("count", printed(capsys, "schedule", "count", str(path), *more))
+    assert described("verification", printed(capsys, "schedule", "verify", str(tmp_path / "right.json")))
+    with pytest.raises(PlinkError):
+        printed(capsys, "schedule", "verify", str(tmp_path / "wrong.json"))
+    verification = json.loads(capsys.readouterr().out)
+    assert described("verification", verification)
+    assert verification["errors"]
+    assert complaints("verification", verification | {"valid": True}) == ["$.errors"]
+
+
+def test_costs_and_advice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "n.json").write_text(json.dumps(PRICED))
+    for more in ([], ["--random", "0"], ["--model", "latency"], ["--algo", "nccl", "--size", "4MB"]):
+        assert described("cost", printed(capsys, "cost", str(tmp_path / "n.json"), *more))
+    assert complaints("network", PRICED) == []
+    assert described("advice", printed(capsys, "advise", str(tmp_path / "n.json"), "--algos", "ring,bcube,tree"))
 
 
 def without(key: str) -> Callable[[Document], None]:
@@ -185,12 +262,22 @@ def setting(value: Any, *path: str | int) -> Callable[[Document], None]:
         ("demo", without("speedup"), "$"),
         ("demo", setting(0, "plink_s"), "$.plink_s"),
         ("demo", setting("yes", "racks_recovered"), "$.racks_recovered"),
+        ("schedule", without("transfers"), "$"),
+        ("schedule", setting("broadcast", "collective"), "$"),
+        ("schedule", setting(1, "ranks"), "$.ranks"),
+        ("schedule", setting([], "contributors"), "$.contributors"),
+        ("schedule", setting("0", "transfers", 1, "from"), "$.transfers[1].from"),
+        ("schedule", setting("add", "transfers", 1, "op"), "$.transfers[1].op"),
+        ("schedule", setting([1.5], "transfers", 1, "after"), "$.transfers[1].after[0]"),
+        ("count", without("cross_group_bytes"), "$"),
+        ("count", setting(-1, "sent_bytes", 2), "$.sent_bytes[2]"),
     ],
 )
 def test_what_is_broken_is_refused(
     name: str, change: Callable[[Document], None], where: str, measured: Network, runs: dict[str, Document]
 ) -> None:
     good = {"network": measured.to_json, "order": lambda: order_of(measured), "run": lambda: runs["failed"]}
-    document = json.loads(json.dumps(good.get(name, lambda: DEMO)()))
+    by_hand = {"demo": DEMO, "schedule": SCHEDULE, "count": COUNT}
+    document = json.loads(json.dumps(by_hand[name] if name in by_hand else good[name]()))
     change(document)
     assert complaints(name, document) == [where]

@@ -1,0 +1,134 @@
+"""``plink advise`` on four hosts in two racks: advice that can be worked out by hand, a table and a picture."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plink.cli.app import command
+from plink.errors import PlinkError
+from tests.cli.files import listing, network, refusal, write
+from tests.cli.test_cost import HOSTS, SHARED
+from tests.conftest import plink
+
+# 1 Gbit/s between any two, 8 us a kB, and every hop as long: ring and recursive doubling differ by rounds and bytes.
+GBPS = [[None if i == j else 1 for j in range(4)] for i in range(4)]
+EVEN = [[0 if i == j else 100 for j in range(4)] for i in range(4)]
+TWO = ("--algos", "ring,recursive-doubling")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with networks in it: one like the other hosts, two racks, b - d unmeasured, one host, slots."""
+    rows = network()["latency_us"]
+    rows[1][3] = rows[3][1] = None
+    write(tmp_path / "even.json", network(hosts=HOSTS, latency_us=EVEN, bandwidth_gbps=GBPS))
+    write(tmp_path / "racks.json", network(hosts=HOSTS, shared_links=SHARED))
+    write(tmp_path / "holes.json", network(hosts=HOSTS, latency_us=rows))
+    write(tmp_path / "one.json", network(hosts=HOSTS[:1], latency_us=[[0]]))
+    write(tmp_path / "slots.json", network())
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def advice(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
+    """What the command prints as JSON, without a process of its own."""
+    command().main(args=["advise", *words, "--json"], prog_name="plink", standalone_mode=False)
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_crossover_by_hand(here: Path) -> None:
+    """Ring: 6 rounds of 50 us, 1.5 vectors of 8000 us a MB. Recursive doubling: 2 rounds, 2 vectors. Equal at 50 kB."""
+    done = plink("advise", "even.json", *TWO, "--size", "1KB..1MB", "--json", cwd=here)
+    assert (done.returncode, done.stderr) == (0, "")
+    found = json.loads(done.stdout)
+    assert (found["schema"], found["model"], found["left_out"]) == ("plink.advice/1", "alpha-beta", {})
+    doubling, ring = found["best"]
+    assert (doubling["algo"], doubling["start_us"], doubling["us_per_mb"]) == ("recursive-doubling", 100, 16_000)
+    assert (ring["algo"], ring["start_us"], ring["us_per_mb"]) == ("ring", 300, 12_000)
+    assert (doubling["from_bytes"], doubling["to_bytes"]) == (1000, ring["from_bytes"]) == (1000, 50_000)
+    assert ring["to_bytes"] == 1_000_000
+    assert [row["size_bytes"] for row in found["sizes"]] == [1000, 4000, 16_000, 64_000, 256_000, 1_000_000]
+    assert [row["time_us"] for row in found["sizes"][:3:2]] == [116, 356]
+    assert found["sizes"][-1]["time_us"] == 12_300
+
+
+def test_a_table_and_a_picture(here: Path) -> None:
+    done = plink("advise", "even.json", *TWO, "--size", "1KB..1MB", "--plot", "advice.png", cwd=here)
+    assert (done.returncode, done.stderr) == (0, "plink: plot -> advice.png\n")
+    assert (here / "advice.png").read_bytes().startswith(b"\x89PNG")
+    assert "take" in done.stdout
+    assert "recursive-doubling, order given" in done.stdout
+    assert done.stdout.splitlines()[-2:] == [
+        "1 kB to 50 kB: recursive-doubling, order given (100 us + 16 ms a MB)",
+        "50 kB to 1 MB: ring, order given (300 us + 12 ms a MB)",
+    ]
+
+
+def test_the_best_order_keeps_racks_together(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The hosts stand mixed; for a large vector one flow out of each rack is better than two."""
+    found = advice(capsys, "racks.json", "--algos", "ring", "--size", "1GB")
+    assert (found["model"], found["capacities"]) == ("contention", "measured")
+    assert {line["order"] for line in found["lines"]} == {"given", "grouped", "ring"}
+    (best,) = found["best"]
+    assert (best["order"], best["from_bytes"], best["to_bytes"]) == ("grouped", 10**9, 10**9)
+
+
+def test_what_does_not_fit_is_left_out_and_said(here: Path) -> None:
+    done = plink("advise", "even.json", "--algos", "ring,bcube", "--set", "base=3", "--size", "1MB", cwd=here)
+    assert done.returncode == 0
+    assert done.stderr == "plink: bcube is left out: bcube of base 3 needs a power of 3 ranks, not 4; nearest: 3 or 9\n"
+
+
+def test_pairs_that_were_not_measured_matter_only_where_they_are_used(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The ring a, b, c, d does not need b - d; what everybody sends everybody does."""
+    found = advice(capsys, "holes.json", "--algos", "ring,flat", "--size", "1MB")
+    assert [(line["algo"], line["order"]) for line in found["best"]] == [("ring", "given")]
+    assert list(found["left_out"]) == ["flat"]
+    assert found["left_out"]["flat"].startswith("the round trip b - d is needed and was not measured; `plink probe ")
+
+
+def test_hosts_with_slots(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Five ranks on four hosts: bcube is left out, the others have prices."""
+    found = advice(capsys, "slots.json", "--size", "1MB")
+    assert list(found["left_out"]) == ["bcube"]
+    assert "not 5" in found["left_out"]["bcube"]
+    assert found["best"]
+
+
+def test_no_answer_at_all_names_the_pair(here: Path) -> None:
+    done = plink("advise", "holes.json", "--algos", "flat", "--model", "contention", cwd=here)
+    assert refusal(done, code=4).startswith("the round trip b - d is needed and was not measured; `plink probe HOSTS ")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("even.json --size 0", "--size 0: give a size of more than 0 bytes"),
+        ("even.json --size -1", "'-1' is not a size"),
+        ("even.json --size 0..1MB", "--size 0..1MB: give a size of more than 0 bytes"),
+        ("even.json --size 1MB..1KB", "--size 1MB..1KB: give a size"),
+        ("even.json --size 1MB..", "'' is not a size"),
+        ("even.json --algos butterfly", "--algos butterfly: there are ring, "),
+        ("even.json --model guess", "--model guess: there are auto, "),
+        ("even.json --model latency", "--model latency knows no sizes"),
+        ("even.json --algos ring --set base=2", "--set base=2: ring takes no base"),
+        ("even.json --algos bcube --set base=3", "none of the algorithms fits: bcube of base 3 needs a power of 3"),
+        ("one.json", "one.json: a collective needs two ranks or more"),
+        ("gone.json", "gone.json: no such file"),
+        # A picture that cannot be is refused before anything is read.
+        ("gone.json --plot advice.txt", "--plot advice.txt: name a file ending in .svg, .png or .pdf"),
+        ("gone.json --plot no/such/advice.svg", "--plot no/such/advice.svg: its folder is missing"),
+        ("gone.json --plot folder.svg", "--plot folder.svg: is a folder"),
+    ],
+)
+def test_what_is_refused(words: str, said: str, here: Path) -> None:
+    (here / "folder.svg").mkdir()
+    before = listing(here)
+    with pytest.raises(PlinkError) as caught:
+        command().main(args=["advise", *words.split()], prog_name="plink", standalone_mode=False)
+    assert (caught.value.exit_code, str(caught.value)[: len(said)]) == (2, said)
+    assert listing(here) == before
