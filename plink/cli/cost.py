@@ -44,6 +44,7 @@ def cost(
     from plink.cli.algorithms import fabric_from, options_from, order_from, rank_groups
     from plink.cli.inputs import network_from
     from solvers.costs.by_name import model_for, pricing_for
+    from solvers.ordering.search import with_slots
 
     size_bytes = parse_bytes(size)
     options_from(set_ or [], [algo])
@@ -56,7 +57,8 @@ def cost(
     total = price(ranks)
     detail = _detail(algo, options, fabric, ranks, size_bytes, chosen)
     rng = np.random.default_rng(seed)
-    drawn = _priced(price, [rng.permutation(ranks) for _ in range(random)])
+    hosts, slots = np.unique(ranks), np.bincount(ranks, minlength=len(fabric.names))
+    drawn = _priced(price, (with_slots(rng.permutation(hosts), slots) for _ in range(random)))
     document: dict[str, Any] = {
         "schema": "plink.cost/1",
         "algo": algo,
@@ -100,12 +102,13 @@ def _priced(price: Any, orders: Any) -> Any:
     """The prices of those orders that have one: where pairs were not measured, some use them."""
     import numpy as np
 
-    found = []
+    found, drawn = [], 0
     for order in orders:
+        drawn += 1
         with contextlib.suppress(NoAnswer):
             found.append(price(order))
-    if len(found) < len(orders):
-        say(f"{len(orders) - len(found)} of {len(orders)} random orders use pairs that were not measured: left out")
+    if len(found) < drawn:
+        say(f"{drawn - len(found)} of {drawn} random orders use pairs that were not measured: left out")
     return np.array(found)
 
 

@@ -3,12 +3,27 @@
 from typing import TYPE_CHECKING
 
 from plink.cli.screen import say
+from plink.errors import UsageError
 
 if TYPE_CHECKING:
     from plink.network import Network
     from plink.order import Order
 
 _MANY_MOVES = 1 << 50
+
+
+def known_algorithm(algo: str) -> None:
+    """Refuse an algorithm that orders cannot be searched for.
+
+    :raises UsageError: with the names there are.
+    """
+    from solvers.costs.by_name import MIXED
+    from solvers.schedules.catalogue import ALGORITHMS
+
+    if algo in MIXED:
+        raise UsageError(f"--algo {algo} mixes {' and '.join(MIXED[algo])}; search for one of them")
+    if algo not in ALGORITHMS:
+        raise UsageError(f"--algo {algo}: there are {', '.join(ALGORITHMS)}")
 
 
 def solve(
@@ -37,6 +52,11 @@ def solve(
     from solvers.costs.latency import symmetrised
     from solvers.ordering.search import search
 
+    if len(network.hosts) == 1:  # nothing to decide
+        alone = {"given": 0.0, "random_median": 0.0}
+        return Order(
+            algo, tuple(network.hosts.names), 0.0, 0.0, alone, "sum", seed, network.fingerprint(), {"model": "latency"}
+        )
     fabric = fabric_from(network)
     given = order_from(network, None)
     options = options_from(typed or [], [algo], rank_groups(fabric, given))
@@ -82,7 +102,7 @@ def summary(order: "Order") -> str:
     given, median, model = order.baseline["given"], order.baseline["random_median"], order.details["model"]
     assert order.cost is not None
     what = "sum of round trips" if order.objective == "sum" else f"model {model}"
-    bound = "" if order.lower_bound is None else f", none under {_time(order.lower_bound)}"
+    bound = "" if order.lower_bound is None else f"; no order under {_time(order.lower_bound)}"
     return (
         f"{order.algo} of {len(order.hosts)} hosts, {what}: given {_time(given)}, found {_time(order.cost)}, "
         f"median of random orders {_time(median)}{bound}"

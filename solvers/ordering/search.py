@@ -66,25 +66,22 @@ def search(
         raise UsageError(f"--algo {algo}: search for {' or '.join(MIXED[algo])}; `plink cost` prices the mix")
     price = pricing_for(algo, ranks, options, fabric, size_bytes, model)
     cost_given = price(given)
+    hosts = given[np.sort(np.unique(given, return_index=True)[1])]
+    slots = np.bincount(given, minlength=len(fabric.names))
     rng = np.random.default_rng(seed)
-    random_median = float(np.median([price(rng.permutation(given)) for _ in range(_RANDOM_ORDERS)]))
-    a, b = (axis.ravel() for axis in np.meshgrid(np.unique(given), np.unique(given), indexing="ij"))
+    random_median = float(np.median([price(with_slots(rng.permutation(hosts), slots)) for _ in range(_RANDOM_ORDERS)]))
+    a, b = (axis.ravel() for axis in np.meshgrid(hosts, hosts, indexing="ij"))
     fabric.require(fabric.rtt_us[a, b], a, b, "")
-    single = len(np.unique(given)) == ranks
+    single = len(hosts) == ranks
     pattern = pattern_for(algo, ranks, options)
-    if pattern.everyone or ranks < 3:
+    if pattern.everyone or len(hosts) < 2:
         return Found(given, cost_given, cost_given if single else None, cost_given, random_median, 0)
-    if model == "latency" and algo in _RINGS and single:
-        ring = search_ring(fabric.rtt_us[np.ix_(given, given)], seed, keep_going)
-        return Found(given[ring.order], ring.cost, ring.lower_bound, cost_given, random_median, 0)
-    starts = initial_orders(fabric, given)
-    if model == "latency" and pattern.pace == "pipeline":  # several ranks a host: hosts in the order of their ring
-        hosts = np.unique(given)
+    if model == "latency" and algo in _RINGS:
+        # Ranks of one host follow each other at no cost: a ring of ranks is a ring of hosts.
         ring = search_ring(fabric.rtt_us[np.ix_(hosts, hosts)], seed, keep_going)
-        place = np.empty(len(fabric.names), dtype=np.intp)
-        place[hosts[ring.order]] = np.arange(len(hosts))
-        best = min([*starts, given[np.argsort(place[given], kind="stable")]], key=price)
-        return Found(best, price(best), None, cost_given, random_median, 0)
+        order = with_slots(hosts[ring.order], slots)
+        return Found(order, price(order), ring.lower_bound, cost_given, random_median, 0)
+    starts = initial_orders(fabric, given)
     order, cost, moves = _anneal(pattern, fabric, size_bytes, model, starts, seed, most_moves, keep_going)
     if cost >= cost_given - _EPSILON * abs(cost_given):
         order, cost = given, cost_given
@@ -96,6 +93,11 @@ def search(
         if model == "latency" and algo in _HYPERCUBES and base**rounds == ranks:
             bound = max(bound, hypercube_bound(fabric.rtt_us[np.ix_(given, given)], base, rounds))
     return Found(order, cost, bound, cost_given, random_median, moves)
+
+
+def with_slots(hosts: Order, slots: npt.NDArray[np.intp]) -> Order:
+    """The order of ranks that an order of hosts makes, each with its slots."""
+    return np.repeat(hosts, slots[hosts])
 
 
 def _anneal(

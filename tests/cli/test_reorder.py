@@ -16,8 +16,8 @@ from tests.conftest import plink
 # a and c are near, b and d are near: two hops of 10 us and two of 100 us, whatever the given order costs.
 RING = ["a", "b", "d", "c"]
 SUMMARY = (
-    "plink: ring of 4 hosts, sum of round trips: given 400 us, found 220 us, median of random orders 220 us, "
-    "no ring under 220 us\n"
+    "plink: ring of 4 hosts, sum of round trips: given 400 us, found 220 us, median of random orders 220 us; "
+    "no order under 220 us\n"
 )
 
 

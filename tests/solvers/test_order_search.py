@@ -137,7 +137,7 @@ def test_hosts_with_several_ranks_keep_what_they_have() -> None:
             assert sorted(result.order.tolist()) == given_order.tolist()
             assert (np.diff(result.order) != 0).sum() == 5  # each host's ranks follow each other
             assert result.cost <= result.given
-            assert result.lower_bound is None
+            assert result.lower_bound is None or result.lower_bound <= result.cost
 
 
 def test_an_unknown_pair_is_named() -> None:

@@ -54,9 +54,9 @@ def measured() -> Network:
 
 def order_of(network: Network) -> Document:
     """What reorder writes."""
-    from plink.cli.reorder import solve_ring
+    from plink.cli.solving import solve
 
-    return solve_ring(network, 1.0, 0).to_json()
+    return solve(network, time_limit_s=1.0).to_json()
 
 
 @pytest.fixture(scope="module")
