@@ -1,5 +1,6 @@
 """``plink reorder``."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +9,12 @@ import typer
 from plink import workspace
 from plink.cli.screen import say
 from plink.errors import UsageError
+
+# As in runners/hostfiles, which is imported only where it is used.
+_FORMATS = (
+    *("order", "hosts", "openmpi", "openmpi-rankfile", "mpich", "slurm"),
+    *("torchrun", "torchrun-env", "deepspeed", "horovod", "lightgbm", "kubernetes"),
+)
 
 
 def reorder(
@@ -23,7 +30,7 @@ def reorder(
         list[str] | None, typer.Option("--set", help="An option of the algorithm: --set base=4, --set fan-out=3.")
     ] = None,
     format: Annotated[
-        str | None, typer.Option("--format", help="order (JSON), hosts (one name a line), openmpi (hostfile).")
+        str | None, typer.Option("--format", help=f"What to write: {', '.join(_FORMATS)}; see docs/launchers.md.")
     ] = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Where to write it, - for standard output.")
@@ -43,27 +50,32 @@ def reorder(
     """
     from plink.cli.solving import known_algorithm
     from plink.units import parse_bytes
-    from runners.hostfiles import FORMATS, render
+    from runners.hostfiles import command, format_named, render
 
     known_algorithm(algo)
     size_bytes = parse_bytes(size)
-    if format is not None and format not in FORMATS:
-        raise UsageError(f"--format {format}: there are {', '.join(FORMATS)}")
+    chosen = format_named(format or "order").name
     if as_json and format not in (None, "order"):
         raise UsageError("--json prints the order itself; leave --format away or give one of the two")
     from plink.cli.inputs import network_from
     from plink.cli.solving import solve, summary
+    from plink.order import Order
     from plink.storage import STANDARD, write_text
 
     network = network_from(network_file)
+    render(chosen, network.hosts, Order("given", tuple(network.hosts.names)))  # refused before a search, not after
     order = solve(network, algo, size_bytes, model, set_, time_limit, moves, seed)
     if output is None and format is None and not as_json:
         workspace.prepare()
         order.write(workspace.ORDER)
         say(f"order -> {workspace.ORDER}")
     else:
-        text = render(format or "order", order.arrange(network.hosts, "order"), order)
+        text = render(chosen, order.arrange(network.hosts, "order"), order)
         write_text(output or STANDARD, text)
         if network_file is None:
             order.write(workspace.ORDER)
     say(summary(order))
+    if format is not None and output is not None and str(output) != STANDARD:
+        use = command(format, shlex.quote(str(output)), network.hosts)
+        if use is not None:
+            say(f"use it: {use}")

@@ -1,0 +1,18 @@
+"""The order itself: as JSON, and as names one a line."""
+
+from plink.hosts import Hosts
+from plink.order import Order
+from plink.storage import render_document
+from runners.hostfiles.format import Format
+
+
+def _order(hosts: Hosts, order: Order) -> str:
+    return render_document(order.to_json())
+
+
+def _names(hosts: Hosts, order: Order) -> str:
+    return "".join(f"{host.name}\n" for host in hosts)
+
+
+ORDER = Format("order", "the order as JSON (plink.order/1)", _order, "plink launch --order {file} PROGRAM")
+HOSTS = Format("hosts", "host names, one a line", _names)

@@ -1,0 +1,37 @@
+"""Slurm (checked: 22.05.8): ``SLURM_HOSTFILE``, a node a task, which srun follows with the distribution *arbitrary*.
+
+Slurm knows nodes by their NodeName, so names are written and not addresses.
+"""
+
+import ipaddress
+
+from plink.errors import UsageError
+from plink.hosts import Hosts
+from plink.order import Order
+from runners.hostfiles.format import Format
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _hostfile(hosts: Hosts, order: Order) -> str:
+    for host in hosts:
+        if _is_address(host.name):
+            raise UsageError(
+                f"--format slurm: {host.name} is an address, and Slurm takes node names: write `NODENAME "
+                f"address={host.name}` in the hosts file"
+            )
+    return "".join(f"{host.name}\n" for host in hosts for _ in range(host.slots))
+
+
+HOSTFILE = Format(
+    "slurm",
+    "SLURM_HOSTFILE, a node a task",
+    _hostfile,
+    "SLURM_HOSTFILE={file} srun --distribution=arbitrary -n {ranks} PROGRAM",
+)

@@ -1,0 +1,43 @@
+"""torchrun (checked: PyTorch 2.13): its c10d rendezvous sorts hosts by address and loses the order, the static one
+takes the node rank that it is given. One command a host; or, to do without torchrun, the variables it would set, a line
+a rank.
+"""
+
+from plink.hosts import Hosts
+from plink.order import Order
+from runners.hostfiles.format import Format
+
+PORT = 29500  # torchrun's default
+
+
+def _commands(hosts: Hosts, order: Order) -> str:
+    master = hosts.members[0].address
+    return "".join(
+        f"torchrun --rdzv-backend=static --nnodes={len(hosts)} --node-rank={place} --nproc-per-node={host.slots} "
+        f'--master-addr={master} --master-port={PORT} "$@"  # {host.name}\n'
+        for place, host in enumerate(hosts)
+    )
+
+
+def _environments(hosts: Hosts, order: Order) -> str:
+    master, ranks = hosts.members[0].address, sum(host.slots for host in hosts)
+    seats = [(place, host, local) for place, host in enumerate(hosts) for local in range(host.slots)]
+    return "".join(
+        f"RANK={rank} WORLD_SIZE={ranks} LOCAL_RANK={local} LOCAL_WORLD_SIZE={host.slots} GROUP_RANK={place} "
+        f"MASTER_ADDR={master} MASTER_PORT={PORT}  # {host.name}\n"
+        for rank, (place, host, local) in enumerate(seats)
+    )
+
+
+COMMANDS = Format(
+    "torchrun",
+    "torchrun with static rendezvous, a command a host",
+    _commands,
+    "grep ' # HOST$' {file} | sh -s -- PROGRAM   (on every host, with its own name)",
+)
+ENVIRONMENTS = Format(
+    "torchrun-env",
+    "the variables torchrun sets, a line a rank",
+    _environments,
+    "env $(grep '^RANK=R ' {file} | cut -d'#' -f1) python PROGRAM   (for every rank R, on its host)",
+)
