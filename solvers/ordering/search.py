@@ -10,6 +10,7 @@ from plink.errors import UsageError
 from solvers.costs.by_name import MIXED, pattern_for, pricing_for
 from solvers.costs.closed_forms import closed_form
 from solvers.costs.fabric import Fabric
+from solvers.costs.latency import require_complete
 from solvers.costs.patterns import Pattern
 from solvers.ordering.annealing import Annealer
 from solvers.ordering.bounds import hypercube_bound, pattern_bound
@@ -64,14 +65,13 @@ def search(
     ranks = len(given)
     if algo in MIXED:
         raise UsageError(f"--algo {algo}: search for {' or '.join(MIXED[algo])}; `plink cost` prices the mix")
+    hosts = given[np.sort(np.unique(given, return_index=True)[1])]
+    require_complete(fabric.rtt_us[np.ix_(hosts, hosts)], [fabric.names[i] for i in hosts.tolist()])
     price = pricing_for(algo, ranks, options, fabric, size_bytes, model)
     cost_given = price(given)
-    hosts = given[np.sort(np.unique(given, return_index=True)[1])]
     slots = np.bincount(given, minlength=len(fabric.names))
     rng = np.random.default_rng(seed)
     random_median = float(np.median([price(with_slots(rng.permutation(hosts), slots)) for _ in range(_RANDOM_ORDERS)]))
-    a, b = (axis.ravel() for axis in np.meshgrid(hosts, hosts, indexing="ij"))
-    fabric.require(fabric.rtt_us[a, b], a, b, "")
     single = len(hosts) == ranks
     pattern = pattern_for(algo, ranks, options)
     if pattern.everyone or len(hosts) < 2:

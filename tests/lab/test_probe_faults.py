@@ -290,7 +290,7 @@ def test_a_host_without_iperf3_says_so_and_its_round_trips_are_there(small_lab: 
 def test_a_host_without_fping_pings_by_scapy(small_lab: Lab, tmp_path: Path) -> None:
     a, b = small_lab.hosts.names[:2]
     # What a person's own .bashrc says of PATH must not decide which python3, and so whether there is a Scapy.
-    settings = [str(path) for path in [Path("~/.bashrc").expanduser()] if path.exists()]
+    settings = [str(path) for path in [Path("~root/.bashrc").expanduser()] if path.exists()]
     with hidden(small_lab, a, program("fping"), *settings):
         succeeded(probe(small_lab, tmp_path, *QUICK, "--method", "icmp", names=[a, b]))
     found = document(tmp_path)
