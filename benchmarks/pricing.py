@@ -119,6 +119,10 @@ def main() -> int:
             Bar(f"{algo}, 512 ranks, latency, us", small[algo]["latency"], at_most=most)
             for algo, most in limits.items()
         ),
+        *(
+            Bar(f"{algo}, a swap's share of a whole order's price", row["swap_us"] / row["whole_us"], at_most=1.0)
+            for algo, row in figures["swaps_at_512"].items()
+        ),
         Bar("512 ranks, contention, us, worst", max(row["contention"] for row in small.values()), at_most=2000.0),
         Bar("4,096 ranks, s, worst", max(row[m] for row in large.values() for m in MODELS), at_most=1.0),
         Bar("4,096 ranks, GB, worst", max(row["peak_gb"] for row in large.values()), at_most=2.0),

@@ -31,7 +31,7 @@ def advise(
         list[str] | None, typer.Option("--set", help="An option of the algorithms: --set base=4, --set fan-out=3.")
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw times over sizes there (.svg, .png, .pdf).")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Makes the search for orders reproducible.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="For the search for a ring, which takes five seconds at most.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Say which algorithm, in which order, is the fastest for which size on the measured network.
@@ -135,7 +135,9 @@ def _print(found: "list[Line]", stretches: "list[Stretch]", low: float, high: fl
     from rich.table import Table
 
     algorithms = list(dict.fromkeys(line.algo for line in found))
-    table = Table(title=f"milliseconds by model {model}, each algorithm in its best order", title_justify="left")
+    table = Table(
+        title=f"milliseconds by model {model}, each algorithm in the best of the orders tried", title_justify="left"
+    )
     table.add_column("size", justify="right")
     for algo in algorithms:
         table.add_column(algo, justify="right")
@@ -214,7 +216,9 @@ def _draw(found: "list[Line]", stretches: "list[Stretch]", low: float, high: flo
     )  # fmt: skip
     for stretch in stretches[1:]:
         axes.axvline(stretch.from_bytes, color="grey", linewidth=0.8, linestyle=":")
-    axes.set(xscale="log", yscale="log", xlabel="bytes", ylabel="milliseconds", title="each in its best order")
+    axes.set(
+        xscale="log", yscale="log", xlabel="bytes", ylabel="milliseconds", title="each in the best of the orders tried"
+    )
     axes.legend(fontsize="small")
     try:
         figure.savefig(path)

@@ -87,3 +87,20 @@ def rank_groups(fabric: "Fabric", order: "Ranks") -> list[list[int]]:
 
     labels = fabric.group_of[order]
     return [np.flatnonzero(labels == label).tolist() for label in dict.fromkeys(labels.tolist())]
+
+
+def groups_in(order_file: Path | None, ranks: int) -> list[list[int]] | None:
+    """The groups of ranks that an order was found for (``plink reorder --algo 2lha`` notes them), if it names any.
+
+    :raises InputError: when they do not deal out the ranks.
+    """
+    from plink.order import read_order
+
+    groups: Any = None if order_file is None else read_order(order_file).details.get("groups")
+    if groups is None:
+        return None
+    dealt = isinstance(groups, list) and all(isinstance(group, list) for group in groups)
+    members = [rank for group in groups for rank in group] if dealt else []
+    if not all(type(rank) is int for rank in members) or sorted(members) != list(range(ranks)):
+        raise InputError(f"{order_file}: groups", f"every rank from 0 to {ranks - 1} belongs to exactly one group")
+    return [list(group) for group in groups]

@@ -41,7 +41,7 @@ def cost(
     """
     import numpy as np
 
-    from plink.cli.algorithms import fabric_from, options_from, order_from, rank_groups
+    from plink.cli.algorithms import fabric_from, groups_in, options_from, order_from, rank_groups
     from plink.cli.inputs import network_from
     from solvers.costs.by_name import model_for, pricing_for
     from solvers.ordering.search import with_slots
@@ -51,7 +51,7 @@ def cost(
     network = network_from(network_file)
     fabric = fabric_from(network)
     ranks = order_from(network, order)
-    options = options_from(set_ or [], [algo], rank_groups(fabric, ranks))
+    options = options_from(set_ or [], [algo], groups_in(order, len(ranks)) or rank_groups(fabric, ranks))
     chosen = model_for(model, fabric)
     price = pricing_for(algo, len(ranks), options, fabric, size_bytes, chosen)
     total = price(ranks)
@@ -133,7 +133,10 @@ def _explain(name: str, weight: float, price: "Price") -> None:
     """The rounds of one price, equal ones that follow each other on one line."""
     if name:
         print(f"  {name}, which counts {weight:.0%}: {_time(price.cost_us)}")
-    print(f"  farthest pair used: {price.slowest[0]} - {price.slowest[1]}")
+    print(f"  slowest pair used: {price.slowest[0]} - {price.slowest[1]}")
+    if price.model == "latency" and price.cost_us != price.latency_us.sum():
+        how = "the sum of all hops" if price.cost_us > price.latency_us.sum() else "the longest chain of hops"
+        print(f"  the price is {how}, not of the rounds:")
     rows = list(zip(price.latency_us.tolist(), price.transfer_us.tolist(), price.busiest, strict=True))
     start = 0
     for end in range(1, len(rows) + 1):

@@ -19,6 +19,12 @@ app = typer.Typer(
 )
 _MOST_LINES = 60
 _MOST_WRITTEN = 3_000_000
+_MOST_MADE = 50_000_000
+# Algorithms whose transfers do not grow with the square of the ranks.
+_SPARSE = (
+    "halving-doubling", "recursive-doubling", "tree", "double-binary-tree", "nccl-tree", "openmpi-rabenseifner",
+    "openmpi-recursive-doubling", "bcube",
+)  # fmt: skip
 _File = Annotated[Path, typer.Argument(metavar="SCHEDULE", help="A schedule file; - is standard input.")]
 _Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 
@@ -55,6 +61,10 @@ def schedule(
     if groups is not None and algo in ALGORITHMS and "groups" not in ALGORITHMS[algo].options:
         raise UsageError(f"--groups {groups}: {algo} takes no groups")
     options = options_from(set_ or [], [algo], _groups(groups, ranks))
+    if algo in ALGORITHMS and algo not in _SPARSE and 2 * ranks * ranks * options.pieces > _MOST_MADE:
+        raise UsageError(
+            f"{algo} among {ranks} ranks has too many transfers to make; prices of orders (`plink cost`) need none"
+        )
     made = schedule_for(algo, ranks, options, collective)
     if (output is not None or as_json) and len(made) > _MOST_WRITTEN:
         raise UsageError(f"{len(made)} transfers are more than a file should hold; plink makes them when it needs them")
@@ -79,8 +89,11 @@ def verify(schedule_file: _File, as_json: _Json = False) -> None:
 
     read = read_schedule(schedule_file)
     errors = prove(read)
+    contributing = read.details.get("contributors", list(range(read.ranks)))
     if as_json:
-        print_json({"schema": "plink.verification/1", "valid": not errors, "errors": errors})
+        print_json(
+            {"schema": "plink.verification/1", "valid": not errors, "errors": errors, "contributors": contributing}
+        )
     else:
         for error in errors:
             print(error)
@@ -148,8 +161,10 @@ def _groups(text: str | None, ranks: int) -> list[list[int]]:
 
 
 def _summary(made: "Schedule") -> str:
+    contributing = made.details.get("contributors")
+    only = "" if contributing is None else f", of which {len(contributing)} contribute"
     return (
-        f"{made.algo}, {made.collective}, {made.ranks} ranks: {made.rounds} rounds, {len(made)} transfers of "
+        f"{made.algo}, {made.collective}, {made.ranks} ranks{only}: {made.rounds} rounds, {len(made)} transfers of "
         f"{made.chunks} chunks"
     )
 

@@ -13,17 +13,14 @@ _MANY_MOVES = 1 << 50
 
 
 def known_algorithm(algo: str) -> None:
-    """Refuse an algorithm that orders cannot be searched for.
+    """Refuse a name that is none.
 
     :raises UsageError: with the names there are.
     """
-    from solvers.costs.by_name import MIXED
-    from solvers.schedules.catalogue import ALGORITHMS
+    from solvers.costs.by_name import NAMES
 
-    if algo in MIXED:
-        raise UsageError(f"--algo {algo} mixes {' and '.join(MIXED[algo])}; search for one of them")
-    if algo not in ALGORITHMS:
-        raise UsageError(f"--algo {algo}: there are {', '.join(ALGORITHMS)}")
+    if algo not in NAMES:
+        raise UsageError(f"--algo {algo}: there are {', '.join(NAMES)}")
 
 
 def solve(
@@ -91,6 +88,7 @@ def solve(
         details={
             "model": chosen,
             **({} if chosen == "latency" else {"size_bytes": size_bytes, "capacities": fabric.capacities}),
+            **({"groups": options.groups} if algo == "2lha" else {}),
             "gap": None if gap is None else round(gap, 4),
             "moves": found.moves,
         },

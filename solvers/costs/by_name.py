@@ -44,6 +44,12 @@ def pattern_for(algo: str, ranks: int, options: Options) -> Pattern:
             return chunked_ring_pattern(ranks, options.pieces)
         if algo == "flat" or (algo == "ps" and options.sharded and options.colocated and options.servers is None):
             return everyone_pattern(ranks)
+        if (
+            algo == "2lha"
+            and options.groups is not None
+            and len(options.groups) == 1 == ranks // len(options.groups[0])
+        ):
+            return everyone_pattern(ranks)
     return pattern_of(schedule_for(algo, ranks, options))
 
 

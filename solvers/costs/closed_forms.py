@@ -71,6 +71,13 @@ class _Longest:
 
 
 def _latency(pattern: Pattern, fabric: Fabric, size_bytes: float) -> Pricing:
+    """T 5.2.1, c the symmetrised round trips, r the order.
+
+    ``rounds``: ``sum over rounds of max over hops (a, b) of c[r_a, r_b]``, which for halving-doubling is ``sum_i max_j
+    c[r_j, r_(j xor 2^i)]`` and for BCube ``sum_i max_j max_k c[r_j, r_(j + k B^i)]``. ``pipeline``: ``sum over hops``,
+    the ring's ``sum_i c[r_i, r_(i-1)]``. ``chain``: ``T(hop) = c + max of T over the hops it waits for``, the thesis's
+    ``T(i, j) = max over children of c[m, child] + T(child)``; the dearest chain of all trees is the price.
+    """
     rtt, n = fabric.rtt_us.ravel(), len(fabric.names)
     if pattern.pace == "rounds":
         longest, there = _Longest(pattern, fabric), pattern.there
@@ -96,6 +103,8 @@ def _latency(pattern: Pattern, fabric: Fabric, size_bytes: float) -> Pricing:
 
 
 def _alpha_beta(pattern: Pattern, fabric: Fabric, size_bytes: float) -> Pricing:
+    """``sum over rounds of repeat * (max c / 2 + max over hosts of max(sending, receiving))``, where a host's sending
+    is the sum over its transfers of the round of ``share * S / b[a, b]``: the schedule's formula, equal rounds once."""
     n, rounds = len(fabric.names), len(pattern.repeat)
     longest, repeat = _Longest(pattern, fabric), pattern.repeat
     rates = pair_rates(fabric) * BYTES_PER_US
@@ -115,6 +124,8 @@ def _alpha_beta(pattern: Pattern, fabric: Fabric, size_bytes: float) -> Pricing:
 
 
 def _contention(pattern: Pattern, fabric: Fabric, size_bytes: float) -> Pricing:
+    """``sum over rounds of repeat * (max c / 2 + max(hosts, groups))``: the largest of what hosts send or get over
+    their rates, and :func:`solvers.costs.evaluator.latest` of what crosses group boundaries over their capacities."""
     n, groups, rounds = len(fabric.names), len(fabric.group_out_gbps), len(pattern.repeat)
     longest, repeat = _Longest(pattern, fabric), pattern.repeat
     moved, by_host, by_group = pattern.share * size_bytes, pattern.round * n, pattern.round * groups

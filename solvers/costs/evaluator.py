@@ -37,7 +37,7 @@ PACES = ("rounds", "chain", "pipeline")
 class Price:
     """``cost_us``: the sum of what the R rounds take; ``latency_us`` and ``transfer_us``, shape (R,), are its parts
     (under ``latency`` with a pace other than ``rounds`` they do not add up to it). ``busiest[r]``: what limits round r.
-    ``slowest``: names of the hosts of the farthest pair that is used."""
+    ``slowest``: names of the hosts of the transfer that takes longest alone."""
 
     model: str
     cost_us: float
@@ -75,12 +75,14 @@ def evaluate(schedule: Schedule, fabric: Fabric, order: npt.NDArray[np.intp], si
     number = int(rounds.max()) + 1 if len(rounds) else 0
     longest = np.zeros(number)
     np.maximum.at(longest, rounds, hop)
-    far = int(np.argmax(hop))
-    slowest = fabric.names[int(source[far])], fabric.names[int(target[far])]
     if model == "latency":
+        slowest = _names(fabric, source, target, hop)
         cost = _latency(schedule, hop, longest, order)
         return Price(model, cost, longest, np.zeros(number), ("latency",) * number, slowest)
     moved = np.where(source == target, 0.0, schedule.count[used] * (size_bytes / schedule.chunks))
+    rates = pair_rates(fabric)[source, target] * BYTES_PER_US
+    alone = np.divide(moved, rates, out=np.zeros_like(moved), where=(moved > 0) & (rates > 0))
+    slowest = _names(fabric, source, target, hop / 2 + alone)
     loads = _pair_loads if model == "alpha-beta" else _shared_loads
     transfer, busiest = np.zeros(number), np.zeros(number, dtype=np.intp)
     names: list[str] = []
@@ -96,6 +98,14 @@ def evaluate(schedule: Schedule, fabric: Fabric, order: npt.NDArray[np.intp], si
         names[k] if share > 0 else "latency" for k, share in zip(busiest.tolist(), transfer.tolist(), strict=True)
     )
     return Price(model, float((latency + transfer).sum()), latency, transfer, what, slowest)
+
+
+def _names(
+    fabric: Fabric, source: npt.NDArray[np.intp], target: npt.NDArray[np.intp], takes: Vector
+) -> tuple[str, str]:
+    """The pair that takes longest."""
+    k = int(np.argmax(takes))
+    return fabric.names[int(source[k])], fabric.names[int(target[k])]
 
 
 def check(ranks: int, order: npt.NDArray[np.intp], size_bytes: float, model: str) -> None:

@@ -40,7 +40,7 @@ class Fabric:
     @property
     def measured(self) -> bool:
         """Whether somebody measured what groups share."""
-        return self.capacities == MEASURED
+        return self.capacities.startswith(MEASURED)
 
     def require(self, values: Vector, source: npt.NDArray[np.intp], target: npt.NDArray[np.intp], option: str) -> None:
         """Refuse a price in which an unmeasured pair plays a part.
@@ -68,38 +68,64 @@ def fabric_of(network: Network, predicted_us: Matrix | None = None) -> Fabric:
     """
     rtt = completed(network.latency_us, predicted_us)
     n = len(network.hosts)
-    rows = _rows(network.details.get("shared_links"), network.hosts.names)
     pair = network.bandwidth_gbps
-    if not rows:
+    if pair is not None:
+        pair = np.where(pair > 0, pair, np.nan)  # nothing came through: no rate that a time could be worked out from
+        pair = pair if np.isfinite(pair).any() else None
+    rows = _rows(network.details.get("shared_links"), network.hosts.names)
+    if not any(_is_measured(row) for _, row in rows):
         return _inferred(network, rtt, pair)
     group_of = np.full(n, -1, dtype=np.intp)
-    out, into, alone = [], [], np.full(n, np.nan)
+    alone = np.full(n, np.nan)
     for number, (members, row) in enumerate(rows):
         group_of[members] = number
-        out.append(_capacity(row, "out"))
-        into.append(_capacity(row, "in"))
-        alone[members] = _one_flow(row)
-    single = np.flatnonzero(group_of == -1)  # nothing was heard of them in time: a group each, nothing shared
+        if _is_measured(row):
+            alone[members] = _one_flow(row)
+    single = np.flatnonzero(group_of == -1)  # in no group: one each, and nothing shared
     group_of[single] = len(rows) + np.arange(len(single))
-    shared = np.concatenate([np.array(out), np.full(len(single), np.inf)])
-    shared_in = np.concatenate([np.array(into), np.full(len(single), np.inf)])
     host_out, host_in = _host_rates(pair, alone)
-    return Fabric(
-        tuple(network.hosts.names), rtt, pair, host_out, host_in, group_of, shared, shared_in, MEASURED
-    )  # fmt: skip
+    guessed_out, guessed_in = _guessed(_completed(rtt), group_of, host_out, host_in)
+    shared, shared_in = np.full(len(guessed_out), np.inf), np.full(len(guessed_in), np.inf)
+    unknown = 0
+    for number, (_, row) in enumerate(rows):
+        if _is_measured(row):
+            shared[number], shared_in[number] = _capacity(row, "out"), _capacity(row, "in")
+        else:
+            shared[number], shared_in[number] = guessed_out[number], guessed_in[number]
+            unknown += 1
+    source = (
+        MEASURED if not unknown else f"{MEASURED}, but of {unknown} of {len(rows)} groups inferred from the latencies"
+    )
+    return Fabric(tuple(network.hosts.names), rtt, pair, host_out, host_in, group_of, shared, shared_in, source)
 
 
 def _rows(value: Any, names: list[str]) -> list[tuple[list[int], dict[str, Any]]]:
-    """Groups whose capacities are known, as (indices, row); anything else in their place is passed over."""
+    """The groups of a file, as (indices, row); what is not a group of its own is passed over."""
     index = {name: i for i, name in enumerate(names)}
-    found = []
+    found: list[tuple[list[int], dict[str, Any]]] = []
+    taken: set[int] = set()
     for row in value if isinstance(value, list) else []:
         members = row.get("members") if isinstance(row, dict) else None
-        if not isinstance(members, list) or not all(name in index for name in members):
+        if not isinstance(members, list) or not members:
             continue
-        if all(isinstance(row.get(f"{way}_gbps"), int | float) and row[f"{way}_gbps"] > 0 for way in ("out", "in")):
-            found.append(([index[name] for name in members], row))
+        if all(isinstance(name, str) and name in index for name in members):
+            group = {index[name] for name in members}
+            if not group & taken:
+                taken |= group
+                found.append((sorted(group), row))
     return found
+
+
+def _rate(row: dict[str, Any], key: str) -> float | None:
+    """A positive number of a row, None for anything else."""
+    value = row.get(key)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < float("inf"):
+        return None
+    return float(value)
+
+
+def _is_measured(row: dict[str, Any]) -> bool:
+    return _rate(row, "out_gbps") is not None and _rate(row, "in_gbps") is not None
 
 
 def _capacity(row: dict[str, Any], way: str) -> float:
@@ -109,41 +135,46 @@ def _capacity(row: dict[str, Any], way: str) -> float:
 
 def _one_flow(row: dict[str, Any]) -> float:
     """What one flow got alone: the rate of a host."""
-    alone = [row[key] for key in ("out_one_flow_gbps", "in_one_flow_gbps") if isinstance(row.get(key), int | float)]
+    alone = [rate for key in ("out_one_flow_gbps", "in_one_flow_gbps") if (rate := _rate(row, key)) is not None]
     if alone:
-        return float(max(alone))
-    each = [row[f"{way}_gbps"] / max(1, row.get(f"{way}_flows", 1)) for way in ("out", "in")]
-    return float(max(each))
+        return max(alone)
+    return max(float(row[f"{way}_gbps"]) / (_rate(row, f"{way}_flows") or 1.0) for way in ("out", "in"))
 
 
 def _host_rates(pair: Matrix | None, alone: Vector) -> tuple[Vector, Vector]:
     """(out, in) of every host: its best pair if pairs were measured, or one flow, or the usual, or an assumption."""
     usual = float(np.nanmedian(alone)) if np.isfinite(alone).any() else ASSUMED_GBPS
     fallback = np.where(np.isfinite(alone), alone, usual)
-    if pair is None or not np.isfinite(pair).any():
+    if pair is None:
         return fallback, fallback
     best_out, best_in = (np.where(np.isfinite(pair), pair, 0).max(axis=axis) for axis in (1, 0))
     return np.where(best_out > 0, best_out, fallback), np.where(best_in > 0, best_in, fallback)
 
 
 def _inferred(network: Network, rtt: Matrix, pair: Matrix | None) -> Fabric:
-    n = len(network.hosts)
-    off = ~np.eye(n, dtype=bool)
-    known = rtt[off & np.isfinite(rtt)]
-    complete = np.where(np.isfinite(rtt), rtt, known.max() if len(known) else 1.0)
-    group_of = nearest_tier(complete)
-    groups = int(group_of.max()) + 1
-    host_out, host_in = _host_rates(pair, np.full(n, np.nan))
-    shared, shared_in = np.full(groups, np.inf), np.full(groups, np.inf)
-    together = group_of[:, None] == group_of[None, :]
-    if groups > 1:
-        for group in range(groups):
-            inside = (group_of == group)[:, None] & together & off
-            across = (group_of == group)[:, None] & ~together
-            if inside.any():
-                slower = min(1.0, float(np.median(complete[inside]) / np.median(complete[across])))
-                shared[group] = slower * host_out[group_of == group].sum()
-                shared_in[group] = slower * host_in[group_of == group].sum()
-    rates = "measured pairs" if pair is not None and np.isfinite(pair).any() else f"{ASSUMED_GBPS:g} Gbit/s a host"
+    group_of = nearest_tier(_completed(rtt))
+    host_out, host_in = _host_rates(pair, np.full(len(rtt), np.nan))
+    shared, shared_in = _guessed(_completed(rtt), group_of, host_out, host_in)
+    rates = "measured pairs" if pair is not None else f"{ASSUMED_GBPS:g} Gbit/s a host"
     source = f"inferred from the latency tiers and {rates} (`plink probe` without --no-shared-links measures them)"
     return Fabric(tuple(network.hosts.names), rtt, pair, host_out, host_in, group_of, shared, shared_in, source)
+
+
+def _completed(rtt: Matrix) -> Matrix:
+    """Unknown pairs as far as the farthest known one."""
+    known = rtt[~np.eye(len(rtt), dtype=bool) & np.isfinite(rtt)]
+    return np.where(np.isfinite(rtt), rtt, known.max() if len(known) else 1.0)
+
+
+def _guessed(rtt: Matrix, group_of: npt.NDArray[np.intp], host_out: Vector, host_in: Vector) -> tuple[Vector, Vector]:
+    """(out, in) of every group by the latencies: as much slower than its hosts together as they are nearer to each
+    other than to the others; infinite for a host alone, and where there is one group."""
+    groups = int(group_of.max()) + 1
+    shared, shared_in = np.full(groups, np.inf), np.full(groups, np.inf)
+    for group in range(groups):
+        mine = group_of == group
+        if mine.sum() > 1 and not mine.all():
+            inside = rtt[np.ix_(mine, mine)][~np.eye(int(mine.sum()), dtype=bool)]
+            slower = min(1.0, float(np.median(inside) / np.median(rtt[np.ix_(mine, ~mine)])))
+            shared[group], shared_in[group] = slower * host_out[mine].sum(), slower * host_in[mine].sum()
+    return shared, shared_in

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from plink.errors import UsageError
 from solvers.costs.by_name import MIXED, pattern_for, pricing_for
 from solvers.costs.closed_forms import closed_form
 from solvers.costs.fabric import Fabric
@@ -64,7 +63,7 @@ def search(
     """
     ranks = len(given)
     if algo in MIXED:
-        raise UsageError(f"--algo {algo}: search for {' or '.join(MIXED[algo])}; `plink cost` prices the mix")
+        return _both(fabric, given, algo, options, size_bytes, model, seed, keep_going, most_moves)
     hosts = given[np.sort(np.unique(given, return_index=True)[1])]
     require_complete(fabric.rtt_us[np.ix_(hosts, hosts)], [fabric.names[i] for i in hosts.tolist()])
     price = pricing_for(algo, ranks, options, fabric, size_bytes, model)
@@ -93,6 +92,25 @@ def search(
         if model == "latency" and algo in _HYPERCUBES and base**rounds == ranks:
             bound = max(bound, hypercube_bound(fabric.rtt_us[np.ix_(given, given)], base, rounds))
     return Found(order, cost, bound, cost_given, random_median, moves)
+
+
+def _both(
+    fabric: Fabric, given: Order, algo: str, options: Options, size_bytes: float, model: str, seed: int,
+    keep_going: Callable[[], bool], most_moves: int,
+) -> Found:  # fmt: skip
+    """One order for a tree and a ring: a ring costs the same whichever host comes first and whichever way round, so
+    among the 2N rotations and reflections of the best ring the one with the cheapest mix is taken."""
+    price = pricing_for(algo, len(given), options, fabric, size_bytes, model)
+    ring = search(fabric, given, MIXED[algo][1], options, size_bytes, model, seed, keep_going, most_moves)
+    slots = np.bincount(given, minlength=len(fabric.names))
+    hosts = np.array(list(dict.fromkeys(ring.order.tolist())), dtype=np.intp)
+    turned = [np.roll(way, -k) for way in (hosts, hosts[::-1]) for k in range(len(hosts))]
+    orders = [given, *(with_slots(order, slots) for order in turned)]
+    costs = [price(order) for order in orders]
+    best = int(np.argmin(costs))
+    rng = np.random.default_rng(seed)
+    drawn = [price(with_slots(rng.permutation(hosts), slots)) for _ in range(_RANDOM_ORDERS)]
+    return Found(orders[best], costs[best], None, costs[0], float(np.median(drawn)), ring.moves)
 
 
 def with_slots(hosts: Order, slots: npt.NDArray[np.intp]) -> Order:

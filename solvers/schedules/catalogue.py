@@ -170,7 +170,8 @@ ALGORITHMS: Mapping[str, Algorithm] = {
             ("base", "levels"), lambda n, o: bml_reduce_scatter(n, _base("bml", n, o)), _SCATTER, _GATHER,
         ),
         # What libraries run, one rank a machine. Only who sends what to whom is told: their smaller segments, and the
-        # channels over which NCCL spreads its chunks, change neither the bytes of a link nor their order.
+        # channels over which NCCL spreads its chunks, change no link's bytes (but they pipeline trees: see
+        # docs/cost-models.md).
         Algorithm(
             "gloo", "Gloo's ring, at every size under PyTorch: each rank sends to rank-1 and ends with chunk r between",
             lambda n, _: ring(n, -1, 1), source="gloo/allreduce.cc of pytorch/gloo at 0fdde35",

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.errors import UsageError
-from plink.schedule import Schedule, dependencies, expanded, overwritten
+from plink.schedule import Indices, Schedule, dependencies, expanded, overwritten
 
 _BLOCK_BYTES = 1 << 26
 _MOST_BYTES = 1 << 31  # of the counts of one chunk: 32,768 ranks
@@ -120,20 +120,31 @@ def _not_awaited(
     direct = np.repeat(np.arange(n), np.diff(offsets)) * n + needed
     asked = np.unique(later.astype(np.int64) * n + sooner)
     found: list[tuple[int, int]] = []
-    for key in asked[~np.isin(asked, direct)].tolist():
+    roundabout = asked[~np.isin(asked, direct)].tolist()
+    if not roundabout:
+        return found
+    awaited = _ancestors(offsets, needed)
+    for key in roundabout:
         top, wanted = divmod(key, n)
-        stack, seen = [top], {top}
-        while stack and wanted not in seen:
-            at = stack.pop()
-            for k in needed[offsets[at] : offsets[at + 1]].tolist():
-                if k not in seen and schedule.round[k] >= schedule.round[wanted]:
-                    seen.add(k)
-                    stack.append(k)
-        if wanted not in seen:
+        if not awaited[top] >> wanted & 1:
             found.append((top, wanted))
             if len(found) == _ENOUGH:
                 break
     return found
+
+
+def _ancestors(offsets: npt.NDArray[np.int64], needed: Indices) -> list[int]:
+    """For every transfer the set of all it waits for, by way of others too: bit k stands for transfer k.
+
+    What a transfer waits for stands before it, so one pass makes them all; M transfers take M^2 / 8 bytes at most.
+    """
+    sets: list[int] = []
+    for start, end in pairwise(offsets.tolist()):
+        awaited = 0
+        for k in needed[start:end].tolist():
+            awaited |= sets[k] | 1 << k
+        sets.append(awaited)
+    return sets
 
 
 def _wrong_results(schedule: Schedule, starts: Places, describe: Describe) -> list[str]:

@@ -50,7 +50,8 @@ def test_latencies_alone(here: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (
         "ring, 4 ranks, 100 MB, model latency: 400 us\n"
-        "  farthest pair used: a - b\n"
+        "  slowest pair used: a - b\n"
+        "  the price is the sum of all hops, not of the rounds:\n"
         "  rounds 1-3: 100 us farthest hop\n"
         "random orders (50): 220 us to 400 us, median 220 us; 0% of them are dearer than this one\n"
     )

@@ -95,7 +95,12 @@ def test_a_wrong_schedule_fails_and_names_the_transfer(here: Path) -> None:
         input=bad.read_text(), capture_output=True, text=True, cwd=here, check=False,
     )  # fmt: skip
     assert done.returncode == 1
-    assert json.loads(done.stdout) == {"schema": "plink.verification/1", "valid": False, "errors": [said]}
+    assert json.loads(done.stdout) == {
+        "schema": "plink.verification/1",
+        "valid": False,
+        "errors": [said],
+        "contributors": [0, 1],
+    }
     assert done.stderr == "plink: error: standard input is not a right all-reduce\n"
 
 

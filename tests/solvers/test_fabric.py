@@ -87,3 +87,42 @@ def test_unmeasured_pairs_stay_unknown_unless_predicted() -> None:
     given.latency_us[0, 1] = given.latency_us[1, 0] = np.nan
     assert np.isnan(fabric_of(given).rtt_us[0, 1])
     assert fabric_of(given, np.full((4, 4), 55.0)).rtt_us[0, 1] == 55.0
+
+
+def test_a_group_that_could_not_be_measured_is_inferred_and_said() -> None:
+    """It stays a group: its way out is guessed from the latencies, not taken for unlimited."""
+    given, rack_of = network([4, 4])
+    members = [[int(i) for i in np.flatnonzero(rack_of == rack)] for rack in (0, 1)]
+    given.details["shared_links"] = [row(members[0]), row(members[1], out_gbps=None, why="no answer")]
+    found = fabric_of(given)
+    assert found.group_of[members[1]].tolist() == [1] * 4
+    assert found.group_out_gbps.tolist() == pytest.approx([4.0, 4 * 2.0 * 40 / 90])
+    assert found.measured
+    assert "of 1 of 2 groups inferred" in found.capacities
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [{"members": [["x"]]}, row([0, 1]), row([2, 3])],
+        [row([0, 1]), row([1, 2, 3], out_gbps=9.0), row([2, 3])],  # a host in two groups: the first has it
+        [row([0, 1], out_flows="x"), row([2, 3], in_one_flow_gbps="y")],
+        [row([0, 1]), row([2, 3]), {"members": []}, {}],
+    ],
+)
+def test_what_is_no_group_is_passed_over(rows: Any) -> None:
+    found = fabric_of(network([2, 2], shared_links=rows)[0])
+    assert found.group_of.tolist() == [0, 0, 1, 1]
+    assert found.group_out_gbps.tolist() == [4.0, 4.0]
+
+
+def test_a_rate_of_nothing_is_no_rate() -> None:
+    """Neither is a matrix without any."""
+    pairs = np.full((4, 4), 3.0)
+    pairs[0, 1] = 0.0
+    found = fabric_of(network([2, 2], pairs)[0])
+    assert found.pair_gbps is not None
+    assert np.isnan(found.pair_gbps[0, 1])
+    nothing = fabric_of(network([2, 2], np.full((4, 4), np.nan))[0])
+    assert nothing.pair_gbps is None
+    assert model_for("auto", nothing) == "latency"

@@ -145,8 +145,22 @@ def test_an_unknown_pair_is_named() -> None:
     found.rtt_us[1, 3] = found.rtt_us[3, 1] = np.nan
     with pytest.raises(NoAnswer, match="h1 - h3"):
         found_by(found, np.arange(5), "halving-doubling", "latency")
-    with pytest.raises(UsageError, match="nccl-tree or nccl-ring"):
-        found_by(fabric(5), np.arange(5), "nccl", "latency")
+    with pytest.raises(UsageError, match="halving-doubling"):
+        found_by(fabric(5), np.arange(5), "rong", "latency")
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_one_order_for_nccls_tree_and_ring(model: str) -> None:
+    """Among the turns of the best ring the one whose mix is cheapest; at the ring's sizes just the best ring."""
+    found, order = fabric(9, 4), np.random.default_rng(4).permutation(9)
+    for size in (1e5, 4e6, 1e8):
+        mixed = search(found, order, "nccl", Options(), size, model, 1, lambda: True, 20_000)
+        price = pricing_for("nccl", 9, Options(), found, size, model)
+        ring = search(found, order, "nccl-ring", Options(), size, model, 1, lambda: True, 20_000)
+        assert mixed.cost == pytest.approx(price(mixed.order))
+        assert mixed.cost <= min(mixed.given, price(ring.order), price(np.roll(ring.order[::-1], 3))) * (1 + 1e-12)
+        if size == 1e8:
+            assert mixed.cost == pytest.approx(ring.cost)
 
 
 @given(st.integers(2, 20), st.integers(0, 99))

@@ -324,3 +324,17 @@ def test_as_many_chunks_as_elements_cost_nothing() -> None:
 def test_too_many_ranks_are_refused() -> None:
     with pytest.raises(UsageError, match="40000 ranks are too many to prove"):
         verify(make_schedule("mine", 40_000, 1, [(0, 0, 1, 0, 1, 0)]))
+
+
+@pytest.mark.parametrize("algo", ["flat", "ring"])
+def test_a_long_file_whose_waits_are_roundabout_is_judged_too(algo: str) -> None:
+    """Each transfer after the one before it, 48 ranks: right, though no wait is direct; and one link of the chain less
+    is found out."""
+    document = schedule_for(algo, 48).to_json()
+    for m, transfer in enumerate(document["transfers"]):
+        del transfer["round"]
+        transfer["after"] = [m - 1] if m else []
+    assert verify(schedule_from_json(document, "f")) == []
+    cut = len(document["transfers"]) - 1
+    document["transfers"][cut]["after"] = []
+    assert verify(schedule_from_json(document, "f"))
