@@ -70,14 +70,23 @@ def swap_512(algo: str) -> dict[str, float]:
     return {"swap_us": round(statistics.median(times), 1), "whole_us": price_512(algo)["latency"]}
 
 
-def price_4096(algo: str) -> dict[str, float]:
+# The algorithms whose options decide how much there is to do, at their worst.
+_VARIANTS = {
+    "2lha, 4 groups": ("2lha", Options(groups=[list(range(start, start + 1024)) for start in range(0, 4096, 1024)])),
+    "2lha, 1 group": ("2lha", Options(groups=[list(range(4096))])),
+    "ps, half of them servers": ("ps", Options(colocated=False)),
+}
+
+
+def price_4096(name: str) -> dict[str, float]:
     """Seconds from nothing (but the network) to the price of one order, and the process's peak, by model."""
     n = 4096
+    algo, options = _VARIANTS.get(name, (name, _options(n)))
     fabric, order = _fabric(n), np.random.default_rng(1).permutation(n)
     found = {}
     for model in MODELS:
         began = time.perf_counter()
-        closed_form(pattern_for(algo, n, _options(n)), fabric, _SIZE, model)(order)
+        closed_form(pattern_for(algo, n, options), fabric, _SIZE, model)(order)
         found[model] = round(time.perf_counter() - began, 3)
     return {**found, "peak_gb": _peak_gb()}
 
@@ -109,7 +118,7 @@ def _alone(work: Callable[[str], dict[str, float]], algo: str) -> dict[str, floa
 def main() -> int:
     """Run and record; the exit code."""
     small = {algo: _alone(price_512, algo) for algo in ALGORITHMS}
-    large = {algo: _alone(price_4096, algo) for algo in ALGORITHMS}
+    large = {algo: _alone(price_4096, algo) for algo in (*ALGORITHMS, *_VARIANTS)}
     ring = _alone(ring_1024, "ring")
     figures: dict[str, Any] = {"us_at_512": small, "seconds_at_4096": large, "ring_schedule_of_1024": ring}
     figures["swaps_at_512"] = {algo: _alone(swap_512, algo) for algo in ("ring", "halving-doubling", "bcube")}

@@ -1,11 +1,14 @@
 """Prices by the name of an algorithm: the catalogue's, and what a library mixes of several."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from plink.errors import UsageError
 from solvers.costs.closed_forms import Order, Pricing, closed_form
 from solvers.costs.evaluator import MODELS
 from solvers.costs.fabric import Fabric
+from solvers.costs.master_patterns import servers_pattern, two_level_pattern
 from solvers.costs.patterns import Pattern, chunked_ring_pattern, everyone_pattern, pattern_of, ring_pattern
 from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
 
@@ -44,13 +47,22 @@ def pattern_for(algo: str, ranks: int, options: Options) -> Pattern:
             return chunked_ring_pattern(ranks, options.pieces)
         if algo == "flat" or (algo == "ps" and options.sharded and options.colocated and options.servers is None):
             return everyone_pattern(ranks)
-        if (
-            algo == "2lha"
-            and options.groups is not None
-            and len(options.groups) == 1 == ranks // len(options.groups[0])
-        ):
-            return everyone_pattern(ranks)
+        if algo == "2lha" and options.groups is not None:
+            pattern = _two_level(ranks, options.groups)
+            if pattern is not None:
+                return pattern
+        if algo == "ps" and options.sharded and not options.colocated:
+            number = options.servers if options.servers is not None else max(1, ranks // 2)
+            if 1 <= number < ranks:
+                return servers_pattern(np.arange(ranks - number), np.arange(ranks - number, ranks), ranks)
     return pattern_of(schedule_for(algo, ranks, options))
+
+
+def _two_level(ranks: int, groups: Sequence[Sequence[int]]) -> Pattern | None:
+    """The pattern of 2LHA; None when the groups are wrong, which its generator says best."""
+    if sorted(rank for group in groups for rank in group) != list(range(ranks)) or not all(groups):
+        return None
+    return everyone_pattern(ranks) if len(groups) == 1 else two_level_pattern(groups)
 
 
 def pricing_for(algo: str, ranks: int, options: Options, fabric: Fabric, size_bytes: float, model: str) -> Pricing:

@@ -134,6 +134,16 @@ def test_closed_forms_say_what_the_evaluator_says(algo: str, model: str, n: int,
         assert derived(order) == pytest.approx(wanted, rel=1e-9, abs=1e-9)
 
 
+@pytest.mark.parametrize("model", MODELS)
+@given(n=st.integers(2, 24), seed=st.integers(0, 999), number=st.integers(1, 23))
+def test_servers_of_their_own_are_priced_without_their_schedule(model: str, n: int, seed: int, number: int) -> None:
+    options = Options(colocated=False, servers=min(number, n - 1))
+    found, order = fabric(n, seed), np.random.default_rng(seed).permutation(n)
+    wanted = evaluate(schedule_for("ps", n, options), found, order, SIZE, model).cost_us
+    price = closed_form(pattern_for("ps", n, options), found, SIZE, model)
+    assert price(order) == pytest.approx(wanted, rel=1e-9)
+
+
 def two_racks() -> Fabric:
     """Hosts 0 and 1, 2 and 3; 8 Gbit/s (1,000 bytes a microsecond) a host, half of that out of a rack."""
     rtt = np.array([[0, 10, 50, 50], [10, 0, 50, 50], [50, 50, 0, 10], [50, 50, 10, 0]], dtype=float)

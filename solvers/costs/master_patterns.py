@@ -1,0 +1,64 @@
+"""Patterns of aggregation by masters, made directly: two-level, and parameter servers on hosts of their own.
+
+Their schedules have as many transfers as ranks times masters, one row each; hops with shares say the same in less.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from solvers.costs.fabric import Vector
+from solvers.costs.patterns import Edges, Pattern
+from solvers.schedules.hierarchical import balanced_masters
+
+_Hops = tuple[Edges, Edges, Vector]  # source, target, share of the vector
+
+
+def two_level_pattern(groups: Sequence[Sequence[int]]) -> Pattern:
+    """The pattern of :func:`solvers.schedules.hierarchical.two_level`: in a group every member sends each local master
+    the chunks that are its own, local masters send global masters theirs, and back.
+
+    :raises UsageError: when the groups are not those of the ranks 0 to N-1.
+    """
+    local, global_group = balanced_masters(groups)
+    chunks, ranks = len(global_group), sum(map(len, groups))
+    inside: list[_Hops] = []
+    for g, group in enumerate(groups):
+        masters, number = np.unique(local[:, g], return_counts=True)
+        members = np.asarray(group, dtype=np.intp)
+        source, target = np.repeat(members, len(masters)), np.tile(masters.astype(np.intp), len(members))
+        inside.append(_others(source, target, np.tile(number / chunks, len(members))))
+    final = local[np.arange(chunks), global_group].astype(np.int64)
+    pairs, number = np.unique(local.astype(np.int64) * ranks + final[:, None], return_counts=True)
+    across = _others((pairs // ranks).astype(np.intp), (pairs % ranks).astype(np.intp), number / chunks)
+    joined = tuple(np.concatenate(parts) for parts in zip(*inside, strict=True))
+    return _there_and_back(ranks, [(joined[0], joined[1], joined[2]), across])
+
+
+def servers_pattern(workers: Edges, servers: Edges, ranks: int) -> Pattern:
+    """The pattern of sharded servers: each worker sends every server its share, and gets it back."""
+    source, target = np.repeat(workers, len(servers)), np.tile(servers, len(workers))
+    return _there_and_back(ranks, [_others(source, target, np.full(len(source), 1 / len(servers)))])
+
+
+def _others(source: Edges, target: Edges, share: Vector) -> _Hops:
+    """Without what a master would send to itself."""
+    away = source != target
+    return source[away], target[away], share[away]
+
+
+def _there_and_back(ranks: int, rounds: list[_Hops]) -> Pattern:
+    """Rounds there, then the same hops the other way round, last first; a round in which nothing moves is none."""
+    moving = [hops for hops in rounds if len(hops[0])]
+    back = [(target, source, share) for source, target, share in reversed(moving)]
+    both = [*moving, *back]
+    number = len(both)
+    return Pattern(
+        ranks,
+        np.repeat(np.arange(number), [len(hops[0]) for hops in both]),
+        np.concatenate([hops[0] for hops in both]),
+        np.concatenate([hops[1] for hops in both]),
+        np.concatenate([hops[2] for hops in both]),
+        np.ones(number),
+        np.concatenate([np.ones(len(moving)), np.zeros(len(back))]),
+    )
