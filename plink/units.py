@@ -62,6 +62,13 @@ def format_bytes(size: float) -> str:
     return f"{size:.3g} TB"
 
 
+def format_us(us: float) -> str:
+    """A cost in microseconds for a person: ``230 us``, ``1.6 ms``, ``2.49 s``."""
+    if us < 1e3:
+        return f"{us:.0f} us"
+    return f"{us / 1e3:.1f} ms" if us < 1e6 else f"{us / 1e6:.2f} s"
+
+
 def format_duration(seconds: float) -> str:
     """A duration for a person: ``12 s``, ``3 min``, ``2 h``, ``4 days``."""
     for limit, unit, name in ((90, 1, "s"), (5400, 60, "min"), (172_800, 3600, "h")):

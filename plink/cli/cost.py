@@ -8,7 +8,7 @@ import typer
 
 from plink.cli.screen import print_json, say
 from plink.errors import NoAnswer
-from plink.units import format_bytes, parse_bytes
+from plink.units import format_bytes, format_us, parse_bytes
 
 if TYPE_CHECKING:
     from solvers.costs.evaluator import Price
@@ -85,14 +85,14 @@ def cost(
     if as_json:
         print_json(document)
         return
-    print(f"{algo}, {len(ranks)} ranks, {format_bytes(size_bytes)}, model {chosen}: {_time(total)}")
+    print(f"{algo}, {len(ranks)} ranks, {format_bytes(size_bytes)}, model {chosen}: {format_us(total)}")
     for weight, name, part in detail:
         _explain(name if len(detail) > 1 else "", weight, part)
     if len(drawn):
         found = document["random"]
         print(
-            f"random orders ({len(drawn)}): {_time(found['min_us'])} to {_time(found['max_us'])}, median "
-            f"{_time(found['median_us'])}; {found['dearer']:.0%} of them are dearer than this one"
+            f"random orders ({len(drawn)}): {format_us(found['min_us'])} to {format_us(found['max_us'])}, median "
+            f"{format_us(found['median_us'])}; {found['dearer']:.0%} of them are dearer than this one"
         )
     if chosen == "contention" and not fabric.measured:
         say(f"what groups share was not measured; it is {fabric.capacities}")
@@ -132,7 +132,7 @@ def _detail(
 def _explain(name: str, weight: float, price: "Price") -> None:
     """The rounds of one price, equal ones that follow each other on one line."""
     if name:
-        print(f"  {name}, which counts {weight:.0%}: {_time(price.cost_us)}")
+        print(f"  {name}, which counts {weight:.0%}: {format_us(price.cost_us)}")
     print(f"  slowest pair used: {price.slowest[0]} - {price.slowest[1]}")
     if price.model == "latency" and price.cost_us != price.latency_us.sum():
         how = "the sum of all hops" if price.cost_us > price.latency_us.sum() else "the longest chain of hops"
@@ -143,14 +143,7 @@ def _explain(name: str, weight: float, price: "Price") -> None:
         if end == len(rows) or rows[end] != rows[start]:
             latency, transfer, busiest = rows[start]
             which = f"round {start + 1}" if end - start == 1 else f"rounds {start + 1}-{end}"
-            by = "" if busiest == "latency" else f" + {_time(transfer)}, {busiest}"
+            by = "" if busiest == "latency" else f" + {format_us(transfer)}, {busiest}"
             farthest = "farthest hop" if price.model == "latency" else "latency"
-            print(f"  {which}: {_time(latency)} {farthest}{by}")
+            print(f"  {which}: {format_us(latency)} {farthest}{by}")
             start = end
-
-
-def _time(us: float) -> str:
-    """Microseconds for a person."""
-    if us < 1e3:
-        return f"{us:.0f} us"
-    return f"{us / 1e3:.1f} ms" if us < 1e6 else f"{us / 1e6:.2f} s"

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from plink.cli.screen import say
 from plink.errors import UsageError
+from plink.units import format_us
 
 if TYPE_CHECKING:
     from plink.network import Network
@@ -100,12 +101,8 @@ def summary(order: "Order") -> str:
     given, median, model = order.baseline["given"], order.baseline["random_median"], order.details["model"]
     assert order.cost is not None
     what = "sum of round trips" if order.objective == "sum" else f"model {model}"
-    bound = "" if order.lower_bound is None else f"; no order under {_time(order.lower_bound)}"
+    bound = "" if order.lower_bound is None else f"; no order under {format_us(order.lower_bound)}"
     return (
-        f"{order.algo} of {len(order.hosts)} hosts, {what}: given {_time(given)}, found {_time(order.cost)}, "
-        f"median of random orders {_time(median)}{bound}"
+        f"{order.algo} of {len(order.hosts)} hosts, {what}: given {format_us(given)}, found {format_us(order.cost)}, "
+        f"median of random orders {format_us(median)}{bound}"
     )
-
-
-def _time(us: float) -> str:
-    return f"{us:.0f} us" if us < 1e4 else f"{us / 1e3:.1f} ms" if us < 1e6 else f"{us / 1e6:.2f} s"

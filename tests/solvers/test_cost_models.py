@@ -100,12 +100,12 @@ def test_latency_prices_rings_as_the_thesis_does(n: int, seed: int) -> None:
 
 @given(st.integers(2, 33), st.integers(0, 99))
 def test_latency_prices_the_double_tree_as_the_thesis_does(n: int, seed: int) -> None:
-    """The dearer of a tree over the ranks and one over the ranks moved on by one."""
+    """The dearer of a tree over the ranks and the same one with every rank one lower."""
     found, order = fabric(n, seed), np.random.default_rng(seed).permutation(n)
     price = evaluate(schedule_for("double-binary-tree", n), found, order, SIZE, "latency").cost_us
     one = thesis_tree(found.rtt_us, order, 0, n - 1)
-    shifted = (thesis_tree(found.rtt_us, np.roll(order, step), 0, n - 1) for step in (1, -1))
-    assert any(price == pytest.approx(max(one, other)) for other in shifted)
+    lower = thesis_tree(found.rtt_us, np.roll(order, 1), 0, n - 1)
+    assert price == pytest.approx(max(one, lower))
 
 
 @given(st.sampled_from([(2, 1), (2, 4), (3, 2), (4, 2), (5, 1), (3, 3)]), st.integers(0, 99))

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plink.errors import NoAnswer, UsageError
-from solvers.costs.by_name import pricing_for
+from solvers.costs.by_name import pattern_for, pricing_for
 from solvers.costs.evaluator import MODELS
 from solvers.costs.fabric import Fabric
+from solvers.ordering.annealing import Annealer
 from solvers.ordering.bounds import hypercube_bound
 from solvers.ordering.initial import initial_orders
 from solvers.ordering.search import Found, search
@@ -103,6 +104,21 @@ def test_the_same_seed_and_moves_give_the_same_order(model: str) -> None:
     first, second = (found_by(found, order, "halving-doubling", model, seed=7) for _ in range(2))
     assert first.order.tolist() == second.order.tolist()
     assert (first.cost, first.moves) == (second.cost, second.moves)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("algo", ["ring", "halving-doubling", "recursive-doubling", "tree", "nccl-tree", "bml"])
+def test_after_thousands_of_moves_the_books_still_agree_with_the_price(algo: str, model: str) -> None:
+    """What the compiled loop keeps up swap by swap, blocks too, is what the whole order costs."""
+    if (algo, model) == ("ring", "latency"):
+        return  # has a search of its own
+    n = 16
+    found, order = fabric(n, 8), np.random.default_rng(8).permutation(n)
+    annealer = Annealer(pattern_for(algo, n, Options()), found, 1e6, model)
+    for moves, blocks in ((0, [1]), (1, [1]), (3000, [1]), (3000, [1, 2, 4])):
+        best, cost = annealer.run(order, moves, 1e3, 1.0, 5, np.arange(n), blocks)
+        assert sorted(best.tolist()) == list(range(n))
+        assert cost == pytest.approx(annealer.price(best), rel=1e-9)
 
 
 def test_it_ends_when_it_is_told_and_is_never_worse_than_the_given_order() -> None:
