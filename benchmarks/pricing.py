@@ -15,7 +15,7 @@ from solvers.costs.by_name import pattern_for
 from solvers.costs.closed_forms import closed_form
 from solvers.costs.evaluator import MODELS, evaluate
 from solvers.costs.fabric import Fabric
-from solvers.costs.swaps import Swaps
+from solvers.ordering.annealing import Annealer
 from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
 
 _GROUP = 16
@@ -56,18 +56,21 @@ def price_512(algo: str) -> dict[str, float]:
     return found
 
 
-def swap_512(algo: str) -> dict[str, float]:
-    """Microseconds to price a swap of two ranks beside a whole order under ``latency``, medians."""
-    n = 512
-    fabric, rng = _fabric(n), np.random.default_rng(1)
+def move_512(algo: str) -> dict[str, float]:
+    """Microseconds that the compiled search takes for a swap of two ranks (and for taking it back), by model."""
+    n, moves = 512, 20_000
+    fabric, order = _fabric(n), np.random.default_rng(1).permutation(n)
     pattern = pattern_for(algo, n, _options(n, 8 if algo == "bcube" else 2))
-    swaps = Swaps(pattern, fabric.rtt_us, rng.permutation(n))
-    times = []
-    for a, b in rng.integers(0, n, (2000, 2)).tolist():
+    found = {}
+    for model in MODELS:
+        if model == "latency" and pattern.pace == "pipeline":
+            continue  # rings have a search of their own there
+        annealer = Annealer(pattern, fabric, _SIZE, model)
+        annealer.run(order, 1, 1.0, 0.1, 1, np.arange(n), [1])  # compiles
         began = time.perf_counter()
-        swaps.price(a, b)
-        times.append(1e6 * (time.perf_counter() - began))
-    return {"swap_us": round(statistics.median(times), 1), "whole_us": price_512(algo)["latency"]}
+        annealer.run(order, moves, 1.0, 0.1, 1, np.arange(n), [1])
+        found[model] = round(1e6 * (time.perf_counter() - began) / moves, 2)
+    return found
 
 
 # The algorithms whose options decide how much there is to do, at their worst.
@@ -121,7 +124,10 @@ def main() -> int:
     large = {algo: _alone(price_4096, algo) for algo in (*ALGORITHMS, *_VARIANTS)}
     ring = _alone(ring_1024, "ring")
     figures: dict[str, Any] = {"us_at_512": small, "seconds_at_4096": large, "ring_schedule_of_1024": ring}
-    figures["swaps_at_512"] = {algo: _alone(swap_512, algo) for algo in ("ring", "halving-doubling", "bcube")}
+    moves: dict[str, dict[str, float]] = {
+        algo: _alone(move_512, algo) for algo in ("ring", "halving-doubling", "double-binary-tree", "bcube")
+    }
+    figures["us_a_move_at_512"] = moves
     limits = {"ring": 50.0} | dict.fromkeys(("halving-doubling", "tree", "double-binary-tree", "bcube"), 200.0)
     bars = [
         *(
@@ -129,8 +135,9 @@ def main() -> int:
             for algo, most in limits.items()
         ),
         *(
-            Bar(f"{algo}, a swap's share of a whole order's price", row["swap_us"] / row["whole_us"], at_most=1.0)
-            for algo, row in figures["swaps_at_512"].items()
+            Bar(f"{algo}, {model}, a move's share of a whole order's price", us / small[algo][model], at_most=1.0)
+            for algo, row in moves.items()
+            for model, us in row.items()
         ),
         Bar("512 ranks, contention, us, worst", max(row["contention"] for row in small.values()), at_most=2000.0),
         Bar("4,096 ranks, s, worst", max(row[m] for row in large.values() for m in MODELS), at_most=1.0),
