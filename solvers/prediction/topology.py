@@ -1,0 +1,146 @@
+"""Round trips from what a provider says of its network: an order without probing, or what fills the gaps of one.
+
+The distance of two hosts is the height of their nearest common ancestor in the tree of their paths, counted in levels
+from the deepest leaf below it: hosts under one leaf are 0 apart (they hang off the same switch, or, where the provider
+names physical hosts, run on the same one), those that first meet one switch above the leaves 1, and so on; hosts with
+no ancestor in common meet above all, at the length of the longest path. For paths without gaps that is an ultrametric,
+also where the leaves are not equally deep.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from plink.errors import InputError, NoAnswer
+from plink.hosts import Hosts
+from plink.network import Matrix, Network
+from plink.topology import Path, Topology, hosts_of, paths_for
+
+Levels = npt.NDArray[np.int16]
+Floats = npt.NDArray[np.float64]
+
+UNKNOWN = -1
+MOST_HOSTS = 16384
+# Round trips of three tiers as they are usual between rented machines; each level above doubles the one below.
+_ASSUMED_US = (25.0, 60.0, 120.0)
+_UNNAMED, _ENDED = -1, -2
+
+
+def levels_apart(paths: Sequence[Path | None]) -> Levels:
+    """How many levels up from the leaf each two hosts meet, shape (N, N), symmetric, 0 on the diagonal.
+
+    :param paths: of each host what it hangs under, top first; None for a level that is not named, and in place of the
+        path of a host that nothing is said about.
+
+    -1 (``UNKNOWN``) where two hosts agree as far as both are named and one of them is not named from there on. Hosts
+    that differ above a gap are as far apart as the level says at which they differ.
+    """
+    given = [path if path is not None else (None,) for path in paths]
+    n, deepest = len(given), max((len(path) for path in given), default=0)
+    number: dict[Path, int] = {}
+    heights: list[int] = []
+    code = np.full((n, deepest), _ENDED, dtype=np.int64)
+    for host, path in enumerate(given):
+        for depth, name in enumerate(path):
+            if name is None:
+                code[host, depth:] = _UNNAMED
+                break
+            code[host, depth] = ancestor = number.setdefault(path[: depth + 1], len(number))
+            if ancestor == len(heights):
+                heights.append(0)
+            heights[ancestor] = max(heights[ancestor], len(path) - depth - 1)
+    height = np.array([*heights, 0], dtype=np.int16)  # the last for those without an ancestor there
+    levels = np.full((n, n), deepest, dtype=np.int16)
+    together = np.ones((n, n), dtype=bool)
+    for at in code.T:
+        unnamed, ended = at == _UNNAMED, at == _ENDED
+        gap = (unnamed[:, None] | unnamed) & ~(ended[:, None] | ended)
+        levels[together & gap] = UNKNOWN
+        together &= (at[:, None] == at) & (at >= 0)
+        np.copyto(levels, height[at.clip(_UNNAMED)], where=together)
+    np.fill_diagonal(levels, 0)
+    return levels
+
+
+def latencies_of(levels: Levels) -> Matrix:
+    """Round trips to assume where nothing was measured, shape (N, N), microseconds, 0 on the diagonal.
+
+    25, 60 and 120 us for hosts 0, 1 and 2 levels apart and twice as much for each level above: only that farther is
+    longer can be relied on. Unknown pairs are taken to be as far as the farthest known one.
+    """
+    farthest = max(int(levels.max(initial=0)), 0)
+    rtt_us = _assumed_us(farthest)[np.where(levels == UNKNOWN, farthest, levels)]
+    np.fill_diagonal(rtt_us, 0.0)
+    return rtt_us
+
+
+def filled(rtt_us: Matrix, levels: Levels) -> Matrix:
+    """``rtt_us``, shape (N, N), microseconds, NaN where unmeasured, with all gaps filled; what was measured stays.
+
+    A pair measured in one direction has that time in the other. A pair without gets the median of the measured pairs
+    (the worse of both directions) as many levels apart, made to grow with the level by weighted isotonic regression
+    (pool adjacent violators). A level of which no pair was measured lies between its neighbours as the assumed times do
+    (:func:`latencies_of`), or as far beyond the last measured one. Unknown pairs get the median of the measured unknown
+    ones, and without any the time of the farthest level.
+    """
+    pairs_us = np.fmax(rtt_us, rtt_us.T)
+    above = np.triu(np.isfinite(pairs_us), 1)
+    measured_us, apart = pairs_us[above], levels[above]
+    farthest = max(int(levels.max(initial=0)), 0)
+    assumed_us = _assumed_us(farthest)
+    known, count = np.unique(apart[apart != UNKNOWN], return_counts=True)
+    by_level_us = assumed_us
+    if len(known):
+        medians_us = np.array([np.median(measured_us[apart == level]) for level in known])
+        by_level_us = _through(assumed_us[known], _growing(medians_us, count), assumed_us)
+    unknown_us = measured_us[apart == UNKNOWN]
+    expected_us = by_level_us[levels.clip(0)]
+    expected_us[levels == UNKNOWN] = np.median(unknown_us) if len(unknown_us) else by_level_us[farthest]
+    expected_us = np.where(np.isfinite(pairs_us), pairs_us, expected_us)
+    whole_us = np.where(np.isfinite(rtt_us), rtt_us, expected_us)
+    np.fill_diagonal(whole_us, 0.0)
+    return whole_us
+
+
+def assumed_network(topology: Topology, hosts: Hosts | None = None) -> Network:
+    """A network in which nothing was measured: assumed round trips, and in ``details`` the format they are from.
+
+    :param hosts: those of the job where the file lists more; None: all hosts of the file, in its order.
+    :raises InputError: when the file has none of them, or there are too many for a matrix of their pairs.
+    :raises NoAnswer: when the file says of no two hosts how far apart they are.
+    """
+    given = hosts if hosts is not None else hosts_of(topology)
+    n = len(given)
+    if n > MOST_HOSTS:
+        raise InputError(topology.where, f"{n} hosts are more than the {MOST_HOSTS} that plink orders at once")
+    levels = levels_apart(paths_for(topology, given) if hosts is not None else list(topology.paths.values()))
+    if n > 1 and not np.any(levels[~np.eye(n, dtype=bool)] != UNKNOWN):
+        raise NoAnswer(f"{topology.where} says of no two hosts how far apart they are; measure them: plink probe")
+    return Network(given, latencies_of(levels), details={"assumed_from": topology.kind}, where=topology.where)
+
+
+def _assumed_us(farthest: int) -> Floats:
+    """The assumed round trip of each level from 0 to ``farthest``, shape (farthest + 1,)."""
+    doubled = _ASSUMED_US[-1] * 2.0 ** np.arange(1, max(farthest - 1, 1))
+    return np.array([*_ASSUMED_US, *doubled])[: farthest + 1]
+
+
+def _growing(values: Floats, weight: npt.NDArray[np.intp]) -> Floats:
+    """The nearest values, shape (K,), by weighted squares, that do not fall: pool adjacent violators."""
+    pools: list[tuple[float, int, int]] = []  # mean, weight, how many values
+    for value, one in zip(values.tolist(), weight.tolist(), strict=True):
+        pool = (value, one, 1)
+        while pools and pools[-1][0] > pool[0]:
+            mean, before, length = pools.pop()
+            both = before + pool[1]
+            pool = ((mean * before + pool[0] * pool[1]) / both, both, length + pool[2])
+        pools.append(pool)
+    return np.repeat([mean for mean, _, _ in pools], [length for _, _, length in pools])
+
+
+def _through(x: Floats, y: Floats, wanted: Floats) -> Floats:
+    """The line through the points (x, y), each of shape (K,), at ``wanted``; in proportion beyond its ends."""
+    between = np.interp(wanted, x, y)
+    beyond = np.where(wanted < x[0], wanted / x[0] * y[0], wanted / x[-1] * y[-1])
+    return np.where((wanted < x[0]) | (wanted > x[-1]), beyond, between)
