@@ -1,0 +1,97 @@
+"""Whether plink is right about noise: alike hosts keep their order, intervals hold what fresh samples say.
+
+Orders are searched on one half of the samples, judged on the other, and priced on a third of the same size.
+"""
+
+import statistics
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from benchmarks.clouds import Cloud, alike, three_tier
+from benchmarks.record import Bar, record
+from solvers.costs.by_name import pattern_for, pricing_for
+from solvers.costs.latency import symmetrised
+from solvers.ordering.judging import Judgement, judge, split
+from solvers.ordering.search import search
+from solvers.schedules.catalogue import Options
+
+_CLOUDS = 300  # of 100, chance alone moves what 95 % holds by 4
+_HOSTS = 32
+_ALGORITHMS = ("ring", "halving-doubling", "double-binary-tree")
+_MODEL, _SIZE = "latency", 100e6
+_MOVES = 20_000
+_SIGMA = 0.05
+_KINDS: dict[str, Callable[[int], Cloud]] = {
+    "alike": lambda seed: alike(_HOSTS, seed, _SIGMA),
+    "three-tier": lambda seed: three_tier(_HOSTS, seed, sample_sigma=_SIGMA),
+}
+
+
+def judged_and_fresh(cloud: Cloud, algo: str, seed: int) -> tuple[Judgement, float]:
+    """What is said of the order that was found, and the gain that fresh samples show."""
+    rng = np.random.default_rng((seed, 1))
+    halves = cloud.halves(rng)
+    parts = split(halves, symmetrised(np.sqrt(halves[0] * halves[1])))
+    assert parts is not None
+    fit, held_out = parts
+    fabric, given = cloud.fabric(fit), np.arange(len(cloud))
+    found = search(fabric, given, algo, Options(), _SIZE, _MODEL, seed, lambda: True, _MOVES)
+    patterns = [(1.0, pattern_for(algo, len(cloud), Options()))]
+    said = judge(patterns, fabric, _SIZE, _MODEL, found.order, given, held_out, seed)
+    fresh = replace(fabric, rtt_us=symmetrised(cloud.halves(rng)[0]))
+    price = pricing_for(algo, len(cloud), Options(), fresh, _SIZE, _MODEL)
+    return said, 1 - price(found.order) / price(given)
+
+
+def figures_of(kind: str, algo: str) -> dict[str, Any]:
+    """Counts over all clouds, and means of the gains."""
+    pairs = [judged_and_fresh(_KINDS[kind](seed), algo, seed) for seed in range(_CLOUDS)]
+    return {
+        "kept": sum(said.within_noise for said, _ in pairs),
+        "held": sum(said.low <= fresh <= said.high for said, fresh in pairs),
+        "predicted": round(statistics.mean(said.predicted for said, _ in pairs), 4),
+        "judged": round(statistics.mean(said.gain for said, _ in pairs), 4),
+        "fresh": round(statistics.mean(fresh for _, fresh in pairs), 4),
+        "width": round(statistics.mean(said.high - said.low for said, _ in pairs), 4),
+        "not_held": [
+            {"seed": seed, "low": round(said.low, 4), "high": round(said.high, 4), "fresh": round(fresh, 4)}
+            for seed, (said, fresh) in enumerate(pairs)
+            if not said.low <= fresh <= said.high
+        ],
+    }
+
+
+def _of_100(clouds: int) -> float:
+    return round(100 * clouds / _CLOUDS, 1)
+
+
+def main() -> int:
+    """Run and record; the exit code."""
+    figures = {kind: {algo: figures_of(kind, algo) for algo in _ALGORITHMS} for kind in _KINDS}
+    bars = [
+        *(
+            Bar(f"{algo}, alike hosts, of 100 clouds keep the given order", _of_100(row["kept"]), at_least=95)
+            for algo, row in figures["alike"].items()
+        ),
+        *(
+            Bar(f"{algo}, three tiers, of 100 intervals hold the fresh gain", _of_100(row["held"]), at_least=90)
+            for algo, row in figures["three-tier"].items()
+        ),
+    ]
+    configuration = {
+        "clouds": _CLOUDS,
+        "hosts": _HOSTS,
+        "model": _MODEL,
+        "moves": _MOVES,
+        "sample_sigma": _SIGMA,
+        "confidence": 0.95,
+    }
+    return record("order-noise", configuration, figures, bars)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
