@@ -1,57 +1,97 @@
-"""The cheapest ring: a travelling salesman's tour over the hosts, by nearest neighbour, 2-opt and Or-opt.
+"""The cheapest ring: a travelling salesman's tour over the hosts, by the sum of its hops or by its longest hop first.
 
-Best-improvement local search from several starts (Croes 1958 for 2-opt, Or 1976 for Or-opt); all moves of a kind are
-priced at once as a matrix. The matrix must be symmetric, so a reversed stretch costs what it did.
+2-opt and 3-opt over candidate lists, again and again after the tour was disturbed in one place (iterated local search;
+Martin, Otto and Felten 1991). Candidates come from 1-trees, which give the bound of the sum as well (Helsgaun 2000).
 """
 
+import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from plink.network import Matrix
-from solvers.costs.latency import ring_cost, ring_lower_bound
+from solvers.costs.latency import ring_cost
+from solvers.ordering.progress import Progress, Watch
 
 Tour = npt.NDArray[np.intp]
-_SEGMENT = 3  # Or-opt moves one to three hosts at once
+_EXACT = 8  # hosts: up to here every ring is tried
+_CANDIDATES = 5
+_KICKS = 20  # disturbances per host in a series, after which the clock is looked at
+_WARMTH = 0.3  # of the median hop: how much dearer a disturbed tour may come out, on average, when a series begins
+_PATIENCE = 40  # series without a gain, after which more of them are thought to be in vain
+_FORBIDDEN = 10  # times the longest of all hops: what a hop above the threshold costs on top
 _EPSILON = 1e-9
 
 
 @dataclass(frozen=True)
-class RingResult:
-    """The order found, shape (N,), its cost, a lower bound on any order's, and the costs it is compared with."""
+class Ring:
+    """The order, shape (N,); its cost (the sum of its hops) and its longest hop; ``lower_bound``: what no ring costs
+    less than (no ring whose longest hop is as short, where that comes first); ``longest_bound``: no ring has all its
+    hops below it; ``kicks``: how many disturbances were tried."""
 
     order: Tour
     cost: float
+    longest: float
     lower_bound: float
-    given: float
-    random_median: float
+    longest_bound: float
+    kicks: int
 
 
-def search_ring(
-    cost: Matrix, seed: int, keep_going: Callable[[], bool], starts: int = 16, random_orders: int = 201
-) -> RingResult:
-    """The cheapest ring found from the given order and ``starts`` nearest-neighbour tours.
+def search_ring(cost: Matrix, seed: int, watch: Watch, most_kicks: int, patient: bool = True) -> Ring:
+    """The ring with the least sum of hops that is found, never dearer than the given one (hosts as they are numbered).
 
-    :param cost: shape (N, N), symmetric, complete.
-    :param keep_going: asked between moves; once False the best so far is returned, never worse than the given order.
+    :param cost: shape (N, N), symmetric, complete. :param watch: asked between series of disturbances. :param patient:
+        go on as long as ``watch`` lets it; else end when nothing has come of it for long.
     """
-    rng = np.random.default_rng(seed)
+    if len(cost) <= _EXACT:
+        order = _cheapest_of_all(cost, longest_first=False)
+        return _ring(cost, order, ring_cost(cost, order), _floor(cost), 0)
+    found = _Tour(cost, np.arange(len(cost)), seed, watch)
+    found.improve(most_kicks, patient)
+    return _ring(cost, found.order, found.bound, _floor(cost), found.kicks)
+
+
+def search_bottleneck(cost: Matrix, seed: int, watch: Watch, most_kicks: int, patient: bool = True) -> Ring:
+    """The ring whose longest hop is shortest and, among those, the one with the least sum, as far as they are found.
+
+    Hops above a threshold are made so dear that the search for the least sum avoids them. The threshold begins where a
+    ring could exist at all (:mod:`solvers.ordering.biconnected`) and rises, by half of what is left, until there is one.
+
+    :param cost: and the others: as in :func:`search_ring`; what ``watch`` is told is about the longest hop.
+    """
     n = len(cost)
-    given = np.arange(n)
-    random_costs = [ring_cost(cost, rng.permutation(n)) for _ in range(random_orders)]
-    best = given
-    for start in [*rng.permutation(n)[:starts].tolist(), None]:
-        tour = _improve(cost, given if start is None else nearest_neighbour(cost, start), keep_going)
-        if ring_cost(cost, tour) < ring_cost(cost, best) - _EPSILON:
-            best = tour
-        if not keep_going():
+    if n <= _EXACT:
+        order = _cheapest_of_all(cost, longest_first=True)
+        return _ring(cost, order, ring_cost(cost, order), longest_hop(cost, order), 0)
+    lengths = np.unique(cost[np.triu_indices(n, 1)])
+    floor = threshold = _floor(cost)
+    best, kicks = np.arange(n), 0
+
+    def going(progress: Progress) -> bool:
+        return watch(Progress(longest_hop(cost, best), floor, kicks + progress.moves))
+
+    while longest_hop(cost, best) > threshold and kicks < most_kicks:
+        found = _Tour(_forbidding(cost, threshold), best, seed, going)
+        found.improve((most_kicks - kicks + 1) // 2, False, lambda order, most=threshold: longest_hop(cost, order) <= most)
+        kicks += found.kicks
+        best = min(best, found.order, key=lambda order: (longest_hop(cost, order), ring_cost(cost, order)))
+        between = lengths[(lengths > threshold) & (lengths < longest_hop(cost, best))]
+        if not len(between) or not going(Progress(0.0, None, 0)):
             break
-    best = canonical(best)
-    return RingResult(
-        best, ring_cost(cost, best), ring_lower_bound(cost), ring_cost(cost, given), float(np.median(random_costs))
-    )
+        threshold = float(between[len(between) // 2])
+    most = longest_hop(cost, best)
+    last = _Tour(_forbidding(cost, most), best, seed, going)
+    last.improve(max(0, most_kicks - kicks), patient)
+    if longest_hop(cost, last.order) <= most:
+        best = last.order
+    return replace(_ring(cost, best, last.bound, floor, kicks + last.kicks))
+
+
+def longest_hop(cost: Matrix, order: Tour) -> float:
+    """The longest hop of a ring, in the unit of the costs; 0 for a host alone."""
+    return float(cost[order, np.roll(order, 1)].max())
 
 
 def canonical(order: Tour) -> Tour:
@@ -60,66 +100,72 @@ def canonical(order: Tour) -> Tour:
     return order if len(order) < 3 or order[1] < order[-1] else np.roll(order[::-1], 1)
 
 
-def nearest_neighbour(cost: Matrix, start: int) -> Tour:
-    """From ``start`` always on to the nearest host not yet visited."""
-    left = np.array(cost)
-    tour = np.empty(len(cost), dtype=np.intp)
-    tour[0] = start
-    for k in range(1, len(cost)):
-        left[:, tour[k - 1]] = np.inf
-        tour[k] = int(np.argmin(left[tour[k - 1]]))
-    return tour
+class _Tour:
+    """A tour that gets better, and what its 1-tree says no tour can cost less than."""
+
+    def __init__(self, cost: Matrix, start: Tour, seed: int, watch: Watch) -> None:
+        from solvers.ordering.one_tree import candidates, one_tree
+
+        self._cost = np.ascontiguousarray(cost, dtype=np.float64)
+        self.order, self.value, self.kicks, self._watch = start, ring_cost(cost, start), 0, watch
+        tree = one_tree(self._cost, lambda: watch(Progress(self.value, None, 0)))
+        # Rounding: a sum of N hops is known to a few parts in 10^13.
+        self.bound = tree.bound * (1 - 1e-12)
+        near = candidates(self._cost, tree, _CANDIDATES)
+        nearest_first = np.argsort(np.take_along_axis(self._cost, near, 1), axis=1, kind="stable")
+        self._near = np.take_along_axis(near, nearest_first, 1).copy()
+        self._state = np.array([seed], dtype=np.uint64)
+
+    def improve(self, most_kicks: int, patient: bool, enough: Callable[[Tour], bool] | None = None) -> None:
+        """Series of disturbances until the bound is met, ``enough`` says so, or there is no more time."""
+        from solvers.ordering import ring_kernels
+
+        n, cost = len(self._cost), self._cost
+        tour = self.order.astype(np.int64)
+        ring_kernels.descend(cost, self._near, tour)
+        self._take(tour)
+        warmth = _WARMTH * float(np.median(cost[tour, np.roll(tour, 1)]))
+        idle, best = 0, np.empty_like(tour)
+        while self.kicks < most_kicks and self.value > self.bound * (1 + _EPSILON):
+            if enough is not None and enough(self.order):
+                return
+            if not self._watch(Progress(self.value, self.bound, self.kicks)) or (idle >= _PATIENCE and not patient):
+                return
+            kicks = min(_KICKS * n, most_kicks - self.kicks)
+            tour = self.order.astype(np.int64)
+            ring_kernels.kick(cost, self._near, tour, best, kicks, warmth, self._state)
+            self.kicks += kicks
+            idle = 0 if self._take(best) else idle + 1
+
+    def _take(self, tour: npt.NDArray[np.int64]) -> bool:
+        value = ring_cost(self._cost, tour)
+        if value >= self.value - _EPSILON * abs(self.value):
+            return False
+        self.order, self.value = tour.astype(np.intp), value
+        return True
 
 
-def _improve(cost: Matrix, tour: Tour, keep_going: Callable[[], bool]) -> Tour:
-    if len(tour) < 4:
-        return tour
-    while True:
-        gain, move = max((_best_two_opt(cost, tour), _best_or_opt(cost, tour)), key=lambda found: found[0])
-        if gain <= _EPSILON or not keep_going():
-            return tour
-        tour = move()
+def _ring(cost: Matrix, order: Tour, bound: float, floor: float, kicks: int) -> Ring:
+    order = canonical(order)
+    value = ring_cost(cost, order)
+    return Ring(order, value, longest_hop(cost, order), min(bound, value), min(floor, longest_hop(cost, order)), kicks)
 
 
-def _best_two_opt(cost: Matrix, tour: Tour) -> tuple[float, Callable[[], Tour]]:
-    """Replace edges (i, i+1) and (j, j+1) by (i, j) and (i+1, j+1): reverse what lies between."""
-    after = np.roll(tour, -1)
-    edge = cost[tour, after]
-    gain = edge[:, None] + edge[None, :] - cost[np.ix_(tour, tour)] - cost[np.ix_(after, after)]
-    gain[np.tril_indices(len(tour), 1)] = -np.inf  # j > i+1: each pair once, neighbours cannot be exchanged
-    i, j = divmod(int(np.argmax(gain)), len(tour))
+def _floor(cost: Matrix) -> float:
+    from solvers.ordering.biconnected import two_connected_threshold
 
-    def move() -> Tour:
-        return np.concatenate([tour[: i + 1], tour[i + 1 : j + 1][::-1], tour[j + 1 :]])
-
-    return float(gain[i, j]), move
+    return two_connected_threshold(cost) if len(cost) > 2 else longest_hop(cost, np.arange(len(cost)))
 
 
-def _best_or_opt(cost: Matrix, tour: Tour) -> tuple[float, Callable[[], Tour]]:
-    """Take one to three hosts in a row out and put them between two others, either way round."""
-    n = len(tour)
-    best_gain, best = -np.inf, (0, 1, 0, False)
-    position = np.arange(n)
-    for length in range(1, min(_SEGMENT, n - 3) + 1):
-        first, last = tour, np.roll(tour, -(length - 1))
-        before, behind = np.roll(tour, 1), np.roll(tour, -length)
-        saved = cost[before, first] + cost[last, behind] - cost[before, behind]
-        after = np.roll(tour, -1)
-        edge = cost[tour, after]
-        # row: where the segment starts; column: the edge (k, k+1) it is put into
-        inside = (position[None, :] - position[:, None] + 1) % n <= length
-        for flipped, (head, tail) in ((False, (first, last)), (True, (last, first))):
-            gain = saved[:, None] + edge[None, :] - cost[np.ix_(head, tour)] - cost[np.ix_(tail, after)]
-            gain[inside] = -np.inf
-            s, k = divmod(int(np.argmax(gain)), n)
-            if gain[s, k] > best_gain:
-                best_gain, best = float(gain[s, k]), (s, length, k, flipped)
+def _forbidding(cost: Matrix, threshold: float) -> Matrix:
+    return np.where(cost <= threshold, cost, cost + _FORBIDDEN * cost.max())
 
-    def move() -> Tour:
-        s, length, k, flipped = best
-        turned = np.roll(tour, -s)
-        segment, rest = turned[:length], turned[length:]
-        at = (k - s) % n - length + 1
-        return np.concatenate([rest[:at], segment[::-1] if flipped else segment, rest[at:]])
 
-    return best_gain, move
+def _cheapest_of_all(cost: Matrix, longest_first: bool) -> Tour:
+    """Every ring tried; the given order where none is cheaper."""
+    n = len(cost)
+    orders = np.array([(0, *rest) for rest in itertools.permutations(range(1, n))], dtype=np.intp).reshape(-1, n)
+    hops = cost[orders, np.roll(orders, 1, axis=1)]
+    sums = hops.sum(axis=1)
+    best = int(np.lexsort((sums, hops.max(axis=1)))[0] if longest_first else np.argmin(sums))
+    return orders[best]

@@ -1,0 +1,17 @@
+"""What a search says of itself while it runs, and how it is told to stop."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The cost of the best order so far, what no order costs less than (None: not known), how many moves were tried."""
+
+    cost: float
+    lower_bound: float | None
+    moves: int
+
+
+Watch = Callable[[Progress], bool]
+"""Asked now and then; False ends the search with the best order so far."""

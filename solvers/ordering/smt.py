@@ -1,0 +1,434 @@
+"""Orders cheaper than the best one known, or the proof that there are none: Z3 (PLink thesis, 5.2.3).
+
+The thesis takes one integer a rank and an array of costs, and asks for ``cost < C0``. Here the Boolean ``x[u][v]`` says
+that unit u gets the contents of unit v, and costs are bounded from below by what pairs of these imply: ``x[u][v] and
+x[w][t]`` means that this hop takes at least so much. That is enough, for every price grows with each of its hops. On a
+ring of 8 (three tiers with noise, rank 0 fixed) the proof took 4.4 s with the array and 0.05 s like this. Sums as
+pseudo-Boolean constraints (QF_FD) were as fast for halving-doubling and 20 times slower on a ring of 10; difference
+logic (QF_IDL) gained nothing worth its own path for trees; duals (:mod:`solvers.ordering.smt_windows`) prove a ring of
+10 to 14 four to ten times sooner.
+
+Rounds, pipelines, chains and the loads of ``alpha-beta`` are encoded as they are. The 16-norm of ``contention`` is not
+linear: it is replaced by what is never more, the maximum and its tangents, one more of them after each candidate that
+the closed form does not confirm. So "none" is a proof for all models, up to a share of ``EPSILON`` of the cost.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from solvers.costs.closed_forms import Order, closed_form
+from solvers.costs.evaluator import pair_rates
+from solvers.costs.fabric import BYTES_PER_US, Fabric
+from solvers.costs.patterns import Pattern
+from solvers.ordering.smt_windows import Load, Longest, Term, Window, longest_of, symmetries
+
+_CUT_BITS = 12  # of the slopes of a tangent
+_NORM = 16  # of what groups share: see solvers.costs.evaluator.latest
+_MOST_REFUSED = 300  # candidates that the closed form did not confirm
+_WINDOW = (5, 8)  # units, least and most
+_PROMISING = 2 / 3  # of the windows are about a hop that takes long
+_MOST_DRAWS = 50  # of windows in vain before all are taken to be searched
+_WHOLE = 10  # units that may be asked about at once, one more where a symmetry fixes one
+
+
+@dataclass(frozen=True)
+class Effort:
+    """What one question may cost: Z3's own count of steps (the same on any machine), and milliseconds if they are to
+    end it too. About 3 to 10 million steps are a second."""
+
+    rlimit: int = 20_000_000
+    timeout_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A cheaper order, shape (N,), or None; then ``proved`` says that there is none (in this neighbourhood, by more
+    than a share of ``EPSILON``), and not that the effort was spent."""
+
+    order: Order | None
+    proved: bool
+
+
+@dataclass(frozen=True)
+class Improved:
+    """The order, shape (N,), and its cost in microseconds; ``proved``: no order that the classes allow costs less (by
+    more than a share of ``EPSILON``); ``asked``: how many questions that took."""
+
+    order: Order
+    cost: float
+    proved: bool
+    asked: int
+
+
+def cheaper(
+    pattern: Pattern,
+    fabric: Fabric,
+    size_bytes: float,
+    model: str,
+    order: Order,
+    units: Sequence[Sequence[int]],
+    below: float,
+    effort: Effort,
+) -> Answer:
+    """An order that costs less than ``below`` microseconds, by exchanging the contents of some units of an order.
+
+    The whole order: every rank a unit. A window: some ranks. Groups: blocks of ranks.
+
+    :param order: shape (N,), the host at each rank.
+    :param units: disjoint lists of ranks of one length; hosts keep their places inside a unit.
+    :raises UsageError: for an unknown model or a size that is not positive.
+    :raises NoAnswer: when the given order has no price.
+    """
+    price = closed_form(pattern, fabric, size_bytes, model)
+    now = price(order)
+    if now < below:
+        return Answer(order, False)
+    if pattern.everyone or len(units) < 2 or below <= 0:
+        return Answer(None, True)
+    window = Window(order, units, below)
+    question = _Question(window, effort)
+    _break_symmetries(question, pattern, fabric, model)
+    if model == "latency" and pattern.pace == "chain":
+        question.limit_chain(pattern, fabric)
+    else:
+        question.limit_sum(longest_of(window, pattern, fabric, size_bytes, model), window.identity())
+    for _ in range(_MOST_REFUSED):
+        contents = question.answer()
+        if contents is None:
+            return Answer(None, question.proved)
+        candidate = window.placed(contents)
+        if price(candidate) < below:
+            return Answer(candidate, False)
+        question.refuse(contents)
+    return Answer(None, False)
+
+
+def _break_symmetries(question: "_Question", pattern: Pattern, fabric: Fabric, model: str) -> None:
+    """Of orders that a symmetry of the pattern makes of each other one is enough, where every rank is a unit."""
+    window, n = question.window, pattern.ranks
+    rtt = fabric.rtt_us[np.ix_(window.order, window.order)]
+    if window.ranks.size != n or window.size != n or not np.array_equal(rtt, rtt.T, equal_nan=True):
+        return
+    moves = symmetries(pattern, model)
+    # The first contents can be brought to the lowest rank of any orbit that they are in.
+    lowest = np.arange(n)
+    for _ in range(n):
+        for move in moves:
+            np.minimum.at(lowest, move, lowest.copy())
+            lowest = np.minimum(lowest, lowest[move])
+    for rank in range(n):
+        if lowest[rank] != rank:
+            question.forbid((int(window.unit_of[rank]), 0))
+    mirrors = [move for move in moves if move[0] == 0 and move[1] != 1 and (move[move] == np.arange(n)).all()]
+    if n > 2 and not lowest.any() and mirrors:
+        u, w = int(window.unit_of[1]), int(window.unit_of[mirrors[0][1]])
+        for v in range(n):
+            for t in range(v):
+                question.forbid((u, v), (w, t))
+
+
+class _Question:
+    """Clauses about who gets whose contents, in a Z3 of its own, so that nothing asked before plays a part."""
+
+    def __init__(self, window: Window, effort: Effort) -> None:
+        import z3
+
+        self.window, self.proved = window, False
+        self._z3, self._context = z3, z3.Context()
+        self._solver = z3.Solver(ctx=self._context)
+        self._effort, self._spent = effort, 0
+        if effort.timeout_ms is not None:
+            self._solver.set("timeout", effort.timeout_ms)
+        m = range(window.size)
+        self._has = [[z3.Bool(f"x{u}_{v}", self._context) for v in m] for u in m]
+        self._not = [[z3.Not(one) for one in row] for row in self._has]
+        self._sums: dict[int, Any] = {}
+        self._norms: list[tuple[Any, Longest]] = []
+        for u in m:
+            self._solver.add(z3.Or(self._has[u]), z3.Or([self._has[v][u] for v in m]))
+            for v in m:
+                for t in range(v):
+                    self.forbid((u, v), (u, t))
+                    self.forbid((v, u), (t, u))
+
+    def forbid(self, *choices: tuple[int, int]) -> None:
+        """Not all of these: (unit, whose contents)."""
+        self._solver.add(self._z3.Or([self._not[u][v] for u, v in choices]))
+
+    def limit_sum(self, parts: list[Longest], contents: list[int]) -> None:
+        """The parts together are within the bound; tangents of norms at the costs of the contents given."""
+        slack = self.window.bound - sum(part.least for part in parts)
+        if slack < 0:
+            self._solver.add(self._z3.BoolVal(False, self._context))
+            return
+        variables = []
+        for number, part in enumerate(parts):
+            loads = [load for load in (*part.loads, *part.shared) if load.terms]
+            if not loads:
+                variables.append(self._number(part.least))
+                continue
+            largest = self._variable(f"longest{number}", part.least)
+            for load in loads:
+                self._at_most(largest, load, part.least, part.least + slack)
+            if part.shared:
+                self._norms.append((largest, part))
+            variables.append(largest)
+        self._solver.add(self._z3.Sum(variables) <= self.window.bound)
+        self._cut(contents)
+
+    def limit_chain(self, pattern: Pattern, fabric: Fabric) -> None:
+        """Every hop ends after those it waits for, and within the bound."""
+        window, bound, one = self.window, self.window.bound, np.ones(1)
+        done: dict[int, Any] = {}
+        for level in pattern.chain:
+            ends = [*level.starts[1:].tolist(), len(level.waits)]
+            sources, targets = level.edges // pattern.ranks, level.edges % pattern.ranks
+            for k, place in enumerate(level.places.tolist()):
+                hop = window.load(sources[[k]], targets[[k]], one, lambda i, j: fabric.rtt_us[i, j])
+                waits = [done[w] for w in level.waits[level.starts[k] : ends[k]].tolist()] if len(level.waits) else []
+                known = max((w for w in waits if isinstance(w, int)), default=0)
+                others = [w for w in waits if not isinstance(w, int)]
+                if not hop.terms and not others:
+                    done[place] = known + hop.least
+                    continue
+                begin = self._variable(f"begin{place}", known)
+                end = self._variable(f"end{place}", known + hop.least)
+                self._solver.add(*[begin >= w for w in others], end <= bound, end >= begin + hop.least)
+                for term in hop.terms:
+                    for choices, value in _entries(term):
+                        if known + hop.least + value > bound:
+                            self.forbid(*choices)
+                        elif value:
+                            self._imply(choices, end >= begin + (hop.least + value))
+                done[place] = end
+        if any(isinstance(end, int) and end > bound for end in done.values()):
+            self._solver.add(self._z3.BoolVal(False, self._context))
+
+    def answer(self) -> list[int] | None:
+        """Whose contents each unit gets; None when there is no answer, for want of effort or (``proved``) at all."""
+        if self._spent >= self._effort.rlimit:
+            return None
+        self._solver.set("rlimit", self._effort.rlimit - self._spent)
+        said = self._solver.check()
+        self._spent = int(self._solver.statistics().get_key_value("rlimit count"))
+        self.proved = said == self._z3.unsat
+        if said != self._z3.sat:
+            return None
+        model = self._solver.model()
+        return [next(v for v, one in enumerate(row) if self._z3.is_true(model.eval(one))) for row in self._has]
+
+    def refuse(self, contents: list[int]) -> None:
+        """Not this one, nor any whose loads the norm's tangent there shows to be as dear."""
+        self.forbid(*enumerate(contents))
+        self._cut(contents)
+
+    def _cut(self, contents: list[int]) -> None:
+        """The tangents of the norms at a choice: ``norm(x) >= gradient(y) @ x`` for all x, y >= 0, by convexity."""
+        for largest, part in self._norms:
+            loads = np.array([_value(load, contents) for load in part.shared], dtype=float)
+            if loads.max() <= 0:
+                continue
+            share = loads / loads.max()
+            slopes = share ** (_NORM - 1) / (share**_NORM).sum() ** ((_NORM - 1) / _NORM)
+            whole = np.floor(slopes * (1 << _CUT_BITS)).astype(int).tolist()
+            sums = [slope * self._sum(load) for slope, load in zip(whole, part.shared, strict=True) if slope]
+            if len(sums) > 1:
+                self._solver.add((1 << _CUT_BITS) * largest >= self._z3.Sum(sums))
+
+    def _variable(self, name: str, least: int) -> Any:
+        variable = self._z3.Int(name, self._context)
+        self._solver.add(variable >= least)
+        return variable
+
+    def _number(self, value: int) -> Any:
+        return self._z3.IntVal(value, self._context)
+
+    def _at_most(self, largest: Any, load: Load, least: int, most: int) -> None:
+        """``largest`` is at least the load, which must not be more than ``most``."""
+        if len(load.terms) > 1:
+            self._solver.add(largest >= self._sum(load, most))
+            return
+        for choices, value in _entries(load.terms[0]):
+            if load.least + value > most:
+                self.forbid(*choices)
+            elif load.least + value > least:
+                self._imply(choices, largest >= load.least + value)
+
+    def _sum(self, load: Load, most: int | None = None) -> Any:
+        """A number that is at least the load, as an expression."""
+        if id(load) not in self._sums:
+            limit = self.window.bound if most is None else most
+            terms = []
+            for number, term in enumerate(load.terms):
+                part = self._variable(f"sum{len(self._sums)}_{number}", 0)
+                terms.append(part)
+                for choices, value in _entries(term):
+                    if load.least + value > limit:
+                        self.forbid(*choices)
+                    elif value:
+                        self._imply(choices, part >= value)
+            self._sums[id(load)] = self._z3.Sum([self._number(load.least), *terms])
+        return self._sums[id(load)]
+
+    def _imply(self, choices: tuple[tuple[int, int], ...], then: Any) -> None:
+        self._solver.add(self._z3.Or([*(self._not[u][v] for u, v in choices), then]))
+
+
+def _entries(term: Term) -> list[tuple[tuple[tuple[int, int], ...], int]]:
+    """(choices, what they cost) of every entry of a table."""
+    if len(term.units) == 1:
+        return [(((term.units[0], v),), value) for v, value in enumerate(term.values.tolist())]
+    u, w = term.units
+    return [
+        (((u, v), (w, t)), value) for v, row in enumerate(term.values.tolist()) for t, value in enumerate(row) if v != t
+    ]
+
+
+def _value(load: Load, contents: list[int]) -> int:
+    """What a load is for a choice."""
+    return load.least + sum(int(term.values[tuple(contents[u] for u in term.units)]) for term in load.terms)
+
+
+def improve(
+    pattern: Pattern,
+    fabric: Fabric,
+    size_bytes: float,
+    model: str,
+    order: Order,
+    classes: Sequence[Sequence[Sequence[int]]],
+    keep_going: Callable[[], bool],
+    effort: Effort,
+    seed: int,
+    most_rounds: int,
+) -> Improved:
+    """Ask for ``cost < current`` again and again: about the whole order while that can be answered, else about windows
+    of it (large-neighbourhood search: Shaw, CP 1998). Never worse than the given order.
+
+    :param order: shape (N,), the host at each rank.
+    :param classes: what may be exchanged: each class is a list of units (lists of ranks, all of one length) whose
+        contents may be permuted; single ranks, hosts' ranks, racks.
+    :param keep_going: asked before every question; with it always True the result depends on the seed alone.
+    :param most_rounds: how many questions at most.
+    :raises UsageError: for an unknown model or a size that is not positive.
+    :raises NoAnswer: when the given order has no price.
+    """
+    price = closed_form(pattern, fabric, size_bytes, model)
+    cost, asked = price(order), 0
+    classes = [units for units in classes if len(units) > 1]
+    everything = _everything(classes, pattern, model)
+    searched: set[frozenset[int]] = set()
+    windows = _Windows(pattern, fabric, size_bytes, model, classes, np.random.default_rng(seed))
+    while asked < most_rounds and keep_going() and classes:
+        units = everything if everything is not None else windows.next(order, searched)
+        if units is None:
+            break
+        asked += 1
+        answer = cheaper(pattern, fabric, size_bytes, model, order, units, cost, effort)
+        if answer.order is not None:
+            order, cost = answer.order, price(answer.order)
+            searched.clear()
+        elif everything is None:
+            searched.add(_ranks(units))
+        elif answer.proved:
+            return Improved(order, cost, True, asked)
+        else:
+            everything = None
+    return Improved(order, cost, not classes, asked)
+
+
+def _ranks(units: Sequence[Sequence[int]]) -> frozenset[int]:
+    return frozenset(rank for unit in units for rank in unit)
+
+
+def _everything(
+    classes: Sequence[Sequence[Sequence[int]]], pattern: Pattern, model: str
+) -> Sequence[Sequence[int]] | None:
+    """The one class that allows all that the classes allow, if it is small enough to be asked about at once."""
+    moved = _ranks([unit for units in classes for unit in units])
+    for units in classes:
+        if len(classes) == 1 or (len(units[0]) == 1 and _ranks(units) == moved):
+            number = len(units)
+            if number == _WHOLE + 1 == pattern.ranks and len({int(s[0]) for s in symmetries(pattern, model)}) == number:
+                number -= 1
+            if number <= _WHOLE:
+                return units
+    return None
+
+
+class _Windows:
+    """What to ask about next: first all of a class with few units, then windows about hops that take long, and between
+    them windows of neighbours anywhere."""
+
+    def __init__(
+        self, pattern: Pattern, fabric: Fabric, size_bytes: float, model: str,
+        classes: Sequence[Sequence[Sequence[int]]], rng: np.random.Generator,
+    ) -> None:  # fmt: skip
+        self._rng, self._rtt = rng, fabric.rtt_us
+        self._classes = classes
+        often = pattern.there if model == "latency" else pattern.repeat
+        used = often[pattern.round] > 0
+        self._source, self._target = pattern.source[used], pattern.target[used]
+        self._round, self._often = pattern.round[used], often[pattern.round[used]]
+        self._moved = np.zeros(int(used.sum()))
+        if model != "latency":
+            self._moved = pattern.share[used] * size_bytes / BYTES_PER_US
+            self._slow = np.nan_to_num(1 / pair_rates(fabric), nan=0.0)
+
+    def next(self, order: Order, searched: set[frozenset[int]]) -> Sequence[Sequence[int]] | None:
+        """Units that were not searched since the order last changed; None where they are hard to find."""
+        for units in self._classes:
+            if len(units) <= _WINDOW[1] and _ranks(units) not in searched:
+                return units
+        large = [units for units in self._classes if len(units) > _WINDOW[1]]
+        for _ in range(_MOST_DRAWS if large else 0):
+            units = large[int(self._rng.integers(len(large)))]
+            chosen = self._draw(order, units)
+            if _ranks(chosen) not in searched:
+                return chosen
+        return None
+
+    def _draw(self, order: Order, units: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
+        size, count = int(self._rng.integers(_WINDOW[0], _WINDOW[1] + 1)), len(units)
+        unit_of = np.full(len(order), -1)
+        for u, unit in enumerate(units):
+            unit_of[list(unit)] = u
+        start = int(self._rng.integers(count))
+        centre = [start]
+        if self._rng.random() < _PROMISING and len(self._source):
+            hops = self._dearest(order)
+            hop = int(hops[int(len(hops) * self._rng.random() ** 3)])
+            ends = [int(unit_of[self._source[hop]]), int(unit_of[self._target[hop]])]
+            centre = [u for u in dict.fromkeys(ends) if u >= 0] or centre
+        # Who could stand in for the ends: neighbours in the order, hosts near theirs, partners, anyone.
+        first = order[[unit[0] for unit in units]]
+        chosen = dict.fromkeys(centre)
+        while len(chosen) < size:
+            about = centre[int(self._rng.integers(len(centre)))]
+            near = 1 + int((count - 1) * self._rng.random() ** 3)
+            way = int(self._rng.integers(4))
+            if way == 0:
+                chosen[(about + near * (1 if self._rng.random() < 0.5 else -1)) % count] = None
+            elif way == 1:
+                chosen[int(np.argsort(self._rtt[first[about], first], kind="stable")[min(near, count - 1)])] = None
+            elif way == 2:
+                partners = self._target[np.isin(self._source, units[about])]
+                partners = unit_of[partners][unit_of[partners] >= 0]
+                if len(partners):
+                    chosen[int(self._rng.choice(partners))] = None
+            else:
+                chosen[int(self._rng.integers(count))] = None
+        return [units[u] for u in sorted(chosen)]
+
+    def _dearest(self, order: Order) -> Order:
+        """Hops by what they take alone as a share of the longest in their round, then by how long that is."""
+        source, target = order[self._source], order[self._target]
+        takes = self._rtt[source, target]
+        if self._moved.any():
+            takes = takes / 2 + np.where(source == target, 0.0, self._moved * self._slow[source, target])
+        longest = np.zeros(int(self._round.max()) + 1)
+        np.maximum.at(longest, self._round, takes)
+        share = takes / np.where(longest > 0, longest, 1.0)[self._round]
+        return np.lexsort((-takes * self._often, -np.round(share, 2)))

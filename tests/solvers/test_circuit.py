@@ -1,0 +1,138 @@
+"""Proven rings: the cheapest of all by trying each, bounds that hold, directions, and a start that is never lost."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from solvers.costs.latency import ring_cost
+from solvers.ordering.circuit import CircuitEffort, Proved, _one_tree, prove_ring
+from solvers.ordering.ring import nearest_neighbour
+from tests.solvers.synthetic import Matrix, Tour, random_costs
+
+
+def price(cost: Matrix, order: Tour, bottleneck: bool) -> float:
+    """One hop after the other, from each rank to the next."""
+    hops = [float(cost[order[i], order[(i + 1) % len(order)]]) for i in range(len(order))]
+    return max(hops) if bottleneck else sum(hops)
+
+
+def cheapest(cost: Matrix, bottleneck: bool) -> float:
+    """Of all rings, in both directions."""
+    return min(price(cost, np.array((0, *rest)), bottleneck) for rest in itertools.permutations(range(1, len(cost))))
+
+
+def tiers(n: int, seed: int) -> Matrix:
+    """Racks of eight, zones of four racks, 25, 60 and 120 us with noise."""
+    rng = np.random.default_rng(seed)
+    rack = rng.permutation(n) // 8
+    levels = np.where(rack[:, None] // 4 == rack // 4, 60.0, 120.0)
+    drawn = np.where(rack[:, None] == rack, 25.0, levels) * np.exp(rng.normal(0, 0.15, (n, n)))
+    cost: Matrix = np.maximum(drawn, drawn.T)
+    np.fill_diagonal(cost, 0.0)
+    return cost
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(2, 7), st.integers(0, 999), st.sampled_from([3, 1000]), st.booleans(), st.booleans())
+def test_the_proven_ring_is_the_cheapest_of_all(n: int, seed: int, high: int, directed: bool, bottleneck: bool) -> None:
+    """Whole numbers, many ties and hops that cost nothing among them: the bound is met exactly."""
+    rng = np.random.default_rng(seed)
+    cost = rng.integers(0, high, (n, n)).astype(float) if directed else random_costs(n, seed, 0, high)
+    start = rng.permutation(n)
+    found = prove_ring(cost, start, CircuitEffort(), bottleneck)
+    assert sorted(found.order.tolist()) == list(range(n))
+    assert found.optimal
+    assert found.cost == price(cost, found.order, bottleneck)
+    assert found.cost == cheapest(cost, bottleneck)
+    assert found.cost * (1 - 1e-6) <= found.lower_bound <= found.cost
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(4, 7), st.integers(0, 999), st.booleans(), st.booleans())
+def test_bounds_hold_for_costs_that_are_not_whole_and_however_little_is_tried(
+    n: int, seed: int, directed: bool, bottleneck: bool
+) -> None:
+    cost = np.random.default_rng(seed).lognormal(3, 2, (n, n))
+    cost = cost if directed else np.maximum(cost, cost.T)
+    start, best = np.arange(n), cheapest(cost, bottleneck)
+    for deterministic_s in (1e-9, 10.0):
+        found = prove_ring(cost, start, CircuitEffort(deterministic_s), bottleneck)
+        assert found.lower_bound <= best * (1 + 1e-12)
+        assert best <= found.cost * (1 + 1e-12)
+        assert found.cost <= price(cost, start, bottleneck)
+        assert not found.optimal or found.cost <= best * (1 + 1e-5)
+    assert found.optimal
+
+
+def test_a_one_way_ring_is_taken_in_its_direction() -> None:
+    """A hop is paid from a rank to the next one: 0 -> 1 -> ... -> 5 costs 1 each, backwards 50 each."""
+    n = 6
+    cost = np.full((n, n), 50.0)
+    cost[np.arange(n), (np.arange(n) + 1) % n] = 1.0
+    for bottleneck, best in ((False, 6.0), (True, 1.0)):
+        found = prove_ring(cost, np.arange(n)[::-1].copy(), CircuitEffort(), bottleneck)
+        assert np.roll(found.order, -int(np.flatnonzero(found.order == 0)[0])).tolist() == list(range(n))
+        assert found.cost == best == found.lower_bound
+
+
+@pytest.mark.parametrize("n", [24, 40])
+def test_rings_of_tiers_are_proven(n: int) -> None:
+    cost = tiers(n, n)
+    start = nearest_neighbour(cost, 0)
+    found = prove_ring(cost, start, CircuitEffort(20.0))
+    assert found.optimal
+    assert found.cost == pytest.approx(ring_cost(cost, found.order))
+    assert found.cost < ring_cost(cost, start)
+    longest = prove_ring(cost, start, CircuitEffort(20.0), bottleneck=True)
+    assert longest.optimal
+    assert longest.cost <= price(cost, found.order, True)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(4, 7), st.integers(0, 999), st.sampled_from([4, 1000]))
+def test_edges_that_are_left_out_are_in_no_ring_as_cheap(n: int, seed: int, high: int) -> None:
+    cost = random_costs(n, seed, 0, high)
+    whole = cost.astype(np.int64)
+    rings = [np.array((0, *rest)) for rest in itertools.permutations(range(1, n))]
+    prices = [int(ring_cost(cost, ring)) for ring in rings]
+    most = sorted(prices)[len(prices) // 10]
+    bound, needed = _one_tree(whole, most)
+    assert bound <= min(prices)
+    for ring, paid in zip(rings, prices, strict=True):
+        assert paid > most or needed[ring, np.roll(ring, -1)].all()
+
+
+def test_most_edges_between_tiers_are_left_out() -> None:
+    whole = np.floor(tiers(32, 5) * 1000).astype(np.int64)
+    best = prove_ring(whole.astype(float), nearest_neighbour(whole.astype(float), 0), CircuitEffort()).cost
+    bound, needed = _one_tree(whole, int(best))
+    assert 0.98 * best < bound <= best
+    assert needed.sum() < 0.4 * needed.size
+
+
+def test_the_same_effort_gives_the_same_answer() -> None:
+    cost = tiers(40, 3)
+    start = np.random.default_rng(0).permutation(40)
+
+    def answer(seed: int) -> tuple[list[int], float, float, bool]:
+        found: Proved = prove_ring(cost, start, CircuitEffort(0.05, seed))
+        return found.order.tolist(), found.cost, found.lower_bound, found.optimal
+
+    assert answer(1) == answer(1)
+
+
+def test_a_time_limit_ends_it_with_what_there_is() -> None:
+    cost = tiers(32, 4)
+    found = prove_ring(cost, np.arange(32), CircuitEffort(time_limit_s=1.0))
+    assert found.lower_bound <= found.cost <= ring_cost(cost, np.arange(32))
+
+
+def test_bad_input_is_refused() -> None:
+    cost = random_costs(4, 1, 1)
+    alike, twice = [0, 1, 2, 3], [0, 1, 2, 2]
+    for bad, order in ((cost - 500, alike), (cost, twice), (cost[:3], alike[:3]), (cost * np.nan, alike)):
+        with pytest.raises(AssertionError):
+            prove_ring(bad, np.array(order), CircuitEffort())

@@ -1,0 +1,184 @@
+"""Z3 on orders, windows and blocks: what it finds is cheaper, what it calls proven is so, by trying every order."""
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plink.errors import NoAnswer
+from solvers.costs.by_name import pattern_for
+from solvers.costs.closed_forms import closed_form
+from solvers.costs.evaluator import MODELS
+from solvers.costs.fabric import Fabric
+from solvers.costs.patterns import Pattern
+from solvers.ordering.smt import Answer, Effort, Improved, cheaper, improve
+from solvers.ordering.smt_windows import EPSILON, symmetries
+from solvers.schedules.catalogue import Options
+from tests.solvers.synthetic import Tour, random_costs
+from tests.solvers.test_cost_models import fabric, options_for
+
+ALGORITHMS = ["ring", "ring-chunked", "halving-doubling", "bcube", "bml", "double-binary-tree", "tree", "2lha", "flat"]
+SIZE = 1e5
+
+
+def made(n: int, seed: int, ties: bool) -> Fabric:
+    """Random round trips and rates; small whole numbers for ties, rates of pairs for odd seeds."""
+    found = fabric(n, seed, pairs=seed % 2 == 1)
+    return dataclasses.replace(found, rtt_us=random_costs(n, seed, 1, 5)) if ties else found
+
+
+def pattern(algo: str, n: int, seed: int = 1) -> Pattern:
+    return pattern_for(algo, n, options_for(algo, n, seed))
+
+
+def neighbours(order: Tour, units: Sequence[Sequence[int]]) -> list[Tour]:
+    """All orders that exchanging the contents of units makes."""
+    found = []
+    for contents in itertools.permutations(units):
+        changed = order.copy()
+        for unit, content in zip(units, contents, strict=True):
+            changed[list(unit)] = order[list(content)]
+        found.append(changed)
+    return found
+
+
+def agrees(answer: Answer, one: Pattern, found: Fabric, model: str, orders: list[Tour], below: float) -> None:
+    """The answer is one of the orders and cheaper, or a proof that holds."""
+    price = closed_form(one, found, SIZE, model)
+    if answer.order is not None:
+        assert price(answer.order) < below
+        assert any(np.array_equal(answer.order, order) for order in orders)
+    else:
+        assert answer.proved
+        assert min(price(order) for order in orders) >= below * (1 - 2 * EPSILON)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("algo", ALGORITHMS)
+def test_answers_about_whole_orders_are_right(algo: str, model: str) -> None:
+    """Just below the best, just above it, and below the second best."""
+    for n, seed, ties in ((4, 1, True), (4, 2, False), (5, 3, True), (6, 4, False)):
+        if algo in ("bcube", "bml") and n != 4:
+            continue
+        one, found = pattern(algo, n, seed), made(n, seed, ties)
+        price = closed_form(one, found, SIZE, model)
+        orders = [np.array(order) for order in itertools.permutations(range(n))]
+        costs = sorted(price(order) for order in orders)
+        given_order = max(orders, key=price)
+        for below in (costs[0], costs[0] * (1 + 1e-5), costs[len(costs) // 8]):
+            if below <= price(given_order):
+                units = [[rank] for rank in np.random.default_rng(seed).permutation(n).tolist()]
+                answer = cheaper(one, found, SIZE, model, given_order, units, below, Effort())
+                agrees(answer, one, found, model, orders, below)
+
+
+@settings(max_examples=35, deadline=None)
+@given(st.data())
+def test_answers_about_windows_and_blocks_are_right(data: st.DataObject) -> None:
+    """Only the units move; blocks keep what is inside them; hosts may have several ranks."""
+    algo, model = data.draw(st.sampled_from(ALGORITHMS)), data.draw(st.sampled_from(MODELS))
+    n, seed = (8 if algo in ("bcube", "bml") else data.draw(st.integers(5, 9))), data.draw(st.integers(0, 99))
+    rng = np.random.default_rng(seed)
+    one, found = pattern(algo, n, seed), made(n, seed, data.draw(st.booleans()))
+    order = rng.integers(0, n, n) if data.draw(st.booleans()) else rng.permutation(n)
+    length = data.draw(st.integers(1, 2))
+    count = data.draw(st.integers(2, min(4, n // length)))
+    units = rng.permutation(n)[: count * length].reshape(count, length).tolist()
+    orders = neighbours(order, units)
+    price = closed_form(one, found, SIZE, model)
+    best = min(price(other) for other in orders)
+    for below in (price(order), best * (1 + 1e-5), best):
+        if 0 < below <= price(order):
+            answer = cheaper(one, found, SIZE, model, order, units, below, Effort())
+            agrees(answer, one, found, model, orders, below)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(("algo", "n"), [("ring", 7), ("halving-doubling", 6), ("tree", 7)])
+def test_small_orders_are_improved_until_proven(algo: str, n: int, model: str) -> None:
+    one, found = pattern(algo, n), made(n, 6, False)
+    price = closed_form(one, found, SIZE, model)
+    best = min(price(np.array(other)) for other in itertools.permutations(range(n)))
+    whole = [[[rank] for rank in range(n)]]
+    result = improve(one, found, SIZE, model, np.arange(n), whole, lambda: True, Effort(), 1, 60)
+    assert result.proved
+    assert sorted(result.order.tolist()) == list(range(n))
+    assert result.cost == price(result.order)
+    assert best <= result.cost <= best * (1 + 2 * EPSILON)
+    assert result.asked >= 1
+
+
+@pytest.mark.parametrize(
+    ("algo", "model"), [("halving-doubling", "latency"), ("tree", "latency"), ("ring", "contention")]
+)
+def test_windows_and_blocks_improve_a_larger_order_and_a_seed_is_a_seed(algo: str, model: str) -> None:
+    n = 16
+    one, found, order = pattern(algo, n), made(n, 3, False), np.random.default_rng(1).permutation(n)
+    classes = [[[rank] for rank in range(n)], [list(range(k, k + 4)) for k in range(0, n, 4)]]
+    price = closed_form(one, found, SIZE, model)
+
+    def improved() -> Improved:
+        return improve(one, found, SIZE, model, order, classes, lambda: True, Effort(1_000_000), 5, 8)
+
+    first, second = improved(), improved()
+    assert first.order.tolist() == second.order.tolist()
+    assert (first.cost, first.proved, first.asked) == (second.cost, second.proved, second.asked)
+    assert sorted(first.order.tolist()) == list(range(n))
+    assert first.cost == price(first.order) < price(order)
+    assert not first.proved
+    assert first.asked == 8
+
+
+def test_only_what_the_classes_allow_is_exchanged() -> None:
+    one, found, order = pattern("ring", 12), made(12, 3, False), np.random.default_rng(2).permutation(12)
+    blocks = [[[0, 1, 2], [3, 4, 5], [9, 10, 11]]]
+    result = improve(one, found, SIZE, "latency", order, blocks, lambda: True, Effort(), 0, 20)
+    price = closed_form(one, found, SIZE, "latency")
+    assert result.proved
+    assert result.order[6:9].tolist() == order[6:9].tolist()
+    assert result.cost == pytest.approx(min(price(other) for other in neighbours(order, blocks[0])), rel=1e-5)
+
+
+def test_without_effort_nothing_is_claimed() -> None:
+    one, found, order = pattern("ring", 10), made(10, 3, False), np.arange(10)
+    units = [[rank] for rank in range(10)]
+    price = closed_form(one, found, SIZE, "latency")(order)
+    assert cheaper(one, found, SIZE, "latency", order, units, price / 3, Effort(rlimit=1000)) == Answer(None, False)
+    result = improve(one, found, SIZE, "latency", order, [units], lambda: True, Effort(rlimit=1000), 0, 3)
+    assert (result.cost, result.proved) == (price, False)
+    calls = iter([True, False])
+    assert improve(one, found, SIZE, "latency", order, [units], lambda: next(calls), Effort(), 0, 99).asked == 1
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(
+    ("algo", "n", "number"),
+    [("ring", 6, 12), ("ring", 7, 14), ("halving-doubling", 8, 8), ("bcube", 9, 9), ("halving-doubling", 6, 1)],
+)
+def test_symmetries_are_found_and_change_no_price(algo: str, n: int, number: int, model: str) -> None:
+    """A ring has its shifts, and mirrors under ``latency``; halving-doubling ``xor``; with a fold there is less."""
+    one, found = pattern_for(algo, n, Options(base=3)), made(n, 4, False)
+    moves = {tuple(move.tolist()) for move in symmetries(one, model)}
+    if algo != "ring" or model == "latency":
+        assert len(moves) >= number
+    assert len(moves) <= 2 * n
+    price = closed_form(one, found, SIZE, model)
+    for seed in range(5):
+        order = np.random.default_rng(seed).permutation(n)
+        for move in moves:
+            assert price(order[list(move)]) == pytest.approx(price(order), rel=1e-12)
+
+
+def test_what_was_not_measured_is_not_used() -> None:
+    one, found = pattern("ring", 5), made(5, 2, False)
+    found.rtt_us[0, 1] = found.rtt_us[1, 0] = np.nan
+    order, units = np.array([0, 2, 1, 3, 4]), [[rank] for rank in range(5)]
+    result = improve(one, found, SIZE, "latency", order, [units], lambda: True, Effort(), 0, 20)
+    assert result.proved
+    assert np.isfinite(result.cost)
+    with pytest.raises(NoAnswer, match="h0 - h1"):
+        cheaper(one, found, SIZE, "latency", np.arange(5), units, 1.0, Effort())
