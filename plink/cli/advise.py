@@ -18,6 +18,7 @@ _ALGORITHMS = (
     "ring", "halving-doubling", "recursive-doubling", "tree", "double-binary-tree", "bcube", "2lha", "flat",
 )  # fmt: skip
 _SEARCH_S = 5.0
+_KICKS = 1000  # a host
 
 
 def advise(
@@ -115,7 +116,9 @@ def _orders(network: Any, fabric: Any, given: Any, seed: int) -> dict[str, Any]:
         orders["grouped"] = given[np.argsort(fabric.group_of[given], kind="stable")]
     if np.isfinite(fabric.rtt_us).all() and len(set(given.tolist())) == len(given):
         deadline = time.monotonic() + _SEARCH_S
-        orders["ring"] = search_ring(fabric.rtt_us, seed, lambda: time.monotonic() < deadline).order
+        orders["ring"] = search_ring(
+            fabric.rtt_us, seed, lambda progress: time.monotonic() < deadline, _KICKS * len(given), patient=False
+        ).order
     return orders
 
 

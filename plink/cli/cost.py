@@ -44,7 +44,7 @@ def cost(
     from plink.cli.algorithms import fabric_from, groups_in, options_from, order_from, rank_groups
     from plink.cli.inputs import network_from
     from solvers.costs.by_name import model_for, pricing_for
-    from solvers.ordering.search import with_slots
+    from solvers.ordering.task import with_slots
 
     size_bytes = parse_bytes(size)
     options_from(set_ or [], [algo])

@@ -65,7 +65,8 @@ def _measure(
 
     import numpy as np
 
-    from plink.cli.solving import solve
+    from plink.cli.order_report import order_of
+    from plink.cli.solving import Wanted, solve
     from probes.methods import Settings
     from probes.survey import Watcher, measure_all
     from solvers.costs.latency import symmetrised
@@ -78,7 +79,8 @@ def _measure(
         watcher = Watcher(bars["connecting"], bars["measuring"])
         network = measure_all(hosts, connector, Settings(count=1000, seed=seed), watcher, time.monotonic).network()
     say("plink reorder --algo ring")
-    order = solve(network, model="latency", time_limit_s=5.0, seed=seed)
+    wanted = Wanted(model="latency", seed=seed)
+    order = order_of(network, solve(network, wanted), wanted)
     arranged = order.arrange(hosts, "order")
     groups = nearest_tier(symmetrised(network.latency_us))
     n = len(hosts)

@@ -2,19 +2,23 @@
 
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from plink import workspace
-from plink.cli.screen import say
+from plink.cli.screen import say, searching
 from plink.errors import UsageError
+
+if TYPE_CHECKING:
+    from plink.network import Network
 
 # As in runners/hostfiles, which is imported only where it is used.
 _FORMATS = (
     *("order", "hosts", "openmpi", "openmpi-rankfile", "mpich", "slurm"),
     *("torchrun", "torchrun-env", "deepspeed", "horovod", "lightgbm", "kubernetes"),
 )
+_PARTLY = 3
 
 
 def reorder(
@@ -26,8 +30,27 @@ def reorder(
         "100MB"
     ),
     model: Annotated[str, typer.Option(help="latency, alpha-beta, contention, or auto.")] = "auto",
+    objective: Annotated[
+        str, typer.Option(help="For rings: sum of the round trips, or bottleneck: the longest first, the sum second.")
+    ] = "auto",
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="An option of the algorithm: --set base=4, --set fan-out=3.")
+    ] = None,
+    pin: Annotated[
+        list[str] | None, typer.Option("--pin", metavar="HOST=RANK", help="A host whose first rank is given.")
+    ] = None,
+    groups: Annotated[
+        str | None,
+        typer.Option(help="Hosts kept together: a file, one group a line, or how many groups to form of near hosts."),
+    ] = None,
+    prior: Annotated[
+        Path | None, typer.Option(help="A topology file: how near hosts are that were not measured; docs/topology.md.")
+    ] = None,
+    topology: Annotated[
+        Path | None, typer.Option(help="A topology file instead of a network: an order without probing.")
+    ] = None,
+    hosts_file: Annotated[
+        Path | None, typer.Option("--hosts", help="With --topology: the hosts to order; default: all in it.")
     ] = None,
     format: Annotated[
         str | None, typer.Option("--format", help=f"What to write: {', '.join(_FORMATS)}; see docs/launchers.md.")
@@ -35,20 +58,30 @@ def reorder(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Where to write it, - for standard output.")
     ] = None,
-    time_limit: Annotated[float, typer.Option(min=0, help="Seconds to search at most.")] = 10.0,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(min=0, max=1e6, help="Seconds to search; default: until nothing comes of it, 10 at most."),
+    ] = None,
     moves: Annotated[
         int | None, typer.Option(min=1, max=10**12, help="Moves to try, instead of a time: the same on any machine.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Makes the search reproducible.")] = 0,
+    prove: Annotated[
+        bool, typer.Option("--prove", help="Go on with exact methods; exit code 3 when there is no proof in the end.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Take the order that was found even if its gain is within the noise.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the order as JSON.")] = False,
 ) -> None:
     """Find the rank order that is cheapest for a collective on the measured network.
 
-    The order is left in .plink/order.json; with --format or -o it is also written as a file for a launcher.
+    The order is left in .plink/order.json; with --format or -o it is also written as a file for a launcher. It is
+    fitted on one half of the samples and judged on the other: where it saves no more than noise the given order stays.
 
     Example: plink reorder cloud.json --algo ring --format openmpi -o hostfile
     """
-    from plink.cli.solving import known_algorithm
+    from plink.cli.solving import Wanted, known_algorithm, solve
     from plink.units import parse_bytes
     from runners.hostfiles import command, format_named, render
 
@@ -57,14 +90,29 @@ def reorder(
     chosen = format_named(format or "order").name
     if as_json and format not in (None, "order"):
         raise UsageError("--json prints the order itself; leave --format away or give one of the two")
-    from plink.cli.inputs import network_from
-    from plink.cli.solving import solve, summary
+    if topology is not None and (network_file is not None or prior is not None):
+        raise UsageError("--topology stands for a network; leave NETWORK and --prior away, or give it as --prior")
+    if hosts_file is not None and topology is None:
+        raise UsageError("--hosts goes with --topology; the hosts of a network are its own")
+    from plink.cli.order_report import order_of, order_of_one, summary
     from plink.order import Order
     from plink.storage import STANDARD, write_text
+    from plink.topology import read_topology
 
-    network = network_from(network_file)
+    network = _network(network_file, topology, hosts_file)
     render(chosen, network.hosts, Order("given", tuple(network.hosts.names)))  # refused before a search, not after
-    order = solve(network, algo, size_bytes, model, set_, time_limit, moves, seed)
+    wanted = Wanted(
+        algo, size_bytes, model, tuple(set_ or ()), objective, tuple(pin or ()), groups, time_limit, moves, seed, prove,
+        force,
+    )  # fmt: skip
+    complete = True
+    if len(network.hosts) == 1:
+        order, lines = order_of_one(network, wanted), [f"{algo} of a single host: there is nothing to order"]
+    else:
+        with searching() as show:
+            solved = solve(network, wanted, show, None if prior is None else read_topology(prior))
+        order, lines = order_of(network, solved, wanted), summary(solved)
+        complete = not prove or bool(order.details["proven"])
     if output is None and format is None and not as_json:
         workspace.prepare()
         order.write(workspace.ORDER)
@@ -74,8 +122,26 @@ def reorder(
         write_text(output or STANDARD, text)
         if network_file is None:
             order.write(workspace.ORDER)
-    say(summary(order))
+    for line in lines:
+        say(line)
     if format is not None and output is not None and str(output) != STANDARD:
         use = command(format, shlex.quote(str(output)), network.hosts)
         if use is not None:
             say(f"use it: {use}")
+    if not complete:
+        raise typer.Exit(_PARTLY)
+
+
+def _network(network_file: Path | None, topology: Path | None, hosts_file: Path | None) -> "Network":
+    from plink.cli.inputs import network_from
+
+    if topology is None:
+        network: Network = network_from(network_file)
+        return network
+    from plink.hosts import read_hosts
+    from plink.topology import read_topology
+    from solvers.prediction.topology import assumed_network
+
+    assumed = assumed_network(read_topology(topology), None if hosts_file is None else read_hosts(hosts_file))
+    say(f"round trips are assumed from {topology}, none was measured; only their order counts")
+    return assumed

@@ -4,7 +4,10 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from solvers.ordering.progress import Progress
 
 Advance = Callable[[int, int], None]
 
@@ -45,3 +48,29 @@ def progress(*titles: str) -> Iterator[dict[str, Advance]]:
             return lambda done, total: bars.update(tasks[title], completed=done, total=total, visible=True)
 
         yield {title: advance(title) for title in titles}
+
+
+@contextlib.contextmanager
+def searching() -> "Iterator[Callable[[Progress], None]]":
+    """A line on a terminal that says how a search stands: the best cost so far, the bound and how far apart they are."""
+    if not sys.stderr.isatty():
+        yield lambda progress: None
+        return
+    import time
+
+    from rich.console import Console
+    from rich.status import Status
+
+    from plink.units import format_us
+
+    begun = time.monotonic()
+    with Status("searching", console=Console(stderr=True)) as status:
+
+        def show(progress: "Progress") -> None:
+            text = f"searching: {format_us(progress.cost)}"
+            if progress.lower_bound is not None and progress.lower_bound > 0:
+                above = max(0.0, progress.cost / progress.lower_bound - 1)
+                text += f", no order under {format_us(progress.lower_bound)} ({above:.2%} apart)"
+            status.update(f"{text}, {progress.moves:,} moves, {time.monotonic() - begun:.0f} s")
+
+        yield show

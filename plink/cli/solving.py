@@ -1,16 +1,70 @@
-"""From a network to the order file: which search, under which model, with what it is compared to."""
+"""From a network to an order: what is asked for, the search that fits, proofs, and whether the gain is more than noise.
 
-from typing import TYPE_CHECKING
+Imported by commands that solve, when they run: it needs the solvers.
+"""
 
-from plink.cli.screen import say
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from plink.cli.algorithms import options_from, order_from, rank_groups
+from plink.cli.fitting import fitting_of, without_guesses
+from plink.cli.wishes import wishes_from
 from plink.errors import UsageError
-from plink.units import format_us
-
-if TYPE_CHECKING:
-    from plink.network import Network
-    from plink.order import Order
+from plink.network import Matrix, Network
+from plink.topology import Topology
+from solvers.costs.by_name import NAMES, model_for, parts_of, pattern_for
+from solvers.costs.fabric import Fabric
+from solvers.ordering.judging import Judgement, judge
+from solvers.ordering.progress import Progress, Watch
+from solvers.ordering.proving import WHOLE, Budget, prove, proven
+from solvers.ordering.search import search
+from solvers.ordering.seats import Seats
+from solvers.ordering.task import Found, Task
 
 _MANY_MOVES = 1 << 50
+_LIMIT_S = 10.0
+_PROOF_S = 60.0
+_PROOF_SHARE = 0.5  # of the time with proofs: what the search before them may take
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What was typed. ``time_limit_s`` None: until nothing has come of the search for long, 10 s at most (60 s with
+    ``prove``). ``moves``: with them no clock is looked at, so that a seed gives the same order on any machine."""
+
+    algo: str = "ring"
+    size_bytes: float = 100e6
+    model: str = "auto"
+    typed: tuple[str, ...] = ()
+    objective: str = "auto"
+    pins: tuple[str, ...] = ()
+    groups: str | None = None
+    time_limit_s: float | None = None
+    moves: int | None = None
+    seed: int = 0
+    prove: bool = False
+    force: bool = False
+
+
+@dataclass(frozen=True)
+class Solved:
+    """What was found; ``judged``: what it saves on samples that it was not fitted to, None where there are none;
+    ``kept``: the given order stays, for that is within the noise; ``notes``: what else to tell people."""
+
+    task: Task
+    found: Found
+    judged: Judgement | None
+    kept: bool
+    notes: tuple[str, ...]
+
+    @property
+    def changed(self) -> bool:
+        """Whether the order that was found is another than the given one."""
+        return not np.array_equal(self.task.given, self.found.order)
 
 
 def known_algorithm(algo: str) -> None:
@@ -18,91 +72,85 @@ def known_algorithm(algo: str) -> None:
 
     :raises UsageError: with the names there are.
     """
-    from solvers.costs.by_name import NAMES
-
     if algo not in NAMES:
         raise UsageError(f"--algo {algo}: there are {', '.join(NAMES)}")
 
 
 def solve(
-    network: "Network",
-    algo: str = "ring",
-    size_bytes: float = 100e6,
-    model: str = "auto",
-    typed: list[str] | None = None,
-    time_limit_s: float = 10.0,
-    moves: int | None = None,
-    seed: int = 0,
-) -> "Order":
-    """The cheapest order that is found of a network's hosts.
+    network: Network,
+    wanted: Wanted,
+    show: Callable[[Progress], None] = lambda progress: None,
+    prior: Topology | None = None,
+) -> Solved:
+    """The cheapest order that is found of two hosts or more.
 
-    :param typed: options of the algorithm, ``base=4`` and the like. :param moves: with them the time limit is not
-        looked at, so that the same seed gives the same order on any machine.
+    :param show: told of the search now and then. :param prior: how near hosts are that were not measured.
     :raises PlinkError: whatever :func:`solvers.ordering.search.search` and the models refuse.
     """
-    import time
+    fitting = fitting_of(network, prior)
+    task = _task(network, fitting.fabric, wanted)
+    begun = time.monotonic()
+    limit = wanted.time_limit_s if wanted.time_limit_s is not None else _PROOF_S if wanted.prove else _LIMIT_S
+    clock = wanted.moves is None
+    first = begun + limit * (_PROOF_SHARE if wanted.prove else 1.0) if clock else None
+    patient = not clock or (wanted.time_limit_s is not None and not wanted.prove)
+    found = search(task, wanted.seed, _watch(show, first), _MANY_MOVES if clock else wanted.moves or 0, patient)
+    if wanted.prove or (len(task.given) <= WHOLE and not task.by_hops):  # of few ranks a proof costs next to nothing
+        found = _proved(task, found, wanted, begun + limit if clock else None)
+    judged = None if fitting.held_out_us is None else _judged(task, found, fitting.held_out_us, wanted.seed)
+    moved = not np.array_equal(task.given, found.order)
+    kept = judged is not None and judged.within_noise and moved and _allowed(task) and not wanted.force
+    notes: list[str] = []
+    if fitting.unknown is not None:
+        found, note = without_guesses(task, found, fitting.unknown)
+        notes.append(note)
+    if wanted.prove and not proven(found):
+        notes.append(f"no proof within {limit:g} s; a longer --time-limit may find one" if clock else "no proof")
+    return Solved(task, found, judged, kept, tuple(notes))
 
-    import numpy as np
 
-    from plink.cli.algorithms import fabric_from, options_from, order_from, rank_groups
-    from plink.order import Order
-    from solvers.costs.by_name import model_for
-    from solvers.costs.latency import symmetrised
-    from solvers.ordering.search import search
-
-    if len(network.hosts) == 1:  # nothing to decide
-        alone = {"given": 0.0, "random_median": 0.0}
-        return Order(
-            algo, tuple(network.hosts.names), 0.0, 0.0, alone, "sum", seed, network.fingerprint(), {"model": "latency"}
-        )
-    fabric = fabric_from(network)
+def _task(network: Network, fabric: Fabric, wanted: Wanted) -> Task:
     given = order_from(network, None)
-    options = options_from(typed or [], [algo], rank_groups(fabric, given))
-    chosen = model_for(model, fabric)
-    n = len(network.hosts)
-    unknown = int(np.isnan(symmetrised(network.latency_us)).sum()) // 2
-    if unknown and "predicted_us" in network.details:
-        say(f"{unknown} of {n * (n - 1) // 2} pairs were not measured; what they are predicted to take is used")
-    deadline = time.monotonic() + time_limit_s
-    found = search(
-        fabric,
-        given,
-        algo,
-        options,
-        size_bytes,
-        chosen,
-        seed,
-        (lambda: True) if moves is not None else (lambda: time.monotonic() < deadline),
-        _MANY_MOVES if moves is None else moves,
-    )
-    names = network.hosts.names
-    gap = found.gap
-    return Order(
-        algo=algo,
-        hosts=tuple(names[i] for i in dict.fromkeys(found.order.tolist())),
-        cost=round(found.cost, 3),
-        lower_bound=None if found.lower_bound is None else round(found.lower_bound, 3),
-        baseline={"given": round(found.given, 3), "random_median": round(found.random_median, 3)},
-        objective="sum" if chosen == "latency" and algo == "ring" else "time",
-        seed=seed,
-        network=network.fingerprint(),
-        details={
-            "model": chosen,
-            **({} if chosen == "latency" else {"size_bytes": size_bytes, "capacities": fabric.capacities}),
-            **({"groups": options.groups} if algo == "2lha" else {}),
-            "gap": None if gap is None else round(gap, 4),
-            "moves": found.moves,
-        },
+    wishes = wishes_from(wanted.pins, wanted.groups, network.hosts, fabric.rtt_us)
+    groups = rank_groups(fabric, given)
+    if wishes.groups is not None:
+        seats = Seats(given, fabric.names, wishes)
+        group_of = [seats.group_of[host] for host in seats.arrange(seats.hosts).tolist()]
+        groups = [[rank for rank, group in enumerate(group_of) if group == k] for k in dict.fromkeys(group_of)]
+    options = options_from(list(wanted.typed), [wanted.algo], groups)
+    hops = wanted.objective in ("sum", "bottleneck") and wanted.model == "auto"
+    model = "latency" if hops else model_for(wanted.model, fabric)
+    return Task(fabric, given, wanted.algo, options, wanted.size_bytes, model, wanted.objective, wishes)
+
+
+def _watch(show: Callable[[Progress], None], deadline: float | None) -> Watch:
+    def watch(progress: Progress) -> bool:
+        show(progress)
+        return deadline is None or time.monotonic() < deadline
+
+    return watch
+
+
+def _proved(task: Task, found: Found, wanted: Wanted, deadline: float | None) -> Found:
+    if deadline is None:
+        return prove(task, found, wanted.seed, Budget(None, lambda: True))
+    left = deadline - time.monotonic()
+    if left <= 0:
+        return found
+    return prove(task, found, wanted.seed, Budget(left, lambda: time.monotonic() < deadline))
+
+
+def _judged(task: Task, found: Found, held_out_us: Matrix, seed: int) -> Judgement:
+    parts = parts_of(task.algo, task.size_bytes)
+    patterns = [(weight, pattern_for(name, len(task.given), task.options)) for weight, name in parts]
+    if found.objective == "bottleneck":  # the longest hop, not their sum
+        patterns = [(weight, replace(pattern, pace="rounds")) for weight, pattern in patterns]
+    return judge(
+        patterns, task.fabric, task.size_bytes, task.model, found.order, task.given, held_out_us, seed, CONFIDENCE
     )
 
 
-def summary(order: "Order") -> str:
-    """An order in a line, for people."""
-    given, median, model = order.baseline["given"], order.baseline["random_median"], order.details["model"]
-    assert order.cost is not None
-    what = "sum of round trips" if order.objective == "sum" else f"model {model}"
-    bound = "" if order.lower_bound is None else f"; no order under {format_us(order.lower_bound)}"
-    return (
-        f"{order.algo} of {len(order.hosts)} hosts, {what}: given {format_us(given)}, found {format_us(order.cost)}, "
-        f"median of random orders {format_us(median)}{bound}"
-    )
+def _allowed(task: Task) -> bool:
+    """Whether the given order is as was wished."""
+    seats = Seats(task.given, task.fabric.names, task.wishes)
+    return np.array_equal(seats.arrange(seats.hosts), task.given)

@@ -1,9 +1,10 @@
 """The cheapest ring with proof, or as good a bound as the effort buys: CP-SAT with one circuit constraint.
 
-For the sum of the hops the edges are thinned first. The 1-tree bound (Held and Karp, Operations Research 18, 1970)
-with an edge forced into it is more than the given order costs: no cheaper ring has that edge. On three tiers with noise
-and an order 1 to 2 % above the best, 25 to 75 % of the edges are left; proofs took 0.1 s for 32 hosts, 0.3 s for 64 and
-2 to 4 s for 100. For the longest hop CP-SAT is asked which thresholds have a ring.
+For the sum of the hops the edges are thinned first. Where the 1-tree bound (:mod:`solvers.ordering.one_tree`) with an
+edge forced into it is more than the given order costs, no cheaper ring has that edge. On three tiers with noise and an
+order 1 to 2 % above the best, proofs took 0.05 s for 32 hosts, 0.5 s for 64 and 1 to 7 s for 100. Constants between
+groups that must stay together leave nearly all edges in; proofs for 64 hosts took 0.4 to 6 s. For the longest hop
+CP-SAT is asked which thresholds have a ring, from the least at which the pairs are 2-connected.
 
 Costs are whole numbers, rounded down, so that a bound in them is a bound in microseconds.
 """
@@ -13,17 +14,19 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse.csgraph import breadth_first_order, connected_components, minimum_spanning_tree
+from scipy.sparse.csgraph import connected_components
 
 from plink.network import Matrix
+from solvers.ordering.biconnected import two_connected_threshold
+from solvers.ordering.one_tree import one_tree
 
 Order = npt.NDArray[np.intp]
 Whole = npt.NDArray[np.int64]
 Arcs = npt.NDArray[np.bool_]
 
 _EPSILON = 1e-6
-_BITS = 30  # of the given order's cost, scaled
-_STEPS = 200  # of the ascent to the 1-tree bound
+_BITS = 30  # of the given order's cost, scaled; with 33 some proofs for 100 hosts took 3 to 5 times as long
+_FAR = 1 << 61  # twice that still is a number of 64 bits
 
 
 @dataclass(frozen=True)
@@ -47,13 +50,17 @@ class Proved:
     optimal: bool
 
 
-def prove_ring(cost: Matrix, order: Order, effort: CircuitEffort, bottleneck: bool = False) -> Proved:
+def prove_ring(
+    cost: Matrix, order: Order, effort: CircuitEffort, bottleneck: bool = False, longest: float | None = None
+) -> Proved:
     """The order of all hosts with the least ``sum over i of cost[order[i], order[i + 1]]``, ranks modulo N.
 
     :param cost: shape (N, N), complete, not negative. Where it is not symmetric the hop goes from row to column: from
         a rank to the next one.
     :param order: shape (N,), a permutation to begin with; the result is never worse.
     :param bottleneck: the least longest hop in place of the sum.
+    :param longest: for the sum: only orders whose hops all cost this or less, the given one among them (the least
+        longest hop first, the least sum second). The lower bound then is of these orders.
     """
     n = len(cost)
     assert cost.shape == (n, n), "a cost for every pair"
@@ -61,10 +68,12 @@ def prove_ring(cost: Matrix, order: Order, effort: CircuitEffort, bottleneck: bo
     others = cost[~np.eye(n, dtype=bool)]
     assert np.isfinite(others).all(), "pairs without a cost"
     assert (others >= 0).all(), "costs below 0"
+    assert longest is None or (not bottleneck and _price(cost, order, True) <= longest), "a hop that is not allowed"
     now = _price(cost, order, bottleneck)
     if n < 3 or (n == 3 and np.array_equal(cost, cost.T)) or now == 0:
         return Proved(order, now, now, True)
-    found = _least_longest(cost, order, effort) if bottleneck else _least_sum(cost, order, effort)
+    allowed = ~np.eye(n, dtype=bool) & (cost <= (np.inf if longest is None else longest))
+    found = _least_longest(cost, order, effort) if bottleneck else _least_sum(cost, allowed, order, effort)
     best = min((order, found[0]), key=lambda one: _price(cost, one, bottleneck))
     price = _price(cost, best, bottleneck)
     bound = float(min(found[1], price))
@@ -76,28 +85,30 @@ def _price(cost: Matrix, order: Order, bottleneck: bool) -> float:
     return float(hops.max() if bottleneck else hops.sum())
 
 
-def _least_sum(cost: Matrix, order: Order, effort: CircuitEffort) -> tuple[Order, float]:
-    n = len(cost)
-    if _price(cost, order, False) == 0:
+def _least_sum(cost: Matrix, allowed: Arcs, order: Order, effort: CircuitEffort) -> tuple[Order, float]:
+    now = _price(cost, order, False)
+    if now == 0:
         return order, 0.0
     # A power of two: whole costs stay whole.
-    scale = 2.0 ** np.floor(_BITS - np.log2(_price(cost, order, False)))
-    most = int(np.ceil(_price(cost, order, False) * scale)) + 1
-    whole = np.floor(np.minimum(cost * scale, most + 1)).astype(np.int64)
-    arcs = ~np.eye(n, dtype=bool) & (whole <= most)
+    scale = 2.0 ** np.floor(_BITS - np.log2(now))
+    most = int(np.ceil(now * scale)) + 1
+    # A pair that is not allowed is dearer than the given order, so the bound is of the orders that are.
+    whole = np.floor(np.where(allowed, np.minimum(cost * scale, most + 1), most + 1)).astype(np.int64)
+    np.fill_diagonal(whole, 0)
+    arcs = allowed & (whole <= most)
     bound = 0
-    if np.array_equal(cost, cost.T):
-        bound, needed = _one_tree(whole, most)
+    if np.array_equal(whole, whole.T):
+        bound, needed = _needed(whole, most)
         arcs &= needed
     model, literals = _circuit(arcs, order)
     model.minimize(sum(int(whole[i, j]) * literal for (i, j), literal in literals.items()))
-    tour, proved, rest = _solve(model, literals, n, effort)
+    tour, proved, rest = _solve(model, literals, len(cost), effort)
     assert proved < np.inf, "the given order is a ring"
     bound_us = max(bound, proved) / scale
-    if tour is None or rest is None or _price(cost, tour, False) > _price(cost, order, False) / 2:
+    if tour is None or rest is None or _price(cost, tour, False) > now / 2:
         return order if tour is None else tour, bound_us
     # Far below the given order: the same again, rounded to what it costs.
-    tour, again = _least_sum(cost, tour, rest)
+    tour, again = _least_sum(cost, allowed, tour, rest)
     return tour, max(bound_us, again)
 
 
@@ -147,60 +158,40 @@ def _solve(
     return np.array(tour, dtype=np.intp), bound, rest
 
 
-def _one_tree(whole: Whole, most: int) -> tuple[int, Arcs]:
+def _needed(whole: Whole, most: int) -> tuple[int, Arcs]:
     """(a lower bound of any ring's cost, the edges, shape (N, N), that a ring of cost ``most`` or less can have).
 
-    A ring is a tree over all hosts but one, and two edges of that one: the cheapest such 1-tree costs no more. Prices
-    on hosts change every ring's cost by the same (twice their sum), so the best prices make the best bound (subgradient
-    ascent); here they are whole numbers, and what is dropped is dropped for sure.
+    The penalties are rounded to whole numbers, and one 1-tree is computed with them anew, in whole numbers: any
+    penalties give a bound, and nothing is dropped because of rounding.
     """
     n = len(whole)
-    prices, before = np.zeros(n), np.zeros(n)
-    best, best_prices, length = -np.inf, np.zeros(n, dtype=np.int64), 0.0
-    for step in range(_STEPS):
-        rounded = np.floor(prices).astype(np.int64)
-        bound, degree, _ = _tree_at(whole, rounded)
-        if bound > best:
-            best, best_prices = bound, rounded
-        slope = (degree - 2).astype(float)
-        if not slope.any():
-            break
-        if step == 0:
-            length = bound / (2 * n)
-        # Volgenant and Jonker, European Journal of Operational Research 9, 1982: steps shrink to 0, with a memory.
-        prices += length * (1 - step / _STEPS) ** 2 * (0.7 * slope + 0.3 * before)
-        before = slope
-    bound, _, with_edge = _tree_at(whole, best_prices)
-    return max(0, bound), with_edge <= most
-
-
-def _tree_at(whole: Whole, prices: Whole) -> tuple[int, Whole, Whole]:
-    """The cheapest 1-tree at these prices, host 0 apart: its cost less twice the prices, the degrees of its hosts,
-    and for every edge, shape (N, N), the cost of the cheapest 1-tree that has it."""
-    n = len(whole)
-    priced = whole + prices[:, None] + prices[None, :]
-    np.fill_diagonal(priced, priced.max() + 1)
-    # The sparse solver takes 0 for no edge, and doubles are exact here: 53 bits.
-    lift = 1 - int(priced.min())
-    tree = minimum_spanning_tree((priced[1:, 1:] + lift).astype(float))
-    ends = np.array(tree.nonzero()) + 1
-    first = np.argsort(priced[0, 1:], kind="stable")[:2] + 1
-    degree = np.bincount(np.concatenate([*ends, first, [0, 0]]), minlength=n)
-    cost = int(priced[ends[0], ends[1]].sum() + priced[0, first].sum() - 2 * prices.sum())
-    # Longest edge between two hosts along the tree: what another edge between them would replace.
-    longest = np.full((n - 1, n - 1), np.iinfo(np.int64).min)
-    sequence, before = breadth_first_order(tree, 0, directed=False)
-    for k, host in enumerate(sequence[1:].tolist(), start=1):
-        parent, seen = int(before[host]), sequence[:k]
-        longest[host, seen] = np.maximum(longest[parent, seen], priced[host + 1, parent + 1])
-        longest[seen, host] = longest[host, seen]
-    np.fill_diagonal(longest, 0)
-    with_edge = priced.copy()
-    with_edge[1:, 1:] -= longest
-    with_edge[0, 1:] = np.maximum(0, priced[0, 1:] - priced[0, first[1]])
-    with_edge[1:, 0] = with_edge[0, 1:]
-    np.fill_diagonal(with_edge, 0)
-    return cost, degree, with_edge + cost
+    found = one_tree(whole.astype(float), lambda: True)
+    penalty = np.rint(found.penalty).astype(np.int64)
+    priced = whole + penalty[:, None] + penalty[None, :]
+    np.fill_diagonal(priced, _FAR)
+    # Prim's tree, and with each host that joins it the dearest edge on the path to every other: what an edge between
+    # the two would replace.
+    dearest = np.full((n, n), -_FAR)
+    parent, nearest, outside = np.zeros(n, dtype=np.intp), priced[0].copy(), np.arange(n) > 0
+    joined, degree, cost = [0], np.zeros(n, dtype=np.int64), -2 * int(penalty.sum())
+    while len(joined) < n:
+        host = int(np.argmin(np.where(outside, nearest, _FAR)))
+        above = int(parent[host])
+        dearest[host, joined] = np.maximum(dearest[above, joined], priced[host, above])
+        dearest[joined, host] = dearest[host, joined]
+        cost += int(priced[host, above])
+        degree[[host, above]] += 1
+        outside[host] = False
+        joined.append(host)
+        closer = outside & (priced[host] < nearest)
+        nearest[closer], parent[closer] = priced[host, closer], host
+    # Without a leaf the tree still is the cheapest of the others, so any leaf may be the host that has two edges.
+    second = np.partition(priced, 1, axis=1)[:, 1]
+    leaf = int(np.argmax(np.where(degree == 1, second, -_FAR)))
+    cost += int(second[leaf])
+    more = priced - dearest
+    more[leaf] = more[:, leaf] = np.maximum(priced[leaf] - second[leaf], 0)
+    return max(0, cost), more <= most - cost
 
 
 def _least_longest(cost: Matrix, order: Order, effort: CircuitEffort) -> tuple[Order, float]:
@@ -208,12 +199,14 @@ def _least_longest(cost: Matrix, order: Order, effort: CircuitEffort) -> tuple[O
     n = len(cost)
     values = np.unique(cost[~np.eye(n, dtype=bool)])
     values = values[values <= _price(cost, order, True)]
-    # values[high] has a ring; every ring's longest hop is values[low] or more.
-    low, high = 0, len(values) - 1
+    # values[high] has a ring; every ring's longest hop is values[low] or more, whichever way its hops go.
+    low, high = int(np.searchsorted(values, two_connected_threshold(np.minimum(cost, cost.T)))), len(values) - 1
+    # Where the way matters each host has to reach each: without this 64 hosts took 27 s, and 0.1 s with it.
     while low < high:
         middle = (low + high) // 2
-        low, high = (low, middle) if _may_have_ring(cost <= values[middle]) else (middle + 1, high)
-    high, best, left, probe = len(values) - 1, order, effort, low
+        whole = connected_components(cost <= values[middle], connection="strong")[0] == 1
+        low, high = (low, middle) if whole else (middle + 1, high)
+    best, high, left, probe = order, len(values) - 1, effort, low
     while low < high:
         arcs = (cost <= values[probe]) & ~np.eye(n, dtype=bool)
         model, literals = _circuit(arcs, None)
@@ -229,13 +222,3 @@ def _least_longest(cost: Matrix, order: Order, effort: CircuitEffort) -> tuple[O
             break
         left, probe = rest, (low + high) // 2
     return best, float(values[low])
-
-
-def _may_have_ring(arcs: Arcs) -> bool:
-    """Whether the graph stays in one piece (each host reaching each) without any one of its hosts: rings do."""
-    n = len(arcs)
-    if connected_components(arcs, connection="strong")[0] > 1:
-        return False
-    return all(
-        connected_components(np.delete(np.delete(arcs, k, 0), k, 1), connection="weak")[0] == 1 for k in range(n)
-    )

@@ -1,8 +1,7 @@
-"""Annealing by swaps of ranks, compiled (Numba): the inner loops of :mod:`solvers.ordering.annealing`.
+"""Annealing of rank orders, compiled (Numba): the inner loops of :mod:`solvers.ordering.annealing`.
 
-All state is in arrays. Hosts are swapped, the hops and loads of the two (or of two blocks of) ranks are looked at
-again, and a swap that is not accepted is swapped back. Random numbers come from a splitmix64 generator of our own, so
-that a seed means the same with every version of Numba.
+All state is in arrays. Hosts change their ranks, the hops and loads of these ranks are looked at again, and a move that
+is not accepted is taken back the same way.
 """
 
 import math
@@ -12,27 +11,51 @@ import numpy as np
 from numba import njit
 
 from solvers.costs.evaluator import SQUARINGS
+from solvers.ordering.random_numbers import below, unit
 
 LATENCY, CONTENTION, ALPHA_BETA = 0, 1, 2
+_STRETCH = 8  # units that are reversed or moved on at once, at most
 
 
 @njit(cache=True)
-def _next(state: Any) -> Any:
-    state[0] += np.uint64(0x9E3779B97F4A7C15)
-    z = state[0]
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
+def _draw(state: Any, order: Any, wheel: Any, ptr: Any, first: Any, length: Any, stretch: Any, ranks: Any,
+          hosts: Any) -> Any:  # fmt: skip
+    """Draw a move: which ranks get which hosts; how many (0: nothing would change).
+
+    Units are blocks of ranks of one length in classes; the contents of two units of a class are swapped, or, in classes
+    that say so, those of three to eight that follow each other are reversed or moved on by one.
+    """
+    c = wheel[below(state, len(wheel))]
+    units, size, moved = ptr[c + 1] - ptr[c], length[c], 0
+    if units < 2:
+        return 0
+    u = below(state, units)
+    if stretch[c] and below(state, 4) == 0:
+        many, kind = 3 + below(state, _STRETCH - 2), below(state, 3)
+        at = ptr[c] + u
+        if u + many <= units and first[at + many - 1] == first[at] + (many - 1) * size:
+            for i in range(many):
+                source = many - 1 - i if kind == 0 else (i + kind * 2 - 3) % many
+                for k in range(size):
+                    ranks[moved], hosts[moved] = first[at + i] + k, order[first[at + source] + k]
+                    moved += 1
+            return moved
+    v = below(state, units)
+    if u == v:
+        return 0
+    one, other = first[ptr[c] + u], first[ptr[c] + v]
+    for k in range(size):
+        ranks[moved], hosts[moved] = one + k, order[other + k]
+        ranks[moved + 1], hosts[moved + 1] = other + k, order[one + k]
+        moved += 2
+    return moved
 
 
 @njit(cache=True)
-def _below(state: Any, n: Any) -> Any:
-    return np.int64(_next(state) % np.uint64(n))
-
-
-@njit(cache=True)
-def _unit(state: Any) -> Any:
-    return (_next(state) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+def _place(order: Any, ranks: Any, hosts: Any, moved: Any) -> None:
+    """Put the hosts at their ranks; the hosts that were there take their place in ``hosts``, to be put back."""
+    for k in range(moved):
+        order[ranks[k]], hosts[k] = hosts[k], order[ranks[k]]
 
 
 @njit(cache=True)
@@ -62,15 +85,16 @@ def _refresh(starts: Any, value: Any, longest: Any, stale: Any) -> Any:
 
 
 @njit(cache=True)
-def _loads(order: Any, a: Any, b: Any, sign: Any, mode: Any, edge_ptr: Any, edge_of: Any, source: Any, target: Any,
-           when: Any, moved: Any, group_of: Any, slow: Any, out: Any, into: Any, touched: Any) -> Any:  # fmt: skip
-    """Put on (or take off) what the transfers of ranks a and b load their resources with; one between them once."""
-    for side in range(2):
-        rank = a if side == 0 else b
+def _loads(order: Any, ranks: Any, count: Any, moving: Any, sign: Any, mode: Any, edge_ptr: Any, edge_of: Any,
+           source: Any, target: Any, when: Any, moved: Any, group_of: Any, slow: Any, out: Any, into: Any,
+           touched: Any) -> Any:  # fmt: skip
+    """Put on (or take off) what the transfers of some ranks load their resources with; one between two of them once."""
+    for i in range(count):
+        rank = ranks[i]
         for k in range(edge_ptr[rank], edge_ptr[rank + 1]):
             e = edge_of[k]
             s, t, r = source[e], target[e], when[e]
-            if side == 1 and (a in (s, t)):
+            if rank != s and moving[s]:
                 continue
             x, y = order[s], order[t]
             if mode == CONTENTION:
@@ -114,15 +138,14 @@ def _worst(r: Any, mode: Any, out: Any, into: Any, out_rate: Any, in_rate: Any, 
 
 @njit(cache=True)
 def anneal_rounds(
-    order: Any, movable: Any, blocks: Any, moves: Any, hot: Any, cold: Any, seed: Any, mode: Any, share: Any,
-    weight: Any, low: Any, high: Any, hop_round: Any, starts: Any, hop_ptr: Any, hop_of: Any, rtt: Any,
-    source: Any, target: Any, edge_round: Any, moved: Any, edge_ptr: Any, edge_of: Any, group_of: Any,
+    order: Any, wheel: Any, ptr: Any, first: Any, length: Any, stretch: Any, moves: Any, hot: Any, cold: Any, seed: Any,
+    mode: Any, share: Any, weight: Any, low: Any, high: Any, hop_round: Any, starts: Any, hop_ptr: Any, hop_of: Any,
+    rtt: Any, source: Any, target: Any, edge_round: Any, moved: Any, edge_ptr: Any, edge_of: Any, group_of: Any,
     out_rate: Any, in_rate: Any, slow: Any, sent: Any, got: Any, host_out: Any, host_in: Any, alike: Any,
 ) -> Any:  # fmt: skip
     """Anneal ``sum over r of weight[r] * (share * longest hop + busiest resource)``; (best order, its cost).
 
-    ``movable``: the ranks that may be swapped, in rank order; ``blocks``: how many neighbours among them are swapped
-    with as many others at a time, one of these lengths drawn each time.
+    ``wheel`` to ``stretch``: the moves, see ``_draw`` and :class:`solvers.ordering.moves.Moves`.
     """
     n, rounds = len(order), len(weight)
     state = np.array([seed], dtype=np.uint64)
@@ -154,36 +177,36 @@ def anneal_rounds(
     for r in range(rounds):
         cost += weight[r] * (share * longest[r] + worst[r])
     best, best_cost = order.copy(), cost
-    count = len(movable)
+    room = _STRETCH * length.max()
+    ranks, hosts, moving = np.empty(room, np.int64), np.empty(room, np.int64), np.zeros(n, np.int8)
     temperature = hot
     cooling = (cold / hot) ** (1.0 / max(1, moves)) if hot > 0 else 1.0
     for _ in range(moves):
         temperature *= cooling
-        length = min(blocks[_below(state, len(blocks))], count // 2)
-        i = _below(state, count - length + 1)
-        j = _below(state, count - length + 1)
-        if length > 1:
-            i, j = i - i % length, j - j % length
-        if i == j or abs(i - j) < length:
+        count = _draw(state, order, wheel, ptr, first, length, stretch, ranks, hosts)
+        if count == 0:
             continue
+        across = mode == ALPHA_BETA or (mode == CONTENTION and not alike)
+        if mode == CONTENTION and alike:
+            for k in range(count):
+                across = across or group_of[order[ranks[k]]] != group_of[hosts[k]]
+        if across:
+            for k in range(count):
+                moving[ranks[k]] = 1
         for attempt in range(2):  # the second takes it back
-            for k in range(length):
-                a, b = movable[i + k], movable[j + k]
-                across = group_of[order[a]] != group_of[order[b]] or not alike or mode == ALPHA_BETA
-                if mode != LATENCY and across:
-                    _loads(order, a, b, -1.0, mode, edge_ptr, edge_of, source, target, edge_round, moved, group_of,
-                           slow, out, into, touched)  # fmt: skip
-                order[a], order[b] = order[b], order[a]
-                if mode != LATENCY and across:
-                    _loads(order, a, b, 1.0, mode, edge_ptr, edge_of, source, target, edge_round, moved, group_of,
-                           slow, out, into, touched)  # fmt: skip
-                    if not alike:
-                        for side in range(2):
-                            rank = a if side == 0 else b
-                            for at in range(edge_ptr[rank], edge_ptr[rank + 1]):
-                                touched[edge_round[edge_of[at]]] = 1
-                _hops(order, a, hop_ptr, hop_of, low, high, hop_round, rtt, value, longest, stale)
-                _hops(order, b, hop_ptr, hop_of, low, high, hop_round, rtt, value, longest, stale)
+            if across:
+                _loads(order, ranks, count, moving, -1.0, mode, edge_ptr, edge_of, source, target, edge_round, moved,
+                       group_of, slow, out, into, touched)  # fmt: skip
+            _place(order, ranks, hosts, count)
+            if across:
+                _loads(order, ranks, count, moving, 1.0, mode, edge_ptr, edge_of, source, target, edge_round, moved,
+                       group_of, slow, out, into, touched)  # fmt: skip
+                if not alike:
+                    for k in range(count):
+                        for at in range(edge_ptr[ranks[k]], edge_ptr[ranks[k] + 1]):
+                            touched[edge_round[edge_of[at]]] = 1
+            for k in range(count):
+                _hops(order, ranks[k], hop_ptr, hop_of, low, high, hop_round, rtt, value, longest, stale)
             _refresh(starts, value, longest, stale)
             new = 0.0
             for r in range(rounds):
@@ -194,12 +217,15 @@ def anneal_rounds(
                 new += weight[r] * (share * longest[r] + worst[r])
             if attempt == 1:
                 break
-            if new <= cost or _unit(state) < math.exp((cost - new) / temperature):
+            if new <= cost or unit(state) < math.exp((cost - new) / temperature):
                 cost = new
                 if cost < best_cost - 1e-9 * abs(best_cost):
                     best_cost = cost
                     best[:] = order
                 break
+        if across:
+            for k in range(count):
+                moving[ranks[k]] = 0
     return best, best_cost
 
 
@@ -217,7 +243,7 @@ def _path(order: Any, source: Any, target: Any, wait_ptr: Any, waits: Any, rtt: 
 
 @njit(cache=True)
 def anneal_chain(
-    order: Any, movable: Any, blocks: Any, moves: Any, hot: Any, cold: Any, seed: Any,
+    order: Any, wheel: Any, ptr: Any, first: Any, length: Any, stretch: Any, moves: Any, hot: Any, cold: Any, seed: Any,
     source: Any, target: Any, wait_ptr: Any, waits: Any, rtt: Any,
 ) -> Any:  # fmt: skip
     """Anneal the longest path through hops that wait for others, all of which stand before them; (best, its cost)."""
@@ -225,29 +251,22 @@ def anneal_chain(
     done = np.zeros(len(source))
     cost = _path(order, source, target, wait_ptr, waits, rtt, done)
     best, best_cost = order.copy(), cost
-    count = len(movable)
+    room = _STRETCH * length.max()
+    ranks, hosts = np.empty(room, np.int64), np.empty(room, np.int64)
     temperature = hot
     cooling = (cold / hot) ** (1.0 / max(1, moves)) if hot > 0 else 1.0
     for _ in range(moves):
         temperature *= cooling
-        length = min(blocks[_below(state, len(blocks))], count // 2)
-        i = _below(state, count - length + 1)
-        j = _below(state, count - length + 1)
-        if length > 1:
-            i, j = i - i % length, j - j % length
-        if abs(i - j) < length:
+        count = _draw(state, order, wheel, ptr, first, length, stretch, ranks, hosts)
+        if count == 0:
             continue
-        for k in range(length):
-            a, b = movable[i + k], movable[j + k]
-            order[a], order[b] = order[b], order[a]
+        _place(order, ranks, hosts, count)
         new = _path(order, source, target, wait_ptr, waits, rtt, done)
-        if new <= cost or _unit(state) < math.exp((cost - new) / temperature):
+        if new <= cost or unit(state) < math.exp((cost - new) / temperature):
             cost = new
             if cost < best_cost - 1e-9 * abs(best_cost):
                 best_cost = cost
                 best[:] = order
         else:
-            for k in range(length):
-                a, b = movable[i + k], movable[j + k]
-                order[a], order[b] = order[b], order[a]
+            _place(order, ranks, hosts, count)
     return best, best_cost

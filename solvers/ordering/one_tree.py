@@ -1,9 +1,9 @@
 """A lower bound for rings: the dearest 1-tree over all penalties of hosts (Held and Karp 1970, 1971).
 
 A 1-tree is a spanning tree with one more edge at one host; every ring is one. A penalty pi of a host makes each of its
-edges dearer, and every ring by exactly twice the sum of all penalties, so for any pi ``cheapest 1-tree - 2 sum(pi)`` is a
-bound. Penalties that raise it are found by subgradient steps (Helsgaun 2000, section 4.1: hosts with more than two edges
-are made dearer, leaves cheaper). The same penalties say which edges good rings use: alpha(i, j) is what the cheapest
+edges dearer, and every ring by exactly twice the sum of all penalties: for any pi ``cheapest 1-tree - 2 sum(pi)`` is
+a bound. Penalties that raise it are found by subgradient steps (Helsgaun 2000, section 4.1: hosts with more than two
+edges are made dearer, leaves cheaper). They also say which edges good rings use: alpha(i, j) is what the cheapest
 1-tree costs more when it must contain (i, j) (section 4.2).
 """
 

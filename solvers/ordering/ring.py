@@ -5,8 +5,7 @@ Martin, Otto and Felten 1991). Candidates come from 1-trees, which give the boun
 """
 
 import itertools
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +17,13 @@ from solvers.ordering.progress import Progress, Watch
 Tour = npt.NDArray[np.intp]
 _EXACT = 8  # hosts: up to here every ring is tried
 _CANDIDATES = 5
-_KICKS = 20  # disturbances per host in a series, after which the clock is looked at
+_KICKS = 20  # disturbances per host in a series
+_AT_ONCE = 20_000  # disturbances between two looks at the clock
 _WARMTH = 0.3  # of the median hop: how much dearer a disturbed tour may come out, on average, when a series begins
 _PATIENCE = 40  # series without a gain, after which more of them are thought to be in vain
 _FORBIDDEN = 10  # times the longest of all hops: what a hop above the threshold costs on top
 _EPSILON = 1e-9
+_ROUNDING = 1e-12  # a sum of thousands of hops is known to a few parts in 10^13
 
 
 @dataclass(frozen=True)
@@ -56,11 +57,14 @@ def search_ring(cost: Matrix, seed: int, watch: Watch, most_kicks: int, patient:
 def search_bottleneck(cost: Matrix, seed: int, watch: Watch, most_kicks: int, patient: bool = True) -> Ring:
     """The ring whose longest hop is shortest and, among those, the one with the least sum, as far as they are found.
 
-    Hops above a threshold are made so dear that the search for the least sum avoids them. The threshold begins where a
-    ring could exist at all (:mod:`solvers.ordering.biconnected`) and rises, by half of what is left, until there is one.
+    Hops above a threshold are made so dear that the search for the least sum avoids them. The threshold begins where
+    a ring could exist at all (:mod:`solvers.ordering.biconnected`) and rises, by half of what is left, until one is
+    found.
 
     :param cost: and the others: as in :func:`search_ring`; what ``watch`` is told is about the longest hop.
     """
+    from solvers.ordering.one_tree import one_tree
+
     n = len(cost)
     if n <= _EXACT:
         order = _cheapest_of_all(cost, longest_first=True)
@@ -74,7 +78,7 @@ def search_bottleneck(cost: Matrix, seed: int, watch: Watch, most_kicks: int, pa
 
     while longest_hop(cost, best) > threshold and kicks < most_kicks:
         found = _Tour(_forbidding(cost, threshold), best, seed, going)
-        found.improve((most_kicks - kicks + 1) // 2, False, lambda order, most=threshold: longest_hop(cost, order) <= most)
+        found.improve((most_kicks - kicks + 1) // 2, False, threshold)
         kicks += found.kicks
         best = min(best, found.order, key=lambda order: (longest_hop(cost, order), ring_cost(cost, order)))
         between = lengths[(lengths > threshold) & (lengths < longest_hop(cost, best))]
@@ -86,7 +90,9 @@ def search_bottleneck(cost: Matrix, seed: int, watch: Watch, most_kicks: int, pa
     last.improve(max(0, most_kicks - kicks), patient)
     if longest_hop(cost, last.order) <= most:
         best = last.order
-    return replace(_ring(cost, best, last.bound, floor, kicks + last.kicks))
+    # What no ring costs less than, no ring of short hops does either: the larger of the two bounds is the better.
+    plain = one_tree(cost, lambda: going(Progress(0.0, None, 0))).bound
+    return _ring(cost, best, max(last.bound, plain * (1 - _ROUNDING)), floor, kicks + last.kicks)
 
 
 def longest_hop(cost: Matrix, order: Tour) -> float:
@@ -109,15 +115,14 @@ class _Tour:
         self._cost = np.ascontiguousarray(cost, dtype=np.float64)
         self.order, self.value, self.kicks, self._watch = start, ring_cost(cost, start), 0, watch
         tree = one_tree(self._cost, lambda: watch(Progress(self.value, None, 0)))
-        # Rounding: a sum of N hops is known to a few parts in 10^13.
-        self.bound = tree.bound * (1 - 1e-12)
+        self.bound = tree.bound * (1 - _ROUNDING)
         near = candidates(self._cost, tree, _CANDIDATES)
         nearest_first = np.argsort(np.take_along_axis(self._cost, near, 1), axis=1, kind="stable")
         self._near = np.take_along_axis(near, nearest_first, 1).copy()
         self._state = np.array([seed], dtype=np.uint64)
 
-    def improve(self, most_kicks: int, patient: bool, enough: Callable[[Tour], bool] | None = None) -> None:
-        """Series of disturbances until the bound is met, ``enough`` says so, or there is no more time."""
+    def improve(self, most_kicks: int, patient: bool, enough: float = -np.inf) -> None:
+        """Series of disturbances until the bound is met, no hop is longer than ``enough``, or there is no more time."""
         from solvers.ordering import ring_kernels
 
         n, cost = len(self._cost), self._cost
@@ -125,17 +130,28 @@ class _Tour:
         ring_kernels.descend(cost, self._near, tour)
         self._take(tour)
         warmth = _WARMTH * float(np.median(cost[tour, np.roll(tour, 1)]))
-        idle, best = 0, np.empty_like(tour)
+        idle = 0
         while self.kicks < most_kicks and self.value > self.bound * (1 + _EPSILON):
-            if enough is not None and enough(self.order):
+            if longest_hop(cost, self.order) <= enough:
                 return
             if not self._watch(Progress(self.value, self.bound, self.kicks)) or (idle >= _PATIENCE and not patient):
                 return
-            kicks = min(_KICKS * n, most_kicks - self.kicks)
-            tour = self.order.astype(np.int64)
-            ring_kernels.kick(cost, self._near, tour, best, kicks, warmth, self._state)
-            self.kicks += kicks
-            idle = 0 if self._take(best) else idle + 1
+            idle = 0 if self._series(min(_KICKS * n, most_kicks - self.kicks), warmth) else idle + 1
+
+    def _series(self, kicks: int, warmth: float) -> bool:
+        """Disturbances of the best tour, at first letting dearer ones pass; whether a cheaper one was met."""
+        from solvers.ordering import ring_kernels
+
+        tour = self.order.astype(np.int64)
+        met, best, done = False, np.empty_like(tour), 0
+        while done < kicks and (done == 0 or self._watch(Progress(self.value, self.bound, self.kicks))):
+            part = min(_AT_ONCE, kicks - done)
+            warm, cool = (warmth * (1 - k / kicks) for k in (done, done + part))
+            ring_kernels.kick(self._cost, self._near, tour, best, part, warm, cool, self._state)
+            done += part
+            self.kicks += part
+            met |= self._take(best)
+        return met
 
     def _take(self, tour: npt.NDArray[np.int64]) -> bool:
         value = ring_cost(self._cost, tour)
@@ -168,4 +184,5 @@ def _cheapest_of_all(cost: Matrix, longest_first: bool) -> Tour:
     hops = cost[orders, np.roll(orders, 1, axis=1)]
     sums = hops.sum(axis=1)
     best = int(np.lexsort((sums, hops.max(axis=1)))[0] if longest_first else np.argmin(sums))
-    return orders[best]
+    found: Tour = orders[best]
+    return found

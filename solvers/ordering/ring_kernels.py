@@ -189,9 +189,9 @@ def descend(cost: Any, near: Any, tour: Any) -> Any:
 
 
 @njit(cache=True)
-def kick(cost: Any, near: Any, tour: Any, best: Any, kicks: Any, warmth: Any, state: Any) -> Any:
+def kick(cost: Any, near: Any, tour: Any, best: Any, kicks: Any, warm: Any, cool: Any, state: Any) -> Any:
     """Swap two neighbouring segments somewhere, improve around them, take it back if that came out dearer; so many
-    times, in place. A little dearer is let pass, the less the nearer the end: ``warmth`` at first on average.
+    times, in place. A little dearer is let pass: on average ``warm`` at first, ``cool`` at the end.
 
     :param cost: shape (N, N), symmetric, N at least 8. :param near: shape (N, K), hosts to put beside each, the
         nearest first. :param tour: shape (N,), a tour that ``descend`` left. :param best: shape (N,), becomes the
@@ -216,7 +216,7 @@ def kick(cost: Any, near: Any, tour: Any, best: Any, kicks: Any, warmth: Any, st
         for host in (p, s, e, q, c, d):
             count = _push(queue, waiting, 0, count, host)
         used, saved = _settle(cost, near, tour, place, log, used, queue, waiting, count)
-        passed = -warmth * (1 - k / kicks) * math.log(1 - unit(state))
+        passed = -(warm + (cool - warm) * k / kicks) * math.log(1 - unit(state))
         if saved - dearer < -passed - _ROUNDING:
             _undo(tour, place, log, used, 0)
             continue

@@ -1,142 +1,146 @@
 """The best order for any algorithm under any model: orders to begin with, a search that fits, a bound."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
+from plink.errors import UsageError
 from solvers.costs.by_name import MIXED, pattern_for, pricing_for
-from solvers.costs.closed_forms import closed_form
-from solvers.costs.fabric import Fabric
+from solvers.costs.closed_forms import Pricing
 from solvers.costs.latency import require_complete
 from solvers.costs.patterns import Pattern
 from solvers.ordering.annealing import Annealer
 from solvers.ordering.bounds import hypercube_bound, pattern_bound
 from solvers.ordering.initial import initial_orders
-from solvers.ordering.ring import search_ring
-from solvers.schedules.catalogue import Options
+from solvers.ordering.moves import moves_of
+from solvers.ordering.progress import Watch
+from solvers.ordering.ring import longest_hop, search_ring
+from solvers.ordering.rings import bound_of_any_ring, can_turn, ring_order, with_tolls
+from solvers.ordering.seats import Seats
+from solvers.ordering.task import OBJECTIVES, RINGS, Found, Order, Task, with_slots
 
-Order = npt.NDArray[np.intp]
-_RANDOM_ORDERS = 201
 _HYPERCUBES = ("halving-doubling", "bcube", "openmpi-rabenseifner", "recursive-doubling", "openmpi-recursive-doubling")
-_RINGS = ("ring", "ring-chunked", "gloo", "nccl-ring", "openmpi-ring")
+_RANDOM_ORDERS = 201
+_SKETCH = 100  # disturbances per host of a ring that only is a place to begin
 _EPSILON = 1e-9
 
 
-@dataclass(frozen=True)
-class Found:
-    """The order, shape (N,): the host at each rank; its cost, a lower bound of any order's (None: none is known), the
-    cost of the given order, the median of random ones; ``moves``: how many were tried."""
+def search(task: Task, seed: int, watch: Watch, most_moves: int, patient: bool = True) -> Found:
+    """Search for the cheapest order; never worse than the given one, where that is allowed.
 
-    order: Order
-    cost: float
-    lower_bound: float | None
-    given: float
-    random_median: float
-    moves: int
-
-    @property
-    def gap(self) -> float | None:
-        """How much more than the bound, at most, the best order could be missed by: 0.02 is 2 %."""
-        if self.lower_bound is None or self.lower_bound <= 0:
-            return None
-        return max(0.0, self.cost / self.lower_bound - 1)
-
-
-def search(
-    fabric: Fabric,
-    given: Order,
-    algo: str,
-    options: Options,
-    size_bytes: float,
-    model: str,
-    seed: int,
-    keep_going: Callable[[], bool],
-    most_moves: int,
-) -> Found:
-    """Search for the cheapest order; never worse than the given one.
-
-    :param given: shape (N,), the host at each rank; a host with several ranks keeps them together.
-    :raises UsageError: for an unknown algorithm or model, or what does not fit.
-    :raises NoAnswer: when a pair is not known.
+    :param patient: go on as long as ``watch`` lets it; else end when nothing has come of it for long.
+    :raises UsageError: for an unknown algorithm, model or objective, or what does not fit.
+    :raises NoAnswer: when a pair is not known, or pins cannot be fitted.
     """
-    ranks = len(given)
-    if algo in MIXED:
-        return _both(fabric, given, algo, options, size_bytes, model, seed, keep_going, most_moves)
-    hosts = given[np.sort(np.unique(given, return_index=True)[1])]
-    require_complete(fabric.rtt_us[np.ix_(hosts, hosts)], [fabric.names[i] for i in hosts.tolist()])
-    price = pricing_for(algo, ranks, options, fabric, size_bytes, model)
-    cost_given = price(given)
-    slots = np.bincount(given, minlength=len(fabric.names))
+    objective = _objective(task)
+    seats = Seats(task.given, task.fabric.names, task.wishes)
+    hosts = task.hosts
+    require_complete(task.fabric.rtt_us[np.ix_(hosts, hosts)], [task.fabric.names[i] for i in hosts.tolist()])
+    price = _bottleneck_price(task) if objective == "bottleneck" else _pricing(task)
+    given = price(task.given)
+    slots = np.bincount(task.given, minlength=len(task.fabric.names))
     rng = np.random.default_rng(seed)
-    random_median = float(np.median([price(with_slots(rng.permutation(hosts), slots)) for _ in range(_RANDOM_ORDERS)]))
-    single = len(hosts) == ranks
-    pattern = pattern_for(algo, ranks, options)
-    if pattern.everyone or len(hosts) < 2:
-        return Found(given, cost_given, cost_given if single else None, cost_given, random_median, 0)
-    if model == "latency" and algo in _RINGS:
-        # Ranks of one host follow each other at no cost: a ring of ranks is a ring of hosts.
-        ring = search_ring(fabric.rtt_us[np.ix_(hosts, hosts)], seed, keep_going)
-        order = with_slots(hosts[ring.order], slots)
-        return Found(order, price(order), ring.lower_bound, cost_given, random_median, 0)
-    starts = initial_orders(fabric, given)
-    order, cost, moves = _anneal(pattern, fabric, size_bytes, model, starts, seed, most_moves, keep_going)
-    if cost >= cost_given - _EPSILON * abs(cost_given):
-        order, cost = given, cost_given
-    bound = None
-    if single:
-        bound = pattern_bound(pattern, fabric, size_bytes, model, given)
-        base = options.base if algo == "bcube" else 2
-        rounds = round(np.log(ranks) / np.log(base))
-        if model == "latency" and algo in _HYPERCUBES and base**rounds == ranks:
-            bound = max(bound, hypercube_bound(fabric.rtt_us[np.ix_(given, given)], base, rounds))
-    return Found(order, cost, bound, cost_given, random_median, moves)
+    drawn = [price(with_slots(rng.permutation(hosts), slots)) for _ in range(_RANDOM_ORDERS)]
+    start = Found(task.given, given, None, None, given, float(np.median(drawn)), 0, objective)
+    if task.algo in MIXED:
+        return _both(task, seats, start, price, seed, watch, most_moves, patient)
+    pattern = pattern_for(task.algo, len(task.given), task.options)
+    if len(hosts) < 2 or (pattern.everyone and seats.free):
+        alone = len(hosts) == len(task.given)
+        return replace(
+            start, lower_bound=given if alone else None, bound_by="all orders cost the same" if alone else None
+        )
+    if task.by_hops and (seats.free or can_turn(seats)):
+        return ring_order(task, seats, start, price, seed, watch, most_moves, patient)
+    if pattern.everyone:
+        order = seats.arrange(hosts.tolist())
+        return replace(start, order=order, cost=price(order))
+    if objective == "bottleneck":
+        raise UsageError("--objective bottleneck: with --pin, or hosts of several slots, only one host can be pinned")
+    return _annealed(task, seats, pattern, start, price, seed, watch, most_moves, patient)
+
+
+def _objective(task: Task) -> str:
+    if task.objective not in OBJECTIVES:
+        raise UsageError(f"--objective {task.objective}: there are {', '.join(OBJECTIVES)}")
+    if task.objective in ("sum", "bottleneck"):
+        if task.algo not in RINGS:
+            raise UsageError(f"--objective {task.objective} is for rings ({', '.join(RINGS)}), not for {task.algo}")
+        if task.model != "latency":
+            raise UsageError(f"--objective {task.objective} knows round trips only; leave --model {task.model} away")
+        return task.objective
+    return "sum" if task.objective == "auto" and task.by_hops else "time"
+
+
+def _pricing(task: Task) -> Pricing:
+    return pricing_for(task.algo, len(task.given), task.options, task.fabric, task.size_bytes, task.model)
+
+
+def _bottleneck_price(task: Task) -> Pricing:
+    return lambda order: longest_hop(task.fabric.rtt_us, order)
 
 
 def _both(
-    fabric: Fabric, given: Order, algo: str, options: Options, size_bytes: float, model: str, seed: int,
-    keep_going: Callable[[], bool], most_moves: int,
-) -> Found:  # fmt: skip
+    task: Task, seats: Seats, start: Found, price: Pricing, seed: int, watch: Watch, most_moves: int, patient: bool
+) -> Found:
     """One order for a tree and a ring: a ring costs the same whichever host comes first and whichever way round, so
     among the 2N rotations and reflections of the best ring the one with the cheapest mix is taken."""
-    price = pricing_for(algo, len(given), options, fabric, size_bytes, model)
-    ring = search(fabric, given, MIXED[algo][1], options, size_bytes, model, seed, keep_going, most_moves)
-    slots = np.bincount(given, minlength=len(fabric.names))
+    ring = search(replace(task, algo=MIXED[task.algo][1]), seed, watch, most_moves, patient)
     hosts = np.array(list(dict.fromkeys(ring.order.tolist())), dtype=np.intp)
     turned = [np.roll(way, -k) for way in (hosts, hosts[::-1]) for k in range(len(hosts))]
-    orders = [given, *(with_slots(order, slots) for order in turned)]
+    given = seats.arrange(task.hosts.tolist())
+    orders = [given, ring.order, *(seats.arrange(order.tolist()) for order in turned)]
     costs = [price(order) for order in orders]
     best = int(np.argmin(costs))
-    rng = np.random.default_rng(seed)
-    drawn = [price(with_slots(rng.permutation(hosts), slots)) for _ in range(_RANDOM_ORDERS)]
-    return Found(orders[best], costs[best], None, costs[0], float(np.median(drawn)), ring.moves)
+    return replace(start, order=orders[best], cost=costs[best], moves=ring.moves)
 
 
-def with_slots(hosts: Order, slots: npt.NDArray[np.intp]) -> Order:
-    """The order of ranks that an order of hosts makes, each with its slots."""
-    return np.repeat(hosts, slots[hosts])
-
-
-def _anneal(
-    pattern: Pattern, fabric: Fabric, size_bytes: float, model: str, starts: list[Order], seed: int, most_moves: int,
-    keep_going: Callable[[], bool],
-) -> tuple[Order, float, int]:  # fmt: skip
-    """The best order, its cost, the moves tried. A host's ranks stay together: hosts with equally many are swapped
-    whole; where hosts differ in that, swaps would tear them apart, and the best of the starts is taken."""
-    slots = np.bincount(starts[0])
-    each = int(slots.max())
-    if set(slots.tolist()) - {0, each}:
-        price = closed_form(pattern, fabric, size_bytes, model)
-        best = min(starts, key=price)
-        return best, price(best), 0
-    found = Annealer(pattern, fabric, size_bytes, model).search(
-        starts, seed, most_moves, keep_going, blocks=_blocks(len(starts[0]), each)
+def _annealed(
+    task: Task, seats: Seats, pattern: Pattern, start: Found, price: Pricing, seed: int, watch: Watch,
+    most_moves: int, patient: bool,
+) -> Found:  # fmt: skip
+    bound = _bound(task, pattern)
+    starts = _starts(task, seats, price, seed, watch)
+    annealer = Annealer(pattern, task.fabric, task.size_bytes, task.model)
+    found = annealer.search(starts, moves_of(seats.classes()), seed, most_moves, watch, bound, patient)
+    order, cost = found.order, found.cost
+    if cost >= start.given - _EPSILON * abs(start.given) and np.array_equal(starts[0], task.given):
+        order, cost = task.given, start.given
+    return replace(
+        start,
+        order=order,
+        cost=cost,
+        lower_bound=bound,
+        bound_by=None if bound is None else "rounds",
+        moves=found.moves,
     )
-    return found.order, found.cost, found.moves
 
 
-def _blocks(ranks: int, slots: int) -> list[int]:
-    """Lengths of the blocks that are swapped: single hosts mostly, and powers of two of them up to a quarter of all."""
-    powers = [slots << k for k in range(1, 20) if slots * 4 << k <= ranks]
-    return [slots] * max(1, 2 * len(powers)) + powers
+def _starts(task: Task, seats: Seats, price: Pricing, seed: int, watch: Watch) -> list[Order]:
+    """Allowed orders to begin with; the given one, as far as it is allowed, first."""
+    preferences = [list(dict.fromkeys(order.tolist())) for order in initial_orders(task.fabric, task.given)]
+    if task.algo in RINGS:
+        hosts = task.hosts
+        ring = hosts[search_ring(with_tolls(task, seats)[0], seed, watch, _SKETCH * len(hosts)).order].tolist()
+        ways = [ring, ring[::-1]]
+        if seats.pins:  # what suits the pins best, of all turns
+            turns = [way[k:] + way[:k] for way in ways for k in range(len(ring))]
+            ways = sorted(turns, key=lambda way: price(seats.arrange(way)))[:2]
+        preferences += ways
+    orders = [seats.arrange(preference) for preference in preferences]
+    return list({order.tobytes(): order for order in orders}.values())
+
+
+def _bound(task: Task, pattern: Pattern) -> float | None:
+    """For one rank a host."""
+    ranks, given = len(task.given), task.given
+    if len(task.hosts) < ranks:
+        return None
+    if task.by_hops:
+        return bound_of_any_ring(task)
+    bound = pattern_bound(pattern, task.fabric, task.size_bytes, task.model, given)
+    base = task.options.base if task.algo == "bcube" else 2
+    rounds = round(np.log(ranks) / np.log(base))
+    if task.model == "latency" and task.algo in _HYPERCUBES and base**rounds == ranks:
+        bound = max(bound, hypercube_bound(task.fabric.rtt_us[np.ix_(given, given)], base, rounds))
+    return bound

@@ -13,25 +13,21 @@ linear: it is replaced by what is never more, the maximum and its tangents, one 
 the closed form does not confirm. So "none" is a proof for all models, up to a share of ``EPSILON`` of the cost.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from solvers.costs.closed_forms import Order, closed_form
-from solvers.costs.evaluator import pair_rates
-from solvers.costs.fabric import BYTES_PER_US, Fabric
+from solvers.costs.fabric import Fabric
 from solvers.costs.patterns import Pattern
-from solvers.ordering.smt_windows import Load, Longest, Term, Window, longest_of, symmetries
+from solvers.ordering.smt_windows import Load, Longest, Window, longest_of
+from solvers.ordering.symmetries import superfluous
 
 _CUT_BITS = 12  # of the slopes of a tangent
 _NORM = 16  # of what groups share: see solvers.costs.evaluator.latest
 _MOST_REFUSED = 300  # candidates that the closed form did not confirm
-_WINDOW = (5, 8)  # units, least and most
-_PROMISING = 2 / 3  # of the windows are about a hop that takes long
-_MOST_DRAWS = 50  # of windows in vain before all are taken to be searched
-_WHOLE = 10  # units that may be asked about at once, one more where a symmetry fixes one
 
 
 @dataclass(frozen=True)
@@ -50,17 +46,6 @@ class Answer:
 
     order: Order | None
     proved: bool
-
-
-@dataclass(frozen=True)
-class Improved:
-    """The order, shape (N,), and its cost in microseconds; ``proved``: no order that the classes allow costs less (by
-    more than a share of ``EPSILON``); ``asked``: how many questions that took."""
-
-    order: Order
-    cost: float
-    proved: bool
-    asked: int
 
 
 def cheaper(
@@ -90,7 +75,9 @@ def cheaper(
         return Answer(None, True)
     window = Window(order, units, below)
     question = _Question(window, effort)
-    _break_symmetries(question, pattern, fabric, model)
+    if window.ranks.size == window.size == pattern.ranks:
+        for choices in superfluous(pattern, model, fabric.rtt_us[np.ix_(order, order)]):
+            question.forbid(*((int(window.unit_of[rank]), host) for rank, host in choices))
     if model == "latency" and pattern.pace == "chain":
         question.limit_chain(pattern, fabric)
     else:
@@ -104,30 +91,6 @@ def cheaper(
             return Answer(candidate, False)
         question.refuse(contents)
     return Answer(None, False)
-
-
-def _break_symmetries(question: "_Question", pattern: Pattern, fabric: Fabric, model: str) -> None:
-    """Of orders that a symmetry of the pattern makes of each other one is enough, where every rank is a unit."""
-    window, n = question.window, pattern.ranks
-    rtt = fabric.rtt_us[np.ix_(window.order, window.order)]
-    if window.ranks.size != n or window.size != n or not np.array_equal(rtt, rtt.T, equal_nan=True):
-        return
-    moves = symmetries(pattern, model)
-    # The first contents can be brought to the lowest rank of any orbit that they are in.
-    lowest = np.arange(n)
-    for _ in range(n):
-        for move in moves:
-            np.minimum.at(lowest, move, lowest.copy())
-            lowest = np.minimum(lowest, lowest[move])
-    for rank in range(n):
-        if lowest[rank] != rank:
-            question.forbid((int(window.unit_of[rank]), 0))
-    mirrors = [move for move in moves if move[0] == 0 and move[1] != 1 and (move[move] == np.arange(n)).all()]
-    if n > 2 and not lowest.any() and mirrors:
-        u, w = int(window.unit_of[1]), int(window.unit_of[mirrors[0][1]])
-        for v in range(n):
-            for t in range(v):
-                question.forbid((u, v), (w, t))
 
 
 class _Question:
@@ -198,7 +161,7 @@ class _Question:
                 end = self._variable(f"end{place}", known + hop.least)
                 self._solver.add(*[begin >= w for w in others], end <= bound, end >= begin + hop.least)
                 for term in hop.terms:
-                    for choices, value in _entries(term):
+                    for choices, value in term.entries():
                         if known + hop.least + value > bound:
                             self.forbid(*choices)
                         elif value:
@@ -228,7 +191,7 @@ class _Question:
     def _cut(self, contents: list[int]) -> None:
         """The tangents of the norms at a choice: ``norm(x) >= gradient(y) @ x`` for all x, y >= 0, by convexity."""
         for largest, part in self._norms:
-            loads = np.array([_value(load, contents) for load in part.shared], dtype=float)
+            loads = np.array([load.value(contents) for load in part.shared], dtype=float)
             if loads.max() <= 0:
                 continue
             share = loads / loads.max()
@@ -251,7 +214,7 @@ class _Question:
         if len(load.terms) > 1:
             self._solver.add(largest >= self._sum(load, most))
             return
-        for choices, value in _entries(load.terms[0]):
+        for choices, value in load.terms[0].entries():
             if load.least + value > most:
                 self.forbid(*choices)
             elif load.least + value > least:
@@ -265,7 +228,7 @@ class _Question:
             for number, term in enumerate(load.terms):
                 part = self._variable(f"sum{len(self._sums)}_{number}", 0)
                 terms.append(part)
-                for choices, value in _entries(term):
+                for choices, value in term.entries():
                     if load.least + value > limit:
                         self.forbid(*choices)
                     elif value:
@@ -275,160 +238,3 @@ class _Question:
 
     def _imply(self, choices: tuple[tuple[int, int], ...], then: Any) -> None:
         self._solver.add(self._z3.Or([*(self._not[u][v] for u, v in choices), then]))
-
-
-def _entries(term: Term) -> list[tuple[tuple[tuple[int, int], ...], int]]:
-    """(choices, what they cost) of every entry of a table."""
-    if len(term.units) == 1:
-        return [(((term.units[0], v),), value) for v, value in enumerate(term.values.tolist())]
-    u, w = term.units
-    return [
-        (((u, v), (w, t)), value) for v, row in enumerate(term.values.tolist()) for t, value in enumerate(row) if v != t
-    ]
-
-
-def _value(load: Load, contents: list[int]) -> int:
-    """What a load is for a choice."""
-    return load.least + sum(int(term.values[tuple(contents[u] for u in term.units)]) for term in load.terms)
-
-
-def improve(
-    pattern: Pattern,
-    fabric: Fabric,
-    size_bytes: float,
-    model: str,
-    order: Order,
-    classes: Sequence[Sequence[Sequence[int]]],
-    keep_going: Callable[[], bool],
-    effort: Effort,
-    seed: int,
-    most_rounds: int,
-) -> Improved:
-    """Ask for ``cost < current`` again and again: about the whole order while that can be answered, else about windows
-    of it (large-neighbourhood search: Shaw, CP 1998). Never worse than the given order.
-
-    :param order: shape (N,), the host at each rank.
-    :param classes: what may be exchanged: each class is a list of units (lists of ranks, all of one length) whose
-        contents may be permuted; single ranks, hosts' ranks, racks.
-    :param keep_going: asked before every question; with it always True the result depends on the seed alone.
-    :param most_rounds: how many questions at most.
-    :raises UsageError: for an unknown model or a size that is not positive.
-    :raises NoAnswer: when the given order has no price.
-    """
-    price = closed_form(pattern, fabric, size_bytes, model)
-    cost, asked = price(order), 0
-    classes = [units for units in classes if len(units) > 1]
-    everything = _everything(classes, pattern, model)
-    searched: set[frozenset[int]] = set()
-    windows = _Windows(pattern, fabric, size_bytes, model, classes, np.random.default_rng(seed))
-    while asked < most_rounds and keep_going() and classes:
-        units = everything if everything is not None else windows.next(order, searched)
-        if units is None:
-            break
-        asked += 1
-        answer = cheaper(pattern, fabric, size_bytes, model, order, units, cost, effort)
-        if answer.order is not None:
-            order, cost = answer.order, price(answer.order)
-            searched.clear()
-        elif everything is None:
-            searched.add(_ranks(units))
-        elif answer.proved:
-            return Improved(order, cost, True, asked)
-        else:
-            everything = None
-    return Improved(order, cost, not classes, asked)
-
-
-def _ranks(units: Sequence[Sequence[int]]) -> frozenset[int]:
-    return frozenset(rank for unit in units for rank in unit)
-
-
-def _everything(
-    classes: Sequence[Sequence[Sequence[int]]], pattern: Pattern, model: str
-) -> Sequence[Sequence[int]] | None:
-    """The one class that allows all that the classes allow, if it is small enough to be asked about at once."""
-    moved = _ranks([unit for units in classes for unit in units])
-    for units in classes:
-        if len(classes) == 1 or (len(units[0]) == 1 and _ranks(units) == moved):
-            number = len(units)
-            if number == _WHOLE + 1 == pattern.ranks and len({int(s[0]) for s in symmetries(pattern, model)}) == number:
-                number -= 1
-            if number <= _WHOLE:
-                return units
-    return None
-
-
-class _Windows:
-    """What to ask about next: first all of a class with few units, then windows about hops that take long, and between
-    them windows of neighbours anywhere."""
-
-    def __init__(
-        self, pattern: Pattern, fabric: Fabric, size_bytes: float, model: str,
-        classes: Sequence[Sequence[Sequence[int]]], rng: np.random.Generator,
-    ) -> None:  # fmt: skip
-        self._rng, self._rtt = rng, fabric.rtt_us
-        self._classes = classes
-        often = pattern.there if model == "latency" else pattern.repeat
-        used = often[pattern.round] > 0
-        self._source, self._target = pattern.source[used], pattern.target[used]
-        self._round, self._often = pattern.round[used], often[pattern.round[used]]
-        self._moved = np.zeros(int(used.sum()))
-        if model != "latency":
-            self._moved = pattern.share[used] * size_bytes / BYTES_PER_US
-            self._slow = np.nan_to_num(1 / pair_rates(fabric), nan=0.0)
-
-    def next(self, order: Order, searched: set[frozenset[int]]) -> Sequence[Sequence[int]] | None:
-        """Units that were not searched since the order last changed; None where they are hard to find."""
-        for units in self._classes:
-            if len(units) <= _WINDOW[1] and _ranks(units) not in searched:
-                return units
-        large = [units for units in self._classes if len(units) > _WINDOW[1]]
-        for _ in range(_MOST_DRAWS if large else 0):
-            units = large[int(self._rng.integers(len(large)))]
-            chosen = self._draw(order, units)
-            if _ranks(chosen) not in searched:
-                return chosen
-        return None
-
-    def _draw(self, order: Order, units: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
-        size, count = int(self._rng.integers(_WINDOW[0], _WINDOW[1] + 1)), len(units)
-        unit_of = np.full(len(order), -1)
-        for u, unit in enumerate(units):
-            unit_of[list(unit)] = u
-        start = int(self._rng.integers(count))
-        centre = [start]
-        if self._rng.random() < _PROMISING and len(self._source):
-            hops = self._dearest(order)
-            hop = int(hops[int(len(hops) * self._rng.random() ** 3)])
-            ends = [int(unit_of[self._source[hop]]), int(unit_of[self._target[hop]])]
-            centre = [u for u in dict.fromkeys(ends) if u >= 0] or centre
-        # Who could stand in for the ends: neighbours in the order, hosts near theirs, partners, anyone.
-        first = order[[unit[0] for unit in units]]
-        chosen = dict.fromkeys(centre)
-        while len(chosen) < size:
-            about = centre[int(self._rng.integers(len(centre)))]
-            near = 1 + int((count - 1) * self._rng.random() ** 3)
-            way = int(self._rng.integers(4))
-            if way == 0:
-                chosen[(about + near * (1 if self._rng.random() < 0.5 else -1)) % count] = None
-            elif way == 1:
-                chosen[int(np.argsort(self._rtt[first[about], first], kind="stable")[min(near, count - 1)])] = None
-            elif way == 2:
-                partners = self._target[np.isin(self._source, units[about])]
-                partners = unit_of[partners][unit_of[partners] >= 0]
-                if len(partners):
-                    chosen[int(self._rng.choice(partners))] = None
-            else:
-                chosen[int(self._rng.integers(count))] = None
-        return [units[u] for u in sorted(chosen)]
-
-    def _dearest(self, order: Order) -> Order:
-        """Hops by what they take alone as a share of the longest in their round, then by how long that is."""
-        source, target = order[self._source], order[self._target]
-        takes = self._rtt[source, target]
-        if self._moved.any():
-            takes = takes / 2 + np.where(source == target, 0.0, self._moved * self._slow[source, target])
-        longest = np.zeros(int(self._round.max()) + 1)
-        np.maximum.at(longest, self._round, takes)
-        share = takes / np.where(longest > 0, longest, 1.0)[self._round]
-        return np.lexsort((-takes * self._often, -np.round(share, 2)))

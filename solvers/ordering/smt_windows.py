@@ -31,6 +31,14 @@ class Term:
     units: tuple[int, ...]
     values: Table
 
+    def entries(self) -> list[tuple[tuple[tuple[int, int], ...], int]]:
+        """(choices, what they cost) of every entry; a choice: (unit, whose contents)."""
+        if len(self.units) == 1:
+            return [(((self.units[0], v),), value) for v, value in enumerate(self.values.tolist())]
+        u, w = self.units
+        rows = enumerate(self.values.tolist())
+        return [(((u, v), (w, t)), value) for v, row in rows for t, value in enumerate(row) if v != t]
+
 
 @dataclass(frozen=True)
 class Load:
@@ -39,10 +47,9 @@ class Load:
     least: int
     terms: tuple[Term, ...]
 
-    @property
-    def varies(self) -> bool:
-        """Whether the units play a part."""
-        return bool(self.terms)
+    def value(self, contents: list[int]) -> int:
+        """What it is when unit u gets the contents of ``contents[u]``."""
+        return self.least + sum(int(term.values[tuple(contents[u] for u in term.units)]) for term in self.terms)
 
 
 @dataclass(frozen=True)
@@ -265,35 +272,3 @@ def _crossing(mine: npt.NDArray[np.bool_], leaving: bool, gbps: float) -> Cost:
         return np.where(mine[inside] & ~mine[outside], 1 / gbps, 0.0)
 
     return cost
-
-
-def symmetries(pattern: Pattern, model: str) -> list[Order]:
-    """Permutations of the ranks, shape (N,) each, that leave the pattern what it is, found by trying: counting on in
-    the digits of any base that N is a power of (shifts are base N, ``xor`` is base 2), and the same mirrored.
-
-    An order costs what it does with its ranks so permuted. For chains under ``latency``: none are looked for.
-    """
-    n, rank = pattern.ranks, np.arange(pattern.ranks)
-    if pattern.everyone or (model == "latency" and pattern.pace == "chain"):
-        return []
-    shares = pattern.share if model != "latency" else np.zeros(len(pattern.share))
-
-    def written(s: Order) -> tuple[bytes, bytes]:
-        source, target = s[pattern.source], s[pattern.target]
-        if model == "latency":
-            source, target = np.minimum(source, target), np.maximum(source, target)
-        key = (pattern.round * n + source) * n + target
-        sequence = np.lexsort((shares, key))
-        return key[sequence].tobytes(), shares[sequence].tobytes()
-
-    same, found = written(rank), []
-    for base in range(2, n + 1):
-        digits = round(np.log(n) / np.log(base))
-        if base**digits != n:
-            continue
-        powers = base ** np.arange(digits)
-        of_rank = rank[:, None] // powers % base
-        for k in range(n):
-            added = ((of_rank + of_rank[k]) % base) @ powers
-            found += [s for s in (added, (-added) % n) if written(s) == same]
-    return found

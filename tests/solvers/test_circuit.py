@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solvers.costs.latency import ring_cost
-from solvers.ordering.circuit import CircuitEffort, Proved, _one_tree, prove_ring
-from solvers.ordering.ring import nearest_neighbour
+from solvers.ordering.circuit import CircuitEffort, Proved, _needed, prove_ring
 from tests.solvers.synthetic import Matrix, Tour, random_costs
 
 
@@ -33,6 +32,15 @@ def tiers(n: int, seed: int) -> Matrix:
     cost: Matrix = np.maximum(drawn, drawn.T)
     np.fill_diagonal(cost, 0.0)
     return cost
+
+
+def nearest_first(cost: Matrix) -> Tour:
+    """From host 0 always to the nearest host that is left."""
+    order, left = [0], set(range(1, len(cost)))
+    while left:
+        order.append(min(left, key=lambda host: (float(cost[order[-1], host]), host)))
+        left.remove(order[-1])
+    return np.array(order, dtype=np.intp)
 
 
 @settings(max_examples=60, deadline=None)
@@ -81,7 +89,7 @@ def test_a_one_way_ring_is_taken_in_its_direction() -> None:
 @pytest.mark.parametrize("n", [24, 40])
 def test_rings_of_tiers_are_proven(n: int) -> None:
     cost = tiers(n, n)
-    start = nearest_neighbour(cost, 0)
+    start = nearest_first(cost)
     found = prove_ring(cost, start, CircuitEffort(20.0))
     assert found.optimal
     assert found.cost == pytest.approx(ring_cost(cost, found.order))
@@ -91,26 +99,86 @@ def test_rings_of_tiers_are_proven(n: int) -> None:
     assert longest.cost <= price(cost, found.order, True)
 
 
+def test_where_the_way_matters_each_host_has_to_reach_each() -> None:
+    """Host 0 is left by slow hops only, all others are near: no threshold below those has to be asked about."""
+    cost = tiers(48, 1) * np.random.default_rng(9).lognormal(0, 0.2, (48, 48))
+    cost[0, 1:] += 500
+    found = prove_ring(cost, nearest_first(cost), CircuitEffort(5.0), bottleneck=True)
+    assert found.optimal
+    assert found.cost >= cost[0, 1:].min()
+    # With no effort to speak of the bound is as good already.
+    assert prove_ring(cost, nearest_first(cost), CircuitEffort(1e-9), bottleneck=True).lower_bound == found.cost
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.integers(4, 7), st.integers(0, 999), st.sampled_from([4, 1000]))
 def test_edges_that_are_left_out_are_in_no_ring_as_cheap(n: int, seed: int, high: int) -> None:
+    """Proofs rest on this: the penalties come from doubles, the bound must not."""
     cost = random_costs(n, seed, 0, high)
     whole = cost.astype(np.int64)
     rings = [np.array((0, *rest)) for rest in itertools.permutations(range(1, n))]
     prices = [int(ring_cost(cost, ring)) for ring in rings]
-    most = sorted(prices)[len(prices) // 10]
-    bound, needed = _one_tree(whole, most)
-    assert bound <= min(prices)
-    for ring, paid in zip(rings, prices, strict=True):
-        assert paid > most or needed[ring, np.roll(ring, -1)].all()
+    for most in (min(prices), sorted(prices)[len(prices) // 10]):
+        bound, needed = _needed(whole, most)
+        assert bound <= min(prices)
+        for ring, paid in zip(rings, prices, strict=True):
+            assert paid > most or needed[ring, np.roll(ring, -1)].all()
 
 
 def test_most_edges_between_tiers_are_left_out() -> None:
     whole = np.floor(tiers(32, 5) * 1000).astype(np.int64)
-    best = prove_ring(whole.astype(float), nearest_neighbour(whole.astype(float), 0), CircuitEffort()).cost
-    bound, needed = _one_tree(whole, int(best))
+    best = prove_ring(whole.astype(float), nearest_first(whole.astype(float)), CircuitEffort()).cost
+    bound, needed = _needed(whole, int(best))
     assert 0.98 * best < bound <= best
     assert needed.sum() < 0.4 * needed.size
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(3, 7), st.integers(0, 999), st.booleans(), st.booleans())
+def test_a_longest_hop_is_kept_to_and_the_proof_is_of_such_rings(n: int, seed: int, directed: bool, near: bool) -> None:
+    """The longest hop first, the sum second; or any ring's longest hop as the limit."""
+    cost = np.random.default_rng(seed).integers(0, 20, (n, n)).astype(float)
+    cost = cost if directed else np.maximum(cost, cost.T)
+    start = prove_ring(cost, np.arange(n), CircuitEffort(), bottleneck=True).order if near else np.arange(n)
+    longest = price(cost, start, True)
+    found = prove_ring(cost, start, CircuitEffort(), longest=longest)
+    rings = [np.array((0, *rest)) for rest in itertools.permutations(range(1, n))]
+    best = min(price(cost, ring, False) for ring in rings if price(cost, ring, True) <= longest)
+    assert found.optimal
+    assert price(cost, found.order, True) <= longest
+    assert found.cost == best
+    assert best * (1 - 1e-6) <= found.lower_bound <= best
+
+
+def test_a_longest_hop_costs_the_sum_something() -> None:
+    cost = tiers(40, 2)
+    start = nearest_first(cost)
+    free = prove_ring(cost, start, CircuitEffort(20.0))
+    longest = prove_ring(cost, start, CircuitEffort(20.0), bottleneck=True)
+    both = prove_ring(cost, longest.order, CircuitEffort(20.0), longest=longest.cost)
+    assert free.optimal
+    assert both.optimal
+    assert price(cost, both.order, True) == longest.cost < price(cost, free.order, True)
+    assert free.cost <= both.lower_bound <= both.cost < price(cost, longest.order, False)
+
+
+@pytest.mark.parametrize("times", [10.0, 100.0])
+def test_hosts_kept_together_by_a_constant_are_ordered_as_well_as_without_it(times: float) -> None:
+    """On a circle the best ring goes round it, whatever is added between its eighths; the start crosses often."""
+    n, rng = 64, np.random.default_rng(7)
+    angle = np.sort(rng.uniform(0, 2 * np.pi, n))
+    shuffled = rng.permutation(n)
+    there = np.exp(1j * angle)[shuffled]
+    cost = 100 * np.abs(there[:, None] - there[None, :])
+    apart = shuffled[:, None] // 8 != shuffled[None, :] // 8
+    constant = times * float(cost.sum()) / (n * (n - 1))
+    round_it = np.argsort(shuffled)
+    found = prove_ring(cost + constant * apart, np.arange(n), CircuitEffort(20.0))
+    assert found.optimal
+    assert apart[found.order, np.roll(found.order, -1)].sum() == 8
+    assert ring_cost(cost, found.order) == pytest.approx(ring_cost(cost, round_it), rel=1e-9)
+    # What rounding takes from the bound is small even beside the sum without the constants.
+    assert found.lower_bound - 8 * constant == pytest.approx(ring_cost(cost, round_it), rel=1e-5)
 
 
 def test_the_same_effort_gives_the_same_answer() -> None:
@@ -136,3 +204,6 @@ def test_bad_input_is_refused() -> None:
     for bad, order in ((cost - 500, alike), (cost, twice), (cost[:3], alike[:3]), (cost * np.nan, alike)):
         with pytest.raises(AssertionError):
             prove_ring(bad, np.array(order), CircuitEffort())
+    for longest, bottleneck in ((float(cost.max()) / 1e6, False), (1e9, True)):
+        with pytest.raises(AssertionError, match="not allowed"):
+            prove_ring(cost, np.array(alike), CircuitEffort(), bottleneck, longest)

@@ -1,0 +1,106 @@
+"""What an order is fitted on and what it is judged on: measured round trips, and what stands in for the rest.
+
+Imported by commands that solve, when they run: it needs the solvers.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from plink.cli.algorithms import fabric_from
+from plink.cli.screen import say
+from plink.errors import InputError
+from plink.network import Matrix, Network, matrix_from_json
+from plink.topology import Topology, paths_for
+from solvers.costs.by_name import parts_of, pattern_for, pricing_for
+from solvers.costs.fabric import Fabric
+from solvers.costs.latency import symmetrised
+from solvers.ordering.judging import split
+from solvers.ordering.ring import longest_hop
+from solvers.ordering.task import Found, Task
+from solvers.prediction.topology import filled, levels_apart
+
+_UNMEASURED = 10.0  # times the longest known round trip: what a search pays for a pair that nobody knows
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """``fabric``: complete; ``held_out_us``, shape (N, N): round trips that were not looked at yet, None where there are
+    none; ``unknown``, shape (N, N): pairs that nobody knows, which are dear in the fabric; None: all are known."""
+
+    fabric: Fabric
+    held_out_us: Matrix | None
+    unknown: npt.NDArray[np.bool_] | None
+
+
+def fitting_of(network: Network, prior: Topology | None) -> Fitting:
+    """Half of the samples to fit on, where a file has halves; what was not measured by prediction, then by the prior.
+
+    :raises InputError: for a file whose halves are no matrices, or a prior that knows none of the hosts.
+    """
+    fabric = fabric_from(network)
+    n = len(network.hosts)
+    missing = int(np.isnan(symmetrised(network.latency_us)).sum()) // 2
+    if missing and "predicted_us" in network.details:
+        say(f"{missing} of {n * (n - 1) // 2} pairs were not measured; what they are predicted to take is used")
+    rtt = fabric.rtt_us if prior is None else _with_prior(network, fabric.rtt_us, prior)
+    unknown = np.isnan(rtt)
+    if unknown.any():
+        rtt = np.where(unknown, _UNMEASURED * max(1.0, float(np.nanmax(rtt))), rtt)
+    parts = _halves(network, rtt)
+    fit, held_out = (rtt, None) if parts is None else parts
+    return Fitting(replace(fabric, rtt_us=fit), held_out, unknown if unknown.any() else None)
+
+
+def without_guesses(task: Task, found: Found, unknown: npt.NDArray[np.bool_]) -> tuple[Found, str]:
+    """Costs in which a pair that nobody knows is as far as the farthest one that is, and what to say of these pairs."""
+    rtt = np.where(unknown, np.max(task.fabric.rtt_us, initial=0.0, where=~unknown), task.fabric.rtt_us)
+    fabric = replace(task.fabric, rtt_us=rtt)
+    plain = pricing_for(task.algo, len(task.given), task.options, fabric, task.size_bytes, task.model)
+    price = plain if found.objective != "bottleneck" else lambda order: longest_hop(rtt, order)
+    found = replace(found, given=price(task.given), cost=price(found.order))
+    used = _pairs(task, found, unknown)
+    if not used:
+        return found, f"{int(unknown.sum()) // 2} pairs were not measured; the order needs none of them"
+    named = ", ".join(f"{a} - {b}" for a, b in used[:4]) + (", ..." if len(used) > 4 else "")
+    return replace(found, lower_bound=None, bound_by=None, also={}), (
+        f"no order was found without pairs that were not measured: {named}; they are taken to be as far as the "
+        "farthest; `plink probe HOSTS --resume` measures them"
+    )
+
+
+def _pairs(task: Task, found: Found, unknown: npt.NDArray[np.bool_]) -> list[tuple[str, str]]:
+    """Unknown pairs that an order uses."""
+    used: set[tuple[int, int]] = set()
+    for _, name in parts_of(task.algo, task.size_bytes):
+        pattern = pattern_for(name, len(task.given), task.options)
+        ends = np.stack([pattern.source, pattern.target])
+        if pattern.everyone:
+            ends = np.stack(np.nonzero(~np.eye(len(task.given), dtype=bool)))
+        pairs = np.sort(found.order[ends], axis=0)
+        used |= set(map(tuple, pairs[:, unknown[pairs[0], pairs[1]]].T.tolist()))
+    return [(task.fabric.names[i], task.fabric.names[j]) for i, j in sorted(used)]
+
+
+def _halves(network: Network, rtt_us: Matrix) -> tuple[Matrix, Matrix] | None:
+    halves = network.details.get("halves_us")
+    if halves is None:
+        return None
+    where = f"{network.where}: halves_us"
+    if not isinstance(halves, list) or len(halves) != 2:
+        raise InputError(where, "two matrices were expected, of one half of the samples each")
+    n = len(network.hosts)
+    return split([matrix_from_json(half, n, f"{where}[{k}]") for k, half in enumerate(halves)], rtt_us)
+
+
+def _with_prior(network: Network, rtt_us: Matrix, prior: Topology) -> Matrix:
+    paths = paths_for(prior, network.hosts)
+    strange = [name for name, path in zip(network.hosts.names, paths, strict=True) if path is None]
+    if strange:
+        names = ", ".join(strange[:4]) + (", ..." if len(strange) > 4 else "")
+        say(f"{prior.where} says nothing about {len(strange)} of the hosts: {names}")
+    result = filled(rtt_us, levels_apart(paths))
+    number = int((np.isnan(rtt_us) & ~np.isnan(result)).sum()) // 2
+    say(f"{number} pairs that were not measured are taken to be as far as others that {prior.where} has as near")
+    return result

@@ -1,0 +1,33 @@
+"""Hosts in groups of even size whose members are near each other."""
+
+import numpy as np
+import numpy.typing as npt
+from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
+from scipy.spatial.distance import squareform
+
+from plink.network import Matrix
+
+_OPTIMAL_UP_TO = 600  # hosts: ordering the leaves takes the cube of their number
+
+
+def leaves(rtt_us: Matrix) -> npt.NDArray[np.intp]:
+    """Hosts as the leaves of their hierarchy follow each other (average linkage), turned so that neighbours are near
+    each other (Bar-Joseph, Gifford and Jaakkola 2001); shape (N,).
+
+    :param rtt_us: shape (N, N), symmetric, complete, N at least 2.
+    """
+    distances = squareform(rtt_us, checks=False)
+    tree = linkage(distances, method="average")
+    if len(rtt_us) <= _OPTIMAL_UP_TO:
+        tree = optimal_leaf_ordering(tree, distances)
+    return np.asarray(leaves_list(tree), dtype=np.intp)
+
+
+def even_groups(rtt_us: Matrix, number: int) -> list[list[int]]:
+    """So many groups of hosts, their sizes one apart at most: the leaves of the hierarchy, cut.
+
+    :param rtt_us: as in :func:`leaves`; ``number`` at most N.
+    """
+    if len(rtt_us) < 2:
+        return [[0]]
+    return [sorted(part.tolist()) for part in np.array_split(leaves(rtt_us), number)]

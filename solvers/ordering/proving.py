@@ -1,0 +1,94 @@
+"""From a good order to a proof: exact methods that improve it, or say that nothing does (PLink thesis, 5.2.3).
+
+Rings under ``latency`` go to CP-SAT, everything else to Z3: the whole order up to about ten hosts, beyond that windows
+and groups, which can improve it but prove nothing about the rest.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from solvers.costs.by_name import MIXED, pattern_for
+from solvers.ordering.circuit import CircuitEffort, prove_ring
+from solvers.ordering.neighbourhoods import improve
+from solvers.ordering.ring import longest_hop
+from solvers.ordering.rings import can_turn, ordered, with_tolls
+from solvers.ordering.seats import Seats
+from solvers.ordering.smt import Effort
+from solvers.ordering.task import Found, Task
+
+WHOLE = 10  # ranks: up to here Z3 is asked about the whole order
+_PROVEN = 1e-6  # a share of the cost: what "proven" leaves open
+_QUESTIONS = 40  # to Z3, where no clock ends them
+_STEPS = 20_000_000  # of Z3's, a question: a few seconds
+
+
+@dataclass(frozen=True)
+class Budget:
+    """``seconds`` to spend at most; None: as much work as the same on any machine. ``keep_going`` is asked between
+    questions."""
+
+    seconds: float | None
+    keep_going: Callable[[], bool]
+
+
+def proven(found: Found) -> bool:
+    """Whether no order costs less, by more than a millionth."""
+    return found.gap is not None and found.gap <= _PROVEN
+
+
+def prove(task: Task, found: Found, seed: int, budget: Budget) -> Found:
+    """The same order or a cheaper one, and a lower bound, if it could be raised; ``bound_by`` says by whom."""
+    seats = Seats(task.given, task.fabric.names, task.wishes)
+    if proven(found) or task.algo in MIXED or len(task.hosts) < 3:
+        return found
+    pattern = pattern_for(task.algo, len(task.given), task.options)
+    if pattern.everyone:
+        return found
+    if task.by_hops and (seats.free or can_turn(seats)):
+        return _by_circuit(task, seats, found, seed, budget)
+    if found.objective == "bottleneck":
+        return found
+    effort = Effort(_STEPS, None if budget.seconds is None else max(1, int(budget.seconds * 1000)))
+    classes = [one.units for one in seats.classes()]
+    better = improve(
+        pattern,
+        task.fabric,
+        task.size_bytes,
+        task.model,
+        found.order,
+        classes,
+        budget.keep_going,
+        effort,
+        seed,
+        _QUESTIONS,
+    )
+    asked = {**found.also, "questions": float(better.asked)}
+    if better.proved:
+        return replace(found, order=better.order, cost=better.cost, lower_bound=better.cost, bound_by="z3", also=asked)
+    return replace(found, order=better.order, cost=better.cost, also=asked)
+
+
+def _by_circuit(task: Task, seats: Seats, found: Found, seed: int, budget: Budget) -> Found:
+    hosts = task.hosts
+    cost, toll = with_tolls(task, seats)
+    place = {host: k for k, host in enumerate(hosts.tolist())}
+    ring = np.array([place[host] for host in dict.fromkeys(found.order.tolist())], dtype=np.intp)
+    effort = CircuitEffort(seed=seed % (1 << 31), time_limit_s=budget.seconds)
+    if found.objective == "bottleneck":
+        proof = prove_ring(cost, ring, effort, bottleneck=True)
+        return replace(
+            found, order=ordered(task, seats, hosts[proof.order]), cost=proof.cost,
+            lower_bound=max(proof.lower_bound, found.lower_bound or 0.0), bound_by="cp-sat",
+        )  # fmt: skip
+    proof = prove_ring(cost, ring, effort)
+    bound, value = proof.lower_bound - toll, proof.cost - toll
+    if value >= found.cost * (1 - 1e-12):
+        order, value = found.order, found.cost
+    else:
+        order = ordered(task, seats, hosts[proof.order])
+    if found.lower_bound is not None and bound <= found.lower_bound:
+        return replace(found, order=order, cost=value)
+    also = {} if toll else {**found.also, "bottleneck": longest_hop(task.fabric.rtt_us, order)}
+    return replace(found, order=order, cost=value, lower_bound=min(bound, value), bound_by="cp-sat", also=also)
