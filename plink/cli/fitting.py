@@ -18,6 +18,7 @@ from solvers.costs.fabric import Fabric
 from solvers.costs.latency import symmetrised
 from solvers.ordering.judging import split
 from solvers.ordering.ring import longest_hop
+from solvers.ordering.search import median_of_random
 from solvers.ordering.task import Found, Task
 from solvers.prediction.topology import filled, levels_apart
 
@@ -26,8 +27,8 @@ _UNMEASURED = 10.0  # times the longest known round trip: what a search pays for
 
 @dataclass(frozen=True)
 class Fitting:
-    """``fabric``: complete; ``held_out_us``, shape (N, N): round trips that were not looked at yet, None where there are
-    none; ``unknown``, shape (N, N): pairs that nobody knows, which are dear in the fabric; None: all are known."""
+    """``fabric``: complete; ``held_out_us``, shape (N, N): round trips that were not looked at yet, None where there
+    are none; ``unknown``, shape (N, N): pairs that nobody knows, which are dear in the fabric; None: all are known."""
 
     fabric: Fabric
     held_out_us: Matrix | None
@@ -53,13 +54,14 @@ def fitting_of(network: Network, prior: Topology | None) -> Fitting:
     return Fitting(replace(fabric, rtt_us=fit), held_out, unknown if unknown.any() else None)
 
 
-def without_guesses(task: Task, found: Found, unknown: npt.NDArray[np.bool_]) -> tuple[Found, str]:
+def without_guesses(task: Task, found: Found, unknown: npt.NDArray[np.bool_], seed: int) -> tuple[Found, str]:
     """Costs in which a pair that nobody knows is as far as the farthest one that is, and what to say of these pairs."""
     rtt = np.where(unknown, np.max(task.fabric.rtt_us, initial=0.0, where=~unknown), task.fabric.rtt_us)
     fabric = replace(task.fabric, rtt_us=rtt)
     plain = pricing_for(task.algo, len(task.given), task.options, fabric, task.size_bytes, task.model)
     price = plain if found.objective != "bottleneck" else lambda order: longest_hop(rtt, order)
-    found = replace(found, given=price(task.given), cost=price(found.order))
+    median = median_of_random(task, price, seed)
+    found = replace(found, given=price(task.given), cost=price(found.order), random_median=median)
     used = _pairs(task, found, unknown)
     if not used:
         return found, f"{int(unknown.sum()) // 2} pairs were not measured; the order needs none of them"

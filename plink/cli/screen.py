@@ -52,7 +52,7 @@ def progress(*titles: str) -> Iterator[dict[str, Advance]]:
 
 @contextlib.contextmanager
 def searching() -> "Iterator[Callable[[Progress], None]]":
-    """A line on a terminal that says how a search stands: the best cost so far, the bound and how far apart they are."""
+    """A line on a terminal that says how a search stands: the best cost so far, the bound, how far apart they are."""
     if not sys.stderr.isatty():
         yield lambda progress: None
         return

@@ -102,7 +102,7 @@ def solve(
     kept = judged is not None and judged.within_noise and moved and _allowed(task) and not wanted.force
     notes: list[str] = []
     if fitting.unknown is not None:
-        found, note = without_guesses(task, found, fitting.unknown)
+        found, note = without_guesses(task, found, fitting.unknown, wanted.seed)
         notes.append(note)
     if wanted.prove and not proven(found):
         notes.append(f"no proof within {limit:g} s; a longer --time-limit may find one" if clock else "no proof")

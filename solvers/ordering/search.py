@@ -38,10 +38,7 @@ def search(task: Task, seed: int, watch: Watch, most_moves: int, patient: bool =
     require_complete(task.fabric.rtt_us[np.ix_(hosts, hosts)], [task.fabric.names[i] for i in hosts.tolist()])
     price = _bottleneck_price(task) if objective == "bottleneck" else _pricing(task)
     given = price(task.given)
-    slots = np.bincount(task.given, minlength=len(task.fabric.names))
-    rng = np.random.default_rng(seed)
-    drawn = [price(with_slots(rng.permutation(hosts), slots)) for _ in range(_RANDOM_ORDERS)]
-    start = Found(task.given, given, None, None, given, float(np.median(drawn)), 0, objective)
+    start = Found(task.given, given, None, None, given, median_of_random(task, price, seed), 0, objective)
     if task.algo in MIXED:
         return _both(task, seats, start, price, seed, watch, most_moves, patient)
     pattern = pattern_for(task.algo, len(task.given), task.options)
@@ -58,6 +55,13 @@ def search(task: Task, seed: int, watch: Watch, most_moves: int, patient: bool =
     if objective == "bottleneck":
         raise UsageError("--objective bottleneck: with --pin, or hosts of several slots, only one host can be pinned")
     return _annealed(task, seats, pattern, start, price, seed, watch, most_moves, patient)
+
+
+def median_of_random(task: Task, price: Pricing, seed: int) -> float:
+    """What random orders cost, hosts with all their ranks: the median of 201."""
+    slots = np.bincount(task.given, minlength=len(task.fabric.names))
+    rng, hosts = np.random.default_rng(seed), task.hosts
+    return float(np.median([price(with_slots(rng.permutation(hosts), slots)) for _ in range(_RANDOM_ORDERS)]))
 
 
 def _objective(task: Task) -> str:

@@ -100,14 +100,9 @@ def test_rings_of_tiers_are_proven(n: int) -> None:
 
 
 def test_where_the_way_matters_each_host_has_to_reach_each() -> None:
-    """Host 0 is left by slow hops only, all others are near: no threshold below those has to be asked about."""
-    cost = tiers(48, 1) * np.random.default_rng(9).lognormal(0, 0.2, (48, 48))
-    cost[0, 1:] += 500
-    found = prove_ring(cost, nearest_first(cost), CircuitEffort(5.0), bottleneck=True)
-    assert found.optimal
-    assert found.cost >= cost[0, 1:].min()
-    # With no effort to speak of the bound is as good already.
-    assert prove_ring(cost, nearest_first(cost), CircuitEffort(1e-9), bottleneck=True).lower_bound == found.cost
+    """Thresholds that only the way back rules out are ruled out before CP-SAT is asked: it needs long for them."""
+    cost = tiers(64, 1) * np.random.default_rng(9).lognormal(0, 0.2, (64, 64))
+    assert prove_ring(cost, nearest_first(cost), CircuitEffort(2.0), bottleneck=True).optimal
 
 
 @settings(max_examples=30, deadline=None)
@@ -162,9 +157,10 @@ def test_a_longest_hop_costs_the_sum_something() -> None:
     assert free.cost <= both.lower_bound <= both.cost < price(cost, longest.order, False)
 
 
-@pytest.mark.parametrize("times", [10.0, 100.0])
-def test_hosts_kept_together_by_a_constant_are_ordered_as_well_as_without_it(times: float) -> None:
-    """On a circle the best ring goes round it, whatever is added between its eighths; the start crosses often."""
+@pytest.mark.parametrize(("times", "near"), [(10.0, True), (100.0, True), (100.0, False)])
+def test_hosts_kept_together_by_a_constant_are_ordered_as_well_as_without_it(times: float, near: bool) -> None:
+    """On a circle the best ring goes round it, whatever is added between its eighths; the last start costs seven times
+    as much."""
     n, rng = 64, np.random.default_rng(7)
     angle = np.sort(rng.uniform(0, 2 * np.pi, n))
     shuffled = rng.permutation(n)
@@ -173,7 +169,8 @@ def test_hosts_kept_together_by_a_constant_are_ordered_as_well_as_without_it(tim
     apart = shuffled[:, None] // 8 != shuffled[None, :] // 8
     constant = times * float(cost.sum()) / (n * (n - 1))
     round_it = np.argsort(shuffled)
-    found = prove_ring(cost + constant * apart, np.arange(n), CircuitEffort(20.0))
+    start = nearest_first(cost + constant * apart) if near else np.arange(n)
+    found = prove_ring(cost + constant * apart, start, CircuitEffort(20.0))
     assert found.optimal
     assert apart[found.order, np.roll(found.order, -1)].sum() == 8
     assert ring_cost(cost, found.order) == pytest.approx(ring_cost(cost, round_it), rel=1e-9)
