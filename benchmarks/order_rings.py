@@ -28,7 +28,7 @@ _SECONDS = {64: 1.0, 256: 3.0, 1024: 10.0, 4096: 40.0}
 _GAPS = {64: 0.0, 256: 0.001, 1024: 0.003, 4096: 0.01}
 _LONGEST_SECONDS = {64: 15.0, 256: 15.0, 1024: 40.0}
 _LONGEST_GAPS = {64: 0.0, 256: 0.0, 1024: 0.015}
-_ENDING = 0.95  # of the time: what is left is for the last look at the clock
+_ENDING = 0.9  # of the time: what is left is for the last series and for the bound of the longest hop
 _MOST = 1 << 50
 _EPSILON = 1e-9
 

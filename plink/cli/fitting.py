@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from plink.cli.algorithms import fabric_from
 from plink.cli.screen import say
-from plink.errors import InputError
+from plink.errors import InputError, NoAnswer
 from plink.network import Matrix, Network, matrix_from_json
 from plink.topology import Topology, paths_for
 from solvers.costs.by_name import parts_of, pattern_for, pricing_for
@@ -19,7 +19,7 @@ from solvers.costs.latency import symmetrised
 from solvers.ordering.judging import split
 from solvers.ordering.ring import longest_hop
 from solvers.ordering.search import median_of_random
-from solvers.ordering.task import Found, Task
+from solvers.ordering.task import Found, Order, Task
 from solvers.prediction.topology import filled, levels_apart
 
 _UNMEASURED = 10.0  # times the longest known round trip: what a search pays for a pair that nobody knows
@@ -39,6 +39,7 @@ def fitting_of(network: Network, prior: Topology | None) -> Fitting:
     """Half of the samples to fit on, where a file has halves; what was not measured by prediction, then by the prior.
 
     :raises InputError: for a file whose halves are no matrices, or a prior that knows none of the hosts.
+    :raises NoAnswer: when nothing is known of any pair.
     """
     fabric = fabric_from(network)
     n = len(network.hosts)
@@ -47,6 +48,8 @@ def fitting_of(network: Network, prior: Topology | None) -> Fitting:
         say(f"{missing} of {n * (n - 1) // 2} pairs were not measured; what they are predicted to take is used")
     rtt = fabric.rtt_us if prior is None else _with_prior(network, fabric.rtt_us, prior)
     unknown = np.isnan(rtt)
+    if np.array_equal(unknown, ~np.eye(n, dtype=bool)):
+        raise NoAnswer(f"{network.where}: no pair was measured; measure them: plink probe, or give --prior FILE")
     if unknown.any():
         rtt = np.where(unknown, _UNMEASURED * max(1.0, float(np.nanmax(rtt))), rtt)
     parts = _halves(network, rtt)
@@ -54,15 +57,20 @@ def fitting_of(network: Network, prior: Topology | None) -> Fitting:
     return Fitting(replace(fabric, rtt_us=fit), held_out, unknown if unknown.any() else None)
 
 
+def at_the_farthest(fabric: Fabric, unknown: npt.NDArray[np.bool_]) -> Fabric:
+    """Pairs that nobody knows as far as the farthest one that is."""
+    rtt = np.where(unknown, np.max(fabric.rtt_us, initial=0.0, where=~unknown), fabric.rtt_us)
+    return replace(fabric, rtt_us=rtt)
+
+
 def without_guesses(task: Task, found: Found, unknown: npt.NDArray[np.bool_], seed: int) -> tuple[Found, str]:
     """Costs in which a pair that nobody knows is as far as the farthest one that is, and what to say of these pairs."""
-    rtt = np.where(unknown, np.max(task.fabric.rtt_us, initial=0.0, where=~unknown), task.fabric.rtt_us)
-    fabric = replace(task.fabric, rtt_us=rtt)
+    fabric = at_the_farthest(task.fabric, unknown)
     plain = pricing_for(task.algo, len(task.given), task.options, fabric, task.size_bytes, task.model)
-    price = plain if found.objective != "bottleneck" else lambda order: longest_hop(rtt, order)
+    price = plain if found.objective != "bottleneck" else lambda order: longest_hop(fabric.rtt_us, order)
     median = median_of_random(task, price, seed)
     found = replace(found, given=price(task.given), cost=price(found.order), random_median=median)
-    used = _pairs(task, found, unknown)
+    used = unknown_pairs(task, found.order, unknown)
     if not used:
         return found, f"{int(unknown.sum()) // 2} pairs were not measured; the order needs none of them"
     named = ", ".join(f"{a} - {b}" for a, b in used[:4]) + (", ..." if len(used) > 4 else "")
@@ -72,15 +80,15 @@ def without_guesses(task: Task, found: Found, unknown: npt.NDArray[np.bool_], se
     )
 
 
-def _pairs(task: Task, found: Found, unknown: npt.NDArray[np.bool_]) -> list[tuple[str, str]]:
-    """Unknown pairs that an order uses."""
+def unknown_pairs(task: Task, order: Order, unknown: npt.NDArray[np.bool_]) -> list[tuple[str, str]]:
+    """Pairs that an order uses and nobody knows."""
     used: set[tuple[int, int]] = set()
     for _, name in parts_of(task.algo, task.size_bytes):
         pattern = pattern_for(name, len(task.given), task.options)
         ends = np.stack([pattern.source, pattern.target])
         if pattern.everyone:
             ends = np.stack(np.nonzero(~np.eye(len(task.given), dtype=bool)))
-        pairs = np.sort(found.order[ends], axis=0)
+        pairs = np.sort(order[ends], axis=0)
         used |= set(map(tuple, pairs[:, unknown[pairs[0], pairs[1]]].T.tolist()))
     return [(task.fabric.names[i], task.fabric.names[j]) for i, j in sorted(used)]
 
@@ -102,6 +110,9 @@ def _with_prior(network: Network, rtt_us: Matrix, prior: Topology) -> Matrix:
     if strange:
         names = ", ".join(strange[:4]) + (", ..." if len(strange) > 4 else "")
         say(f"{prior.where} says nothing about {len(strange)} of the hosts: {names}")
+    if not np.isnan(rtt_us).any():
+        say(f"nothing is left to fill; {prior.where} is not needed")
+        return rtt_us
     result = filled(rtt_us, levels_apart(paths))
     number = int((np.isnan(rtt_us) & ~np.isnan(result)).sum()) // 2
     say(f"{number} pairs that were not measured are taken to be as far as others that {prior.where} has as near")

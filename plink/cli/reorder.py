@@ -76,12 +76,14 @@ def reorder(
 ) -> None:
     """Find the rank order that is cheapest for a collective on the measured network.
 
-    The order is left in .plink/order.json; with --format or -o it is also written as a file for a launcher. It is
-    fitted on one half of the samples and judged on the other: where it saves no more than noise the given order stays.
+    The order is left in .plink/order.json; with --format or -o it is written
+    as a file for a launcher. It is fitted on one half of the samples and
+    judged on the other: where it saves no more than noise the given order
+    stays. docs/orders.md tells more.
 
     Example: plink reorder cloud.json --algo ring --format openmpi -o hostfile
     """
-    from plink.cli.solving import Wanted, known_algorithm, solve
+    from plink.cli.solving import Wanted, check_alone, known_algorithm, solve
     from plink.units import parse_bytes
     from runners.hostfiles import command, format_named, render
 
@@ -94,10 +96,13 @@ def reorder(
         raise UsageError("--topology stands for a network; leave NETWORK and --prior away, or give it as --prior")
     if hosts_file is not None and topology is None:
         raise UsageError("--hosts goes with --topology; the hosts of a network are its own")
+    if moves is not None and time_limit is not None:
+        raise UsageError("--moves is instead of a time; leave --time-limit away or give one of the two")
     from plink.cli.order_report import order_of, order_of_one, summary
     from plink.order import Order
     from plink.storage import STANDARD, write_text
     from plink.topology import read_topology
+    from solvers.ordering.proving import proven
 
     network = _network(network_file, topology, hosts_file)
     render(chosen, network.hosts, Order("given", tuple(network.hosts.names)))  # refused before a search, not after
@@ -107,12 +112,13 @@ def reorder(
     )  # fmt: skip
     complete = True
     if len(network.hosts) == 1:
+        check_alone(network, wanted)
         order, lines = order_of_one(network, wanted), [f"{algo} of a single host: there is nothing to order"]
     else:
         with searching() as show:
             solved = solve(network, wanted, show, None if prior is None else read_topology(prior))
         order, lines = order_of(network, solved, wanted), summary(solved)
-        complete = not prove or bool(order.details["proven"])
+        complete = not prove or proven(solved.found)
     if output is None and format is None and not as_json:
         workspace.prepare()
         order.write(workspace.ORDER)
@@ -120,7 +126,7 @@ def reorder(
     else:
         text = render(chosen, order.arrange(network.hosts, "order"), order)
         write_text(output or STANDARD, text)
-        if network_file is None:
+        if network_file is None and topology is None:  # the network came from there
             order.write(workspace.ORDER)
     for line in lines:
         say(line)

@@ -9,20 +9,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from plink.cli.algorithms import options_from, order_from, rank_groups
-from plink.cli.fitting import fitting_of, without_guesses
+from plink.cli.algorithms import fabric_from, options_from, order_from, rank_groups
+from plink.cli.fitting import Fitting, at_the_farthest, fitting_of, unknown_pairs, without_guesses
 from plink.cli.wishes import wishes_from
 from plink.errors import UsageError
-from plink.network import Matrix, Network
+from plink.network import Network
 from plink.topology import Topology
-from solvers.costs.by_name import NAMES, model_for, parts_of, pattern_for
+from solvers.costs.by_name import MIXED, NAMES, model_for, parts_of, pattern_for
 from solvers.costs.fabric import Fabric
 from solvers.ordering.judging import Judgement, judge
 from solvers.ordering.progress import Progress, Watch
 from solvers.ordering.proving import WHOLE, Budget, prove, proven
 from solvers.ordering.search import search
 from solvers.ordering.seats import Seats
-from solvers.ordering.task import Found, Task
+from solvers.ordering.task import OBJECTIVES, Found, Task
 
 _MANY_MOVES = 1 << 50
 _LIMIT_S = 10.0
@@ -53,13 +53,16 @@ class Wanted:
 @dataclass(frozen=True)
 class Solved:
     """What was found; ``judged``: what it saves on samples that it was not fitted to, None where there are none;
-    ``kept``: the given order stays, for that is within the noise; ``notes``: what else to tell people."""
+    ``kept``: the given order stays, for that is within the noise; ``notes``: what else to tell people; ``sparse``: the
+    bound is only of orders without pairs that were not measured; ``given_cannot``: why the given order cannot stay."""
 
     task: Task
     found: Found
     judged: Judgement | None
     kept: bool
     notes: tuple[str, ...]
+    sparse: bool = False
+    given_cannot: str | None = None
 
     @property
     def changed(self) -> bool:
@@ -74,6 +77,19 @@ def known_algorithm(algo: str) -> None:
     """
     if algo not in NAMES:
         raise UsageError(f"--algo {algo}: there are {', '.join(NAMES)}")
+
+
+def check_alone(network: Network, wanted: Wanted) -> None:
+    """Refuse for one host what would be refused for more.
+
+    :raises PlinkError: as :func:`solve`.
+    """
+    if wanted.objective not in OBJECTIVES:
+        raise UsageError(f"--objective {wanted.objective}: there are {', '.join(OBJECTIVES)}")
+    options_from(list(wanted.typed), [wanted.algo])
+    model_for(wanted.model, fabric_from(network))
+    wishes = wishes_from(wanted.pins, wanted.groups, network.hosts, np.zeros((1, 1)))
+    Seats(np.zeros(network.hosts.members[0].slots, dtype=np.intp), network.hosts.names, wishes)
 
 
 def solve(
@@ -97,16 +113,18 @@ def solve(
     found = search(task, wanted.seed, _watch(show, first), _MANY_MOVES if clock else wanted.moves or 0, patient)
     if wanted.prove or (len(task.given) <= WHOLE and not task.by_hops):  # of few ranks a proof costs next to nothing
         found = _proved(task, found, wanted, begun + limit if clock else None)
-    judged = None if fitting.held_out_us is None else _judged(task, found, fitting.held_out_us, wanted.seed)
+    judged = _judged(task, found, fitting, wanted.seed)
     moved = not np.array_equal(task.given, found.order)
-    kept = judged is not None and judged.within_noise and moved and _allowed(task) and not wanted.force
+    cannot = _given_cannot(task, found, fitting)
+    kept = judged is not None and judged.within_noise and moved and cannot is None and not wanted.force
     notes: list[str] = []
     if fitting.unknown is not None:
         found, note = without_guesses(task, found, fitting.unknown, wanted.seed)
         notes.append(note)
     if wanted.prove and not proven(found):
-        notes.append(f"no proof within {limit:g} s; a longer --time-limit may find one" if clock else "no proof")
-    return Solved(task, found, judged, kept, tuple(notes))
+        early = clock and time.monotonic() < begun + limit
+        notes.append(_no_proof(task, found, fitting, limit if clock else None, early))
+    return Solved(task, found, judged, kept, tuple(notes), fitting.unknown is not None, cannot)
 
 
 def _task(network: Network, fabric: Fabric, wanted: Wanted) -> Task:
@@ -140,17 +158,36 @@ def _proved(task: Task, found: Found, wanted: Wanted, deadline: float | None) ->
     return prove(task, found, wanted.seed, Budget(left, lambda: time.monotonic() < deadline))
 
 
-def _judged(task: Task, found: Found, held_out_us: Matrix, seed: int) -> Judgement:
+def _judged(task: Task, found: Found, fitting: Fitting, seed: int) -> Judgement | None:
+    if fitting.held_out_us is None:
+        return None
+    fabric = task.fabric if fitting.unknown is None else at_the_farthest(task.fabric, fitting.unknown)
     parts = parts_of(task.algo, task.size_bytes)
     patterns = [(weight, pattern_for(name, len(task.given), task.options)) for weight, name in parts]
     if found.objective == "bottleneck":  # the longest hop, not their sum
         patterns = [(weight, replace(pattern, pace="rounds")) for weight, pattern in patterns]
     return judge(
-        patterns, task.fabric, task.size_bytes, task.model, found.order, task.given, held_out_us, seed, CONFIDENCE
+        patterns, fabric, task.size_bytes, task.model, found.order, task.given, fitting.held_out_us, seed, CONFIDENCE
     )
 
 
-def _allowed(task: Task) -> bool:
-    """Whether the given order is as was wished."""
+def _no_proof(task: Task, found: Found, fitting: Fitting, limit_s: float | None, early: bool) -> str:
+    if task.algo in MIXED:
+        return f"no proof: no exact method knows {task.algo}"
+    if fitting.unknown is not None and unknown_pairs(task, found.order, fitting.unknown):
+        return "no proof: it would need the pairs that were not measured"
+    if early:
+        return "no proof: the exact methods have nothing left to ask"
+    return "no proof" if limit_s is None else f"no proof within {limit_s:g} s; a longer --time-limit may find one"
+
+
+def _given_cannot(task: Task, found: Found, fitting: Fitting) -> str | None:
+    """Why the given order cannot stay even where nothing is won by another."""
     seats = Seats(task.given, task.fabric.names, task.wishes)
-    return np.array_equal(seats.arrange(seats.hosts), task.given)
+    if not np.array_equal(seats.arrange(seats.hosts), task.given):
+        return "it is not as was wished"
+    if fitting.unknown is not None:
+        given, other = (len(unknown_pairs(task, order, fitting.unknown)) for order in (task.given, found.order))
+        if given > other:
+            return "it needs pairs that were not measured"
+    return None

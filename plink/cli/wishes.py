@@ -1,10 +1,12 @@
 """What users ask of an order beside its price: hosts at certain ranks, hosts kept together."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from plink.errors import InputError, UsageError
 from plink.groups import read_groups
+from plink.storage import name_of
 
 if TYPE_CHECKING:
     from plink.hosts import Hosts
@@ -28,8 +30,8 @@ def wishes_from(pins: Sequence[str], groups: str | None, hosts: "Hosts", rtt_us:
     index = {name: i for i, name in enumerate(hosts.names)}
     pinned: dict[int, int] = {}
     for word in pins:
-        name, sign, rank = word.rpartition("=")
-        if not sign or not rank.isdecimal() or len(rank) > _MOST_DIGITS:
+        name, _, rank = word.rpartition("=")
+        if not name or not rank.isdecimal() or len(rank) > _MOST_DIGITS:
             raise UsageError(f"--pin {word}: write a host's name, = and its first rank, {hosts.names[0]}=0")
         if name not in index:
             raise UsageError(f"--pin {word}: there is no host {name}; there are {_some(hosts.names)}")
@@ -37,6 +39,8 @@ def wishes_from(pins: Sequence[str], groups: str | None, hosts: "Hosts", rtt_us:
             raise UsageError(f"--pin: {name} cannot have rank {pinned[index[name]]} and rank {rank}")
     if groups is None:
         return Wishes(pinned)
+    if not groups:
+        raise UsageError("--groups: a file, or how many groups to form")
     if groups.isdecimal():
         number = int(groups) if len(groups) <= _MOST_DIGITS else 0
         if not 1 <= number <= len(hosts):
@@ -45,7 +49,10 @@ def wishes_from(pins: Sequence[str], groups: str | None, hosts: "Hosts", rtt_us:
     named = read_groups(groups)
     strange = [name for group in named for name in group if name not in index]
     if strange:
-        raise InputError(groups, f"there is no host {strange[0]}; there are {_some(hosts.names)}")
+        raise InputError(name_of(groups), f"there is no host {strange[0]}; there are {_some(hosts.names)}")
+    twice = [name for name, times in Counter(name for group in named for name in group).items() if times > 1]
+    if twice:
+        raise InputError(name_of(groups), f"{twice[0]} is named more than once; a host is in one group")
     return Wishes(pinned, [[index[name] for name in group] for group in named])
 
 

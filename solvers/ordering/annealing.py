@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from plink.network import Matrix
 from solvers.costs.closed_forms import closed_form
-from solvers.costs.evaluator import pair_rates
-from solvers.costs.fabric import BYTES_PER_US, Fabric
+from solvers.costs.fabric import Fabric
 from solvers.costs.patterns import Pattern
 from solvers.ordering.moves import Moves
+from solvers.ordering.objectives import chain_of, hops_of, loads_of
 from solvers.ordering.progress import Progress, Watch
 
 Order = npt.NDArray[np.intp]
@@ -27,7 +28,8 @@ _EPSILON = 1e-9
 _PATIENCE = 3  # times the moves that led to the best order: after so many more in vain there will be none better
 _LEAST = 300_000  # moves before that is believed
 _SAMPLE = 200
-_MODES = {"latency": 0, "contention": 1, "alpha-beta": 2}
+_NEAR = 8  # hosts that an aimed move draws from
+_PLANS = ((1.0, 1.0), (0.3, 0.5))  # (of the first temperature, of the stand-in for longest hops), run by run
 
 
 @dataclass(frozen=True)
@@ -50,21 +52,38 @@ class Annealer:
         assert not pattern.everyone
         self.price = closed_form(pattern, fabric, size_bytes, model)
         self._rtt = np.ascontiguousarray(fabric.rtt_us)
-        # A move of a chain looks at all hops, else at those of two ranks; several times as many with blocks.
-        looked_at = len(pattern.source) if pattern.pace == "chain" else 8 * len(pattern.source) / pattern.ranks
-        self._slice = max(1000, int(_SLICE / max(looked_at, 1.0)))
-        self._chain = model == "latency" and pattern.pace == "chain"
-        self._arguments = _chain(pattern) if self._chain else _rounds(pattern, fabric, size_bytes, model)
+        self._near = _nearest(self._rtt)
+        chain = model == "latency" and pattern.pace == "chain"
+        self._what = "loads" if model != "latency" else "chain" if chain else "hops"
+        if self._what == "loads":
+            self._arguments = loads_of(pattern, fabric, size_bytes, model)
+        else:
+            self._arguments = (chain_of if chain else hops_of)(pattern)
+        # Two ranks' hops a move, in a chain those that wait for them too; several times as many with blocks.
+        looked_at = 8 * max(1.0, len(pattern.source) / pattern.ranks) * (8 if chain else 1)
+        self._slice = max(1000, int(_SLICE / looked_at))
 
-    def run(self, order: Order, moves: Moves, count: int, hot: float, cold: float, seed: int) -> tuple[Order, float]:
-        """So many moves from temperature ``hot`` to ``cold`` (microseconds); the best order and its cost."""
-        from solvers.ordering import kernels
+    def run(
+        self, order: Order, moves: Moves, count: int, hot: float, cold: float, seed: int, soft: float = 0.0
+    ) -> tuple[Order, float]:
+        """So many moves from temperature ``hot`` to ``cold`` (microseconds); the best order and its cost.
 
-        kernel: Any = kernels.anneal_chain if self._chain else kernels.anneal_rounds
+        :param soft: how much of what is annealed is the smooth stand-in for longest hops, 0 to 1 (``latency`` only).
+        """
         start = np.array(order, dtype=np.int64)
-        common = (start, *moves.arrays(), count, hot, cold, np.uint64(seed))
-        best, cost = kernel(*common, *self._arguments, *([self._rtt] if self._chain else []))
-        return best.astype(np.intp), float(cost)
+        kernel: Any  # compiled, and imported, only when it is used
+        if self._what == "loads":
+            from solvers.ordering.load_kernels import anneal_loads as kernel
+
+            found = kernel(start, *moves.drawn, count, hot, cold, np.uint64(seed), *self._arguments)
+        else:
+            if self._what == "chain":
+                from solvers.ordering.chain_kernels import anneal_chain as kernel
+            else:
+                from solvers.ordering.hop_kernels import anneal_hops as kernel
+            how = (*moves.drawn, *moves.aimed, count, hot, cold, np.uint64(seed), soft, self._near)
+            found = kernel(start, *how, *self._arguments, self._rtt)
+        return found[0].astype(np.intp), float(found[1])
 
     def search(
         self,
@@ -91,7 +110,7 @@ class Annealer:
         hot = 0.0 if moves is None else self._temperature(starts[0], moves, rng)
         if moves is None or hot <= 0:
             return Annealed(best, cost, 0)
-        spent, gained, length = 0, 0, _FIRST_RUN
+        spent, gained, runs, length = 0, 0, 0, _FIRST_RUN
         queue = [start for _, start in sorted(zip(costs, starts, strict=True), key=lambda pair: pair[0])]
         while spent < most_moves and cost > enough and watch(Progress(cost, lower_bound, spent)):
             if not patient and not queue and spent > max(_LEAST, (1 + _PATIENCE) * gained):
@@ -99,11 +118,12 @@ class Annealer:
             begun, whole = queue.pop(0) if queue else best, min(length, most_moves - spent)
             # Long runs in slices, each a stretch of the same cooling, so that the clock is seen.
             slices = max(1, -(-whole // self._slice))
-            at, here = begun, hot
+            heat, soft = _PLANS[runs % len(_PLANS)]
+            at, here, runs = begun, hot * heat, runs + 1
             for k in range(slices):
                 part = whole // slices + (k < whole % slices)
-                next_ = hot * (1 / _COOLING) ** ((k + 1) / slices)
-                at, found = self.run(at, moves, part, here, next_, int(rng.integers(1 << 63)))
+                next_ = hot * heat * (1 / _COOLING) ** ((k + 1) / slices)
+                at, found = self.run(at, moves, part, here, next_, int(rng.integers(1 << 63)), soft)
                 spent, here = spent + part, next_
                 if found < cost * (1 - 1e-12):
                     best, cost, gained = at, found, spent
@@ -129,81 +149,9 @@ class Annealer:
         return float(np.median(changes)) if changes else 0.0
 
 
-def _by_rank(ends: Sequence[npt.NDArray[np.intp]], ranks: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """(offsets, numbers) of the hops that touch each rank."""
-    rank = np.concatenate(ends)
-    number = np.tile(np.arange(len(ends[0])), len(ends))
-    order = np.argsort(rank, kind="stable")
-    return np.searchsorted(rank[order], np.arange(ranks + 1)).astype(np.int64), number[order].astype(np.int64)
-
-
-def _rounds(pattern: Pattern, fabric: Fabric, size_bytes: float, model: str) -> tuple[object, ...]:
-    """The arguments of ``anneal_rounds`` from ``mode`` on."""
-    n, ranks = len(fabric.names), pattern.ranks
-    weight, when = pattern.there if model == "latency" else pattern.repeat, pattern.round
-    source, target = pattern.source, pattern.target
-    if model == "latency" and pattern.pace == "pipeline":  # every hop counts: each is a round of its own
-        links = np.unique(source * ranks + target)
-        source, target = links // ranks, links % ranks
-        weight, when = np.ones(len(links)), np.arange(len(links))
-    low, high = np.minimum(source, target), np.maximum(source, target)
-    keys = np.unique((when * ranks + low) * ranks + high)
-    low, high = keys // ranks % ranks, keys % ranks
-    hop_round = keys // (ranks * ranks)
-    rounds = len(weight)
-    starts = np.searchsorted(hop_round, np.arange(rounds + 1))
-    if model == "latency":  # nothing is loaded
-        source = target = when = np.zeros(0, dtype=np.intp)
-    moved = pattern.share[: len(source)] * size_bytes
-    sent, got = (
-        np.bincount(when * ranks + ends, moved, rounds * ranks).reshape(rounds, ranks) for ends in (source, target)
-    )
-    rates = [fabric.host_out_gbps * BYTES_PER_US, fabric.host_in_gbps * BYTES_PER_US]
-    slow = np.zeros((1, 1))
-    if model == "alpha-beta":
-        slow = 1 / (pair_rates(fabric) * BYTES_PER_US)
-        np.fill_diagonal(slow, 0.0)
-    return (
-        _MODES[model],
-        1.0 if model == "latency" else 0.5,
-        weight.astype(np.float64),
-        low.astype(np.int64),
-        high.astype(np.int64),
-        hop_round.astype(np.int64),
-        starts.astype(np.int64),
-        *_by_rank([low, high], ranks),
-        np.ascontiguousarray(fabric.rtt_us),
-        source.astype(np.int64),
-        target.astype(np.int64),
-        when.astype(np.int64),
-        moved,
-        *_by_rank([source, target], ranks),
-        fabric.group_of.astype(np.int64),
-        fabric.group_out_gbps * BYTES_PER_US,
-        fabric.group_in_gbps * BYTES_PER_US,
-        np.ascontiguousarray(slow),
-        sent.astype(np.float64),
-        got.astype(np.float64),
-        *rates,
-        bool(np.ptp(rates[0]) == 0 and np.ptp(rates[1]) == 0 and n > 0),
-    )
-
-
-def _chain(pattern: Pattern) -> tuple[object, ...]:
-    """The arguments of ``anneal_chain`` from ``source`` on; hops in the order of their levels."""
-    edges = np.concatenate([level.edges for level in pattern.chain])
-    places = np.concatenate([level.places for level in pattern.chain])
-    row = np.empty(int(places.max()) + 1, dtype=np.int64)
-    row[places] = np.arange(len(places))
-    waits, lengths = [], []
-    for level in pattern.chain:
-        ends = np.append(level.starts[1:], len(level.waits))
-        lengths.append(ends - level.starts)
-        waits.append(row[level.waits])
-    offsets = np.concatenate([[0], np.cumsum(np.concatenate(lengths))])
-    return (
-        (edges // pattern.ranks).astype(np.int64),
-        (edges % pattern.ranks).astype(np.int64),
-        offsets.astype(np.int64),
-        np.concatenate(waits).astype(np.int64),
-    )
+def _nearest(rtt_us: Matrix) -> npt.NDArray[np.int64]:
+    """The hosts nearest to each, shape (N, K)."""
+    n = len(rtt_us)
+    others = rtt_us + np.diag(np.full(n, np.inf))
+    count = min(_NEAR, n - 1)
+    return np.argpartition(others, count - 1, axis=1)[:, :count].astype(np.int64)

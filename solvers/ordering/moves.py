@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-_SINGLES = 2  # times as often as blocks: a host alone
+_SINGLES = 10  # times as often as blocks: a host alone
 
 
 @dataclass(frozen=True)
@@ -26,24 +26,36 @@ class Class:
 
 @dataclass(frozen=True)
 class Moves:
-    """Classes as arrays for :mod:`solvers.ordering.kernels`: ``wheel`` is what classes are drawn from; the units of
-    class c are ``ptr[c]`` to ``ptr[c + 1]``, their first ranks in ``first``."""
+    """Classes as arrays for :mod:`solvers.ordering.drawing`: ``wheel`` is what classes are drawn from; the units of
+    class c are ``ptr[c]`` to ``ptr[c + 1]``, their first ranks in ``first``, ``length`` ranks each; ``stretch``:
+    whether neighbours may be reversed. Shape (N,), by rank: ``unit_of``, the first rank of the host that has it;
+    ``class_of`` and ``size_of`` of that unit; -1 for a host that stays."""
 
     wheel: npt.NDArray[np.int64]
     ptr: npt.NDArray[np.int64]
     first: npt.NDArray[np.int64]
     length: npt.NDArray[np.int64]
     stretch: npt.NDArray[np.int8]
+    unit_of: npt.NDArray[np.int64]
+    class_of: npt.NDArray[np.int64]
+    size_of: npt.NDArray[np.int64]
 
-    def arrays(self) -> tuple[object, ...]:
-        """In the order in which the kernels take them."""
+    @property
+    def drawn(self) -> tuple[object, ...]:
+        """What draws need."""
         return (self.wheel, self.ptr, self.first, self.length, self.stretch)
 
+    @property
+    def aimed(self) -> tuple[object, ...]:
+        """What aimed moves need besides."""
+        return (self.unit_of, self.class_of, self.size_of)
 
-def moves_of(classes: Sequence[Class]) -> Moves | None:
+
+def moves_of(classes: Sequence[Class], ranks: int) -> Moves | None:
     """None when nothing can be exchanged.
 
-    Hosts alone are drawn twice as often as all blocks together, and a class of them as often as it has hosts.
+    A class of hosts is drawn as often as it has hosts, all blocks together a tenth as often as all hosts: they take
+    longer, and few of them help.
     """
     useful = [one for one in classes if len(one.firsts) > 1]
     if not useful:
@@ -51,13 +63,19 @@ def moves_of(classes: Sequence[Class]) -> Moves | None:
     blocks = sum(not one.hosts for one in useful)
     alone = sum(len(one.firsts) for one in useful if one.hosts)
     wheel: list[int] = []
+    by_rank = np.full((3, ranks), -1, dtype=np.int64)
     for number, one in enumerate(useful):
-        share = max(1, round(_SINGLES * max(1, blocks) * len(one.firsts) / alone * 8)) if one.hosts else 8
-        wheel += [number] * share
+        if not one.hosts:
+            wheel.append(number)
+            continue
+        wheel += [number] * max(1, round(_SINGLES * max(1, blocks) * len(one.firsts) / alone))
+        for first in one.firsts:
+            by_rank[:, first : first + one.length] = [[first], [number], [one.length]]
     return Moves(
         np.array(wheel, dtype=np.int64),
         np.concatenate([[0], np.cumsum([len(one.firsts) for one in useful])]).astype(np.int64),
         np.concatenate([one.firsts for one in useful]).astype(np.int64),
         np.array([one.length for one in useful], dtype=np.int64),
         np.array([one.hosts for one in useful], dtype=np.int8),
+        *by_rank,
     )

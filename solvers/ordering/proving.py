@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from solvers.costs.by_name import MIXED, pattern_for
+from solvers.costs.latency import ring_cost
 from solvers.ordering.circuit import CircuitEffort, prove_ring
 from solvers.ordering.neighbourhoods import improve
 from solvers.ordering.ring import longest_hop
@@ -65,7 +66,8 @@ def prove(task: Task, found: Found, seed: int, budget: Budget) -> Found:
         _QUESTIONS,
     )
     asked = {**found.also, "questions": float(better.asked)}
-    if better.proved:
+    # Uneven hosts could follow each other in ways that no exchange of equals makes.
+    if better.proved and len(set(seats.slots[seats.hosts].tolist())) == 1:
         return replace(found, order=better.order, cost=better.cost, lower_bound=better.cost, bound_by="z3", also=asked)
     return replace(found, order=better.order, cost=better.cost, also=asked)
 
@@ -78,9 +80,10 @@ def _by_circuit(task: Task, seats: Seats, found: Found, seed: int, budget: Budge
     effort = CircuitEffort(seed=seed % (1 << 31), time_limit_s=budget.seconds)
     if found.objective == "bottleneck":
         proof = prove_ring(cost, ring, effort, bottleneck=True)
+        order = ordered(task, seats, hosts[proof.order])
         return replace(
-            found, order=ordered(task, seats, hosts[proof.order]), cost=proof.cost,
-            lower_bound=max(proof.lower_bound, found.lower_bound or 0.0), bound_by="cp-sat",
+            found, order=order, cost=proof.cost, lower_bound=max(proof.lower_bound, found.lower_bound or 0.0),
+            bound_by="cp-sat", also={**found.also, "sum": ring_cost(task.fabric.rtt_us, order)},
         )  # fmt: skip
     proof = prove_ring(cost, ring, effort)
     bound, value = proof.lower_bound - toll, proof.cost - toll
@@ -88,7 +91,7 @@ def _by_circuit(task: Task, seats: Seats, found: Found, seed: int, budget: Budge
         order, value = found.order, found.cost
     else:
         order = ordered(task, seats, hosts[proof.order])
-    if found.lower_bound is not None and bound <= found.lower_bound:
-        return replace(found, order=order, cost=value)
     also = {} if toll else {**found.also, "bottleneck": longest_hop(task.fabric.rtt_us, order)}
+    if found.lower_bound is not None and bound <= found.lower_bound:
+        return replace(found, order=order, cost=value, also=also)
     return replace(found, order=order, cost=value, lower_bound=min(bound, value), bound_by="cp-sat", also=also)

@@ -106,7 +106,7 @@ def _annealed(
     bound = _bound(task, pattern)
     starts = _starts(task, seats, price, seed, watch)
     annealer = Annealer(pattern, task.fabric, task.size_bytes, task.model)
-    found = annealer.search(starts, moves_of(seats.classes()), seed, most_moves, watch, bound, patient)
+    found = annealer.search(starts, moves_of(seats.classes(), len(task.given)), seed, most_moves, watch, bound, patient)
     order, cost = found.order, found.cost
     if cost >= start.given - _EPSILON * abs(start.given) and np.array_equal(starts[0], task.given):
         order, cost = task.given, start.given
@@ -115,7 +115,7 @@ def _annealed(
         order=order,
         cost=cost,
         lower_bound=bound,
-        bound_by=None if bound is None else "rounds",
+        bound_by=None if bound is None else "1-tree" if task.by_hops else "rounds",
         moves=found.moves,
     )
 

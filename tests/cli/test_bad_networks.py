@@ -37,6 +37,10 @@ CHANGES: list[tuple[dict[str, Any], str]] = [
     ({"latency_us": [[0] * 4] * 3 + [[0, -1, 0, 0]]}, "n.json: latency_us[3][1]: -1 cannot be a measurement"),
     ({"bandwidth_gbps": [[0]]}, "n.json: bandwidth_gbps: 4 rows of 4 numbers were expected"),
     ({"predicted_us": [[0]]}, "n.json: predicted_us: 4 rows of 4 numbers were expected"),
+    ({"halves_us": [[[0] * 4] * 4]}, "n.json: halves_us: two matrices were expected, of one half of the samples each"),
+    ({"halves_us": {"even": 1}}, "n.json: halves_us: two matrices were expected, of one half of the samples each"),
+    ({"halves_us": [[[0] * 4] * 4, 5]}, "n.json: halves_us[1]: 4 rows of 4 numbers were expected"),
+    ({"halves_us": [[[0] * 4] * 4, [["x"] * 4] * 4]}, 'n.json: halves_us[1][0][0]: "x" is not a number or null'),
 ]
 
 
@@ -84,13 +88,45 @@ def test_a_broken_gz_is_named(tmp_path: Path) -> None:
     assert list(listing(tmp_path)) == ["n.json.gz"]
 
 
-def test_pairs_that_were_not_measured_have_no_answer(tmp_path: Path) -> None:
+def test_pairs_that_were_not_measured_are_avoided(tmp_path: Path) -> None:
     rows = network()["latency_us"]
     rows[1][3] = rows[3][1] = None
     rows[0][2] = None  # the other direction is there: enough
     write(tmp_path / "n.json", network(latency_us=rows))
+    done = plink("reorder", "n.json", "--format", "hosts", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "a\nb\nc\nd\n")  # the only ring without b - d
+    assert done.stderr.splitlines() == [
+        "plink: ring of 4 hosts, sum of round trips: given 400 us, found 400 us, median of random orders 310 us; "
+        "no order of measured pairs under 400 us",
+        "plink: 1 pairs were not measured; the order needs none of them",
+    ]
+
+
+def test_pairs_that_were_not_measured_and_cannot_be_avoided_are_named(tmp_path: Path) -> None:
+    """Nobody but a was measured against d."""
+    rows = network()["latency_us"]
+    for i in (1, 2):
+        rows[i][3] = rows[3][i] = None
+    write(tmp_path / "n.json", network(latency_us=rows))
+    done = plink("reorder", "n.json", "--prove", "--json", cwd=tmp_path)
+    assert done.returncode == 3
+    order = json.loads(done.stdout)
+    assert (order["lower_bound"], order["gap"], order["proven"]) == (None, None, False)
+    _, said, proof = done.stderr.splitlines()
+    used = {frozenset(pair) for pair in zip(order["hosts"], order["hosts"][1:] + order["hosts"][:1], strict=True)}
+    (pair,) = used & {frozenset("bd"), frozenset("cd")}
+    assert said.startswith(
+        f"plink: no order was found without pairs that were not measured: {' - '.join(sorted(pair))}; "
+    )
+    assert said.endswith("`plink probe HOSTS --resume` measures them")
+    assert proof == "plink: no proof: it would need the pairs that were not measured"
+
+
+def test_nothing_measured_has_no_answer(tmp_path: Path) -> None:
+    rows = [[0 if i == j else None for j in range(4)] for i in range(4)]
+    write(tmp_path / "n.json", network(latency_us=rows))
     said = refusal(plink("reorder", "n.json", cwd=tmp_path), code=4)
-    assert said.startswith("1 pairs were not measured, the first b - d; ")
+    assert said == "n.json: no pair was measured; measure them: plink probe, or give --prior FILE"
     assert list(listing(tmp_path)) == ["n.json"]
 
 

@@ -1,5 +1,6 @@
 """``plink reorder`` on a small network: the racks are found, and the answer comes in every form that is asked for."""
 
+import contextlib
 import gzip
 import json
 import os
@@ -7,7 +8,9 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.cli.files import listing, network, write
@@ -68,6 +71,44 @@ def test_an_order_is_what_a_file_holds_unless_asked(here: Path) -> None:
 def test_the_same_seed_gives_the_same_bytes(here: Path) -> None:
     first, second = (plink("reorder", "n.json", "--json", "--seed", "3", cwd=here).stdout for _ in range(2))
     assert first == second != ""
+
+
+def scattered(hosts: int) -> dict[str, Any]:
+    """Hosts in a square, at random: too many for all rings to be tried."""
+    place = np.random.default_rng(2).random((hosts, 2))
+    rows = np.round(1000 * np.linalg.norm(place[:, None] - place[None, :], axis=2), 3).tolist()
+    return network(hosts=[{"name": f"h{k}"} for k in range(hosts)], latency_us=rows)
+
+
+@pytest.mark.parametrize("algo", ["ring", "tree"])
+def test_moves_and_a_seed_give_the_same_bytes(algo: str, here: Path) -> None:
+    """However long it takes: no clock is looked at. A ring of 40 hosts is far from what was given."""
+    write(here / "n.json", scattered(40))
+    words = ("reorder", "n.json", "--json", "--moves", "300", "--algo", algo)
+    first, second = (plink(*words, cwd=here).stdout for _ in range(2))
+    assert first == second != ""
+    order = json.loads(first)
+    assert order["lower_bound"] <= order["cost"] < 0.6 * order["baseline"]["given"]
+    assert 0 < order["moves"] <= 300
+
+
+def test_a_terminal_sees_the_search(here: Path) -> None:
+    write(here / "n.json", scattered(12))
+    reading, writing = os.openpty()
+    words = ["reorder", "n.json", "--format", "hosts", "--moves", "2000"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "plink", *words], cwd=here, stdout=subprocess.PIPE, stderr=writing, text=True
+    )
+    os.close(writing)
+    seen = b""
+    with contextlib.suppress(OSError):  # as Linux says that nobody holds the other end any more
+        while part := os.read(reading, 4096):
+            seen += part
+    os.close(reading)
+    printed, _ = process.communicate(timeout=60)
+    assert (process.returncode, len(printed.split())) == (0, 12)
+    assert b"searching" in seen
+    assert seen.splitlines()[-1].endswith(b"us") or b"no order under" in seen.splitlines()[-1]
 
 
 def test_no_time_at_all_still_gives_an_order(here: Path) -> None:

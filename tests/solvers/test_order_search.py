@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-from functools import partial
 
 import numpy as np
 import pytest
@@ -16,10 +15,15 @@ from solvers.costs.fabric import Fabric
 from solvers.ordering.annealing import Annealer
 from solvers.ordering.bounds import hypercube_bound
 from solvers.ordering.initial import initial_orders
-from solvers.ordering.search import Found, search
+from solvers.ordering.moves import moves_of
+from solvers.ordering.ring import longest_hop
+from solvers.ordering.search import search
+from solvers.ordering.seats import Seats, Wishes
+from solvers.ordering.task import Found, Task
 from solvers.schedules.catalogue import Options
-from tests.solvers.synthetic import Tour, racks, random_costs
+from tests.solvers.synthetic import Tour, loop_cost, racks, random_costs
 from tests.solvers.test_cost_models import fabric
+from tests.solvers.test_ring_search import always, until
 
 ALGORITHMS = [
     "ring",
@@ -33,17 +37,17 @@ ALGORITHMS = [
 ]
 
 
-def found_by(
-    found: Fabric,
-    order: Tour,
-    algo: str,
-    model: str,
-    seed: int = 1,
-    moves: int = 30_000,
-    options: Options | None = None,
-) -> Found:
+def found_by(found: Fabric, order: Tour, algo: str, model: str, seed: int = 1, moves: int = 30_000) -> Found:
     """A search that ends by its moves."""
-    return search(found, order, algo, options or Options(), 1e6, model, seed, lambda: True, moves)
+    return search(Task(found, order, algo, Options(), 1e6, model), seed, always, moves)
+
+
+def alike(rtt_us: np.ndarray) -> Fabric:
+    """Nothing is known but the round trips; no group shares anything."""
+    n = len(rtt_us)
+    rates, one = np.full(n, 10.0), np.array([np.inf])
+    names = tuple(f"h{k}" for k in range(n))
+    return Fabric(names, rtt_us, None, rates, rates, np.zeros(n, dtype=np.intp), one, one, "measured")
 
 
 def cheapest(found: Fabric, algo: str, model: str, n: int) -> float:
@@ -88,10 +92,7 @@ def test_racks_of_powers_of_two_without_noise_are_solved_and_proven(algo: str, s
     """The known optimum: rounds inside racks first; the bound is met exactly."""
     rtt, _ = racks(sizes, 3)
     n = len(rtt)
-    alike = np.full(n, 10.0)
-    one = np.array([np.inf])
-    found = Fabric(tuple(map(str, range(n))), rtt, None, alike, alike, np.zeros(n, dtype=np.intp), one, one, "measured")
-    result = found_by(found, np.arange(n), algo, "latency", moves=200_000)
+    result = found_by(alike(rtt), np.arange(n), algo, "latency", moves=200_000)
     inside = int(np.log2(min(sizes)))
     assert result.cost == inside * 40.0 + (int(np.log2(n)) - inside) * 90.0
     assert result.lower_bound == result.cost
@@ -99,61 +100,63 @@ def test_racks_of_powers_of_two_without_noise_are_solved_and_proven(algo: str, s
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_the_same_seed_and_moves_give_the_same_order(model: str) -> None:
+@pytest.mark.parametrize("algo", ["ring", "halving-doubling", "tree", "nccl"])
+def test_the_same_seed_and_moves_give_the_same_order(algo: str, model: str) -> None:
     found, order = fabric(24, 5), np.random.default_rng(5).permutation(24)
-    first, second = (found_by(found, order, "halving-doubling", model, seed=7) for _ in range(2))
+    first, second = (found_by(found, order, algo, model, seed=7, moves=5000) for _ in range(2))
     assert first.order.tolist() == second.order.tolist()
-    assert (first.cost, first.moves) == (second.cost, second.moves)
+    assert dataclasses.replace(first, order=order) == dataclasses.replace(second, order=order)
 
 
+@pytest.mark.parametrize("slots", [1, 2])
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("algo", ["ring", "halving-doubling", "recursive-doubling", "tree", "nccl-tree", "bml"])
-def test_after_thousands_of_moves_the_books_still_agree_with_the_price(algo: str, model: str) -> None:
-    """What the compiled loop keeps up swap by swap, blocks too, is what the whole order costs."""
-    if (algo, model) == ("ring", "latency"):
-        return  # has a search of its own
-    n = 16
-    found, order = fabric(n, 8), np.random.default_rng(8).permutation(n)
-    annealer = Annealer(pattern_for(algo, n, Options()), found, 1e6, model)
-    for moves, blocks in ((0, [1]), (1, [1]), (3000, [1]), (3000, [1, 2, 4])):
-        best, cost = annealer.run(order, moves, 1e3, 1.0, 5, np.arange(n), blocks)
-        assert sorted(best.tolist()) == list(range(n))
-        assert cost == pytest.approx(annealer.price(best), rel=1e-9)
+def test_after_thousands_of_moves_the_books_still_agree_with_the_price(algo: str, model: str, slots: int) -> None:
+    """What the compiled loop keeps up move by move, blocks too, is what the whole order costs."""
+    n = 16 // slots
+    found, order = fabric(n, 8), np.repeat(np.random.default_rng(8).permutation(n), slots)
+    annealer = Annealer(pattern_for(algo, len(order), Options()), found, 1e6, model)
+    groups = [list(range(k, n, 4)) for k in range(4)]
+    for wishes in (Wishes(), Wishes({3: 6}), Wishes({}, groups)):
+        seats = Seats(order, found.names, wishes)
+        moves = moves_of(seats.classes(), len(order))
+        assert moves is not None
+        for count in (0, 1, 3000):
+            best, cost = annealer.run(seats.arrange(seats.hosts), moves, count, 1e3, 1.0, 5)
+            assert seats.arrange(list(dict.fromkeys(best.tolist()))).tolist() == best.tolist()
+            assert cost == pytest.approx(annealer.price(best), rel=1e-9)
 
 
-def test_it_ends_when_it_is_told_and_is_never_worse_than_the_given_order() -> None:
-    found, order = fabric(16, 2), np.arange(16)
+@pytest.mark.parametrize("algo", ["ring", "tree", "nccl"])
+def test_it_ends_when_it_is_told_and_is_never_worse_than_the_given_order(algo: str) -> None:
+    order = np.arange(16)
     for calls in range(4):
-        left = iter([True] * calls)
-        result = search(found, order, "tree", Options(), 1e6, "latency", 0, partial(next, left, False), 10**9)
+        result = search(Task(fabric(16, 2), order, algo, Options(), 1e6, "latency"), 0, until(calls), 10**9)
         assert result.cost <= result.given
-    alike = fabric(16, 2)
-    alike.rtt_us[:] = 50.0
-    np.fill_diagonal(alike.rtt_us, 0.0)
-    result = found_by(alike, order, "halving-doubling", "latency")
-    assert result.order.tolist() == order.tolist()  # nothing is better: the given one is kept
+
+
+@pytest.mark.parametrize("algo", ["ring", "halving-doubling", "nccl"])
+def test_the_given_order_is_kept_where_none_is_better(algo: str) -> None:
+    order = np.random.default_rng(2).permutation(16)
+    result = found_by(alike(racks([16], 0)[0]), order, algo, "latency")
+    assert result.order.tolist() == order.tolist()
+
+
+def test_who_is_not_patient_ends_when_nothing_comes_of_it() -> None:
+    """Without a clock, and with hardly a limit."""
+    for algo in ("ring", "halving-doubling"):
+        result = search(Task(fabric(9, 2), np.arange(9), algo, Options(), 1e6, "latency"), 0, always, 10**15, False)
+        assert result.cost <= result.given
 
 
 def test_contention_keeps_racks_together_on_a_ring() -> None:
     """Four racks behind narrow uplinks: each is left and entered once."""
     rtt, rack_of = racks([4, 4, 4, 4], 2)
-    alike, uplinks = np.full(16, 0.2), np.full(4, 0.2)
-    found = Fabric(tuple(map(str, range(16))), rtt, None, alike, alike, rack_of, uplinks, uplinks, "measured")
+    rates, uplinks = np.full(16, 0.2), np.full(4, 0.2)
+    found = Fabric(tuple(map(str, range(16))), rtt, None, rates, rates, rack_of, uplinks, uplinks, "measured")
     result = found_by(found, np.arange(16), "ring", "contention", moves=100_000)
     crossings = int((rack_of[result.order] != rack_of[np.roll(result.order, 1)]).sum())
     assert crossings == 4
-
-
-def test_hosts_with_several_ranks_keep_what_they_have() -> None:
-    found = fabric(6, 1)
-    for slots in ([2] * 6, [3, 1, 2, 2, 1, 1]):
-        given_order = np.repeat(np.arange(6), slots)
-        for algo, model in (("ring", "latency"), ("ring", "contention"), ("tree", "latency"), ("tree", "alpha-beta")):
-            result = found_by(found, given_order, algo, model, moves=5000)
-            assert sorted(result.order.tolist()) == given_order.tolist()
-            assert (np.diff(result.order) != 0).sum() == 5  # each host's ranks follow each other
-            assert result.cost <= result.given
-            assert result.lower_bound is None or result.lower_bound <= result.cost
 
 
 def test_an_unknown_pair_is_named() -> None:
@@ -165,18 +168,93 @@ def test_an_unknown_pair_is_named() -> None:
         found_by(fabric(5), np.arange(5), "rong", "latency")
 
 
+@pytest.mark.parametrize(
+    ("algo", "model", "objective", "message"),
+    [
+        ("ring", "latency", "least", "--objective least: there are auto, time, sum, bottleneck"),
+        ("tree", "latency", "sum", "--objective sum is for rings"),
+        ("nccl", "latency", "bottleneck", "--objective bottleneck is for rings"),
+        ("ring", "contention", "bottleneck", "--objective bottleneck knows round trips only"),
+    ],
+)
+def test_objectives_that_do_not_fit_are_refused(algo: str, model: str, objective: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        search(Task(fabric(4), np.arange(4), algo, Options(), 1e6, model, objective), 0, always, 10)
+
+
+@pytest.mark.parametrize("algo", ["ring", "gloo", "nccl-ring", "openmpi-ring", "ring-chunked"])
+def test_a_ring_has_two_objectives(algo: str) -> None:
+    """Each result says what it is by the other."""
+    for n, seed in ((2, 1), (5, 2), (7, 3), (10, 4)):
+        found, order = fabric(n, seed), np.random.default_rng(seed).permutation(n)
+        by = {
+            one: search(Task(found, order, algo, Options(), 1e6, "latency", one), 1, always, 3000)
+            for one in ("auto", "sum", "time", "bottleneck")
+        }
+        rtt = found.rtt_us
+        assert [one.objective for one in by.values()] == ["sum", "sum", "time", "bottleneck"]
+        for one in ("auto", "sum", "time"):
+            assert by[one].cost == pytest.approx(loop_cost(rtt, by[one].order))
+            assert by[one].also["bottleneck"] == longest_hop(rtt, by[one].order)
+            assert by[one].given == pytest.approx(loop_cost(rtt, order))
+        shortest = by["bottleneck"]
+        assert shortest.cost == longest_hop(rtt, shortest.order)
+        assert shortest.also["sum"] == pytest.approx(loop_cost(rtt, shortest.order))
+        assert shortest.given == longest_hop(rtt, order)
+        assert shortest.cost <= by["sum"].also["bottleneck"]
+        assert shortest.lower_bound is not None
+        assert by["sum"].also["bottleneck_lower_bound"] <= shortest.cost
+        assert by["sum"].cost <= shortest.also["sum"] * (1 + 1e-12)
+        if n <= 8:
+            assert {one.bound_by for one in by.values()} == {"all rings"}
+            assert {one.gap for one in by.values()} == {0.0}
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_one_order_for_nccls_tree_and_ring(model: str) -> None:
     """Among the turns of the best ring the one whose mix is cheapest; at the ring's sizes just the best ring."""
     found, order = fabric(9, 4), np.random.default_rng(4).permutation(9)
     for size in (1e5, 4e6, 1e8):
-        mixed = search(found, order, "nccl", Options(), size, model, 1, lambda: True, 20_000)
+        mixed = search(Task(found, order, "nccl", Options(), size, model), 1, always, 20_000)
         price = pricing_for("nccl", 9, Options(), found, size, model)
-        ring = search(found, order, "nccl-ring", Options(), size, model, 1, lambda: True, 20_000)
+        ring = search(Task(found, order, "nccl-ring", Options(), size, model), 1, always, 20_000)
         assert mixed.cost == pytest.approx(price(mixed.order))
         assert mixed.cost <= min(mixed.given, price(ring.order), price(np.roll(ring.order[::-1], 3))) * (1 + 1e-12)
         if size == 1e8:
             assert mixed.cost == pytest.approx(ring.cost)
+
+
+def test_the_baseline_is_the_median_of_random_orders() -> None:
+    """Where all hops cost the same, every random order does."""
+    result = found_by(alike(racks([9], 0, near=7.0)[0]), np.arange(9), "ring", "latency")
+    assert result.random_median == result.given == 63.0
+    result = found_by(fabric(8, 3), np.arange(8), "tree", "latency")
+    price = pricing_for("tree", 8, Options(), fabric(8, 3), 1e6, "latency")
+    drawn = [price(np.random.default_rng(seed).permutation(8)) for seed in range(2000)]
+    low, high = np.quantile(drawn, [0.4, 0.6])
+    assert low <= result.random_median <= high
+
+
+@pytest.mark.parametrize("algo", ["ring", "tree", "flat", "nccl"])
+def test_a_host_alone_has_one_order(algo: str) -> None:
+    result = found_by(fabric(1), np.array([0, 0]), algo, "contention")
+    assert (result.order.tolist(), result.cost) == ([0, 0], result.given)
+
+
+@pytest.mark.parametrize(
+    ("cost", "bound", "gap"),
+    [
+        (102.0, 100.0, pytest.approx(0.02)),
+        (100.0, 100.0, 0.0),
+        (100.0, 100.0 * (1 + 1e-12), 0.0),  # a bound that is above by rounding
+        (100.0, None, None),
+        (100.0, 0.0, None),  # no multiple of nothing
+        (0.0, 0.0, 0.0),
+        (0.0, None, None),
+    ],
+)
+def test_the_gap_is_what_could_still_be_saved(cost: float, bound: float | None, gap: float | None) -> None:
+    assert Found(np.arange(2), cost, bound, None, cost, cost, 0).gap == gap
 
 
 @given(st.integers(2, 20), st.integers(0, 99))

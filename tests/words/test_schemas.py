@@ -52,12 +52,21 @@ def measured() -> Network:
     return Network(network.hosts, latency, None, network.details)
 
 
-def order_of(network: Network) -> Document:
+def order_of(network: Network, **wishes: Any) -> Document:
     """What reorder writes."""
     from plink.cli.order_report import order_of as written
     from plink.cli.solving import Wanted, solve
 
-    return written(network, solve(network, Wanted()), Wanted()).to_json()
+    wanted = Wanted(**{"moves": 100, **wishes})
+    return written(network, solve(network, wanted), wanted).to_json()
+
+
+def alike() -> Network:
+    """Six hosts between which nothing differs but noise."""
+    rng = np.random.default_rng(5)
+    halves = [60 * rng.lognormal(0, 0.1, (6, 6)) * ~np.eye(6, dtype=bool) for _ in range(2)]
+    hosts = Hosts(tuple(Host(name, name) for name in "abcdef"))
+    return Network(hosts, np.sqrt(halves[0] * halves[1]), None, {"halves_us": [half.tolist() for half in halves]})
 
 
 @pytest.fixture(scope="module")
@@ -105,10 +114,40 @@ def test_networks_by_hand(measured: Network) -> None:
 def test_an_order(measured: Network) -> None:
     from plink.order import Order
 
-    document = order_of(measured)
-    assert complaints("order", document) == []
-    assert set(document) <= set(read_document(FOLDER / "order.schema.json")["properties"])
+    assert described("order", order_of(measured))
     assert complaints("order", Order("given", ("a", "b")).to_json()) == []
+
+
+@pytest.mark.parametrize(
+    ("wishes", "written"),
+    [
+        ({}, {"judged", "kept_given", "bottleneck_lower_bound"}),
+        ({"objective": "bottleneck", "force": True}, {"judged", "sum", "sum_lower_bound"}),
+        ({"pins": ("b=0",), "groups": "2"}, {"judged", "pins", "groups"}),
+        ({"algo": "2lha", "model": "contention"}, {"groups", "size_bytes", "capacities"}),
+        ({"algo": "tree", "prove": True, "force": True}, {"questions"}),
+    ],
+    ids=lambda value: " ".join(value) or "nothing wished",
+)
+def test_orders_of_every_kind(wishes: Document, written: set[str]) -> None:
+    """All keys that ``reorder`` writes are described; ``kept_given`` is there where nothing differs but noise."""
+    document = order_of(alike(), **wishes)
+    assert described("order", document)
+    assert written <= set(document)
+    assert ("kept_given" in document) == ("kept_given" in written)
+    if "kept_given" in document:
+        assert (document["hosts"], document["proven"], document["gap"]) == (list("abcdef"), False, None)
+        assert "bottleneck" not in document  # that would be the found order's
+        assert document["kept_given"]["found"] != document["hosts"]
+        assert document["kept_given"]["found_cost"] < document["cost"] == document["baseline"]["given"]
+
+
+def test_the_order_of_one_host() -> None:
+    from plink.cli.order_report import order_of_one
+    from plink.cli.solving import Wanted
+
+    alone = Network(Hosts((Host("a", "a"),)), np.zeros((1, 1)))
+    assert described("order", order_of_one(alone, Wanted()).to_json())
 
 
 @pytest.mark.parametrize("which", ["good", "failed"])
@@ -255,6 +294,10 @@ def setting(value: Any, *path: str | int) -> Callable[[Document], None]:
         ("order", setting("cheap", "cost"), "$.cost"),
         ("order", setting(None, "baseline", "given"), "$.baseline.given"),
         ("order", setting("md5:12", "network"), "$.network"),
+        ("order", setting("yes", "proven"), "$.proven"),
+        ("order", setting({"a": -1}, "pins"), "$.pins.a"),
+        ("order", setting({"gain": 0.1}, "judged", "pairs"), "$.judged.pairs"),
+        ("order", setting({"found": ["a"]}, "kept_given"), "$.kept_given"),
         ("run", without("proof"), "$"),
         ("run", setting(False, "proof", "held"), "$.proof.held"),
         ("run", setting([], "proof", "ranks"), "$.proof.ranks"),
@@ -277,7 +320,11 @@ def setting(value: Any, *path: str | int) -> Callable[[Document], None]:
 def test_what_is_broken_is_refused(
     name: str, change: Callable[[Document], None], where: str, measured: Network, runs: dict[str, Document]
 ) -> None:
-    good = {"network": measured.to_json, "order": lambda: order_of(measured), "run": lambda: runs["failed"]}
+    good: dict[str, Callable[[], Document]] = {
+        "network": measured.to_json,
+        "order": lambda: order_of(measured),
+        "run": lambda: runs["failed"],
+    }
     by_hand = {"demo": DEMO, "schedule": SCHEDULE, "count": COUNT}
     document = json.loads(json.dumps(by_hand[name] if name in by_hand else good[name]()))
     change(document)

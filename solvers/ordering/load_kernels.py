@@ -1,4 +1,4 @@
-"""Annealing of rank orders, compiled (Numba): the inner loops of :mod:`solvers.ordering.annealing`.
+"""Annealing where what hosts or groups are loaded with counts too, compiled (Numba).
 
 All state is in arrays. Hosts change their ranks, the hops and loads of these ranks are looked at again, and a move that
 is not accepted is taken back the same way.
@@ -11,51 +11,10 @@ import numpy as np
 from numba import njit
 
 from solvers.costs.evaluator import SQUARINGS
-from solvers.ordering.random_numbers import below, unit
+from solvers.ordering.drawing import STRETCH, draw, put
+from solvers.ordering.random_numbers import unit
 
-LATENCY, CONTENTION, ALPHA_BETA = 0, 1, 2
-_STRETCH = 8  # units that are reversed or moved on at once, at most
-
-
-@njit(cache=True)
-def _draw(state: Any, order: Any, wheel: Any, ptr: Any, first: Any, length: Any, stretch: Any, ranks: Any,
-          hosts: Any) -> Any:  # fmt: skip
-    """Draw a move: which ranks get which hosts; how many (0: nothing would change).
-
-    Units are blocks of ranks of one length in classes; the contents of two units of a class are swapped, or, in classes
-    that say so, those of three to eight that follow each other are reversed or moved on by one.
-    """
-    c = wheel[below(state, len(wheel))]
-    units, size, moved = ptr[c + 1] - ptr[c], length[c], 0
-    if units < 2:
-        return 0
-    u = below(state, units)
-    if stretch[c] and below(state, 4) == 0:
-        many, kind = 3 + below(state, _STRETCH - 2), below(state, 3)
-        at = ptr[c] + u
-        if u + many <= units and first[at + many - 1] == first[at] + (many - 1) * size:
-            for i in range(many):
-                source = many - 1 - i if kind == 0 else (i + kind * 2 - 3) % many
-                for k in range(size):
-                    ranks[moved], hosts[moved] = first[at + i] + k, order[first[at + source] + k]
-                    moved += 1
-            return moved
-    v = below(state, units)
-    if u == v:
-        return 0
-    one, other = first[ptr[c] + u], first[ptr[c] + v]
-    for k in range(size):
-        ranks[moved], hosts[moved] = one + k, order[other + k]
-        ranks[moved + 1], hosts[moved + 1] = other + k, order[one + k]
-        moved += 2
-    return moved
-
-
-@njit(cache=True)
-def _place(order: Any, ranks: Any, hosts: Any, moved: Any) -> None:
-    """Put the hosts at their ranks; the hosts that were there take their place in ``hosts``, to be put back."""
-    for k in range(moved):
-        order[ranks[k]], hosts[k] = hosts[k], order[ranks[k]]
+CONTENTION, ALPHA_BETA = 1, 2
 
 
 @njit(cache=True)
@@ -137,13 +96,13 @@ def _worst(r: Any, mode: Any, out: Any, into: Any, out_rate: Any, in_rate: Any, 
 
 
 @njit(cache=True)
-def anneal_rounds(
+def anneal_loads(
     order: Any, wheel: Any, ptr: Any, first: Any, length: Any, stretch: Any, moves: Any, hot: Any, cold: Any, seed: Any,
-    mode: Any, share: Any, weight: Any, low: Any, high: Any, hop_round: Any, starts: Any, hop_ptr: Any, hop_of: Any,
+    mode: Any, weight: Any, low: Any, high: Any, hop_round: Any, starts: Any, hop_ptr: Any, hop_of: Any,
     rtt: Any, source: Any, target: Any, edge_round: Any, moved: Any, edge_ptr: Any, edge_of: Any, group_of: Any,
     out_rate: Any, in_rate: Any, slow: Any, sent: Any, got: Any, host_out: Any, host_in: Any, alike: Any,
 ) -> Any:  # fmt: skip
-    """Anneal ``sum over r of weight[r] * (share * longest hop + busiest resource)``; (best order, its cost).
+    """Anneal ``sum over r of weight[r] * (longest hop / 2 + busiest resource)``; (best order, its cost).
 
     ``wheel`` to ``stretch``: the moves, see ``_draw`` and :class:`solvers.ordering.moves.Moves`.
     """
@@ -157,33 +116,30 @@ def anneal_rounds(
     width = n if mode == ALPHA_BETA else len(out_rate)
     out, into = np.zeros((rounds, width)), np.zeros((rounds, width))
     worst, host_part = np.zeros(rounds), np.zeros(rounds)
-    if mode != LATENCY:
-        for e in range(len(source)):
-            x, y, r = order[source[e]], order[target[e]], edge_round[e]
-            if mode == ALPHA_BETA:
-                out[r, source[e]] += moved[e] * slow[x, y]
-                into[r, target[e]] += moved[e] * slow[x, y]
-            elif group_of[x] != group_of[y]:
-                out[r, group_of[x]] += moved[e]
-                into[r, group_of[y]] += moved[e]
-        for r in range(rounds):
-            if mode == CONTENTION and alike:
-                for rank in range(n):
-                    host_part[r] = max(host_part[r], sent[r, rank] / host_out[0], got[r, rank] / host_in[0])
-            worst[r] = _worst(
-                r, mode, out, into, out_rate, in_rate, order, sent, got, host_out, host_in, alike, host_part
-            )
+    for e in range(len(source)):
+        x, y, r = order[source[e]], order[target[e]], edge_round[e]
+        if mode == ALPHA_BETA:
+            out[r, source[e]] += moved[e] * slow[x, y]
+            into[r, target[e]] += moved[e] * slow[x, y]
+        elif group_of[x] != group_of[y]:
+            out[r, group_of[x]] += moved[e]
+            into[r, group_of[y]] += moved[e]
+    for r in range(rounds):
+        if mode == CONTENTION and alike:
+            for rank in range(n):
+                host_part[r] = max(host_part[r], sent[r, rank] / host_out[0], got[r, rank] / host_in[0])
+        worst[r] = _worst(r, mode, out, into, out_rate, in_rate, order, sent, got, host_out, host_in, alike, host_part)
     cost = 0.0
     for r in range(rounds):
-        cost += weight[r] * (share * longest[r] + worst[r])
+        cost += weight[r] * (longest[r] / 2 + worst[r])
     best, best_cost = order.copy(), cost
-    room = _STRETCH * length.max()
+    room = STRETCH * length.max()
     ranks, hosts, moving = np.empty(room, np.int64), np.empty(room, np.int64), np.zeros(n, np.int8)
     temperature = hot
     cooling = (cold / hot) ** (1.0 / max(1, moves)) if hot > 0 else 1.0
     for _ in range(moves):
         temperature *= cooling
-        count = _draw(state, order, wheel, ptr, first, length, stretch, ranks, hosts)
+        count = draw(state, order, wheel, ptr, first, length, stretch, ranks, hosts)
         if count == 0:
             continue
         across = mode == ALPHA_BETA or (mode == CONTENTION and not alike)
@@ -197,7 +153,7 @@ def anneal_rounds(
             if across:
                 _loads(order, ranks, count, moving, -1.0, mode, edge_ptr, edge_of, source, target, edge_round, moved,
                        group_of, slow, out, into, touched)  # fmt: skip
-            _place(order, ranks, hosts, count)
+            put(order, ranks, hosts, count)
             if across:
                 _loads(order, ranks, count, moving, 1.0, mode, edge_ptr, edge_of, source, target, edge_round, moved,
                        group_of, slow, out, into, touched)  # fmt: skip
@@ -214,7 +170,7 @@ def anneal_rounds(
                     worst[r] = _worst(r, mode, out, into, out_rate, in_rate, order, sent, got, host_out, host_in, alike,
                                       host_part)  # fmt: skip
                     touched[r] = 0
-                new += weight[r] * (share * longest[r] + worst[r])
+                new += weight[r] * (longest[r] / 2 + worst[r])
             if attempt == 1:
                 break
             if new <= cost or unit(state) < math.exp((cost - new) / temperature):
@@ -226,47 +182,4 @@ def anneal_rounds(
         if across:
             for k in range(count):
                 moving[ranks[k]] = 0
-    return best, best_cost
-
-
-@njit(cache=True)
-def _path(order: Any, source: Any, target: Any, wait_ptr: Any, waits: Any, rtt: Any, done: Any) -> Any:
-    longest = 0.0
-    for k in range(len(source)):
-        before = 0.0
-        for w in range(wait_ptr[k], wait_ptr[k + 1]):
-            before = max(before, done[waits[w]])
-        done[k] = before + rtt[order[source[k]], order[target[k]]]
-        longest = max(longest, done[k])
-    return longest
-
-
-@njit(cache=True)
-def anneal_chain(
-    order: Any, wheel: Any, ptr: Any, first: Any, length: Any, stretch: Any, moves: Any, hot: Any, cold: Any, seed: Any,
-    source: Any, target: Any, wait_ptr: Any, waits: Any, rtt: Any,
-) -> Any:  # fmt: skip
-    """Anneal the longest path through hops that wait for others, all of which stand before them; (best, its cost)."""
-    state = np.array([seed], dtype=np.uint64)
-    done = np.zeros(len(source))
-    cost = _path(order, source, target, wait_ptr, waits, rtt, done)
-    best, best_cost = order.copy(), cost
-    room = _STRETCH * length.max()
-    ranks, hosts = np.empty(room, np.int64), np.empty(room, np.int64)
-    temperature = hot
-    cooling = (cold / hot) ** (1.0 / max(1, moves)) if hot > 0 else 1.0
-    for _ in range(moves):
-        temperature *= cooling
-        count = _draw(state, order, wheel, ptr, first, length, stretch, ranks, hosts)
-        if count == 0:
-            continue
-        _place(order, ranks, hosts, count)
-        new = _path(order, source, target, wait_ptr, waits, rtt, done)
-        if new <= cost or unit(state) < math.exp((cost - new) / temperature):
-            cost = new
-            if cost < best_cost - 1e-9 * abs(best_cost):
-                best_cost = cost
-                best[:] = order
-        else:
-            _place(order, ranks, hosts, count)
     return best, best_cost

@@ -1,0 +1,242 @@
+"""``plink reorder`` under wishes: pins, groups, objectives, proofs, priors, topologies; every refusal in one line.
+
+Most of it runs inside this process, for a command that is started takes a second.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from plink.cli.app import command
+from plink.errors import PlinkError
+from tests.cli.files import listing, network, refusal, write
+from tests.conftest import plink
+
+NAMES = list("abcdefgh")
+# a, c, e, g are 20 us from each other, so are b, d, f, h; 80 us between the two.
+ROWS = [[0 if i == j else 20 if i % 2 == j % 2 else 80 for j in range(8)] for i in range(8)]
+HOSTS: list[dict[str, Any]] = [{"name": name, "address": f"10.0.0.{i}"} for i, name in enumerate(NAMES, start=1)]
+TOPOLOGY = """SwitchName=spine Switches=leaf[1-2]
+SwitchName=leaf1 Nodes=a,c,e,g
+SwitchName=leaf2 Nodes=b,d,f,h
+"""
+FILES = {
+    "good": "a c e g\nb, d, f h  # a comment\n",
+    "uneven": "a b c\nd e f g h\n",
+    "missing": "a c e g\nb d f\n",
+    "twice": "a c e g\nb d f h a\n",
+    "double": "a a c e g\nb d f h\n",
+    "unknown": "a c e g\nb d f h z\n",
+    "empty": "# nothing\n",
+    "strange": "a c\n$(touch gotcha)\n",
+    "list.json": '{"groups": ["a", "b"]}',
+    "hollow.json": '{"groups": [["a", "c", "e", "g", "b", "d", "f", "h"], []]}',
+    "topo.conf": TOPOLOGY,
+    "others.conf": "SwitchName=leaf1 Nodes=x,y\n",
+    "four.txt": "a\nb\nc\nd\n",
+    "none.txt": "x\ny\n",
+    "half.txt": "a\nx\n",
+}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with eight hosts in two racks, one network of uneven hosts, one with noise only, and files."""
+    write(tmp_path / "n.json", network(hosts=HOSTS, latency_us=ROWS))
+    write(tmp_path / "slots.json", network())
+    write(tmp_path / "one.json", network(hosts=HOSTS[:1], latency_us=[[0]]))
+    write(tmp_path / "two.json", network(hosts=HOSTS[:2], latency_us=[[0, 9], [9, 0]]))
+    rng = np.random.default_rng(5)
+    halves = [(60 * rng.lognormal(0, 0.1, (8, 8)) * ~np.eye(8, dtype=bool)).tolist() for _ in range(2)]
+    write(tmp_path / "alike.json", network(hosts=HOSTS, latency_us=halves[0], halves_us=halves))
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*words: str) -> int:
+    """``plink reorder`` in this process; the exit code."""
+    code = command().main(args=["reorder", *words], prog_name="plink", standalone_mode=False)
+    return code if isinstance(code, int) else 0
+
+
+def order(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> dict[str, Any]:
+    """The order that is printed, as it is made after a few moves, which are the same on any machine."""
+    capsys.readouterr()
+    assert run(*words, "--json", *(() if "--topology" in words else ("--moves", "200"))) == code
+    return json.loads(capsys.readouterr().out)  # type: ignore[no-any-return]
+
+
+REFUSED: list[tuple[int, str, str]] = [
+    (2, "n.json --pin a=0 --pin a=1", "--pin: a cannot have rank 0 and rank 1"),
+    (2, "n.json --pin a=0 --pin b=0", "--pin: a and b cannot both have rank 0"),
+    (2, "n.json --pin a=8", "--pin a=8: ranks are 0 to 7"),
+    (2, "n.json --pin z=0", "--pin z=0: there is no host z; there are a, b, c, d, ..."),
+    (4, "slots.json --pin a=1", "--pin a=1: hosts have different numbers of slots; then only rank 0 can be pinned"),
+    *(
+        (2, f"n.json --pin {word}", f"--pin {word}: write a host's name, = and its first rank, a=0")
+        for word in ("a", "a=", "=3", "a=x", "a=-1", "a=1.5", "a=9999999999")
+    ),
+    (2, "n.json --groups missing", "--groups: h in no group; every host needs one"),
+    (2, "n.json --groups twice", "twice: a is named more than once; a host is in one group"),
+    (2, "n.json --groups double", "double: a is named more than once; a host is in one group"),
+    (2, "n.json --groups unknown", "unknown: there is no host z; there are a, b, c, d, ..."),
+    (2, "n.json --groups empty", "empty: no groups: write one a line"),
+    (2, "n.json --groups strange", "strange:2: '$(touch' cannot be a host name"),
+    (2, "n.json --groups list.json", "list.json: groups: a list of lists of host names was expected"),
+    (2, "n.json --groups hollow.json", "--groups: a group without hosts"),
+    (2, "n.json --groups gone", "gone: no such file"),
+    (2, "n.json --groups=", "--groups: a file, or how many groups to form"),
+    (2, "n.json --groups 0", "--groups 0: 1 to 8 groups can be made of 8 hosts"),
+    (2, "n.json --groups 9", "--groups 9: 1 to 8 groups can be made of 8 hosts"),
+    (2, "n.json --groups 99999999999", "--groups 99999999999: 1 to 8 groups can be made of 8 hosts"),
+    (2, "n.json --groups good --pin a=0 --pin b=1", "--pin: a=0 and b=1 cannot both be with groups of 4"),
+    (2, "n.json --groups good --pin a=0 --pin c=4", "--pin: a=0 and c=4 cannot both be with groups of 4"),
+    (4, "n.json --groups uneven --pin a=3", "--pin a=3: groups have different sizes; then only rank 0 can be pinned"),
+    (2, "n.json --objective fastest", "--objective fastest: there are auto, time, sum, bottleneck"),
+    (2, "n.json --objective sum --algo tree", "--objective sum is for rings (ring, "),
+    (2, "n.json --objective bottleneck --algo nccl", "--objective bottleneck is for rings (ring, "),
+    (2, "n.json --objective bottleneck --model contention", "--objective bottleneck knows round trips only; "),
+    (2, "n.json --objective bottleneck --groups good", "--objective bottleneck: "),
+    (2, "n.json --objective bottleneck --pin a=0 --pin b=4", "--objective bottleneck: "),
+    (2, "n.json --model guess", "--model guess: there are "),
+    (2, "n.json --moves 5 --time-limit 1", "--moves is instead of a time; "),
+    (2, "one.json --pin a=1", "--pin a=1: ranks are 0 to 0"),
+    (2, "one.json --pin z=0", "--pin z=0: there is no host z; there are a"),
+    (2, "one.json --objective fastest", "--objective fastest: there are "),
+    (2, "one.json --groups 2", "--groups 2: "),
+    (2, "n.json --topology topo.conf", "--topology stands for a network; "),
+    (2, "--prior topo.conf --topology topo.conf", "--topology stands for a network; "),
+    (2, "n.json --hosts four.txt", "--hosts goes with --topology; "),
+    (2, "--topology gone.conf", "gone.conf: no such file"),
+    (2, "--topology four.txt", "four.txt: not a topology that plink reads; "),
+    (2, "--topology topo.conf --hosts none.txt", "topo.conf: it has none of the hosts: "),
+    (4, "--topology topo.conf --hosts half.txt", "topo.conf says of no two hosts how far apart they are; "),
+    (2, "--topology topo.conf --hosts gone.txt", "gone.txt: no such file"),
+    (2, "--topology topo.conf --format deepspeed --algo star", "--algo star: there are "),
+    (2, "n.json --prior others.conf", "others.conf: it has none of the hosts: "),
+    (2, "n.json --prior four.txt", "four.txt: not a topology that plink reads; "),
+]
+
+
+@pytest.mark.parametrize(("code", "words", "said"), REFUSED, ids=[words for _, words, _ in REFUSED])
+def test_what_cannot_be_is_refused_in_one_line(
+    code: int, words: str, said: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = listing(here)
+    with pytest.raises(PlinkError) as refused:
+        run(*words.split())
+    assert str(refused.value).startswith(said)
+    assert (refused.value.exit_code, "\n" in str(refused.value)) == (code, False)
+    assert capsys.readouterr().out == ""
+    assert listing(here) == before
+
+
+def test_a_refusal_as_people_see_it(here: Path) -> None:
+    assert refusal(plink("reorder", "n.json", "--pin", "a=0", "--pin", "b=0", cwd=here)).startswith("--pin: a and b")
+    said = refusal(plink("reorder", "slots.json", "--pin", "a=1", cwd=here), code=4)
+    assert said.startswith("--pin a=1: hosts have different numbers of slots")
+
+
+@pytest.mark.parametrize("algo", ["ring", "tree", "nccl", "ps"])
+def test_pinned_hosts_have_their_ranks(algo: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = order(capsys, "n.json", "--algo", algo, "--pin", "h=0", "--pin", "c=5")
+    assert (found["hosts"][0], found["hosts"][5], sorted(found["hosts"])) == ("h", "c", NAMES)
+    assert found["pins"] == {"h": 0, "c": 5}
+
+
+@pytest.mark.parametrize("groups", ["good", "uneven", "2", "4"])
+def test_groups_stay_together(groups: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = order(capsys, "n.json", "--groups", groups)
+    ranks = [rank for group in found["groups"] for rank in group]
+    assert ranks == list(range(8))
+    together = [{found["hosts"][rank] for rank in group} for group in found["groups"]]
+    if groups in FILES:
+        lines = FILES[groups].replace(",", " ").splitlines()
+        assert {frozenset(group) for group in together} == {frozenset(line.split("#")[0].split()) for line in lines}
+    else:
+        assert [len(group) for group in together] == [8 // int(groups)] * int(groups)
+        assert all(group <= set("aceg") or group <= set("bdfh") for group in together)  # near hosts
+
+
+def test_the_longest_hop_first(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = order(capsys, "n.json", "--objective", "bottleneck")
+    assert (found["objective"], found["cost"], found["lower_bound"], found["proven"]) == ("bottleneck", 80, 80, True)
+    assert found["sum"] == 280  # second
+    by_sum = order(capsys, "n.json", "--objective", "sum")
+    assert (by_sum["objective"], by_sum["cost"], by_sum["bottleneck"]) == ("sum", 280, 80)
+
+
+def test_a_proof_or_exit_code_3(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = order(capsys, "n.json", "--algo", "halving-doubling", "--prove")
+    assert (found["proven"], found["gap"]) == (True, 0)
+    found = order(capsys, "n.json", "--algo", "nccl", "--size", "4MB", "--prove", code=3)
+    assert (found["proven"], found["lower_bound"]) == (False, None)
+
+
+def test_noise_keeps_the_given_order_unless_forced(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = order(capsys, "alike.json", "--prove")
+    assert (kept["hosts"], kept["proven"], kept["cost"]) == (NAMES, False, kept["baseline"]["given"])
+    assert kept["judged"]["low"] <= 0 < kept["judged"]["predicted"]
+    forced = order(capsys, "alike.json", "--force")
+    assert forced["hosts"] == kept["kept_given"]["found"] != NAMES
+    assert (forced["cost"], forced["judged"]) == (kept["kept_given"]["found_cost"], kept["judged"])
+    assert "kept_given" not in forced
+
+
+def test_noise_does_not_keep_an_order_that_was_not_wished(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("alike.json", "--pin", "h=0", "--format", "hosts", "--moves", "50") == 0
+    printed = capsys.readouterr()
+    assert printed.out.startswith("h\n")
+    assert printed.err.endswith(": within the noise; the given order is not kept, for it is not as was wished\n")
+
+
+def test_what_was_not_measured_is_not_judged(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The search pays ten times the farthest round trip for such a pair; people are told no such gain."""
+    rows = [[None if {i, j} == {0, 1} else ROWS[i][j] for j in range(8)] for i in range(8)]
+    write(here / "n.json", network(hosts=HOSTS, latency_us=rows, halves_us=[rows, rows]))
+    found = order(capsys, "n.json")
+    assert (found["baseline"]["given"], found["cost"]) == (640, 280)
+    assert found["judged"]["gain"] == found["judged"]["predicted"] == 1 - 280 / 640
+
+
+def test_a_prior_fills_what_was_not_measured(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """a was measured against b and h only; the topology knows that it belongs to c, e and g."""
+    rows = [[None if 0 in (i, j) and not {i, j} <= {0, 1, 7} else ROWS[i][j] for j in range(8)] for i in range(8)]
+    write(here / "n.json", network(hosts=HOSTS, latency_us=rows))
+    assert order(capsys, "n.json")["cost"] > 280
+    capsys.readouterr()
+    assert run("n.json", "--prior", "topo.conf", "--moves", "200", "--json") == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["cost"] == 280
+    assert printed.err.startswith("plink: 5 pairs that were not measured are taken to be as far as others that topo")
+
+
+def test_an_order_without_probing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--topology", "topo.conf", "--hosts", "four.txt", "--format", "hosts", "-o", "out") == 0
+    assert capsys.readouterr().err.startswith("plink: round trips are assumed from topo.conf, none was measured; ")
+    assert (here / "out").read_text() in ("a\nc\nb\nd\n", "a\nc\nd\nb\n", "a\nb\nd\nc\n")
+    assert not (here / ".plink").exists()
+    assert order(capsys, "--topology", "topo.conf")["cost"] == 270
+
+
+@pytest.mark.parametrize(
+    "algo", ["ring", "halving-doubling", "tree", "double-binary-tree", "flat", "ps", "nccl", "2lha"]
+)
+def test_two_hosts_and_one(algo: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert sorted(order(capsys, "two.json", "--algo", algo)["hosts"]) == ["a", "b"]
+    assert order(capsys, "two.json", "--algo", algo, "--pin", "b=0")["hosts"] == ["b", "a"]
+    assert order(capsys, "one.json", "--algo", algo, "--pin", "a=0", "--groups", "1", "--prove")["hosts"] == ["a"]
+
+
+def test_an_order_of_other_hosts_is_refused(here: Path) -> None:
+    write(here / "o.json", {"schema": "plink.order/1", "algo": "ring", "hosts": ["a", "b", "c", "z"]})
+    said = "o.json: the order names hosts that are not in the hosts list: z"
+    with pytest.raises(PlinkError) as refused:
+        command().main(args=["cost", "n.json", "--order", "o.json"], prog_name="plink", standalone_mode=False)
+    assert (str(refused.value), refused.value.exit_code) == (said, 2)
+    assert refusal(plink("launch", "--hosts", "four.txt", "--order", "o.json", "true", cwd=here)) == said

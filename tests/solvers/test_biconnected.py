@@ -1,0 +1,63 @@
+"""The threshold at which a ring could exist: against taking hosts out one by one, and never above a ring's own."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse.csgraph import connected_components
+
+from solvers.ordering.biconnected import two_connected_threshold
+from tests.solvers.synthetic import Matrix, racks, random_costs
+
+SEED = st.integers(0, 2**32 - 1)
+
+
+def stays_connected(cost: Matrix, threshold: float) -> bool:
+    """Whether the pairs within the threshold connect all hosts, whichever one of them is taken out."""
+    within = cost <= threshold
+    return all(
+        connected_components(within[np.ix_(rest, rest)], directed=False)[0] == 1
+        for out in range(-1, len(cost))
+        for rest in [[k for k in range(len(cost)) if k != out]]
+    )
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(3, 14), SEED, st.sampled_from([1, 2, 5, 1000]))
+def test_it_is_the_least_at_which_no_host_is_needed_by_the_others(n: int, seed: int, high: int) -> None:
+    cost = random_costs(n, seed, high=high)
+    lengths = np.unique(cost[np.triu_indices(n, 1)])
+    assert two_connected_threshold(cost) == next(one for one in lengths.tolist() if stays_connected(cost, one))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(3, 7), SEED, st.sampled_from([1, 3, 1000]))
+def test_every_ring_has_a_hop_as_long(n: int, seed: int, high: int) -> None:
+    cost = random_costs(n, seed, high=high)
+    rings = np.array([(0, *rest) for rest in itertools.permutations(range(1, n))])
+    assert two_connected_threshold(cost) <= cost[rings, np.roll(rings, 1, axis=1)].max(axis=1).min()
+
+
+@pytest.mark.parametrize("n", [3, 4, 30])
+def test_a_ring_is_enough_and_a_line_is_not(n: int) -> None:
+    turned = np.random.default_rng(n).permutation(n)
+    apart = np.abs(turned[:, None] - turned).astype(float)
+    assert two_connected_threshold(np.minimum(apart, n - apart)) == 1.0
+    assert two_connected_threshold(apart) == 2.0
+
+
+def test_two_cliques_with_one_host_in_common_are_not_enough() -> None:
+    """Everyone has neighbours; without host 0 they fall apart."""
+    cost = np.full((9, 9), 7.0)
+    for clique in ([0, 1, 2, 3, 4], [0, 5, 6, 7, 8]):
+        cost[np.ix_(clique, clique)] = 1.0
+    assert two_connected_threshold(cost) == 7.0
+    cost[4, 5] = cost[5, 4] = 3.0
+    assert two_connected_threshold(cost) == 3.0
+
+
+def test_racks_are_joined_by_what_is_between_them() -> None:
+    cost, _ = racks([100, 100, 100], 1)
+    assert two_connected_threshold(cost) == 90.0

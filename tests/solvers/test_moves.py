@@ -1,0 +1,83 @@
+"""Classes of moves as the kernels take them: nothing lost, hosts alone far more often than blocks."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from solvers.ordering.moves import Class, moves_of
+
+RANKS = 60
+
+
+@st.composite
+def disjoint(draw: st.DrawFn) -> list[Class]:
+    """Classes of hosts that have no rank in common, and blocks anywhere."""
+    free, classes = list(range(0, RANKS, 4)), []
+    for _ in range(draw(st.integers(0, 4))):
+        taken = sorted(draw(st.sets(st.sampled_from(free), min_size=1))) if free else []
+        free = [first for first in free if first not in taken]
+        if taken:
+            classes.append(Class(tuple(taken), draw(st.integers(1, 4)), hosts=True))
+    for _ in range(draw(st.integers(0, 3))):
+        starts = draw(st.sets(st.sampled_from(range(0, RANKS, 4)), min_size=1))
+        classes.append(Class(tuple(sorted(starts)), 4))
+    return draw(st.permutations(classes))
+
+
+@given(disjoint())
+def test_every_class_with_something_to_exchange_can_be_drawn(classes: list[Class]) -> None:
+    useful = [one for one in classes if len(one.firsts) > 1]
+    moves = moves_of(classes, RANKS)
+    if not useful:
+        assert moves is None
+        return
+    assert moves is not None
+    assert sorted(set(moves.wheel.tolist())) == list(range(len(useful)))
+    assert moves.ptr[0] == 0
+    for c, one in enumerate(useful):
+        assert moves.first[moves.ptr[c] : moves.ptr[c + 1]].tolist() == list(one.firsts)
+        assert moves.length[c] == one.length
+        assert moves.stretch[c] == one.hosts
+    assert len(moves.ptr) == len(useful) + 1
+    assert moves.ptr[-1] == len(moves.first)
+
+
+@given(disjoint())
+def test_every_rank_knows_its_host(classes: list[Class]) -> None:
+    useful = [one for one in classes if len(one.firsts) > 1]
+    moves = moves_of(classes, RANKS)
+    expected = {
+        rank: (unit[0], c, one.length)
+        for c, one in enumerate(useful)
+        if one.hosts
+        for unit in one.units
+        for rank in unit
+    }
+    if moves is not None:
+        found = zip(moves.unit_of.tolist(), moves.class_of.tolist(), moves.size_of.tolist(), strict=True)
+        assert list(found) == [expected.get(rank, (-1, -1, -1)) for rank in range(RANKS)]
+
+
+def test_hosts_are_drawn_by_their_number_and_blocks_a_tenth_as_often_as_all_of_them() -> None:
+    classes = [
+        Class(tuple(range(12)), 1, hosts=True),
+        Class((20, 22, 24, 26), 2, hosts=True),
+        Class((0, 2, 4), 2),
+        Class((0, 4), 4),
+    ]
+    moves = moves_of(classes, 30)
+    assert moves is not None
+    often = np.bincount(moves.wheel) / len(moves.wheel)
+    blocks = 1 / 11
+    assert often.tolist() == pytest.approx([(1 - blocks) * 3 / 4, (1 - blocks) / 4, blocks / 2, blocks / 2], abs=0.01)
+
+
+def test_blocks_alone_are_drawn_alike() -> None:
+    moves = moves_of([Class((0, 2), 2), Class((4, 8), 4)], 12)
+    assert moves is not None
+    assert np.bincount(moves.wheel)[0] == np.bincount(moves.wheel)[1]
+
+
+def test_the_ranks_of_units() -> None:
+    assert Class((0, 3, 9), 2).units == [[0, 1], [3, 4], [9, 10]]

@@ -1,0 +1,66 @@
+"""Files of groups: one a line or JSON, and what is refused and where."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plink.errors import InputError
+from plink.groups import read_groups
+
+NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,10}", fullmatch=True)
+GROUPS = st.lists(st.lists(NAMES, min_size=1, max_size=4), min_size=1, max_size=5)
+
+
+def read(folder: Path, text: str) -> list[list[str]]:
+    (folder / "groups.txt").write_text(text)
+    return read_groups(folder / "groups.txt")
+
+
+def test_a_line_a_group(tmp_path: Path) -> None:
+    text = "# racks\n\na b,c  # the first\n\t\n   d\t, e,\n#\nf"
+    assert read(tmp_path, text) == [["a", "b", "c"], ["d", "e"], ["f"]]
+
+
+@given(GROUPS, st.sampled_from([" ", ",", ", ", "\t"]))
+def test_both_forms_say_the_same(tmp_path_factory: pytest.TempPathFactory, groups: list[list[str]], sep: str) -> None:
+    folder = tmp_path_factory.mktemp("groups")
+    (folder / "lines").write_text("".join(f"{sep.join(group)}\n" for group in groups))
+    (folder / "json").write_text(json.dumps({"schema": "plink.groups/1", "groups": groups}))
+    assert read_groups(folder / "lines") == read_groups(folder / "json") == groups
+
+
+def test_json_may_say_more_and_be_compressed(tmp_path: Path) -> None:
+    document = {"schema": "plink.groups/1", "groups": [["a"], ["b", "c"]], "tiers": [1, 2]}
+    assert read(tmp_path, "\n  " + json.dumps(document, indent=1)) == [["a"], ["b", "c"]]
+    with gzip.open(tmp_path / "groups.json.gz", "wt") as file:
+        json.dump(document, file)
+    assert read_groups(tmp_path / "groups.json.gz") == [["a"], ["b", "c"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", r"groups\.txt: no groups: write one a line"),
+        ("# nothing\n , \n", r"groups\.txt: no groups"),
+        ('{"groups": []}', r"groups\.txt: no groups"),
+        ("a b\n\nc d$e\n", r"groups\.txt:3: 'd\$e' cannot be a host name"),
+        ('{"groups": [["a"], ["b", 3]]}', r"groups\.txt: groups\[1\]: 3 cannot be a host name"),
+        ('{"groups": [["a"], "bc"]}', r"groups\.txt: groups: a list of lists of host names was expected"),
+        ('{"groups": {"a": ["b"]}}', r"groups\.txt: groups: a list of lists"),
+        ('{"schema": "plink.groups/1"}', r"groups\.txt: groups: a list of lists"),
+        ('{"groups": [["a"]', r"groups\.txt:1: not JSON"),
+    ],
+)
+def test_what_is_no_list_of_groups_is_refused_where_it_is(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message) as raised:
+        read(tmp_path, text)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"nowhere\.txt"):
+        read_groups(tmp_path / "nowhere.txt")
