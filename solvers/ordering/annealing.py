@@ -29,7 +29,7 @@ _PATIENCE = 3  # times the moves that led to the best order: after so many more 
 _LEAST = 300_000  # moves before that is believed
 _SAMPLE = 200
 _NEAR = 8  # hosts that an aimed move draws from
-_PLANS = ((1.0, 1.0), (0.3, 0.5))  # (of the first temperature, of the stand-in for longest hops), run by run
+_PLANS = ((0.05, 1.0), (0.2, 1.0), (0.05, 0.0), (1.0, 0.5))  # (of the temperature, of the stand-in), run by run
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,8 @@ class Annealer:
 
     def run(
         self, order: Order, moves: Moves, count: int, hot: float, cold: float, seed: int, soft: float = 0.0
-    ) -> tuple[Order, float]:
-        """So many moves from temperature ``hot`` to ``cold`` (microseconds); the best order and its cost.
+    ) -> tuple[Order, float, Order]:
+        """So many moves from temperature ``hot`` to ``cold`` (microseconds): the best order met, its cost, the last one.
 
         :param soft: how much of what is annealed is the smooth stand-in for longest hops, 0 to 1 (``latency`` only).
         """
@@ -83,7 +83,7 @@ class Annealer:
                 from solvers.ordering.hop_kernels import anneal_hops as kernel
             how = (*moves.drawn, *moves.aimed, count, hot, cold, np.uint64(seed), soft, self._near)
             found = kernel(start, *how, *self._arguments, self._rtt)
-        return found[0].astype(np.intp), float(found[1])
+        return found[0].astype(np.intp), float(found[1]), start.astype(np.intp)
 
     def search(
         self,
@@ -123,10 +123,10 @@ class Annealer:
             for k in range(slices):
                 part = whole // slices + (k < whole % slices)
                 next_ = hot * heat * (1 / _COOLING) ** ((k + 1) / slices)
-                at, found = self.run(at, moves, part, here, next_, int(rng.integers(1 << 63)), soft)
+                met, found, at = self.run(at, moves, part, here, next_, int(rng.integers(1 << 63)), soft)
                 spent, here = spent + part, next_
                 if found < cost * (1 - 1e-12):
-                    best, cost, gained = at, found, spent
+                    best, cost, gained = met, found, spent
                 if cost <= enough or not watch(Progress(cost, lower_bound, spent)):
                     break
             if not queue:

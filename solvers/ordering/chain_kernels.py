@@ -95,7 +95,7 @@ def anneal_chain(
             a, b = source[hop], target[hop]
             if below(state, 2):
                 a, b = b, a
-            count = aim(state, order, a, b, near, place, unit_of, class_of, size_of, ranks, hosts)
+            count = aim(state, order, a, b, rtt, near, place, unit_of, class_of, size_of, ranks, hosts)
         else:
             count = draw(state, order, wheel, ptr, first, length, stretch, ranks, hosts)
         if count == 0:

@@ -38,10 +38,16 @@ def draw(state: Any, order: Any, wheel: Any, ptr: Any, first: Any, length: Any, 
 
 
 @njit(cache=True)
-def aim(state: Any, order: Any, rank: Any, partner: Any, near: Any, place: Any, unit_of: Any, class_of: Any,
+def aim(state: Any, order: Any, rank: Any, partner: Any, rtt: Any, near: Any, place: Any, unit_of: Any, class_of: Any,
         size_of: Any, ranks: Any, hosts: Any) -> Any:  # fmt: skip
-    """Give a rank a host that is near the host of another rank; how many ranks that changes (0: not allowed)."""
-    host = near[order[partner], below(state, near.shape[1])]
+    """Give a rank a host that is near the host of another rank, or any that is nearer than the one it has; how many
+    ranks that changes (0: none)."""
+    if below(state, 2):
+        host = near[order[partner], below(state, near.shape[1])]
+    else:
+        host = order[below(state, len(order))]
+        if rtt[host, order[partner]] >= rtt[order[rank], order[partner]]:
+            return 0
     other = place[host]
     if other < 0 or class_of[rank] < 0 or class_of[rank] != class_of[other] or unit_of[rank] == unit_of[other]:
         return 0

@@ -2,7 +2,7 @@
 
 Most swaps touch no longest hop and change nothing, so half of the moves are aimed: an end of a round's longest hop gets
 a host near the other end. And the cost that is annealed is, in part, a smooth stand-in for the longest hop: the 8-norm
-of all hops of the round, which tells orders apart that have the same longest hop. What is kept is the best by the price.
+of all hops of the round, which tells orders apart that have the same longest hop. The best by the price is kept.
 """
 
 import math
@@ -50,7 +50,7 @@ def anneal_hops(
     state = np.array([seed], dtype=np.uint64)
     place = places(order, len(rtt))
     value, longest, sums = np.empty(len(low)), np.zeros(rounds), np.zeros(rounds)
-    stale = np.zeros(rounds, dtype=np.int8)
+    stale, worst = np.zeros(rounds, dtype=np.int8), starts[:-1].copy()
     scale, cost = 1e-300, 0.0
     for hop in range(len(low)):
         value[hop] = rtt[order[low[hop]], order[high[hop]]]
@@ -58,6 +58,7 @@ def anneal_hops(
     for r in range(rounds):
         longest[r] = _longest(value, starts[r], starts[r + 1])
         cost += weight[r] * longest[r]
+    shrink = 1.0 / scale
     best, best_cost = order.copy(), cost
     room = STRETCH * length.max()
     ranks, hosts = np.empty(room, np.int64), np.empty(room, np.int64)
@@ -74,20 +75,23 @@ def anneal_hops(
             for r in range(rounds):
                 sums[r] = 0.0
                 for hop in range(starts[r], starts[r + 1]):
-                    sums[r] += _eighth(value[hop] / scale)
+                    sums[r] += _eighth(value[hop] * shrink)
                 guide += soft * scale * weight[r] * _root(sums[r])
         temperature *= cooling
         if unit(state) < _AIMED:
             r = below(state, rounds)
             if weight[r] == 0:
                 continue
-            hop = starts[r]
-            while value[hop] != longest[r]:
-                hop += 1
+            hop = worst[r]  # most of the time it still is
+            if value[hop] != longest[r]:
+                hop = starts[r]
+                while value[hop] != longest[r]:
+                    hop += 1
+                worst[r] = hop
             a, b = low[hop], high[hop]
             if below(state, 2):
                 a, b = b, a
-            count = aim(state, order, a, b, near, place, unit_of, class_of, size_of, ranks, hosts)
+            count = aim(state, order, a, b, rtt, near, place, unit_of, class_of, size_of, ranks, hosts)
         else:
             count = draw(state, order, wheel, ptr, first, length, stretch, ranks, hosts)
         if count == 0:
@@ -105,7 +109,7 @@ def anneal_hops(
                 changed[found], was[found] = hop, old
                 found += 1
                 value[hop] = new
-                sums[r] += _eighth(new / scale) - _eighth(old / scale)
+                sums[r] += _eighth(new * shrink) - _eighth(old * shrink)
                 if new >= longest[r]:
                     longest[r] = new
                     stale[r] = 0

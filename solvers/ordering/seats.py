@@ -10,6 +10,7 @@ from plink.errors import NoAnswer, UsageError
 from solvers.ordering.moves import Class
 
 Order = npt.NDArray[np.intp]
+_LONGEST_BLOCK = 8  # hosts: swapping more of them costs more than it was found to gain
 
 
 @dataclass(frozen=True)
@@ -95,12 +96,12 @@ class Seats:
         return [one for one in found if len(one.firsts) > 1]
 
     def _blocks(self, firsts: list[int], hosts: list[int]) -> list[Class]:
-        """Aligned blocks of 2, 4, ... hosts without a gap, up to a quarter of them; all with equally many ranks."""
+        """Aligned blocks of 2, 4 and 8 hosts without a gap, at most a quarter of them; all with equally many ranks."""
         slots = set(self.slots[hosts].tolist())
         if len(slots) != 1:
             return []
         each, found, length = slots.pop(), [], 2
-        while 4 * length <= len(firsts):
+        while length <= _LONGEST_BLOCK and 4 * length <= len(firsts):
             starts = range(0, len(firsts) - length + 1, length)
             whole = tuple(firsts[k] for k in starts if firsts[k + length - 1] == firsts[k] + (length - 1) * each)
             if len(whole) > 1:

@@ -48,13 +48,15 @@ def test_a_ring_is_enough_and_a_line_is_not(n: int) -> None:
     assert two_connected_threshold(apart) == 2.0
 
 
-def test_two_cliques_with_one_host_in_common_are_not_enough() -> None:
-    """Everyone has neighbours; without host 0 they fall apart."""
+@pytest.mark.parametrize("common", range(9))
+def test_two_cliques_with_one_host_in_common_are_not_enough(common: int) -> None:
+    """Everyone has neighbours; without that host, whichever its number, they fall apart."""
+    others = [k for k in range(9) if k != common]
     cost = np.full((9, 9), 7.0)
-    for clique in ([0, 1, 2, 3, 4], [0, 5, 6, 7, 8]):
+    for clique in ([common, *others[:4]], [common, *others[4:]]):
         cost[np.ix_(clique, clique)] = 1.0
     assert two_connected_threshold(cost) == 7.0
-    cost[4, 5] = cost[5, 4] = 3.0
+    cost[others[3], others[4]] = cost[others[4], others[3]] = 3.0
     assert two_connected_threshold(cost) == 3.0
 
 

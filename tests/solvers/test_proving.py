@@ -7,7 +7,7 @@ import pytest
 
 from solvers.costs.by_name import pricing_for
 from solvers.costs.evaluator import MODELS
-from solvers.ordering.proving import Budget, proven, prove
+from solvers.ordering.proving import Budget, prove, proven
 from solvers.ordering.ring import longest_hop
 from solvers.ordering.search import search
 from solvers.ordering.seats import Wishes
@@ -121,7 +121,9 @@ def test_uneven_hosts_and_groups_are_not_proven_wrongly(
     is_sound(prove(task, begun(task), 1, SAME_WORK), task, least(task))
 
 
-@pytest.mark.parametrize(("slots", "wishes"), [([1] * 6, Wishes()), ([1] * 6, Wishes({3: 2})), ([2, 1, 3, 1], Wishes())])
+@pytest.mark.parametrize(
+    ("slots", "wishes"), [([1] * 6, Wishes()), ([1] * 6, Wishes({3: 2})), ([2, 1, 3, 1], Wishes())]
+)
 def test_the_longest_hop_is_proven_too(slots: list[int], wishes: Wishes) -> None:
     task = task_of(slots, wishes, "ring", "latency", 5, "bottleneck")
     result = prove(task, begun(task), 1, SAME_WORK)

@@ -107,7 +107,9 @@ def test_the_longest_hop_beyond_those_is_the_shortest_too(n: int, seed: int, hig
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(1, 24), SEED, st.integers(0, 4), st.booleans())
-def test_a_time_limit_never_makes_it_worse_than_the_given_order(n: int, seed: int, calls: int, bottleneck: bool) -> None:
+def test_a_time_limit_never_makes_it_worse_than_the_given_order(
+    n: int, seed: int, calls: int, bottleneck: bool
+) -> None:
     cost = random_costs(n, seed)
     found = (search_bottleneck if bottleneck else search_ring)(cost, seed, until(calls), 10**9)
     is_sound(found, cost)
