@@ -6,6 +6,7 @@ twice as long, from the best order so far, so that any time is put to use and th
 """
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +30,13 @@ _PATIENCE = 3  # times the moves that led to the best order: after so many more 
 _LEAST = 300_000  # moves before that is believed
 _SAMPLE = 200
 _NEAR = 8  # hosts that an aimed move draws from
-_PLANS = ((0.05, 1.0), (0.2, 1.0), (0.05, 0.0), (1.0, 0.5))  # (of the temperature, of the stand-in), run by run
+_LANES = 2  # runs side by side, on as many cores if there are; always two, so that a seed means the same everywhere
+# Of each run: (of the first temperature, of the stand-in for longest hops). Little heat keeps what a start has of the
+# hierarchy; few ranks, and loads, of which there are few different ones, want more.
+_PLANS = ((0.05, 1.0), (0.2, 1.0), (0.05, 0.0), (1.0, 0.5))
+_FEW_PLANS = ((1.0, 0.5), (0.2, 1.0), (0.05, 0.0))
+_FEW = 32
+_LOAD_PLANS = ((1.0, 0.0), (0.2, 0.0))
 
 
 @dataclass(frozen=True)
@@ -66,7 +73,7 @@ class Annealer:
     def run(
         self, order: Order, moves: Moves, count: int, hot: float, cold: float, seed: int, soft: float = 0.0
     ) -> tuple[Order, float, Order]:
-        """So many moves from temperature ``hot`` to ``cold`` (microseconds): the best order met, its cost, the last one.
+        """So many moves from temperature ``hot`` to ``cold`` (microseconds): the best order, its cost, the last order.
 
         :param soft: how much of what is annealed is the smooth stand-in for longest hops, 0 to 1 (``latency`` only).
         """
@@ -95,8 +102,8 @@ class Annealer:
         lower_bound: float | None = None,
         patient: bool = True,
     ) -> Annealed:
-        """Runs from each of the starts, then from the best so far, until the moves or the time are spent or the lower
-        bound is met.
+        """Runs from each of the starts, then from the best so far, two at a time, until the moves or the time are spent
+        or the lower bound is met.
 
         The same seed and moves give the same order, however long they take. Never worse than the best start.
 
@@ -110,27 +117,39 @@ class Annealer:
         hot = 0.0 if moves is None else self._temperature(starts[0], moves, rng)
         if moves is None or hot <= 0:
             return Annealed(best, cost, 0)
-        spent, gained, runs, length = 0, 0, 0, _FIRST_RUN
+        plans = _LOAD_PLANS if self._what == "loads" else _FEW_PLANS if len(starts[0]) <= _FEW else _PLANS
+        spent, gained, turn, length = 0, 0, 0, _FIRST_RUN
         queue = [start for _, start in sorted(zip(costs, starts, strict=True), key=lambda pair: pair[0])]
-        while spent < most_moves and cost > enough and watch(Progress(cost, lower_bound, spent)):
-            if not patient and not queue and spent > max(_LEAST, (1 + _PATIENCE) * gained):
-                break
-            begun, whole = queue.pop(0) if queue else best, min(length, most_moves - spent)
-            # Long runs in slices, each a stretch of the same cooling, so that the clock is seen.
-            slices = max(1, -(-whole // self._slice))
-            heat, soft = _PLANS[runs % len(_PLANS)]
-            at, here, runs = begun, hot * heat, runs + 1
-            for k in range(slices):
-                part = whole // slices + (k < whole % slices)
-                next_ = hot * heat * (1 / _COOLING) ** ((k + 1) / slices)
-                met, found, at = self.run(at, moves, part, here, next_, int(rng.integers(1 << 63)), soft)
-                spent, here = spent + part, next_
-                if found < cost * (1 - 1e-12):
-                    best, cost, gained = met, found, spent
-                if cost <= enough or not watch(Progress(cost, lower_bound, spent)):
+        with ThreadPoolExecutor(_LANES) as pool:
+            while spent < most_moves and cost > enough and watch(Progress(cost, lower_bound, spent)):
+                if not patient and not queue and spent > max(_LEAST, (1 + _PATIENCE) * gained):
                     break
-            if not queue:
-                length *= 2
+                lanes = min(_LANES, most_moves - spent)
+                whole = min(length, (most_moves - spent) // lanes)
+                heats, softs = zip(*(plans[(turn + lane) % len(plans)] for lane in range(lanes)), strict=True)
+                turn += lanes
+                at: list[Order] = [queue.pop(0) if queue else best] * lanes
+                # Long runs in slices, each a stretch of the same cooling, so that the clock is seen.
+                slices = max(1, -(-whole // self._slice))
+                for k in range(slices):
+                    part = whole // slices + (k < whole % slices)
+                    here, then = (_COOLING ** (-step / slices) * hot for step in (k, k + 1))
+                    calls = [
+                        pool.submit(self.run, order, moves, part, here * heat, then * heat, int(draw), soft)
+                        for order, heat, soft, draw in zip(
+                            at, heats, softs, rng.integers(1 << 63, size=lanes), strict=True
+                        )
+                    ]
+                    results = [call.result() for call in calls]
+                    at = [last for _, _, last in results]
+                    spent += part * lanes
+                    met, found, _ = min(results, key=lambda result: result[1])
+                    if found < cost * (1 - 1e-12):
+                        best, cost, gained = met, found, spent
+                    if cost <= enough or not watch(Progress(cost, lower_bound, spent)):
+                        break
+                if not queue:
+                    length *= 2
         return Annealed(best, self.price(best), spent)
 
     def _temperature(self, order: Order, moves: Moves, rng: np.random.Generator) -> float:

@@ -62,7 +62,7 @@ def _of_longest(state: Any, last: Any, wait_ptr: Any, waits: Any, done: Any, cha
     return chain[below(state, count)]
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def anneal_chain(
     order: Any, wheel: Any, ptr: Any, first: Any, length: Any, stretch: Any, unit_of: Any, class_of: Any, size_of: Any,
     moves: Any, hot: Any, cold: Any, seed: Any, soft: Any, near: Any, source: Any, target: Any, wait_ptr: Any,

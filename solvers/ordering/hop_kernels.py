@@ -38,7 +38,7 @@ def _root(x: Any) -> Any:
     return math.sqrt(math.sqrt(math.sqrt(max(x, 0.0))))
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def anneal_hops(
     order: Any, wheel: Any, ptr: Any, first: Any, length: Any, stretch: Any, unit_of: Any, class_of: Any, size_of: Any,
     moves: Any, hot: Any, cold: Any, seed: Any, soft: Any, near: Any, weight: Any, low: Any, high: Any, when: Any,

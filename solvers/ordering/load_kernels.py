@@ -44,40 +44,57 @@ def _refresh(starts: Any, value: Any, longest: Any, stale: Any) -> Any:
 
 
 @njit(cache=True)
-def _loads(order: Any, ranks: Any, count: Any, moving: Any, sign: Any, mode: Any, edge_ptr: Any, edge_of: Any,
-           source: Any, target: Any, when: Any, moved: Any, group_of: Any, slow: Any, out: Any, into: Any,
-           touched: Any) -> Any:  # fmt: skip
-    """Put on (or take off) what the transfers of some ranks load their resources with; one between two of them once."""
+def _load(e: Any, sign: Any, order: Any, mode: Any, source: Any, target: Any, when: Any, moved: Any, group_of: Any,
+          slow: Any, host_out: Any, host_in: Any, alike: Any, out: Any, into: Any, sent: Any,
+          got: Any) -> Any:  # fmt: skip
+    """Put on (or take off) what a transfer loads its hosts with (microseconds) and its groups (bytes)."""
+    x, y, r = order[source[e]], order[target[e]], when[e]
+    if x == y:
+        return
+    if mode == ALPHA_BETA:
+        busy = sign * moved[e] * slow[x, y]
+        sent[r, x] += busy
+        got[r, y] += busy
+        return
+    if not alike:
+        sent[r, x] += sign * moved[e] / host_out[x]
+        got[r, y] += sign * moved[e] / host_in[y]
+    g, h = group_of[x], group_of[y]
+    if g != h:
+        out[r, g] += sign * moved[e]
+        into[r, h] += sign * moved[e]
+
+
+@njit(cache=True)
+def _loads(ranks: Any, count: Any, moving: Any, sign: Any, edge_ptr: Any, edge_of: Any, touched: Any, order: Any,
+           mode: Any, source: Any, target: Any, when: Any, moved: Any, group_of: Any, slow: Any, host_out: Any,
+           host_in: Any, alike: Any, out: Any, into: Any, sent: Any, got: Any) -> Any:  # fmt: skip
+    """The same for the transfers of some ranks, one between two of them once."""
     for i in range(count):
         rank = ranks[i]
         for k in range(edge_ptr[rank], edge_ptr[rank + 1]):
             e = edge_of[k]
-            s, t, r = source[e], target[e], when[e]
-            if rank != s and moving[s]:
-                continue
-            x, y = order[s], order[t]
-            if mode == CONTENTION:
-                g, h = group_of[x], group_of[y]
-                if g != h:
-                    out[r, g] += sign * moved[e]
-                    into[r, h] += sign * moved[e]
-                    touched[r] = 1
-            else:
-                busy = sign * moved[e] * slow[x, y]
-                out[r, s] += busy
-                into[r, t] += busy
-                touched[r] = 1
+            if rank == source[e] or not moving[source[e]]:
+                touched[when[e]] = 1
+                _load(e, sign, order, mode, source, target, when, moved, group_of, slow, host_out, host_in, alike, out,
+                      into, sent, got)  # fmt: skip
 
 
 @njit(cache=True)
-def _worst(r: Any, mode: Any, out: Any, into: Any, out_rate: Any, in_rate: Any, order: Any, sent: Any, got: Any,
-           host_out: Any, host_in: Any, alike: Any, host_part: Any) -> Any:  # fmt: skip
-    """Microseconds of the busiest resource of round r."""
+def _busiest(r: Any, sent: Any, got: Any) -> Any:
     most = 0.0
+    for host in range(sent.shape[1]):
+        most = max(most, sent[r, host], got[r, host])
+    return most
+
+
+@njit(cache=True)
+def _worst(r: Any, mode: Any, out: Any, into: Any, out_rate: Any, in_rate: Any, sent: Any, got: Any, alike: Any,
+           host_part: Any) -> Any:  # fmt: skip
+    """Microseconds of the busiest resource of round r."""
     if mode == ALPHA_BETA:
-        for rank in range(out.shape[1]):
-            most = max(most, out[r, rank], into[r, rank])
-        return most
+        return _busiest(r, sent, got)
+    most = 0.0
     for g in range(out.shape[1]):
         most = max(most, out[r, g] / out_rate[g], into[r, g] / in_rate[g])
     if most > 0:  # solvers.costs.evaluator.latest
@@ -88,23 +105,19 @@ def _worst(r: Any, mode: Any, out: Any, into: Any, out_rate: Any, in_rate: Any, 
                 x, y = x * x, y * y
             total += x + y
         most *= total ** (0.5**SQUARINGS)
-    if alike:
-        return max(most, host_part[r])
-    for rank in range(len(order)):
-        most = max(most, sent[r, rank] / host_out[order[rank]], got[r, rank] / host_in[order[rank]])
-    return most
+    return max(most, host_part[r] if alike else _busiest(r, sent, got))
 
 
-@njit(cache=True)
+@njit(cache=True, nogil=True)
 def anneal_loads(
     order: Any, wheel: Any, ptr: Any, first: Any, length: Any, stretch: Any, moves: Any, hot: Any, cold: Any, seed: Any,
     mode: Any, weight: Any, low: Any, high: Any, hop_round: Any, starts: Any, hop_ptr: Any, hop_of: Any,
     rtt: Any, source: Any, target: Any, edge_round: Any, moved: Any, edge_ptr: Any, edge_of: Any, group_of: Any,
-    out_rate: Any, in_rate: Any, slow: Any, sent: Any, got: Any, host_out: Any, host_in: Any, alike: Any,
+    out_rate: Any, in_rate: Any, slow: Any, host_out: Any, host_in: Any,
 ) -> Any:  # fmt: skip
     """Anneal ``sum over r of weight[r] * (longest hop / 2 + busiest resource)``; (best order, its cost).
 
-    ``wheel`` to ``stretch``: the moves, see ``_draw`` and :class:`solvers.ordering.moves.Moves`.
+    ``wheel`` to ``stretch``: the moves, see :mod:`solvers.ordering.drawing`.
     """
     n, rounds = len(order), len(weight)
     state = np.array([seed], dtype=np.uint64)
@@ -113,24 +126,22 @@ def anneal_loads(
     for hop in range(len(low)):
         value[hop] = rtt[order[low[hop]], order[high[hop]]]
         longest[hop_round[hop]] = max(longest[hop_round[hop]], value[hop])
-    width = n if mode == ALPHA_BETA else len(out_rate)
+    # Where each host has one rank and all are as fast, what hosts send and get is the same in any order.
+    alike = mode == CONTENTION and host_out.min() == host_out.max() and host_in.min() == host_in.max()
+    ranks_of = np.zeros(len(rtt), np.int64)
+    for rank in range(n):
+        ranks_of[order[rank]] += 1
+    alike = alike and ranks_of.max() == 1
+    width = len(out_rate) if mode == CONTENTION else 1
     out, into = np.zeros((rounds, width)), np.zeros((rounds, width))
-    worst, host_part = np.zeros(rounds), np.zeros(rounds)
+    sent, got = np.zeros((rounds, len(rtt))), np.zeros((rounds, len(rtt)))
+    worst, host_part, cost = np.zeros(rounds), np.zeros(rounds), 0.0
     for e in range(len(source)):
-        x, y, r = order[source[e]], order[target[e]], edge_round[e]
-        if mode == ALPHA_BETA:
-            out[r, source[e]] += moved[e] * slow[x, y]
-            into[r, target[e]] += moved[e] * slow[x, y]
-        elif group_of[x] != group_of[y]:
-            out[r, group_of[x]] += moved[e]
-            into[r, group_of[y]] += moved[e]
+        _load(e, 1.0, order, mode, source, target, edge_round, moved, group_of, slow, host_out, host_in, False, out,
+              into, sent, got)  # fmt: skip
     for r in range(rounds):
-        if mode == CONTENTION and alike:
-            for rank in range(n):
-                host_part[r] = max(host_part[r], sent[r, rank] / host_out[0], got[r, rank] / host_in[0])
-        worst[r] = _worst(r, mode, out, into, out_rate, in_rate, order, sent, got, host_out, host_in, alike, host_part)
-    cost = 0.0
-    for r in range(rounds):
+        host_part[r] = _busiest(r, sent, got)
+        worst[r] = _worst(r, mode, out, into, out_rate, in_rate, sent, got, alike, host_part)
         cost += weight[r] * (longest[r] / 2 + worst[r])
     best, best_cost = order.copy(), cost
     room = STRETCH * length.max()
@@ -142,8 +153,8 @@ def anneal_loads(
         count = draw(state, order, wheel, ptr, first, length, stretch, ranks, hosts)
         if count == 0:
             continue
-        across = mode == ALPHA_BETA or (mode == CONTENTION and not alike)
-        if mode == CONTENTION and alike:
+        across = not alike
+        if alike:
             for k in range(count):
                 across = across or group_of[order[ranks[k]]] != group_of[hosts[k]]
         if across:
@@ -151,24 +162,19 @@ def anneal_loads(
                 moving[ranks[k]] = 1
         for attempt in range(2):  # the second takes it back
             if across:
-                _loads(order, ranks, count, moving, -1.0, mode, edge_ptr, edge_of, source, target, edge_round, moved,
-                       group_of, slow, out, into, touched)  # fmt: skip
+                _loads(ranks, count, moving, -1.0, edge_ptr, edge_of, touched, order, mode, source, target, edge_round,
+                       moved, group_of, slow, host_out, host_in, alike, out, into, sent, got)  # fmt: skip
             put(order, ranks, hosts, count)
             if across:
-                _loads(order, ranks, count, moving, 1.0, mode, edge_ptr, edge_of, source, target, edge_round, moved,
-                       group_of, slow, out, into, touched)  # fmt: skip
-                if not alike:
-                    for k in range(count):
-                        for at in range(edge_ptr[ranks[k]], edge_ptr[ranks[k] + 1]):
-                            touched[edge_round[edge_of[at]]] = 1
+                _loads(ranks, count, moving, 1.0, edge_ptr, edge_of, touched, order, mode, source, target, edge_round,
+                       moved, group_of, slow, host_out, host_in, alike, out, into, sent, got)  # fmt: skip
             for k in range(count):
                 _hops(order, ranks[k], hop_ptr, hop_of, low, high, hop_round, rtt, value, longest, stale)
             _refresh(starts, value, longest, stale)
             new = 0.0
             for r in range(rounds):
                 if touched[r]:
-                    worst[r] = _worst(r, mode, out, into, out_rate, in_rate, order, sent, got, host_out, host_in, alike,
-                                      host_part)  # fmt: skip
+                    worst[r] = _worst(r, mode, out, into, out_rate, in_rate, sent, got, alike, host_part)
                     touched[r] = 0
                 new += weight[r] * (longest[r] / 2 + worst[r])
             if attempt == 1:

@@ -53,14 +53,9 @@ def chain_of(pattern: Pattern) -> tuple[object, ...]:
 
 def loads_of(pattern: Pattern, fabric: Fabric, size_bytes: float, model: str) -> tuple[object, ...]:
     """The arguments of :func:`solvers.ordering.load_kernels.anneal_loads` from ``mode`` on."""
-    ranks, rounds, n = pattern.ranks, len(pattern.repeat), len(fabric.names)
+    ranks, rounds = pattern.ranks, len(pattern.repeat)
     low, high, hop_round, starts, hop_ptr, hop_of = _pairs(*_listed(pattern), ranks, rounds)
     moved = pattern.share * size_bytes
-    sent, got = (
-        np.bincount(pattern.round * ranks + ends, moved, rounds * ranks).reshape(rounds, ranks)
-        for ends in (pattern.source, pattern.target)
-    )
-    rates = [fabric.host_out_gbps * BYTES_PER_US, fabric.host_in_gbps * BYTES_PER_US]
     slow = np.zeros((1, 1))
     if model == "alpha-beta":
         slow = 1 / (pair_rates(fabric) * BYTES_PER_US)
@@ -84,10 +79,8 @@ def loads_of(pattern: Pattern, fabric: Fabric, size_bytes: float, model: str) ->
         fabric.group_out_gbps * BYTES_PER_US,
         fabric.group_in_gbps * BYTES_PER_US,
         np.ascontiguousarray(slow),
-        sent.astype(np.float64),
-        got.astype(np.float64),
-        *rates,
-        bool(np.ptp(rates[0]) == 0 and np.ptp(rates[1]) == 0 and n > 0),
+        fabric.host_out_gbps * BYTES_PER_US,
+        fabric.host_in_gbps * BYTES_PER_US,
     )
 
 

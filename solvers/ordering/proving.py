@@ -52,7 +52,7 @@ def prove(task: Task, found: Found, seed: int, budget: Budget) -> Found:
     if found.objective == "bottleneck":
         return found
     effort = Effort(_STEPS, None if budget.seconds is None else max(1, int(budget.seconds * 1000)))
-    classes = [one.units for one in seats.classes()]
+    classes = [one.units for one in seats.classes(found.order)]
     better = improve(
         pattern,
         task.fabric,

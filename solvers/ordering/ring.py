@@ -58,8 +58,8 @@ def search_bottleneck(cost: Matrix, seed: int, watch: Watch, most_kicks: int, pa
     """The ring whose longest hop is shortest and, among those, the one with the least sum, as far as they are found.
 
     Hops above a threshold are made so dear that the search for the least sum avoids them. The threshold begins where
-    a ring could exist at all (:mod:`solvers.ordering.biconnected`) and rises, by half of what is left, until one is
-    found.
+    a ring could exist at all (:mod:`solvers.ordering.biconnected`); then what is left between the last one that was
+    searched in vain and the best ring is halved.
 
     :param cost: and the others: as in :func:`search_ring`; what ``watch`` is told is about the longest hop.
     """
@@ -70,18 +70,20 @@ def search_bottleneck(cost: Matrix, seed: int, watch: Watch, most_kicks: int, pa
         order = _cheapest_of_all(cost, longest_first=True)
         return _ring(cost, order, ring_cost(cost, order), longest_hop(cost, order), 0)
     lengths = np.unique(cost[np.triu_indices(n, 1)])
-    floor = threshold = _floor(cost)
+    floor = in_vain = threshold = _floor(cost)
     best, kicks = np.arange(n), 0
 
     def going(progress: Progress) -> bool:
         return watch(Progress(longest_hop(cost, best), floor, kicks + progress.moves))
 
-    while longest_hop(cost, best) > threshold and kicks < most_kicks:
+    while kicks < most_kicks:
         found = _Tour(_forbidding(cost, threshold), best, seed, going)
         found.improve((most_kicks - kicks + 1) // 2, False, threshold)
         kicks += found.kicks
         best = min(best, found.order, key=lambda order: (longest_hop(cost, order), ring_cost(cost, order)))
-        between = lengths[(lengths > threshold) & (lengths < longest_hop(cost, best))]
+        if longest_hop(cost, best) > threshold:
+            in_vain = threshold
+        between = lengths[(lengths > in_vain) & (lengths < longest_hop(cost, best))]
         if not len(between) or not going(Progress(0.0, None, 0)):
             break
         threshold = float(between[len(between) // 2])

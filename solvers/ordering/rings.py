@@ -44,6 +44,8 @@ def ring_order(
     order = ordered(task, seats, hosts[ring.order])
     found = price(order)
     bound, by = _ring_bound(ring, bottleneck, apart)
+    if apart:  # no ring through groups costs less than any ring
+        bound = max(bound, bound_of_any_ring(task))
     also = {"sum": ring.cost, "sum_lower_bound": ring.lower_bound} if bottleneck else {
         "bottleneck": ring.longest, "bottleneck_lower_bound": ring.longest_bound
     }  # fmt: skip
@@ -93,5 +95,5 @@ def bound_of_any_ring(task: Task) -> float:
     """What no ring costs less than, wherever its hosts have to sit."""
     from solvers.ordering.one_tree import one_tree
 
-    cost = task.fabric.rtt_us[np.ix_(task.given, task.given)]
+    cost = task.fabric.rtt_us[np.ix_(task.hosts, task.hosts)]
     return ring_cost(cost, np.arange(len(cost))) if len(cost) < 4 else one_tree(cost, lambda: True).bound * (1 - 1e-12)

@@ -1,5 +1,6 @@
 """The best order for any algorithm under any model: orders to begin with, a search that fits, a bound."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -21,6 +22,7 @@ from solvers.ordering.task import OBJECTIVES, RINGS, Found, Order, Task, with_sl
 
 _HYPERCUBES = ("halving-doubling", "bcube", "openmpi-rabenseifner", "recursive-doubling", "openmpi-recursive-doubling")
 _RANDOM_ORDERS = 201
+_FEW = 7  # hosts: up to here every order is tried
 _SKETCH = 100  # disturbances per host of a ring that only is a place to begin
 _EPSILON = 1e-9
 
@@ -39,6 +41,9 @@ def search(task: Task, seed: int, watch: Watch, most_moves: int, patient: bool =
     price = _bottleneck_price(task) if objective == "bottleneck" else _pricing(task)
     given = price(task.given)
     start = Found(task.given, given, None, None, given, median_of_random(task, price, seed), 0, objective)
+    turned = task.by_hops and (seats.free or can_turn(seats))
+    if len(hosts) <= _FEW and not turned and objective != "bottleneck":
+        return _all(task, seats, start, price)
     if task.algo in MIXED:
         return _both(task, seats, start, price, seed, watch, most_moves, patient)
     pattern = pattern_for(task.algo, len(task.given), task.options)
@@ -47,14 +52,32 @@ def search(task: Task, seed: int, watch: Watch, most_moves: int, patient: bool =
         return replace(
             start, lower_bound=given if alone else None, bound_by="all orders cost the same" if alone else None
         )
-    if task.by_hops and (seats.free or can_turn(seats)):
+    if turned:
         return ring_order(task, seats, start, price, seed, watch, most_moves, patient)
     if pattern.everyone:
         order = seats.arrange(hosts.tolist())
-        return replace(start, order=order, cost=price(order))
+        return replace(start, order=order, cost=price(order), lower_bound=given, bound_by="all orders cost the same")
     if objective == "bottleneck":
-        raise UsageError("--objective bottleneck: with --pin, or hosts of several slots, only one host can be pinned")
+        raise UsageError(
+            "--objective bottleneck: at most one --pin, and none where hosts have different numbers of slots"
+        )
     return _annealed(task, seats, pattern, start, price, seed, watch, most_moves, patient)
+
+
+def _all(task: Task, seats: Seats, start: Found, price: Pricing) -> Found:
+    """Every order of the hosts tried, as the wishes arrange it; of several that cost the same the given one first.
+
+    Groups of different sizes follow each other as they are given: what other sequences cost is not known.
+    """
+    preferences = itertools.permutations(task.hosts.tolist())
+    orders = {order.tobytes(): order for order in map(seats.arrange, preferences)}
+    costs = [price(order) for order in orders.values()]
+    best = int(np.argmin(costs))
+    if costs[0] <= costs[best] * (1 + _EPSILON):  # the first is the given one, as far as it is allowed
+        best = 0
+    order = list(orders.values())[best]
+    found = replace(start, order=order, cost=costs[best], moves=len(costs))
+    return replace(found, lower_bound=min(costs), bound_by="all orders") if seats.even_groups else found
 
 
 def median_of_random(task: Task, price: Pricing, seed: int) -> float:
@@ -106,7 +129,10 @@ def _annealed(
     bound = _bound(task, pattern)
     starts = _starts(task, seats, price, seed, watch)
     annealer = Annealer(pattern, task.fabric, task.size_bytes, task.model)
-    found = annealer.search(starts, moves_of(seats.classes(), len(task.given)), seed, most_moves, watch, bound, patient)
+    # Places are exchanged: only orders whose hosts and groups begin at the same ranks can share the moves.
+    classes = seats.classes(min(starts, key=price))
+    alike = [one for one in starts if seats.classes(one) == classes]
+    found = annealer.search(alike, moves_of(classes, len(task.given)), seed, most_moves, watch, bound, patient)
     order, cost = found.order, found.cost
     if cost >= start.given - _EPSILON * abs(start.given) and np.array_equal(starts[0], task.given):
         order, cost = task.given, start.given
@@ -138,10 +164,10 @@ def _starts(task: Task, seats: Seats, price: Pricing, seed: int, watch: Watch) -
 def _bound(task: Task, pattern: Pattern) -> float | None:
     """For one rank a host."""
     ranks, given = len(task.given), task.given
-    if len(task.hosts) < ranks:
-        return None
     if task.by_hops:
         return bound_of_any_ring(task)
+    if len(task.hosts) < ranks:
+        return None
     bound = pattern_bound(pattern, task.fabric, task.size_bytes, task.model, given)
     base = task.options.base if task.algo == "bcube" else 2
     rounds = round(np.log(ranks) / np.log(base))

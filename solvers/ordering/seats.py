@@ -48,6 +48,11 @@ class Seats:
         """Whether nothing was wished for."""
         return not self.pins and self.groups is None
 
+    @property
+    def even_groups(self) -> bool:
+        """Whether all groups have as many ranks."""
+        return len({int(self.slots[group].sum()) for group in self.groups or [self.hosts]}) == 1
+
     def arrange(self, preference: Sequence[int]) -> Order:
         """The order, shape (N,), nearest to a list of all hosts that is allowed: free places are taken in its order,
         groups stand where their first host does."""
@@ -73,26 +78,26 @@ class Seats:
         given = dict.fromkeys(self.group_of[host] for host in self.hosts)
         return [waiting[size[k]].pop(0) for k in given]
 
-    def classes(self) -> list[Class]:
-        """What may be exchanged: hosts with equally many ranks (of one group), whole groups of one size, and blocks of
-        powers of two of hosts, a rack's worth at a time."""
+    def classes(self, order: Order) -> list[Class]:
+        """What may be exchanged in an allowed order, shape (N,), and all that come of it: hosts with equally many ranks
+        (of one group), whole groups whose hosts' ranks follow each other alike, and blocks of powers of two of hosts, a
+        rack's worth at a time."""
         found: list[Class] = []
-        order = self.arrange(self.hosts)
         first_rank = {host: rank for rank, host in reversed(list(enumerate(order.tolist())))}
-        spans = [self.hosts] if self.groups is None else self.groups
+        spans = [sorted(group, key=first_rank.__getitem__) for group in self.groups or [self.hosts]]
+        spans.sort(key=lambda span: first_rank[span[0]])
         for span in spans:
-            loose = sorted((host for host in span if host not in self.pins), key=first_rank.__getitem__)
+            loose = [host for host in span if host not in self.pins]
             for slots in sorted(set(self.slots[loose].tolist())):
                 alike = [host for host in loose if self.slots[host] == slots]
                 found.append(Class(tuple(first_rank[host] for host in alike), slots, hosts=True))
             found += self._blocks([first_rank[host] for host in loose], loose)
         if self.groups is not None:
-            pinned = {self.group_of[host] for host in self.pins}
-            sizes: dict[int, list[int]] = {}
-            for k, group in enumerate(self.groups):
-                if k not in pinned:
-                    sizes.setdefault(int(self.slots[group].sum()), []).append(min(first_rank[host] for host in group))
-            found += [Class(tuple(sorted(firsts)), size) for size, firsts in sorted(sizes.items()) if len(firsts) > 1]
+            like: dict[tuple[int, ...], list[int]] = {}
+            for span in spans:
+                if not self.pins.keys() & set(span):
+                    like.setdefault(tuple(self.slots[span].tolist()), []).append(first_rank[span[0]])
+            found += [Class(tuple(firsts), sum(slots)) for slots, firsts in sorted(like.items())]
         return [one for one in found if len(one.firsts) > 1]
 
     def _blocks(self, firsts: list[int], hosts: list[int]) -> list[Class]:

@@ -63,7 +63,7 @@ def uneven_wishes(draw: st.DrawFn) -> tuple[list[int], Wishes]:
 
 def exchanged(seats: Seats, order: Tour, seed: int) -> list[Tour]:
     """Orders that exchanges of units, one after the other, make."""
-    rng, found, classes = np.random.default_rng(seed), [], seats.classes()
+    rng, found, classes = np.random.default_rng(seed), [], seats.classes(order)
     for _ in range(_EXCHANGES if classes else 0):
         units = classes[int(rng.integers(len(classes)))].units
         one, other = (units[k] for k in rng.choice(len(units), 2, replace=False))
@@ -134,7 +134,8 @@ def test_what_may_be_exchanged() -> None:
     nothing that is pinned."""
 
     def firsts(slots: Sequence[int], wishes: Wishes) -> list[tuple[tuple[int, ...], int, bool]]:
-        return [(one.firsts, one.length, one.hosts) for one in made(slots, wishes).classes()]
+        seats = made(slots, wishes)
+        return [(one.firsts, one.length, one.hosts) for one in seats.classes(seats.arrange(seats.hosts))]
 
     assert firsts([1] * 3, Wishes()) == [((0, 1, 2), 1, True)]
     assert firsts([2] * 8, Wishes()) == [(tuple(range(0, 16, 2)), 2, True), ((0, 4, 8, 12), 4, False)]
