@@ -6,6 +6,7 @@ import math
 import os
 import platform
 import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -49,6 +50,14 @@ def judged(bars: Sequence[Bar]) -> int:
         wanted = f"at most {bar.at_most:g}" if bar.at_least == -math.inf else f"at least {bar.at_least:g}"
         print(f"{'met' if bar.met else 'MISSED'}: {bar.name}: {bar.value:g}, wanted {wanted}")
     return 0 if all(bar.met for bar in bars) else 1
+
+
+def seeds_of(usual: dict[int, int]) -> dict[int, int]:
+    """How many seeds of each size: as usual, or at most N with ``--seeds N`` on the command line."""
+    if "--seeds" not in sys.argv:
+        return usual
+    most = int(sys.argv[sys.argv.index("--seeds") + 1])
+    return {size: min(number, most) for size, number in usual.items()}
 
 
 def record(name: str, configuration: dict[str, Any], figures: dict[str, Any], bars: Sequence[Bar] = ()) -> int:

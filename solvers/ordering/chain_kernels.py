@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from solvers.ordering.drawing import STRETCH, aim, draw, places, put
+from solvers.ordering.drawing import STRETCH, aim, copy, draw, places, put
 from solvers.ordering.random_numbers import below, unit
 
 _AIMED = 0.5  # of the moves
@@ -121,7 +121,7 @@ def anneal_chain(
                 place[order[ranks[k]]] = ranks[k]
             if cost < best_cost - 1e-9 * abs(best_cost):
                 best_cost = cost
-                best[:] = order
+                copy(order, best)
         else:
             put(order, ranks, hosts, count)
             for k in range(found - 1, -1, -1):

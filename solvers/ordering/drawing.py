@@ -72,6 +72,13 @@ def put(order: Any, ranks: Any, hosts: Any, moved: Any) -> None:
 
 
 @njit(cache=True)
+def copy(values: Any, to: Any) -> None:
+    """The same values, in place; as a loop, for slices take Numba half a second each to compile."""
+    for k in range(len(values)):
+        to[k] = values[k]
+
+
+@njit(cache=True)
 def places(order: Any, hosts: Any) -> Any:
     """A rank of each of the hosts, shape (hosts,); -1 for those that have none."""
     place = np.full(hosts, -1)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from solvers.ordering.drawing import STRETCH, aim, draw, places, put
+from solvers.ordering.drawing import STRETCH, aim, copy, draw, places, put
 from solvers.ordering.random_numbers import below, unit
 
 _AIMED = 0.5  # of the moves
@@ -96,8 +96,8 @@ def anneal_hops(
             count = draw(state, order, wheel, ptr, first, length, stretch, ranks, hosts)
         if count == 0:
             continue
-        longest_was[:] = longest
-        sums_was[:] = sums
+        copy(longest, longest_was)
+        copy(sums, sums_was)
         put(order, ranks, hosts, count)
         found = 0
         for k in range(count):
@@ -129,11 +129,11 @@ def anneal_hops(
                 place[order[ranks[k]]] = ranks[k]
             if cost < best_cost - 1e-9 * abs(best_cost):
                 best_cost = cost
-                best[:] = order
+                copy(order, best)
         else:
             put(order, ranks, hosts, count)
-            longest[:] = longest_was
-            sums[:] = sums_was
+            copy(longest_was, longest)
+            copy(sums_was, sums)
             for k in range(found - 1, -1, -1):
                 value[changed[k]] = was[k]
     return best, best_cost

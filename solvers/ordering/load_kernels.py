@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 
 from solvers.costs.evaluator import SQUARINGS
-from solvers.ordering.drawing import STRETCH, draw, put
+from solvers.ordering.drawing import STRETCH, copy, draw, put
 from solvers.ordering.random_numbers import unit
 
 CONTENTION, ALPHA_BETA = 1, 2
@@ -183,7 +183,7 @@ def anneal_loads(
                 cost = new
                 if cost < best_cost - 1e-9 * abs(best_cost):
                     best_cost = cost
-                    best[:] = order
+                    copy(order, best)
                 break
         if across:
             for k in range(count):

@@ -7,6 +7,7 @@ edges are made dearer, leaves cheaper). They also say which edges good rings use
 1-tree costs more when it must contain (i, j) (section 4.2).
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -38,7 +39,8 @@ def _tree(cost: Any, penalty: Any, parent: Any, joined: Any, degree: Any, neares
     n = len(cost)
     outside = np.arange(1, n)
     count = n - 1
-    degree[:] = 0
+    for k in range(n):
+        degree[k] = 0
     parent[0] = -1
     joined[0] = 0
     for k in range(1, n):
@@ -93,13 +95,14 @@ def _climb(cost: Any, penalty: Any, last: Any, best: Any, state: Any, steps: Any
     parent, joined = np.empty(n, np.int64), np.empty(n, np.int64)
     degree, nearest = np.empty(n, np.int64), np.empty(n)
     for _ in range(steps):
-        length = _tree(cost, penalty, parent, joined, degree, nearest) - 2 * penalty.sum()
-        norm = 0
+        length, norm = _tree(cost, penalty, parent, joined, degree, nearest), 0
         for k in range(n):
-            norm += (degree[k] - 2) ** 2
+            length -= 2 * penalty[k]
+            norm += abs(degree[k] - 2)
         if length > state[0] + 1e-9 * abs(state[0]):
             state[0] = length
-            best[:] = penalty
+            for k in range(n):
+                best[k] = penalty[k]
             if state[4] == 0:
                 state[1] *= 2  # the first climb: longer steps while they help
             elif state[2] <= 1:
@@ -115,7 +118,7 @@ def _climb(cost: Any, penalty: Any, last: Any, best: Any, state: Any, steps: Any
             last[k] = now
         state[2] -= 1
         if state[2] <= 0:
-            state[3] = max(1.0, state[3] // 2)
+            state[3] = max(1.0, math.floor(state[3] / 2))
             state[2] = state[3]
             state[1] /= 2
             state[4] = 1

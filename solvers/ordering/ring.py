@@ -46,12 +46,13 @@ def search_ring(cost: Matrix, seed: int, watch: Watch, most_kicks: int, patient:
     :param cost: shape (N, N), symmetric, complete. :param watch: asked between series of disturbances. :param patient:
         go on as long as ``watch`` lets it; else end when nothing has come of it for long.
     """
+    floor = _floor(cost)  # before the search, which ends when its time does
     if len(cost) <= _EXACT:
         order = _cheapest_of_all(cost, longest_first=False)
-        return _ring(cost, order, ring_cost(cost, order), _floor(cost), 0)
+        return _ring(cost, order, ring_cost(cost, order), floor, 0)
     found = _Tour(cost, np.arange(len(cost)), seed, watch)
     found.improve(most_kicks, patient)
-    return _ring(cost, found.order, found.bound, _floor(cost), found.kicks)
+    return _ring(cost, found.order, found.bound, floor, found.kicks)
 
 
 def search_bottleneck(cost: Matrix, seed: int, watch: Watch, most_kicks: int, patient: bool = True) -> Ring:
@@ -129,7 +130,7 @@ class _Tour:
 
         n, cost = len(self._cost), self._cost
         tour = self.order.astype(np.int64)
-        ring_kernels.descend(cost, self._near, tour)
+        ring_kernels.kick(cost, self._near, tour, tour.copy(), True, 0, 0.0, 0.0, self._state)
         self._take(tour)
         warmth = _WARMTH * float(np.median(cost[tour, np.roll(tour, 1)]))
         idle = 0
@@ -149,7 +150,7 @@ class _Tour:
         while done < kicks and (done == 0 or self._watch(Progress(self.value, self.bound, self.kicks))):
             part = min(_AT_ONCE, kicks - done)
             warm, cool = (warmth * (1 - k / kicks) for k in (done, done + part))
-            ring_kernels.kick(self._cost, self._near, tour, best, part, warm, cool, self._state)
+            ring_kernels.kick(self._cost, self._near, tour, best, False, part, warm, cool, self._state)
             done += part
             self.kicks += part
             met |= self._take(best)

@@ -173,38 +173,33 @@ def _settle(cost: Any, near: Any, tour: Any, place: Any, log: Any, used: Any, qu
 
 
 @njit(cache=True)
-def descend(cost: Any, near: Any, tour: Any) -> Any:
-    """Improve a tour in place until no step does; what was saved."""
-    n = len(tour)
-    place, queue, waiting = np.empty(n, np.int64), tour.copy(), np.ones(n, np.int8)
-    log = np.empty((_LOG, 4), np.int64)
-    place[tour] = np.arange(n)
-    total, saved = 0.0, 1.0
-    while saved > 0:  # the log is finite: more than one pass
-        queue[:] = tour
-        waiting[:] = 1
-        _, saved = _settle(cost, near, tour, place, log, 0, queue, waiting, n)
-        total += saved
-    return total
-
-
-@njit(cache=True)
-def kick(cost: Any, near: Any, tour: Any, best: Any, kicks: Any, warm: Any, cool: Any, state: Any) -> Any:
+def kick(cost: Any, near: Any, tour: Any, best: Any, settle: Any, kicks: Any, warm: Any, cool: Any,
+         state: Any) -> Any:  # fmt: skip
     """Swap two neighbouring segments somewhere, improve around them, take it back if that came out dearer; so many
     times, in place. A little dearer is let pass: on average ``warm`` at first, ``cool`` at the end.
 
     :param cost: shape (N, N), symmetric, N at least 8. :param near: shape (N, K), hosts to put beside each, the
-        nearest first. :param tour: shape (N,), a tour that ``descend`` left. :param best: shape (N,), becomes the
-        cheapest tour met. :param state: of :mod:`solvers.ordering.random_numbers`.
+        nearest first. :param tour: shape (N,). :param best: shape (N,), becomes the cheapest tour met. :param settle:
+        improve the whole tour first, until no move does; needed where that was not done before. :param state: of
+        :mod:`solvers.ordering.random_numbers`.
     :return: how much cheaper ``best`` is than ``tour`` was.
     """
     n = len(tour)
     place, queue, waiting = np.empty(n, np.int64), np.empty(n, np.int64), np.zeros(n, np.int8)
     log = np.empty((_LOG, 4), np.int64)
-    place[tour] = np.arange(n)
-    best[:] = tour
-    span = min(_SPAN, (n - 2) // 3)
+    for at in range(n):
+        place[tour[at]] = at
     total, most = 0.0, 0.0
+    saved = 1.0 if settle else 0.0
+    while saved > 0:  # the log is finite: more than one pass
+        for at in range(n):
+            queue[at], waiting[at] = tour[at], 1
+        _, saved = _settle(cost, near, tour, place, log, 0, queue, waiting, n)
+        total += saved
+    most = total
+    for at in range(n):
+        best[at] = tour[at]
+    span = min(_SPAN, (n - 2) // 3)
     for k in range(kicks):
         at, one, two = below(state, n), 1 + below(state, span), 1 + below(state, span)
         p, s = tour[at], tour[(at + 1) % n]
@@ -223,5 +218,6 @@ def kick(cost: Any, near: Any, tour: Any, best: Any, kicks: Any, warm: Any, cool
         total += saved - dearer
         if total > most + _EPSILON:
             most = total
-            best[:] = tour
+            for at in range(n):
+                best[at] = tour[at]
     return most
