@@ -27,7 +27,7 @@ _STEPS = 20_000_000  # of Z3's, a question: a few seconds
 
 @dataclass(frozen=True)
 class Budget:
-    """``seconds`` to spend at most; None: as much work as the same on any machine. ``keep_going`` is asked between
+    """``seconds`` to spend at most; None: a fixed amount of work. ``keep_going`` is asked between
     questions."""
 
     seconds: float | None

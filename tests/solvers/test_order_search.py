@@ -126,6 +126,8 @@ def test_after_thousands_of_moves_the_books_still_agree_with_the_price(algo: str
             best, cost, last = annealer.run(start, moves, count, 1e3, 1.0, 5)
             assert seats.arrange(list(dict.fromkeys(best.tolist()))).tolist() == best.tolist()
             assert cost == pytest.approx(annealer.price(best), rel=1e-9)
+            assert seats.arrange(list(dict.fromkeys(last.tolist()))).tolist() == last.tolist()
+            assert annealer.price(last) >= cost * (1 - 1e-9)
 
 
 @pytest.mark.parametrize("algo", ["ring", "tree", "nccl"])
