@@ -63,7 +63,7 @@ def reorder(
         typer.Option(min=0, max=1e6, help="Seconds to search; default: until nothing comes of it, 10 at most."),
     ] = None,
     moves: Annotated[
-        int | None, typer.Option(min=1, max=10**12, help="Moves to try, instead of a time: the same order however busy the machine is.")
+        int | None, typer.Option(min=1, max=10**12, help="Moves to try, instead of a time: reproducible.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Makes the search reproducible.")] = 0,
     prove: Annotated[

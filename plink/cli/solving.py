@@ -34,7 +34,8 @@ CONFIDENCE = 0.95
 @dataclass(frozen=True)
 class Wanted:
     """What was typed. ``time_limit_s`` None: until nothing has come of the search for long, 10 s at most (60 s with
-    ``prove``). ``moves``: with them no clock is looked at, so that a seed gives the same order however busy the machine is."""
+    ``prove``). ``moves``: with them no clock is looked at, so that a seed gives the same order however busy the
+    machine is."""
 
     algo: str = "ring"
     size_bytes: float = 100e6
