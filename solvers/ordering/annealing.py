@@ -33,7 +33,10 @@ _NEAR = 8  # hosts that an aimed move draws from
 _LANES = 2  # runs side by side, on as many cores if there are; always two, so that a seed means the same everywhere
 # Of each run: (of the first temperature, of the stand-in for longest hops). Little heat keeps what a start has of the
 # hierarchy; few ranks, and loads, of which there are few different ones, want more.
-_PLANS = ((0.05, 1.0), (0.2, 1.0), (0.05, 0.0), (1.0, 0.5))
+_PLANS = {
+    "hops": ((0.05, 1.0), (0.2, 1.0), (0.05, 0.0), (1.0, 0.5)),
+    "chain": ((1.0, 1.0), (0.2, 1.0), (1.0, 0.5), (0.05, 0.0)),
+}
 _FEW_PLANS = ((1.0, 0.5), (0.2, 1.0), (0.05, 0.0))
 _FEW = 32
 _LOAD_PLANS = ((1.0, 0.0), (0.2, 0.0))
@@ -117,7 +120,8 @@ class Annealer:
         hot = 0.0 if moves is None else self._temperature(starts[0], moves, rng)
         if moves is None or hot <= 0:
             return Annealed(best, cost, 0)
-        plans = _LOAD_PLANS if self._what == "loads" else _FEW_PLANS if len(starts[0]) <= _FEW else _PLANS
+        many = len(starts[0]) > _FEW
+        plans = _LOAD_PLANS if self._what == "loads" else _PLANS[self._what] if many else _FEW_PLANS
         spent, gained, turn, length = 0, 0, 0, _FIRST_RUN
         queue = [start for _, start in sorted(zip(costs, starts, strict=True), key=lambda pair: pair[0])]
         with ThreadPoolExecutor(_LANES) as pool:
