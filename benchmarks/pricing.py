@@ -16,6 +16,7 @@ from solvers.costs.closed_forms import closed_form
 from solvers.costs.evaluator import MODELS, evaluate
 from solvers.costs.fabric import Fabric
 from solvers.ordering.annealing import Annealer
+from solvers.ordering.moves import Class, moves_of
 from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
 
 _GROUP = 16
@@ -57,19 +58,21 @@ def price_512(algo: str) -> dict[str, float]:
 
 
 def move_512(algo: str) -> dict[str, float]:
-    """Microseconds that the compiled search takes for a swap of two ranks (and for taking it back), by model."""
-    n, moves = 512, 20_000
+    """Microseconds that the compiled search takes for a move of single hosts (and for taking it back), by model."""
+    n, count = 512, 20_000
     fabric, order = _fabric(n), np.random.default_rng(1).permutation(n)
     pattern = pattern_for(algo, n, _options(n, 8 if algo == "bcube" else 2))
+    moves = moves_of([Class(tuple(range(n)), 1, hosts=True)], n)
+    assert moves is not None
     found = {}
     for model in MODELS:
         if model == "latency" and pattern.pace == "pipeline":
             continue  # rings have a search of their own there
         annealer = Annealer(pattern, fabric, _SIZE, model)
-        annealer.run(order, 1, 1.0, 0.1, 1, np.arange(n), [1])  # compiles
+        annealer.run(order, moves, 1, 1.0, 0.1, 1)  # compiles
         began = time.perf_counter()
-        annealer.run(order, moves, 1.0, 0.1, 1, np.arange(n), [1])
-        found[model] = round(1e6 * (time.perf_counter() - began) / moves, 2)
+        annealer.run(order, moves, count, 1.0, 0.1, 1)
+        found[model] = round(1e6 * (time.perf_counter() - began) / count, 2)
     return found
 
 
