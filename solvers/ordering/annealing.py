@@ -69,9 +69,7 @@ class Annealer:
             self._arguments = loads_of(pattern, fabric, size_bytes, model)
         else:
             self._arguments = (chain_of if chain else hops_of)(pattern)
-        # Two ranks' hops a move, in a chain those that wait for them too; several times as many with blocks.
-        looked_at = 8 * max(1.0, len(pattern.source) / pattern.ranks) * (8 if chain else 1)
-        self._slice = max(1000, int(_SLICE / looked_at))
+        self._slice = max(100, int(_SLICE / _looked_at(pattern, fabric, self._what)))
 
     def run(
         self, order: Order, moves: Moves, count: int, hot: float, cold: float, seed: int, soft: float = 0.0
@@ -117,7 +115,7 @@ class Annealer:
         costs = [self.price(start) for start in starts]
         best, cost = starts[int(np.argmin(costs))], min(costs)
         enough = -np.inf if lower_bound is None else lower_bound * (1 + _EPSILON)
-        hot = 0.0 if moves is None else self._temperature(starts[0], moves, rng)
+        hot = 0.0 if moves is None else self._temperature(starts, moves, rng)
         if moves is None or hot <= 0:
             return Annealed(best, cost, 0)
         many = len(starts[0]) > _FEW
@@ -156,20 +154,23 @@ class Annealer:
                     length *= 2
         return Annealed(best, self.price(best), spent)
 
-    def _temperature(self, order: Order, moves: Moves, rng: np.random.Generator) -> float:
-        """Where a typical swap of two hosts for the worse is taken half of the time."""
-        at, deltas = np.array(order), []
-        cost = self.price(at)
-        for _ in range(_SAMPLE):
-            c = int(rng.choice(moves.wheel))
-            one, other = rng.choice(moves.first[moves.ptr[c] : moves.ptr[c + 1]], 2, replace=False)
-            ranks = np.concatenate([first + np.arange(moves.length[c]) for first in (one, other, other, one)])
-            there, back = np.split(ranks, 2)
-            at[there] = at[back]
-            deltas.append(abs(self.price(at) - cost))
-            at[there] = at[back]
+    def _temperature(self, starts: Sequence[Order], moves: Moves, rng: np.random.Generator) -> float:
+        """A typical change of the cost by a swap; where none changes it (a longest hop that many share), what round
+        trips differ by."""
+        deltas = []
+        for start in starts:
+            at, cost = np.array(start), self.price(start)
+            for _ in range(_SAMPLE // len(starts) + 1):
+                c = int(rng.choice(moves.wheel))
+                one, other = rng.choice(moves.first[moves.ptr[c] : moves.ptr[c + 1]], 2, replace=False)
+                ranks = np.concatenate([first + np.arange(moves.length[c]) for first in (one, other, other, one)])
+                there, back = np.split(ranks, 2)
+                at[there] = at[back]
+                deltas.append(abs(self.price(at) - cost))
+                at[there] = at[back]
         changes = [delta for delta in deltas if delta > 0]
-        return float(np.median(changes)) if changes else 0.0
+        hosts = np.unique(starts[0])
+        return float(np.median(changes)) if changes else float(np.ptp(self._rtt[np.ix_(hosts, hosts)]))
 
 
 def _nearest(rtt_us: Matrix) -> npt.NDArray[np.int64]:
@@ -178,3 +179,14 @@ def _nearest(rtt_us: Matrix) -> npt.NDArray[np.int64]:
     others = rtt_us + np.diag(np.full(n, np.inf))
     count = min(_NEAR, n - 1)
     return np.argpartition(others, count - 1, axis=1)[:, :count].astype(np.int64)
+
+
+def _looked_at(pattern: Pattern, fabric: Fabric, what: str) -> float:
+    """About how many numbers a move looks at: the hops of two hosts, in chains those that wait for them, with loads the
+    rounds that they are in; several times as many where blocks are moved."""
+    hosts, rounds = len(fabric.names), len(pattern.repeat)
+    hops = max(1.0, len(pattern.source) / hosts)
+    if what == "loads":
+        touched = min(float(rounds), 2 * hops)
+        return 8 * hops + touched * (16 * len(fabric.group_out_gbps) + 2 * hosts + len(pattern.source) / rounds)
+    return 8 * hops * (8 if what == "chain" else 1)

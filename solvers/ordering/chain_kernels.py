@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from solvers.ordering.drawing import STRETCH, aim, copy, draw, places, put
+from solvers.ordering.drawing import aim, copy, draw, places, put, room
 from solvers.ordering.random_numbers import below, unit
 
 _AIMED = 0.5  # of the moves
@@ -79,12 +79,12 @@ def anneal_chain(
         done[hop], smooth[hop] = _times(hop, order, source, target, wait_ptr, waits, rtt, done, smooth)
     cost, norm = _ends(last, done, smooth)
     best, best_cost, guide = order.copy(), cost, (1 - soft) * cost + soft * norm
-    room = STRETCH * length.max()
-    ranks, hosts = np.empty(room, np.int64), np.empty(room, np.int64)
+    most_ranks = room(length, stretch)
+    ranks, hosts = np.empty(most_ranks, np.int64), np.empty(most_ranks, np.int64)
     most = 0
     for rank in range(n):
         most = max(most, hop_ptr[rank + 1] - hop_ptr[rank])
-    capacity = room * most * levels
+    capacity = most_ranks * most * levels
     changed, was, smooth_was = np.empty(capacity, np.int64), np.empty(capacity), np.empty(capacity)
     temperature = hot
     cooling = (cold / hot) ** (1.0 / max(1, moves)) if hot > 0 else 1.0

@@ -72,6 +72,15 @@ def put(order: Any, ranks: Any, hosts: Any, moved: Any) -> None:
 
 
 @njit(cache=True)
+def room(length: Any, stretch: Any) -> Any:
+    """The most ranks that a move changes."""
+    most = 0
+    for c in range(len(length)):
+        most = max(most, length[c] * (STRETCH if stretch[c] else 2))
+    return most
+
+
+@njit(cache=True)
 def copy(values: Any, to: Any) -> None:
     """The same values, in place; as a loop, for slices take Numba half a second each to compile."""
     for k in range(len(values)):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from solvers.ordering.drawing import STRETCH, aim, copy, draw, places, put
+from solvers.ordering.drawing import aim, copy, draw, places, put, room
 from solvers.ordering.random_numbers import below, unit
 
 _AIMED = 0.5  # of the moves
@@ -60,12 +60,12 @@ def anneal_hops(
         cost += weight[r] * longest[r]
     shrink = 1.0 / scale
     best, best_cost = order.copy(), cost
-    room = STRETCH * length.max()
-    ranks, hosts = np.empty(room, np.int64), np.empty(room, np.int64)
+    most_ranks = room(length, stretch)
+    ranks, hosts = np.empty(most_ranks, np.int64), np.empty(most_ranks, np.int64)
     most = 0
     for rank in range(n):
         most = max(most, hop_ptr[rank + 1] - hop_ptr[rank])
-    changed, was = np.empty(room * most, np.int64), np.empty(room * most)
+    changed, was = np.empty(most_ranks * most, np.int64), np.empty(most_ranks * most)
     longest_was, sums_was = longest.copy(), sums.copy()
     guide, temperature = 0.0, hot
     cooling = (cold / hot) ** (1.0 / max(1, moves)) if hot > 0 else 1.0

@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 
 from solvers.costs.evaluator import SQUARINGS
-from solvers.ordering.drawing import STRETCH, copy, draw, put
+from solvers.ordering.drawing import copy, draw, put, room
 from solvers.ordering.random_numbers import unit
 
 CONTENTION, ALPHA_BETA = 1, 2
@@ -144,8 +144,8 @@ def anneal_loads(
         worst[r] = _worst(r, mode, out, into, out_rate, in_rate, sent, got, alike, host_part)
         cost += weight[r] * (longest[r] / 2 + worst[r])
     best, best_cost = order.copy(), cost
-    room = STRETCH * length.max()
-    ranks, hosts, moving = np.empty(room, np.int64), np.empty(room, np.int64), np.zeros(n, np.int8)
+    most_ranks = room(length, stretch)
+    ranks, hosts, moving = np.empty(most_ranks, np.int64), np.empty(most_ranks, np.int64), np.zeros(n, np.int8)
     temperature = hot
     cooling = (cold / hot) ** (1.0 / max(1, moves)) if hot > 0 else 1.0
     for _ in range(moves):

@@ -13,7 +13,7 @@ from solvers.costs.by_name import MIXED, pattern_for
 from solvers.costs.latency import ring_cost
 from solvers.ordering.circuit import CircuitEffort, prove_ring
 from solvers.ordering.neighbourhoods import improve
-from solvers.ordering.ring import longest_hop
+from solvers.ordering.ring import least_sum, longest_hop
 from solvers.ordering.rings import can_turn, ordered, with_tolls
 from solvers.ordering.seats import Seats
 from solvers.ordering.smt import Effort
@@ -21,7 +21,9 @@ from solvers.ordering.task import Found, Task
 
 WHOLE = 10  # ranks: up to here Z3 is asked about the whole order
 _PROVEN = 1e-6  # a share of the cost: what "proven" leaves open
+_DISTURBANCES = 1000  # of a ring, a host
 _QUESTIONS = 40  # to Z3, where no clock ends them
+_ONE_QUESTION = 0.25  # of the time for a question, at most
 _STEPS = 20_000_000  # of Z3's, a question: a few seconds
 
 
@@ -51,7 +53,8 @@ def prove(task: Task, found: Found, seed: int, budget: Budget) -> Found:
         return _by_circuit(task, seats, found, seed, budget)
     if found.objective == "bottleneck":
         return found
-    effort = Effort(_STEPS, None if budget.seconds is None else max(1, int(budget.seconds * 1000)))
+    # Several questions: none of them may take all the time there is.
+    effort = Effort(_STEPS, None if budget.seconds is None else max(1, int(budget.seconds * 1000 * _ONE_QUESTION)))
     classes = [one.units for one in seats.classes(found.order)]
     better = improve(
         pattern,
@@ -66,8 +69,8 @@ def prove(task: Task, found: Found, seed: int, budget: Budget) -> Found:
         _QUESTIONS,
     )
     asked = {**found.also, "questions": float(better.asked)}
-    # Uneven hosts could follow each other in ways that no exchange of equals makes.
-    if better.proved and len(set(seats.slots[seats.hosts].tolist())) == 1:
+    # Uneven hosts or groups could follow each other in ways that no exchange of equals makes.
+    if better.proved and len(set(seats.slots[seats.hosts].tolist())) == 1 and seats.even_groups:
         return replace(found, order=better.order, cost=better.cost, lower_bound=better.cost, bound_by="z3", also=asked)
     return replace(found, order=better.order, cost=better.cost, also=asked)
 
@@ -80,7 +83,10 @@ def _by_circuit(task: Task, seats: Seats, found: Found, seed: int, budget: Budge
     effort = CircuitEffort(seed=seed % (1 << 31), time_limit_s=budget.seconds)
     if found.objective == "bottleneck":
         proof = prove_ring(cost, ring, effort, bottleneck=True)
-        order = ordered(task, seats, hosts[proof.order])
+        # CP-SAT looks at the longest hop alone: the sum is made good afterwards.
+        watch = lambda progress: budget.keep_going()  # noqa: E731
+        least = least_sum(cost, proof.order, proof.cost, seed, watch, _DISTURBANCES * len(cost))
+        order = ordered(task, seats, hosts[least])
         return replace(
             found, order=order, cost=proof.cost, lower_bound=max(proof.lower_bound, found.lower_bound or 0.0),
             bound_by="cp-sat", also={**found.also, "sum": ring_cost(task.fabric.rtt_us, order)},

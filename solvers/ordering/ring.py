@@ -15,7 +15,7 @@ from solvers.costs.latency import ring_cost
 from solvers.ordering.progress import Progress, Watch
 
 Tour = npt.NDArray[np.intp]
-_EXACT = 8  # hosts: up to here every ring is tried
+EXACT = 8  # hosts: up to here every ring is tried
 _CANDIDATES = 5
 _KICKS = 20  # disturbances per host in a series
 _AT_ONCE = 20_000  # disturbances between two looks at the clock
@@ -47,7 +47,7 @@ def search_ring(cost: Matrix, seed: int, watch: Watch, most_kicks: int, patient:
         go on as long as ``watch`` lets it; else end when nothing has come of it for long.
     """
     floor = _floor(cost)  # before the search, which ends when its time does
-    if len(cost) <= _EXACT:
+    if len(cost) <= EXACT:
         order = _cheapest_of_all(cost, longest_first=False)
         return _ring(cost, order, ring_cost(cost, order), floor, 0)
     found = _Tour(cost, np.arange(len(cost)), seed, watch)
@@ -67,7 +67,7 @@ def search_bottleneck(cost: Matrix, seed: int, watch: Watch, most_kicks: int, pa
     from solvers.ordering.one_tree import one_tree
 
     n = len(cost)
-    if n <= _EXACT:
+    if n <= EXACT:
         order = _cheapest_of_all(cost, longest_first=True)
         return _ring(cost, order, ring_cost(cost, order), longest_hop(cost, order), 0)
     lengths = np.unique(cost[np.triu_indices(n, 1)])
@@ -88,14 +88,26 @@ def search_bottleneck(cost: Matrix, seed: int, watch: Watch, most_kicks: int, pa
         if not len(between) or not going(Progress(0.0, None, 0)):
             break
         threshold = float(between[len(between) // 2])
-    most = longest_hop(cost, best)
-    last = _Tour(_forbidding(cost, most), best, seed, going)
+    last = _within(cost, best, longest_hop(cost, best), seed, going)
     last.improve(max(0, most_kicks - kicks), patient)
-    if longest_hop(cost, last.order) <= most:
+    if longest_hop(cost, last.order) <= longest_hop(cost, best):
         best = last.order
     # What no ring costs less than, no ring of short hops does either: the larger of the two bounds is the better.
     plain = one_tree(cost, lambda: going(Progress(0.0, None, 0))).bound
     return _ring(cost, best, max(last.bound, plain * (1 - _ROUNDING)), floor, kicks + last.kicks)
+
+
+def least_sum(cost: Matrix, order: Tour, longest: float, seed: int, watch: Watch, most_kicks: int) -> Tour:
+    """A ring with no hop above ``longest`` and the least sum that is found, from one that has none either."""
+    if len(cost) <= EXACT:
+        return order
+    found = _within(cost, order, longest, seed, watch)
+    found.improve(most_kicks, False)
+    return found.order if longest_hop(cost, found.order) <= longest else order
+
+
+def _within(cost: Matrix, order: Tour, longest: float, seed: int, watch: Watch) -> "_Tour":
+    return _Tour(_forbidding(cost, longest), order, seed, watch)
 
 
 def longest_hop(cost: Matrix, order: Tour) -> float:
@@ -115,10 +127,13 @@ class _Tour:
     def __init__(self, cost: Matrix, start: Tour, seed: int, watch: Watch) -> None:
         from solvers.ordering.one_tree import candidates, one_tree
 
-        self._cost = np.ascontiguousarray(cost, dtype=np.float64)
-        self.order, self.value, self.kicks, self._watch = start, ring_cost(cost, start), 0, watch
-        tree = one_tree(self._cost, lambda: watch(Progress(self.value, None, 0)))
-        self.bound = tree.bound * (1 - _ROUNDING)
+        # In units of a usual hop: what is too little to count does not depend on how far hosts are apart.
+        self._unit = float(np.median(cost[cost > 0])) if (cost > 0).any() else 1.0
+        self._cost = np.ascontiguousarray(cost, dtype=np.float64) / self._unit
+        self.order, self.kicks, self._watch = start, 0, watch
+        self._value, self._bound = ring_cost(self._cost, start), -np.inf
+        tree = one_tree(self._cost, self._going)
+        self._bound = tree.bound * (1 - _ROUNDING)
         near = candidates(self._cost, tree, _CANDIDATES)
         nearest_first = np.argsort(np.take_along_axis(self._cost, near, 1), axis=1, kind="stable")
         self._near = np.take_along_axis(near, nearest_first, 1).copy()
@@ -134,10 +149,10 @@ class _Tour:
         self._take(tour)
         warmth = _WARMTH * float(np.median(cost[tour, np.roll(tour, 1)]))
         idle = 0
-        while self.kicks < most_kicks and self.value > self.bound * (1 + _EPSILON):
-            if longest_hop(cost, self.order) <= enough:
+        while self.kicks < most_kicks and self._value > self._bound * (1 + _EPSILON):
+            if longest_hop(cost, self.order) <= enough / self._unit * (1 + _ROUNDING):
                 return
-            if not self._watch(Progress(self.value, self.bound, self.kicks)) or (idle >= _PATIENCE and not patient):
+            if not self._going() or (idle >= _PATIENCE and not patient):
                 return
             idle = 0 if self._series(min(_KICKS * n, most_kicks - self.kicks), warmth) else idle + 1
 
@@ -147,7 +162,7 @@ class _Tour:
 
         tour = self.order.astype(np.int64)
         met, best, done = False, np.empty_like(tour), 0
-        while done < kicks and (done == 0 or self._watch(Progress(self.value, self.bound, self.kicks))):
+        while done < kicks and (done == 0 or self._going()):
             part = min(_AT_ONCE, kicks - done)
             warm, cool = (warmth * (1 - k / kicks) for k in (done, done + part))
             ring_kernels.kick(self._cost, self._near, tour, best, False, part, warm, cool, self._state)
@@ -158,10 +173,19 @@ class _Tour:
 
     def _take(self, tour: npt.NDArray[np.int64]) -> bool:
         value = ring_cost(self._cost, tour)
-        if value >= self.value - _EPSILON * abs(self.value):
+        if value >= self._value * (1 - _EPSILON):
             return False
-        self.order, self.value = tour.astype(np.intp), value
+        self.order, self._value = tour.astype(np.intp), value
         return True
+
+    @property
+    def bound(self) -> float:
+        """What no tour costs less than."""
+        return self._bound * self._unit
+
+    def _going(self) -> bool:
+        bound = self.bound if np.isfinite(self._bound) else None
+        return self._watch(Progress(self._value * self._unit, bound, self.kicks))
 
 
 def _ring(cost: Matrix, order: Tour, bound: float, floor: float, kicks: int) -> Ring:

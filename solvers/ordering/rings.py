@@ -9,7 +9,7 @@ from plink.network import Matrix
 from solvers.costs.closed_forms import Pricing
 from solvers.costs.latency import ring_cost
 from solvers.ordering.progress import Progress, Watch
-from solvers.ordering.ring import Ring, search_bottleneck, search_ring
+from solvers.ordering.ring import EXACT, Ring, search_bottleneck, search_ring
 from solvers.ordering.seats import Seats
 from solvers.ordering.task import Found, Order, Task, with_slots
 
@@ -58,10 +58,10 @@ def ring_order(
 
 
 def _ring_bound(ring: Ring, bottleneck: bool, apart: float) -> tuple[float, str]:
+    every = len(ring.order) <= EXACT
     if bottleneck:
-        return ring.longest_bound, "2-connected threshold" if ring.kicks else "all rings"
-    # Exact searches say so by a bound that is the cost itself.
-    return max(0.0, ring.lower_bound - apart), "1-tree" if ring.kicks else "all rings"
+        return ring.longest_bound, "all rings" if every else "2-connected threshold"
+    return max(0.0, ring.lower_bound - apart), "all rings" if every else "1-tree"
 
 
 def with_tolls(task: Task, seats: Seats) -> tuple[Matrix, float]:

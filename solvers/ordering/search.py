@@ -14,7 +14,7 @@ from solvers.ordering.annealing import Annealer
 from solvers.ordering.bounds import hypercube_bound, pattern_bound
 from solvers.ordering.initial import initial_orders
 from solvers.ordering.moves import moves_of
-from solvers.ordering.progress import Watch
+from solvers.ordering.progress import Progress, Watch
 from solvers.ordering.ring import longest_hop, search_ring
 from solvers.ordering.rings import bound_of_any_ring, can_turn, ring_order, with_tolls
 from solvers.ordering.seats import Seats
@@ -22,7 +22,8 @@ from solvers.ordering.task import OBJECTIVES, RINGS, Found, Order, Task, with_sl
 
 _HYPERCUBES = ("halving-doubling", "bcube", "openmpi-rabenseifner", "recursive-doubling", "openmpi-recursive-doubling")
 _RANDOM_ORDERS = 201
-_FEW = 7  # hosts: up to here every order is tried
+_FEW = 7  # hosts: up to here every order is tried, unless each has so many ranks that a price takes long
+_FEW_RANKS = 64
 _SKETCH = 100  # disturbances per host of a ring that only is a place to begin
 _EPSILON = 1e-9
 
@@ -42,7 +43,7 @@ def search(task: Task, seed: int, watch: Watch, most_moves: int, patient: bool =
     given = price(task.given)
     start = Found(task.given, given, None, None, given, median_of_random(task, price, seed), 0, objective)
     turned = task.by_hops and (seats.free or can_turn(seats))
-    if len(hosts) <= _FEW and not turned and objective != "bottleneck":
+    if len(hosts) <= _FEW and len(task.given) <= _FEW_RANKS and not turned and objective != "bottleneck":
         return _all(task, seats, start, price)
     if task.algo in MIXED:
         return _both(task, seats, start, price, seed, watch, most_moves, patient)
@@ -116,10 +117,14 @@ def _both(
     hosts = np.array(list(dict.fromkeys(ring.order.tolist())), dtype=np.intp)
     turned = [np.roll(way, -k) for way in (hosts, hosts[::-1]) for k in range(len(hosts))]
     given = seats.arrange(task.hosts.tolist())
-    orders = [given, ring.order, *(seats.arrange(order.tolist()) for order in turned)]
-    costs = [price(order) for order in orders]
-    best = int(np.argmin(costs))
-    return replace(start, order=orders[best], cost=costs[best], moves=ring.moves)
+    best, cost = given, price(given)
+    for order in (ring.order, *(seats.arrange(order.tolist()) for order in turned)):
+        dear = price(order)
+        if dear < cost:
+            best, cost = order, dear
+        if not watch(Progress(cost, None, ring.moves)):
+            break
+    return replace(start, order=best, cost=cost, moves=ring.moves)
 
 
 def _annealed(

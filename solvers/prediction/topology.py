@@ -21,7 +21,7 @@ Levels = npt.NDArray[np.int16]
 Floats = npt.NDArray[np.float64]
 
 UNKNOWN = -1
-MOST_HOSTS = 16384
+MOST_HOSTS = 8192
 # Round trips of three tiers as they are usual between rented machines; each level above doubles the one below.
 _ASSUMED_US = (25.0, 60.0, 120.0)
 _UNNAMED, _ENDED = -1, -2

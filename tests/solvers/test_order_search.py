@@ -13,7 +13,7 @@ from solvers.costs.by_name import pattern_for, pricing_for
 from solvers.costs.evaluator import MODELS
 from solvers.costs.fabric import Fabric
 from solvers.ordering.annealing import Annealer
-from solvers.ordering.bounds import hypercube_bound
+from solvers.ordering.bounds import hypercube_bound, pattern_bound
 from solvers.ordering.initial import initial_orders
 from solvers.ordering.moves import moves_of
 from solvers.ordering.ring import longest_hop
@@ -267,3 +267,40 @@ def test_orders_to_begin_with_are_orders(n: int, seed: int) -> None:
     orders = initial_orders(found, order)
     assert orders[0].tolist() == order.tolist()
     assert all(sorted(one.tolist()) == list(range(n)) for one in orders)
+
+
+@pytest.mark.parametrize("algo", ["halving-doubling", "tree", "double-binary-tree"])
+def test_a_plateau_is_left(algo: str) -> None:
+    """Without noise most swaps change no longest hop; uneven racks, so that no start is the answer already."""
+    rtt, _ = racks([9, 5, 11, 3, 7, 13], 4)
+    n = len(rtt)
+    alike, one = np.full(n, 10.0), np.array([np.inf])
+    found = Fabric(tuple(map(str, range(n))), rtt, None, alike, alike, np.zeros(n, dtype=np.intp), one, one, "measured")
+    result = found_by(found, np.arange(n), algo, "latency", moves=60_000)
+    assert result.moves >= 60_000
+    assert result.cost < result.given
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("algo", ["halving-doubling", "tree", "double-binary-tree", "nccl-tree", "recursive-doubling"])
+def test_no_order_costs_less_than_the_bound_of_its_pattern(algo: str, model: str) -> None:
+    """All orders of four to six hosts, with many ties."""
+    for n, seed in ((4, 1), (5, 2), (6, 3), (4, 4)):
+        options = Options(base=2)
+        whole = dataclasses.replace(fabric(n, seed), rtt_us=random_costs(n, seed, 1, 6))
+        pattern, price = pattern_for(algo, n, options), pricing_for(algo, n, options, whole, 1e4, model)
+        best = min(price(np.array(order)) for order in itertools.permutations(range(n)))
+        assert pattern_bound(pattern, whole, 1e4, model, np.arange(n)) <= best * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("algo", ["halving-doubling", "tree", "double-binary-tree"])
+def test_annealing_finds_the_best_of_few(algo: str, model: str) -> None:
+    """What the search of so few leaves to trying every order."""
+    n = 6
+    found = fabric(n, 7)
+    order, annealer = np.arange(n), Annealer(pattern_for(algo, n, Options()), found, 1e6, model)
+    seats = Seats(order, found.names, Wishes())
+    moves = moves_of(seats.classes(order), n)
+    result = annealer.search([order], moves, 3, 60_000, always)
+    assert result.cost == pytest.approx(cheapest(found, algo, model, n))

@@ -111,6 +111,7 @@ def test_wishes_are_kept_and_proofs_are_of_orders_that_keep_them(
         ([3, 1, 2, 1], Wishes({2: 0})),
         ([1, 3, 2, 2], Wishes({}, [[0, 1], [2, 3]])),
         ([1] * 5, Wishes({}, [[0, 1], [2, 3, 4]])),
+        ([1] * 5, Wishes({}, [[0], [1, 2, 3, 4]])),
     ],
 )
 def test_uneven_hosts_and_groups_are_not_proven_wrongly(

@@ -197,3 +197,13 @@ def _edges(ring: Tour) -> set[frozenset[int]]:
 @pytest.mark.parametrize("n", [1, 2])
 def test_rings_of_one_and_two_start_at_the_first_host(n: int) -> None:
     assert canonical(np.arange(n)[::-1]).tolist() == list(range(n))
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1.0, 1e12])
+def test_units_of_the_costs_play_no_part(unit: float) -> None:
+    """The same ring in nanoseconds of nanoseconds and in days: nothing is absolute, and it ends."""
+    cost = random_costs(30, 3)
+    found = search_ring(cost * unit, 3, always, KICKS)
+    assert found.order.tolist() == search_ring(cost, 3, always, KICKS).order.tolist()
+    shortest = search_bottleneck(cost * unit, 3, always, KICKS)
+    assert shortest.longest == pytest.approx(search_bottleneck(cost, 3, always, KICKS).longest * unit)

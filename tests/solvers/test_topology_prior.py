@@ -187,5 +187,5 @@ def test_a_file_that_tells_no_two_hosts_apart_is_no_answer() -> None:
 
 
 def test_too_many_hosts_for_a_matrix_are_refused() -> None:
-    with pytest.raises(InputError, match="16385 hosts are more than the 16384"):
+    with pytest.raises(InputError, match="8193 hosts are more than the 8192"):
         assumed_network(Topology({f"n{k}": ("a",) for k in range(MOST_HOSTS + 1)}, "slurm-tree"))
