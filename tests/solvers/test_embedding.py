@@ -1,0 +1,267 @@
+"""Hosts placed by equation 4.1: what is known is found again, noise is seen through, and what cannot be is said."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.clouds import three_tier
+from plink.errors import NoAnswer, UsageError
+from plink.network import Matrix
+from solvers.affinity import paia
+from solvers.costs.latency import symmetrised
+from solvers.embedding.embed import embed
+from solvers.embedding.fitting import distances_us
+from solvers.embedding.pairs import folds, reachable
+from solvers.embedding.settings import Wishes
+from solvers.embedding.triangles import triangle_violations
+from solvers.embedding.verdict import judge_halves, judge_held_out
+
+
+def points(n: int, dimension: int, alpha: float = 1.0, seed: int = 0) -> Matrix:
+    """Distances to the power ``alpha`` of hosts at random places."""
+    place = np.random.default_rng(seed).uniform(0, 10, (n, dimension))
+    return np.linalg.norm(place[:, None] - place, axis=2) ** alpha
+
+
+def without(rtt: Matrix, share: float, seed: int = 0) -> tuple[Matrix, np.ndarray]:
+    """The same with a share of the pairs unmeasured, and which."""
+    gone = np.triu(np.random.default_rng(seed).random(rtt.shape) < share, 1)
+    gone |= gone.T
+    return np.where(gone, np.nan, rtt), gone
+
+
+def off(fitted: Matrix, true: Matrix) -> float:
+    """The median error relative to the median distance."""
+    upper = np.triu_indices(len(true), 1)
+    return float(np.median(np.abs(fitted - true)[upper]) / np.median(true[upper]))
+
+
+@pytest.mark.parametrize(("dimension", "alpha"), [(2, 1.0), (3, 1.0), (3, 1.5), (3, 2.0)])
+@pytest.mark.parametrize("relative", [False, True])
+def test_distances_without_noise_are_found_again(dimension: int, alpha: float, relative: bool) -> None:
+    true = points(24, dimension, alpha)
+    found = embed(true, Wishes(dimension, alpha, heights=False, relative=relative))
+    assert off(found.fitted_us, true) < 0.03
+    assert (found.dimension, found.alpha, found.tried, found.left_out) == (dimension, alpha, 1, ())
+    assert found.coordinates.shape == (24, dimension)
+
+
+def test_fitted_distances_are_those_of_the_coordinates_and_heights() -> None:
+    found = embed(points(16, 2) + 1, Wishes(alpha=1.5, heights=True))
+    apart = np.linalg.norm(found.coordinates[:, None] - found.coordinates, axis=2) ** 1.5
+    expected = apart + found.heights_us[:, None] + found.heights_us
+    np.fill_diagonal(expected, 0)
+    np.testing.assert_allclose(found.fitted_us, expected, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(found.coordinates.mean(axis=0), 0, atol=1e-9)
+
+
+def test_heights_are_found() -> None:
+    heights = np.zeros(30)
+    heights[[3, 17]] = 6, 3
+    rtt = points(30, 2) + heights[:, None] + heights
+    np.fill_diagonal(rtt, 0)
+    found = embed(rtt, Wishes(dimension=2, alpha=1.0, heights=True)).heights_us
+    assert found[3] == pytest.approx(6, abs=0.5)
+    assert found[17] == pytest.approx(3, abs=0.5)
+    assert (np.delete(found, [3, 17]) < 0.5).all()
+    assert (found >= 0).all()
+
+
+def test_no_heights_no_microseconds_of_them() -> None:
+    assert not embed(points(12, 2), Wishes(heights=False)).heights_us.any()
+
+
+def test_the_better_setting_is_chosen() -> None:
+    """What is the square of distances in a plane is fitted best as such."""
+    flat, squared = points(32, 2), points(32, 2, alpha=2.0)
+    assert embed(flat, Wishes(heights=False)).alpha == 1.0
+    assert embed(squared, Wishes(heights=False)).alpha == 2.0
+
+
+def test_pairs_that_are_missing_are_predicted() -> None:
+    true = points(32, 2)
+    measured, gone = without(true, 0.4)
+    found = embed(measured, Wishes(heights=False)).fitted_us
+    assert np.isfinite(found).all()
+    assert np.median(np.abs(found - true)[gone] / true[gone]) < 0.05
+
+
+def test_one_direction_is_enough_and_the_worse_one_counts() -> None:
+    true = points(16, 2)
+    upper = np.where(np.tri(16, dtype=bool), np.nan, true)
+    both = np.where(np.tri(16, dtype=bool), true / 2, true)
+    wishes = Wishes(dimension=2, heights=False)
+    np.testing.assert_array_equal(embed(upper, wishes).fitted_us, embed(true, wishes).fitted_us)
+    np.testing.assert_array_equal(embed(both, wishes).fitted_us, embed(true, wishes).fitted_us)
+
+
+def test_the_seed_decides_everything() -> None:
+    noisy = points(16, 2) * np.random.default_rng(0).lognormal(0, 0.2, (16, 16))
+    first, again, other = (embed(noisy, seed=seed) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first.coordinates, again.coordinates)
+    assert first.held_out_error == again.held_out_error
+    assert (first.coordinates.shape != other.coordinates.shape) or (first.coordinates != other.coordinates).any()
+
+
+def test_units_do_not_matter() -> None:
+    true = points(16, 2)
+    wishes = Wishes(dimension=2, alpha=2.0)
+    np.testing.assert_allclose(embed(1000 * true, wishes).fitted_us, 1000 * embed(true, wishes).fitted_us, rtol=1e-3)
+
+
+def test_identical_hosts_and_a_slow_pair_are_no_trouble() -> None:
+    assert (embed(np.zeros((6, 6))).fitted_us < 0.05).all()
+    rtt = points(24, 2)
+    rtt[0, 1] = rtt[1, 0] = 1e6
+    found = embed(rtt, Wishes(dimension=2, heights=False))
+    assert off(found.fitted_us, points(24, 2)) < 0.05
+    assert found.triangle_violations == pytest.approx(22 / (276 * 22), rel=1e-6)
+
+
+def test_noise_is_seen_through() -> None:
+    cloud = three_tier(32, 0, "uneven", noise_sigma=0.0, sample_sigma=0.7)
+    raw = symmetrised(cloud.sample(np.random.default_rng(0)))
+    truth = cloud.rtt_us
+    before = paia(raw, truth)
+    assert before < 0.9
+    assert paia(embed(raw).fitted_us, truth) > before + 0.08
+
+
+def test_when_it_is_asked_to_stop_it_stops() -> None:
+    found = embed(points(16, 2), keep_going=lambda: False)
+    assert found.steps == 1
+    assert np.isfinite(found.fitted_us).all()
+
+
+def test_a_host_of_which_nothing_is_known_is_left_out() -> None:
+    rtt = points(12, 2)
+    rtt[5] = rtt[:, 5] = np.nan
+    found = embed(rtt, Wishes(dimension=2, heights=False))
+    assert found.left_out == (5,)
+    assert np.isnan(found.coordinates[5]).all()
+    assert np.isnan(found.fitted_us[5]).all()
+    assert np.isfinite(np.delete(np.delete(found.fitted_us, 5, 0), 5, 1)).all()
+
+
+@pytest.mark.parametrize("n", [0, 2, 3])
+def test_three_hosts_are_too_few(n: int) -> None:
+    with pytest.raises(NoAnswer, match=f"takes 4 hosts with measured distances, here are {n} "):
+        embed(points(n, 2))
+
+
+def test_nothing_measured_is_no_answer() -> None:
+    with pytest.raises(NoAnswer, match=r"here are 0 \(of 8\)"):
+        embed(np.full((8, 8), np.nan))
+
+
+def test_parts_with_nothing_between_them_are_no_answer() -> None:
+    rtt = points(9, 2)
+    rtt[:2, 2:] = rtt[2:, :2] = np.nan
+    with pytest.raises(NoAnswer, match=r"2 parts .* one is host 0, host 1: probe"):
+        embed(rtt)
+    with pytest.raises(NoAnswer, match="one is a, b: probe"):
+        embed(rtt, names=list("abcdefghi"))
+
+
+def test_a_tree_of_pairs_places_nobody() -> None:
+    rtt = np.full((5, 5), np.nan)
+    for k in range(4):
+        rtt[k, k + 1] = 10.0
+    with pytest.raises(NoAnswer, match="4 measured pairs join 5 hosts without a loop"):
+        embed(rtt)
+
+
+@pytest.mark.parametrize("alpha", [0.9, 2.1, float("nan")])
+def test_alpha_is_one_to_two(alpha: float) -> None:
+    with pytest.raises(UsageError, match="alpha"):
+        embed(points(8, 2), Wishes(alpha=alpha))
+
+
+@pytest.mark.parametrize("device", ["abacus", "meta"])
+def test_a_device_that_cannot_be_used_is_named(device: str) -> None:
+    with pytest.raises(UsageError, match=f"device '{device}': PyTorch cannot use it"):
+        embed(points(8, 2), device=device)
+
+
+@pytest.mark.gpu
+def test_a_gpu_gives_the_same_distances() -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("no NVIDIA GPU here")
+    true = points(24, 2)
+    assert off(embed(true, Wishes(2, 1.0, heights=False), device="cuda").fitted_us, true) < 0.03
+
+
+def test_what_is_tried_depends_on_how_many_hosts_there_are() -> None:
+    tried = {n: {setting.dimension for setting in Wishes().settings(n)} for n in (4, 16, 64, 1024, 10_000)}
+    assert tried == {4: {2}, 16: {2, 4}, 64: {2, 4, 8, 16}, 1024: {8, 16, 32}, 10_000: {32}}
+    assert len(Wishes(alpha=1.5, heights=True).settings(64)) == 8
+
+
+@pytest.mark.parametrize("dimension", [0, 65])
+def test_dimensions_have_limits(dimension: int) -> None:
+    with pytest.raises(UsageError, match="dimension"):
+        embed(points(8, 2), Wishes(dimension=dimension))
+
+
+@given(n=st.integers(4, 40), share=st.floats(0, 0.9), seed=st.integers(0, 1000))
+@settings(max_examples=40, deadline=None)
+def test_what_is_left_to_fit_still_joins_all_hosts(n: int, share: float, seed: int) -> None:
+    measured, _ = without(points(n, 2, seed=seed), share, seed)
+    try:
+        pairs = reachable(measured).pairs
+        held_out = folds(pairs, np.random.default_rng(seed))
+    except NoAnswer:
+        return
+    assert len({len(fold) for fold in held_out}) == 1
+    together = np.concatenate(held_out)
+    assert len(np.unique(together)) == len(together)
+    for fold in held_out:
+        left = np.full((pairs.n, pairs.n), np.nan)
+        kept = np.setdiff1d(np.arange(len(pairs)), fold)
+        left[pairs.i[kept], pairs.j[kept]] = 1.0
+        assert len(reachable(left).hosts) == pairs.n
+
+
+@given(n=st.integers(3, 12), seed=st.integers(0, 1000))
+@settings(max_examples=25, deadline=None)
+def test_detours_are_counted_as_one_would(n: int, seed: int) -> None:
+    rtt = np.random.default_rng(seed).integers(1, 10, (n, n)).astype(float)
+    rtt = np.maximum(rtt, rtt.T)
+    triples = [(i, j, k) for i in range(n) for j in range(i) for k in range(n) if k not in (i, j)]
+    worse = sum(rtt[i, j] > rtt[i, k] + rtt[k, j] for i, j, k in triples)
+    assert triangle_violations(rtt) == pytest.approx(worse / len(triples))
+
+
+def test_a_space_has_no_detours() -> None:
+    found = embed(points(10, 2), Wishes(alpha=1.0))
+    assert triangle_violations(found.fitted_us - 1e-9) < 0.01
+    assert np.isnan(triangle_violations(np.full((4, 4), np.nan)))
+    assert distances_us(np.zeros((2, 1)), np.array([1.0, 2.0]), 1.0).tolist() == [[0.0, 3.0], [3.0, 0.0]]
+
+
+def test_fitting_helps_where_noise_is_large_and_hurts_where_it_is_small() -> None:
+    noisy = three_tier(24, 0, "powers", noise_sigma=0.0, sample_sigma=0.3)
+    quiet = three_tier(24, 0, "powers", noise_sigma=0.4, sample_sigma=0.01)
+    wishes = Wishes(dimension=4, alpha=1.0, heights=False)
+    helps, hurts = (judge_halves(cloud.halves(np.random.default_rng(1)), wishes) for cloud in (noisy, quiet))
+    assert (helps.word, helps.basis, helps.pairs) == ("helps", "halves", 276)
+    assert hurts.word == "hurts"
+    assert hurts.raw_error < 0.05 < hurts.fitted_error
+
+
+def test_without_halves_pairs_are_held_out() -> None:
+    verdict = judge_held_out(points(24, 2), Wishes(dimension=2, alpha=1.0, heights=False))
+    assert (verdict.word, verdict.basis) == ("helps", "held-out")
+    alike = np.full((24, 24), 60.0) * np.random.default_rng(0).lognormal(0, 0.1, (24, 24))
+    assert judge_held_out(alike, Wishes(dimension=8, alpha=2.0, heights=False)).word != "helps"
+
+
+def test_halves_without_a_pair_in_common_are_no_answer() -> None:
+    rtt, none = points(16, 2), np.tri(16, dtype=bool)
+    odd = (np.add.outer(np.arange(16), np.arange(16)) % 3 == 0) | none
+    even = (np.add.outer(np.arange(16), np.arange(16)) % 3 != 0) | none
+    halves = np.where(odd, np.nan, rtt), np.where(even, np.nan, rtt)
+    with pytest.raises(NoAnswer):
+        judge_halves(halves, Wishes(dimension=2))
