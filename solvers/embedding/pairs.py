@@ -1,0 +1,86 @@
+"""The measured pairs an embedding is fitted to, and those kept back to see how well it does."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
+
+from plink.errors import NoAnswer
+from plink.network import Matrix
+from solvers.prediction.observed import Observed, observed
+
+Integers = npt.NDArray[np.intp]
+FEWEST_HOSTS = 4
+_SHARE = 5  # one pair in so many is held out
+_MOST = 4000  # more would say the same
+_PAIRS_WANTED = 1200  # held out, over all folds: fewer say too little of which setting is better
+_MOST_FOLDS = 4
+_NAMED = 5
+
+
+@dataclass(frozen=True)
+class Reachable:
+    """``hosts``, shape (N',): those with a measured pair; ``pairs``: between them, numbered within ``hosts``."""
+
+    hosts: Integers
+    pairs: Observed
+
+
+def reachable(measured: Matrix, names: Sequence[str] | None = None) -> Reachable:
+    """The hosts of ``measured``, shape (N, N), microseconds, NaN where unmeasured, that can be placed.
+
+    :param names: of the hosts, for errors; their numbers when not given.
+    :raises NoAnswer: when there are fewer than four, or when no chain of measured pairs joins them.
+    """
+    finite = np.isfinite(measured) & ~np.eye(len(measured), dtype=bool)
+    hosts = np.nonzero((finite | finite.T).any(axis=1))[0]
+    n = len(hosts)
+    if n < FEWEST_HOSTS:
+        raise NoAnswer(
+            f"an embedding takes {FEWEST_HOSTS} hosts with measured distances, here are {n} (of {len(measured)}): "
+            "probe more hosts"
+        )
+    pairs = observed(measured[np.ix_(hosts, hosts)])
+    parts, label = connected_components(coo_array((np.ones(len(pairs)), (pairs.i, pairs.j)), shape=(n, n)))
+    if parts > 1:
+        apart = hosts[label == np.argmin(np.bincount(label))]
+        shown = ", ".join(names[k] if names else f"host {k}" for k in apart[:_NAMED])
+        more = f" and {len(apart) - _NAMED} more" if len(apart) > _NAMED else ""
+        raise NoAnswer(
+            f"the measured pairs fall into {parts} parts with nothing measured between them; one is {shown}{more}: "
+            "probe pairs between the parts"
+        )
+    return Reachable(hosts, pairs)
+
+
+def folds(pairs: Observed, rng: np.random.Generator) -> list[Integers]:
+    """Which pairs to hold out, once or several times: each a list of places in ``pairs``, disjoint.
+
+    A tree that joins all hosts, drawn at random for each fold, is never held out, so that what is left still places
+    every host. Small clouds have few pairs, so they are given several folds.
+
+    :raises NoAnswer: when the measured pairs are such a tree: nothing could contradict an embedding.
+    """
+    spare = len(pairs) - pairs.n + 1
+    each = min(max(1, len(pairs) // _SHARE), _MOST, spare)
+    if each < 1:
+        raise NoAnswer(
+            f"{len(pairs)} measured pairs join {pairs.n} hosts without a loop, which says nothing about where they "
+            "lie: probe more pairs"
+        )
+    wanted = int(np.clip(_PAIRS_WANTED // each, 1, _MOST_FOLDS))
+    found: list[Integers] = []
+    free = np.ones(len(pairs), dtype=bool)
+    for _ in range(wanted):
+        weight = rng.random(len(pairs)) + 1.0
+        tree = minimum_spanning_tree(coo_array((weight, (pairs.i, pairs.j)), shape=(pairs.n, pairs.n))).tocoo()
+        kept = np.isin(pairs.i * pairs.n + pairs.j, tree.row.astype(np.intp) * pairs.n + tree.col)
+        drawn = rng.permutation(np.nonzero(free & ~kept)[0])[:each]
+        if len(drawn) < each:
+            break
+        free[drawn] = False
+        found.append(drawn)
+    return found or [rng.permutation(np.nonzero(~kept)[0])[:each]]

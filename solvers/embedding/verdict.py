@@ -1,0 +1,133 @@
+"""Do fitted distances help or hurt? Whether they are nearer to fresh measurements than the raw ones are.
+
+With two halves of the samples: fit on one, and compare both the fitted and the raw half with the other half. What is
+true of a pair for good is in both halves, what is noise is in one, so that an embedding which smooths away the truth
+is found out as well as one that smooths away noise. Noise that both halves share (a slow hour) is not seen.
+
+Without halves nothing fresh is there for a measured pair. Then pairs are held out, and the fitted distance is compared
+with the best that the raw matrix says of a pair without having measured it: what the nearest hosts of either end
+measured to the other end. That says whether the map is right, not whether it beats a measurement.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from plink.errors import NoAnswer
+from plink.network import Matrix
+from solvers.costs.latency import symmetrised
+from solvers.embedding.embed import embed, held_out_of
+from solvers.embedding.fitting import log_error, median_us
+from solvers.embedding.pairs import reachable
+from solvers.embedding.settings import Wishes
+from solvers.prediction.observed import observed
+
+Floats = npt.NDArray[np.float64]
+_NEIGHBOURS = 3
+_CONFIDENT = 2.0  # standard errors
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Mean ``|log(said / measured)|`` over the same pairs: ``fitted_error`` and ``raw_error``, and the standard error
+    of their difference. ``basis``: ``halves``, or ``held-out`` where there are none. ``pairs``: so many."""
+
+    fitted_error: float
+    raw_error: float
+    standard_error: float
+    basis: Literal["halves", "held-out"]
+    pairs: int
+
+    @property
+    def word(self) -> Literal["helps", "hurts", "no difference"]:
+        """What to tell the user: a difference of less than two standard errors is none."""
+        gain = self.raw_error - self.fitted_error
+        if abs(gain) <= _CONFIDENT * self.standard_error:
+            return "no difference"
+        return "helps" if gain > 0 else "hurts"
+
+
+def judge_halves(
+    halves_us: tuple[Matrix, Matrix],
+    wishes: Wishes | None = None,
+    seed: int = 0,
+    device: str = "cpu",
+    keep_going: Callable[[], bool] = lambda: True,
+) -> Verdict:
+    """Fit on each half, shape (N, N), NaN where missing, and judge by the other.
+
+    Each fit chooses its settings anew, so the verdict is about the whole procedure with half of the samples.
+
+    :raises NoAnswer: when either half cannot be embedded, or no pair is in both.
+    """
+    halves = [symmetrised(half) for half in halves_us]
+    fits = [embed(half, wishes, seed, device, keep_going).fitted_us for half in halves]
+    there = np.triu(np.isfinite(halves[0]) & np.isfinite(halves[1]), 1)
+    i, j = np.nonzero(there & np.isfinite(fits[0]) & np.isfinite(fits[1]))
+    if not len(i):
+        raise NoAnswer("no pair is measured in both halves of the samples: probe again with more samples")
+    median = median_us(observed(halves[0]))
+    fitted = [log_error(fits[k][i, j], halves[1 - k][i, j], median) for k in (0, 1)]
+    raw = log_error(halves[0][i, j], halves[1][i, j], median)
+    return _verdict((fitted[0] + fitted[1]) / 2, raw, i, j, len(halves[0]), "halves")
+
+
+def judge_held_out(
+    measured_us: Matrix,
+    wishes: Wishes | None = None,
+    seed: int = 0,
+    device: str = "cpu",
+    keep_going: Callable[[], bool] = lambda: True,
+    names: Sequence[str] | None = None,
+) -> Verdict:
+    """Hold pairs of ``measured_us``, shape (N, N), out, fit the rest, and judge by those held out.
+
+    :raises NoAnswer: as ``embed`` does.
+    """
+    found = reachable(measured_us, names)
+    drawn = held_out_of(found.pairs, seed)
+    i, j, rtt = found.pairs.i[drawn], found.pairs.j[drawn], found.pairs.rtt_us[drawn]
+    rest = symmetrised(measured_us[np.ix_(found.hosts, found.hosts)])
+    rest[i, j] = rest[j, i] = np.nan
+    fitted = embed(rest, wishes, seed, device, keep_going).fitted_us[i, j]
+    median = median_us(found.pairs)
+    error = log_error(fitted, rtt, median)
+    return _verdict(error, log_error(_by_neighbours(rest, i, j), rtt, median), i, j, found.pairs.n, "held-out")
+
+
+def _by_neighbours(rtt_us: Matrix, i: npt.NDArray[np.intp], j: npt.NDArray[np.intp]) -> Floats:
+    """Of pairs that are NaN in ``rtt_us``, shape (N, N): the median of what the hosts nearest to one end measured to
+    the other end, from both ends; the median of all where none of them measured it."""
+    far = np.where(np.isfinite(rtt_us) & ~np.eye(len(rtt_us), dtype=bool), rtt_us, np.inf)
+    said = np.full((len(i), 2 * _NEIGHBOURS), np.nan)
+    for row, (a, b) in enumerate(zip(i, j, strict=True)):
+        for first, (end, other) in ((0, (a, b)), (_NEIGHBOURS, (b, a))):
+            usable = np.where(np.isfinite(far[:, other]), far[end], np.inf)
+            near = np.argsort(usable, kind="stable")[:_NEIGHBOURS]
+            near = near[np.isfinite(usable[near])]
+            said[row, first : first + len(near)] = far[near, other]
+    known = np.isfinite(said).any(axis=1)
+    found = np.full(len(i), np.median(far[np.isfinite(far)]))
+    found[known] = np.nanmedian(said[known], axis=1)
+    return found
+
+
+def _verdict(
+    fitted: Floats,
+    raw: Floats,
+    i: npt.NDArray[np.intp],
+    j: npt.NDArray[np.intp],
+    n: int,
+    basis: Literal["halves", "held-out"],
+) -> Verdict:
+    """The standard error leaves out one host after the other (jackknife): pairs of one host err together."""
+    difference = fitted - raw
+    count = np.bincount(i, minlength=n) + np.bincount(j, minlength=n)
+    own = np.bincount(i, difference, n) + np.bincount(j, difference, n)
+    left = (len(i) - count) > 0
+    without = (difference.sum() - own[left]) / (len(i) - count[left])
+    spread = float(np.sqrt((len(without) - 1) / len(without) * ((without - without.mean()) ** 2).sum()))
+    return Verdict(float(fitted.mean()), float(raw.mean()), spread, basis, len(i))
