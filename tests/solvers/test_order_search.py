@@ -304,3 +304,15 @@ def test_annealing_finds_the_best_of_few(algo: str, model: str) -> None:
     moves = moves_of(seats.classes(order), n)
     result = annealer.search([order], moves, 3, 60_000, always)
     assert result.cost == pytest.approx(cheapest(found, algo, model, n))
+
+
+def test_direction_matters_where_rates_have_one() -> None:
+    """Hosts in a circle, fast one way round: a ring sends that way, and so does Gloo's, which sends to the rank below."""
+    n = 9
+    rates = np.full((n, n), 1.0)
+    rates[np.arange(n), (np.arange(n) + 1) % n] = 10.0
+    found = dataclasses.replace(fabric(n), rtt_us=50.0 * ~np.eye(n, dtype=bool), pair_gbps=rates)
+    shuffled = np.random.default_rng(1).permutation(n)
+    for algo, step in (("ring", 1), ("gloo", -1)):
+        order = found_by(found, shuffled, algo, "alpha-beta", moves=60_000).order
+        assert ((np.roll(order, -step) - order) % n == 1).all(), algo
