@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from plink.errors import UsageError
+from plink.network import Matrix
 from solvers.costs.by_name import MIXED, pattern_for, pricing_for
 from solvers.costs.closed_forms import Pricing
 from solvers.costs.latency import require_complete
@@ -15,7 +16,7 @@ from solvers.ordering.bounds import hypercube_bound, pattern_bound
 from solvers.ordering.initial import initial_orders
 from solvers.ordering.moves import moves_of
 from solvers.ordering.progress import Progress, Watch
-from solvers.ordering.ring import longest_hop, search_ring
+from solvers.ordering.ring import longest_hop, search_bottleneck, search_ring
 from solvers.ordering.rings import bound_of_any_ring, can_turn, ring_order, with_tolls
 from solvers.ordering.seats import Seats
 from solvers.ordering.task import OBJECTIVES, RINGS, Found, Order, Task, with_slots
@@ -155,15 +156,28 @@ def _starts(task: Task, seats: Seats, price: Pricing, seed: int, watch: Watch) -
     """Allowed orders to begin with; the given one, as far as it is allowed, first."""
     preferences = [list(dict.fromkeys(order.tolist())) for order in initial_orders(task.fabric, task.given)]
     if task.algo in RINGS:
-        hosts = task.hosts
-        ring = hosts[search_ring(with_tolls(task, seats)[0], seed, watch, _SKETCH * len(hosts)).order].tolist()
-        ways = [ring, ring[::-1]]
+        hosts, kicks = task.hosts, _SKETCH * len(task.hosts)
+        rings = [search_ring(with_tolls(task, seats)[0], seed, watch, kicks).order]
+        slow = _slowness(task)
+        if slow is not None:  # all hops at once: the slowest counts, and swaps one by one do not find a fast circle
+            rings.append(search_bottleneck(slow, seed, watch, kicks).order)
+        found = [hosts[ring].tolist() for ring in rings]
+        ways = [way for ring in found for way in (ring, ring[::-1])]
         if seats.pins:  # what suits the pins best, of all turns
-            turns = [way[k:] + way[:k] for way in ways for k in range(len(ring))]
+            turns = [way[k:] + way[:k] for way in ways for k in range(len(way))]
             ways = sorted(turns, key=lambda way: price(seats.arrange(way)))[:2]
         preferences += ways
     orders = [seats.arrange(preference) for preference in preferences]
     return list({order.tobytes(): order for order in orders}.values())
+
+
+def _slowness(task: Task) -> Matrix | None:
+    """Time per byte between hosts, there and back together, shape (H, H), where every pair's rate was measured."""
+    rates = task.fabric.pair_gbps
+    if task.model != "alpha-beta" or rates is None:
+        return None
+    rates = np.where(np.eye(len(task.hosts), dtype=bool), np.inf, rates[np.ix_(task.hosts, task.hosts)])
+    return 1 / rates + 1 / rates.T if (rates > 0).all() else None
 
 
 def _bound(task: Task, pattern: Pattern) -> float | None:
