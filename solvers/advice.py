@@ -79,16 +79,16 @@ def envelope(candidates: Sequence[Line], from_bytes: float, to_bytes: float) -> 
     """
     found: list[Stretch] = []
     at = from_bytes
-    while True:
-        # Cheapest here; among those, the one that stays cheapest.
-        line = min(candidates, key=lambda line: (line.at(at), line.us_per_byte))
-        crossings = [
-            (line.start_us - other.start_us) / (other.us_per_byte - line.us_per_byte)
-            for other in candidates
-            if other.us_per_byte < line.us_per_byte
-        ]
-        end = min((crossing for crossing in crossings if crossing > at), default=to_bytes)
+    # Cheapest here; of equal ones that which stays cheapest. Then always on to a flatter line, the one that is met first.
+    line = min(candidates, key=lambda line: (line.at(at), line.us_per_byte))
+    while flatter := [other for other in candidates if other.us_per_byte < line.us_per_byte]:
+        met = [(line.start_us - other.start_us) / (other.us_per_byte - line.us_per_byte) for other in flatter]
+        number = min(range(len(met)), key=lambda k: (met[k], flatter[k].us_per_byte))
+        end = met[number]
         if end >= to_bytes:
-            return [*found, Stretch(line, at, to_bytes)]
-        found.append(Stretch(line, at, end))
-        at = end
+            break
+        if end > at:  # by rounding it may have been passed already
+            found.append(Stretch(line, at, end))
+            at = end
+        line = flatter[number]
+    return [*found, Stretch(line, at, to_bytes)]

@@ -121,6 +121,7 @@ dist.all_gather_object(all_of_them, mine)
 if dist.get_rank() == 0:
     print(all_of_them)
 dist.barrier()
+dist.destroy_process_group()  # without it a rank that is torn down late may abort
 """
 GATHERED = "[('hc', 0), ('ha', 0), ('ha', 1)]\n"
 TWO = Hosts((Host("hc", "127.0.0.1"), Host("ha", "127.0.0.2", slots=2)))

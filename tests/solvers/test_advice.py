@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from plink.errors import UsageError
@@ -16,6 +16,7 @@ from tests.solvers.test_cost_models import fabric
 PRICES = st.floats(0, 1e4).map(lambda value: round(value, 2))
 
 
+@example([(9317.0, 1.0), (195.5, 7117.0)], 1, 1)  # by rounding the same line is the cheapest where they meet
 @given(st.lists(st.tuples(PRICES, PRICES), min_size=1, max_size=8), st.integers(1, 1000), st.integers(1, 10_000))
 def test_the_envelope_is_cheapest_everywhere(prices: list[tuple[float, float]], low: int, width: int) -> None:
     candidates = [Line(f"a{k}", "given", start, slope) for k, (start, slope) in enumerate(prices)]
