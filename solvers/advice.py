@@ -79,7 +79,7 @@ def envelope(candidates: Sequence[Line], from_bytes: float, to_bytes: float) -> 
     """
     found: list[Stretch] = []
     at = from_bytes
-    # Cheapest here; of equal ones that which stays cheapest. Then always on to a flatter line, the one that is met first.
+    # Cheapest here; of equal ones that which stays cheapest. Then on to a flatter line, the one that is met first.
     line = min(candidates, key=lambda line: (line.at(at), line.us_per_byte))
     while flatter := [other for other in candidates if other.us_per_byte < line.us_per_byte]:
         met = [(line.start_us - other.start_us) / (other.us_per_byte - line.us_per_byte) for other in flatter]
