@@ -5,7 +5,7 @@ size times what its busiest resource needs a byte. So two sizes tell a price at 
 lines changes at points that can be computed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,7 @@ from solvers.costs.fabric import Fabric
 from solvers.schedules.catalogue import Options
 
 Order = npt.NDArray[np.intp]
+_TOLD_BY = (1e6, 2e6)
 
 
 @dataclass(frozen=True)
@@ -55,19 +56,24 @@ def lines(
         raise UsageError("--model latency knows no sizes; alpha-beta and contention do")
     found, left_out = [], {}
     ranks = len(next(iter(orders.values())))
-    one, two = 1e6, 2e6
     for algo, options in algorithms.items():
         try:
             pattern = pattern_for(algo, ranks, options)
         except UsageError as error:
             left_out[algo] = str(error)
             continue
-        prices = [closed_form(pattern, fabric, size, model) for size in (one, two)]
+        prices = {size: closed_form(pattern, fabric, size, model) for size in _TOLD_BY}
         for family, order in orders.items():
-            low, high = (price(order) for price in prices)
-            slope = max(0.0, (high - low) / (two - one))
-            found.append(Line(algo, family, max(0.0, low - slope * one), slope))
+            found.append(line_of(algo, family, lambda size, o=order, p=prices: p[size](o)))  # type: ignore[misc]
     return found, left_out
+
+
+def line_of(algo: str, family: str, price: Callable[[float], float]) -> Line:
+    """The line through the prices, in microseconds, of two sizes in bytes."""
+    one, two = _TOLD_BY
+    low, high = price(one), price(two)
+    slope = max(0.0, (high - low) / (two - one))
+    return Line(algo, family, max(0.0, low - slope * one), slope)
 
 
 def envelope(candidates: Sequence[Line], from_bytes: float, to_bytes: float) -> list[Stretch]:

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plink.errors import NoAnswer
+from plink.errors import InputError, NoAnswer
 from plink.network import Matrix, Network
-from solvers.costs.latency import completed
-from solvers.grouping.tiers import nearest_tier
+from solvers.costs.latency import completed, symmetrised
+from solvers.grouping.tiers import completed_far, nearest_tier
 
 ASSUMED_GBPS = 10.0  # where nobody measured a rate: most clouds' smallest "up to" figure
 BYTES_PER_US = 125.0  # of one Gbit/s
@@ -63,8 +63,9 @@ def fabric_of(network: Network, predicted_us: Matrix | None = None) -> Fabric:
     """What a network file says, and what it lets us infer.
 
     Groups and what they share are taken from ``shared_links``. Without them groups are the nearest tier of the
-    latencies, and a group's way out is taken to be as much slower than its hosts together as its hosts are nearer to
-    each other than to the others: a TCP stream's rate goes with one over its round trip (PLink thesis, 5.2.2).
+    latencies (one that both halves of the samples confirm, where there are halves), and a group's way out is taken to
+    be as much slower than its hosts together as its hosts are nearer to each other than to the others: a TCP stream's
+    rate goes with one over its round trip (PLink thesis, 5.2.2).
     """
     rtt = completed(network.latency_us, predicted_us)
     n = len(network.hosts)
@@ -72,7 +73,7 @@ def fabric_of(network: Network, predicted_us: Matrix | None = None) -> Fabric:
     if pair is not None:
         pair = np.where(pair > 0, pair, np.nan)  # nothing came through: no rate that a time could be worked out from
         pair = pair if np.isfinite(pair).any() else None
-    rows = _rows(network.details.get("shared_links"), network.hosts.names)
+    rows = shared_rows(network.details.get("shared_links"), network.hosts.names)
     if not any(_is_measured(row) for _, row in rows):
         return _inferred(network, rtt, pair)
     group_of = np.full(n, -1, dtype=np.intp)
@@ -84,7 +85,7 @@ def fabric_of(network: Network, predicted_us: Matrix | None = None) -> Fabric:
     single = np.flatnonzero(group_of == -1)  # in no group: one each, and nothing shared
     group_of[single] = len(rows) + np.arange(len(single))
     host_out, host_in = _host_rates(pair, alone)
-    guessed_out, guessed_in = _guessed(_completed(rtt), group_of, host_out, host_in)
+    guessed_out, guessed_in = _guessed(completed_far(rtt), group_of, host_out, host_in)
     shared, shared_in = np.full(len(guessed_out), np.inf), np.full(len(guessed_in), np.inf)
     unknown = 0
     for number, (_, row) in enumerate(rows):
@@ -99,7 +100,7 @@ def fabric_of(network: Network, predicted_us: Matrix | None = None) -> Fabric:
     return Fabric(tuple(network.hosts.names), rtt, pair, host_out, host_in, group_of, shared, shared_in, source)
 
 
-def _rows(value: Any, names: list[str]) -> list[tuple[list[int], dict[str, Any]]]:
+def shared_rows(value: Any, names: list[str]) -> list[tuple[list[int], dict[str, Any]]]:
     """The groups of a file, as (indices, row); what is not a group of its own is passed over."""
     index = {name: i for i, name in enumerate(names)}
     found: list[tuple[list[int], dict[str, Any]]] = []
@@ -116,7 +117,7 @@ def _rows(value: Any, names: list[str]) -> list[tuple[list[int], dict[str, Any]]
     return found
 
 
-def _rate(row: dict[str, Any], key: str) -> float | None:
+def rate_of(row: dict[str, Any], key: str) -> float | None:
     """A positive number of a row, None for anything else."""
     value = row.get(key)
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < float("inf"):
@@ -125,7 +126,7 @@ def _rate(row: dict[str, Any], key: str) -> float | None:
 
 
 def _is_measured(row: dict[str, Any]) -> bool:
-    return _rate(row, "out_gbps") is not None and _rate(row, "in_gbps") is not None
+    return rate_of(row, "out_gbps") is not None and rate_of(row, "in_gbps") is not None
 
 
 def _capacity(row: dict[str, Any], way: str) -> float:
@@ -135,10 +136,10 @@ def _capacity(row: dict[str, Any], way: str) -> float:
 
 def _one_flow(row: dict[str, Any]) -> float:
     """What one flow got alone: the rate of a host."""
-    alone = [rate for key in ("out_one_flow_gbps", "in_one_flow_gbps") if (rate := _rate(row, key)) is not None]
+    alone = [rate for key in ("out_one_flow_gbps", "in_one_flow_gbps") if (rate := rate_of(row, key)) is not None]
     if alone:
         return max(alone)
-    return max(float(row[f"{way}_gbps"]) / (_rate(row, f"{way}_flows") or 1.0) for way in ("out", "in"))
+    return max(float(row[f"{way}_gbps"]) / (rate_of(row, f"{way}_flows") or 1.0) for way in ("out", "in"))
 
 
 def _host_rates(pair: Matrix | None, alone: Vector) -> tuple[Vector, Vector]:
@@ -152,18 +153,21 @@ def _host_rates(pair: Matrix | None, alone: Vector) -> tuple[Vector, Vector]:
 
 
 def _inferred(network: Network, rtt: Matrix, pair: Matrix | None) -> Fabric:
-    group_of = nearest_tier(_completed(rtt))
+    group_of = nearest_tier(completed_far(rtt), halves=_halves(network, completed_far(rtt)))
     host_out, host_in = _host_rates(pair, np.full(len(rtt), np.nan))
-    shared, shared_in = _guessed(_completed(rtt), group_of, host_out, host_in)
+    shared, shared_in = _guessed(completed_far(rtt), group_of, host_out, host_in)
     rates = "measured pairs" if pair is not None else f"{ASSUMED_GBPS:g} Gbit/s a host"
     source = f"inferred from the latency tiers and {rates} (`plink probe` without --no-shared-links measures them)"
     return Fabric(tuple(network.hosts.names), rtt, pair, host_out, host_in, group_of, shared, shared_in, source)
 
 
-def _completed(rtt: Matrix) -> Matrix:
-    """Unknown pairs as far as the farthest known one."""
-    known = rtt[~np.eye(len(rtt), dtype=bool) & np.isfinite(rtt)]
-    return np.where(np.isfinite(rtt), rtt, known.max() if len(known) else 1.0)
+def _halves(network: Network, rtt: Matrix) -> list[Matrix]:
+    """What either half of the samples says, symmetrised, completed by ``rtt``; none where a file has no such halves."""
+    try:
+        read = [symmetrised(half) for half in network.halves() or ()]
+    except InputError:  # commands that need them say so; here they only confirm groups
+        return []
+    return [np.where(np.isnan(half), rtt, half) for half in read]
 
 
 def _guessed(rtt: Matrix, group_of: npt.NDArray[np.intp], host_out: Vector, host_in: Vector) -> tuple[Vector, Vector]:

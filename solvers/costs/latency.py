@@ -39,13 +39,3 @@ def ring_cost(cost: Matrix, order: npt.NDArray[np.intp]) -> float:
     :param order: shape (N,), the host at each rank.
     """
     return float(cost[order, np.roll(order, 1)].sum())
-
-
-def ring_lower_bound(cost: Matrix) -> float:
-    """No ring can cost less: every host has two neighbours, at best its two nearest (half of each edge a side)."""
-    n = len(cost)
-    if n < 3:
-        return ring_cost(cost, np.arange(n))
-    others = np.array(cost)
-    np.fill_diagonal(others, np.inf)
-    return float(np.partition(others, 1, axis=1)[:, :2].sum() / 2)

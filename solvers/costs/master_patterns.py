@@ -7,30 +7,45 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from plink.schedule import Indices
 from solvers.costs.fabric import Vector
 from solvers.costs.patterns import Edges, Pattern
+from solvers.planning.masters import Groups
 from solvers.schedules.hierarchical import balanced_masters
 
 _Hops = tuple[Edges, Edges, Vector]  # source, target, share of the vector
 
 
-def two_level_pattern(groups: Sequence[Sequence[int]]) -> Pattern:
-    """The pattern of :func:`solvers.schedules.hierarchical.two_level`: in a group every member sends each local master
-    the chunks that are its own, local masters send global masters theirs, and back.
+def two_level_pattern(groups: Groups) -> Pattern:
+    """The pattern of :func:`solvers.schedules.hierarchical.two_level`.
 
     :raises UsageError: when the groups are not those of the ranks 0 to N-1.
     """
-    local, global_group = balanced_masters(groups)
+    return masters_pattern(groups, *balanced_masters(groups))
+
+
+def masters_pattern(
+    groups: Groups, local_masters: Indices, global_group: Indices, sizes: Sequence[float] | None = None
+) -> Pattern:
+    """The pattern of two-level aggregation with these masters: in a group every member sends each local master the
+    chunks that are its own, local masters send global masters theirs, and back.
+
+    :param local_masters: shape (C, G), the rank that aggregates a chunk in each group. :param global_group: shape
+        (C,), the group with its global master. :param sizes: of the chunks, in any unit; equal when not given.
+    """
     chunks, ranks = len(global_group), sum(map(len, groups))
+    shares = np.ones(chunks) if sizes is None else np.asarray(sizes, dtype=np.float64)
+    shares = shares / shares.sum()
     inside: list[_Hops] = []
     for g, group in enumerate(groups):
-        masters, number = np.unique(local[:, g], return_counts=True)
+        masters, place = np.unique(local_masters[:, g], return_inverse=True)
         members = np.asarray(group, dtype=np.intp)
         source, target = np.repeat(members, len(masters)), np.tile(masters.astype(np.intp), len(members))
-        inside.append(_others(source, target, np.tile(number / chunks, len(members))))
-    final = local[np.arange(chunks), global_group].astype(np.int64)
-    pairs, number = np.unique(local.astype(np.int64) * ranks + final[:, None], return_counts=True)
-    across = _others((pairs // ranks).astype(np.intp), (pairs % ranks).astype(np.intp), number / chunks)
+        inside.append(_others(source, target, np.tile(_sums(place, shares), len(members))))
+    final = local_masters[np.arange(chunks), global_group].astype(np.int64)
+    pairs, place = np.unique(local_masters.astype(np.int64) * ranks + final[:, None], return_inverse=True)
+    moved = _sums(place.ravel(), np.repeat(shares, len(groups)))
+    across = _others((pairs // ranks).astype(np.intp), (pairs % ranks).astype(np.intp), moved)
     joined = tuple(np.concatenate(parts) for parts in zip(*inside, strict=True))
     return _there_and_back(ranks, [(joined[0], joined[1], joined[2]), across])
 
@@ -39,6 +54,11 @@ def servers_pattern(workers: Edges, servers: Edges, ranks: int) -> Pattern:
     """The pattern of sharded servers: each worker sends every server its share, and gets it back."""
     source, target = np.repeat(workers, len(servers)), np.tile(servers, len(workers))
     return _there_and_back(ranks, [_others(source, target, np.full(len(source), 1 / len(servers)))])
+
+
+def _sums(place: Edges, shares: Vector) -> Vector:
+    """The sum of the shares at every place."""
+    return np.bincount(place, shares).astype(np.float64)
 
 
 def _others(source: Edges, target: Edges, share: Vector) -> _Hops:

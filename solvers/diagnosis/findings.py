@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from plink.network import Network
 from solvers.costs.latency import symmetrised
+from solvers.diagnosis.bandwidth import slow_rates, slow_shared_links
 from solvers.diagnosis.latency import Limits, Suspect, lopsided, slow_hosts, slow_links
 
 _LOSS = 0.001  # of the probes: TCP feels that
@@ -57,7 +58,7 @@ def diagnose(network: Network, groups: npt.NDArray[np.intp], again: Again) -> li
             evidence = f"{latency[i, j]:.1f} us from {names[i]}, {latency[j, i]:.1f} us from {names[j]}"
             advice = "probe again; if it stays, the two paths differ"
             findings.append(Finding("asymmetric", [names[i], names[j]], evidence, advice))
-    return findings + _losses(network) + _tainted(network) + _missing(network)
+    return findings + _rates(network, groups) + _losses(network) + _tainted(network) + _missing(network)
 
 
 def _borne_out(suspect: Suspect, checked: list[float], limits: Limits) -> bool:
@@ -66,6 +67,27 @@ def _borne_out(suspect: Suspect, checked: list[float], limits: Limits) -> bool:
 
 def _second(checked: list[float]) -> str:
     return f"; {min(checked):.1f} us when measured again" if checked else ""
+
+
+def _rates(network: Network, groups: npt.NDArray[np.intp]) -> list[Finding]:
+    """Of files with bandwidths or shared links: hosts and links that carry far less than the others."""
+    names, findings = network.hosts.names, []
+    for slow in [] if network.bandwidth_gbps is None else slow_rates(network.bandwidth_gbps, groups):
+        does = {"out": "sends", "in": "receives"}
+        said = [f"{does[way]} at most {_gbps(most)}" for way, (most, _) in slow.rates.items()]
+        usual = next(iter(slow.rates.values()))[1]
+        evidence = f"{' and '.join(said)} with anybody, other pairs {_gbps(usual)} (median)"
+        advice = "exchange it, or look at its NIC and the limits of its instance"
+        findings.append(Finding("slow host (bandwidth)", [names[slow.host]], evidence, advice))
+    for link in slow_shared_links(network.details.get("shared_links"), names):
+        evidence = f"together they get {_gbps(link.gbps)} {link.way}, other groups {_gbps(link.usual_gbps)} (median)"
+        advice = "look at the link that they share; `plink advise` says which algorithm suffers least"
+        findings.append(Finding("slow shared link", [names[host] for host in link.members], evidence, advice))
+    return findings
+
+
+def _gbps(rate: float) -> str:
+    return f"{rate:.3g} Gbit/s" if rate >= 1 else f"{1000 * rate:.3g} Mbit/s"
 
 
 def _losses(network: Network) -> list[Finding]:
@@ -96,12 +118,17 @@ def _tainted(network: Network) -> list[Finding]:
 
 def _missing(network: Network) -> list[Finding]:
     names = network.hosts.names
-    absent = np.argwhere(np.isnan(network.latency_us))
+    unmeasured = np.isnan(network.latency_us)
     rows = network.details.get("errors")
     known = [row for row in (rows if isinstance(rows, list) else []) if isinstance(row, dict)]
-    errors = {(row.get("from"), row.get("to")): str(row.get("why")) for row in known}
+    errors = {(str(row.get("from")), str(row.get("to"))): str(row.get("why")) for row in known}
     if network.details.get("plan") == "adaptive":  # most of whose gaps are meant
-        absent = np.array([pair for pair in absent.tolist() if (names[pair[0]], names[pair[1]]) in errors])
+        index = {name: i for i, name in enumerate(names)}
+        failed = [(index[a], index[b]) for a, b in errors if a in index and b in index]
+        told = np.zeros_like(unmeasured)
+        told[[i for i, _ in failed], [j for _, j in failed]] = True
+        unmeasured &= told
+    absent = np.argwhere(unmeasured)
     if not len(absent):
         return []
     i, j = (int(k) for k in absent[0])

@@ -49,11 +49,16 @@ def expected(cost: Matrix, groups: npt.NDArray[np.intp]) -> Matrix:
         if np.isfinite(standard).any():
             found[off] = np.nanmedian(standard)
             break
-    for a in np.unique(groups[~alone]):
-        for b in np.unique(groups[~alone]):
-            block = (groups == a)[:, None] & (groups == b)[None, :] & off
-            if np.isfinite(cost[block]).any():
-                found[block] = np.nanmedian(cost[block])
+    others = np.where(off, cost, np.nan)
+    members = [np.flatnonzero(groups == group) for group in np.unique(groups[~alone])]
+    for a in members:
+        for b in members:
+            block = np.ix_(a, b)
+            values = others[block]
+            values = values[np.isfinite(values)]
+            if len(values):
+                found[block] = np.median(values)
+    np.fill_diagonal(found, np.nan)
     return found
 
 

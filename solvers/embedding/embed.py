@@ -1,6 +1,7 @@
 """An embedding of a measured network: settings chosen by what they say of pairs they have not seen, then all pairs.
 
-Chosen is the setting with the least held-out error, and the number of steps at which it was least (early stopping).
+Chosen is the setting with the least held-out error, or one that is as good as far as can be told, and the number of
+steps at which its error was least (early stopping).
 The fit itself sees all pairs; of several random starts the one with the least loss is kept.
 """
 
@@ -12,7 +13,8 @@ import numpy.typing as npt
 
 from plink.network import Matrix
 from solvers.costs.latency import symmetrised
-from solvers.embedding.fitting import STEPS, Fits, distances_us, fit
+from solvers.embedding.fitting import STEPS, Fits, distances_us
+from solvers.embedding.lanes import fit_all
 from solvers.embedding.pairs import Integers, folds, reachable
 from solvers.embedding.settings import Setting, Wishes
 from solvers.embedding.triangles import triangle_violations
@@ -20,6 +22,8 @@ from solvers.prediction.observed import Observed
 
 Floats = npt.NDArray[np.float64]
 _STARTS = 4
+_STARTS_AGAIN = 2
+_DOUBT = 2.0  # standard errors
 
 
 @dataclass(frozen=True)
@@ -76,20 +80,17 @@ def embed(
     :raises NoAnswer: when fewer than four hosts have measured pairs, or too few pairs say where they lie.
     """
     found = reachable(measured_us, names)
-    pairs, n = found.pairs, len(measured_us)
-    settings = (wishes or Wishes()).settings(pairs.n)
-    setting, steps, error = _chosen(pairs, settings, seed, device, keep_going)
-    nothing = [np.empty(0, dtype=np.intp)] * _STARTS
-    fits = fit(pairs, [setting] * _STARTS, nothing, seed, steps, device, keep_going)
-    best = int(np.argmin(fits.loss))
+    settings = (wishes or Wishes()).settings(found.pairs.n)
+    setting, steps, error = _chosen(found.pairs, settings, seed, device, keep_going)
+    fits, best = _placed(found.pairs, setting, steps, _STARTS, seed, device, keep_going)
+    n = len(measured_us)
     place = fits.coordinates[best] - fits.coordinates[best].mean(axis=0)
-    coordinates, heights, fitted = np.full((n, setting.dimension), np.nan), np.full(n, np.nan), np.full((n, n), np.nan)
+    coordinates, heights = np.full((n, setting.dimension), np.nan), np.full(n, np.nan)
     coordinates[found.hosts], heights[found.hosts] = place, fits.heights_us[best]
-    fitted[np.ix_(found.hosts, found.hosts)] = distances_us(place, fits.heights_us[best], setting.alpha)
     return Embedding(
         coordinates,
         heights,
-        fitted,
+        _distances(n, found.hosts, fits, best, setting),
         setting,
         error,
         float(fits.loss[best]),
@@ -100,16 +101,65 @@ def embed(
     )
 
 
+def refitted(
+    measured_us: Matrix,
+    like: Embedding,
+    seed: int = 0,
+    device: str = "cpu",
+    keep_going: Callable[[], bool] = lambda: True,
+) -> Matrix:
+    """Fitted distances of other measurements of the same hosts, shape (N, N), NaN for those that cannot be placed, by
+    the setting and the steps that were chosen for ``like``: a small part of the time that choosing takes.
+
+    :raises NoAnswer: as :func:`embed`.
+    """
+    found = reachable(measured_us)
+    fits, best = _placed(found.pairs, like.setting, like.steps, _STARTS_AGAIN, seed, device, keep_going)
+    return _distances(len(measured_us), found.hosts, fits, best, like.setting)
+
+
+def _placed(
+    pairs: Observed,
+    setting: Setting,
+    steps: int,
+    starts: int,
+    seed: int,
+    device: str,
+    keep_going: Callable[[], bool],
+) -> tuple[Fits, int]:
+    """Fits of all pairs from several starts, and which has the least loss."""
+    nothing = [np.empty(0, dtype=np.intp)] * starts
+    fits = fit_all(pairs, [setting] * starts, nothing, seed, steps, device, keep_going)
+    return fits, int(np.argmin(fits.loss))
+
+
+def _distances(n: int, hosts: Integers, fits: Fits, best: int, setting: Setting) -> Matrix:
+    fitted = np.full((n, n), np.nan)
+    fitted[np.ix_(hosts, hosts)] = distances_us(fits.coordinates[best], fits.heights_us[best], setting.alpha)
+    return fitted
+
+
 def _chosen(
     pairs: Observed, settings: list[Setting], seed: int, device: str, keep_going: Callable[[], bool]
 ) -> tuple[Setting, int, float]:
-    """The setting, how many steps it takes, and its held-out error then."""
+    """The setting, how many steps it takes, and its held-out error then.
+
+    Of settings that cannot be told from the best one, by two standard errors of the difference, the most expressive.
+    """
     held_out = folds(pairs, np.random.default_rng(seed))
     tried = [setting for setting in settings for _ in held_out]
-    fits: Fits = fit(pairs, tried, held_out * len(settings), seed, STEPS, device, keep_going)
-    error = fits.held_out.reshape(len(settings), len(held_out), len(fits.checks)).mean(axis=1)
-    best, check = np.unravel_index(int(np.argmin(error)), error.shape)
-    return settings[int(best)], int(fits.checks[check]), float(error[best, check])
+    fits = fit_all(pairs, tried, held_out * len(settings), seed, STEPS, device, keep_going)
+    error = fits.held_out.reshape(len(settings), len(held_out), len(fits.checks), -1)
+    mean = error.mean(axis=(1, 3))
+    check = mean.argmin(axis=1)
+    each = error[np.arange(len(settings)), :, check].reshape(len(settings), -1)
+    best = int(mean.min(axis=1).argmin())
+    behind = each - each[best]
+    doubt = _DOUBT * behind.std(axis=1) / np.sqrt(behind.shape[1])
+    alike = np.flatnonzero(behind.mean(axis=1) <= doubt)
+    # Relative errors and more dimensions leave the few near pairs their place, which all pairs together say little of.
+    chosen = max(alike.tolist(), key=lambda k: (settings[k].relative, settings[k].dimension, -mean[k, check[k]]))
+    return settings[chosen], int(fits.checks[check[chosen]]), float(mean[chosen, check[chosen]])
 
 
 def held_out_of(pairs: Observed, seed: int) -> Integers:

@@ -19,24 +19,28 @@ import numpy.typing as npt
 from plink.errors import NoAnswer
 from plink.network import Matrix
 from solvers.costs.latency import symmetrised
-from solvers.embedding.embed import embed, held_out_of
-from solvers.embedding.fitting import log_error, median_us
+from solvers.embedding.embed import Embedding, held_out_of, refitted
+from solvers.embedding.fitting import median_us
 from solvers.embedding.pairs import reachable
-from solvers.embedding.settings import Wishes
+from solvers.embedding.problem import log_error
 from solvers.prediction.observed import observed
 
 Floats = npt.NDArray[np.float64]
 _NEIGHBOURS = 3
 _CONFIDENT = 2.0  # standard errors
+_FEWEST = 10  # pairs
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Mean ``|log(said / measured)|`` over the same pairs: ``fitted_error`` and ``raw_error``, and the standard error
-    of their difference. ``basis``: ``halves``, or ``held-out`` where there are none. ``pairs``: so many."""
+    """Root mean squares of ``log(said / true)`` over the same pairs: ``fitted_error`` and ``raw_error``. By ``halves``
+    the truth is free of noise, and ``raw_error`` that of the samples which the fitted distances are to stand for; where
+    pairs were ``held-out`` it is one measurement, whose noise is in both. ``gain``: of the squares, and its
+    ``standard_error``. ``pairs``: so many."""
 
     fitted_error: float
     raw_error: float
+    gain: float
     standard_error: float
     basis: Literal["halves", "held-out"]
     pairs: int
@@ -44,58 +48,65 @@ class Verdict:
     @property
     def word(self) -> Literal["helps", "hurts", "no difference"]:
         """What to tell the user: a difference of less than two standard errors is none."""
-        gain = self.raw_error - self.fitted_error
-        if abs(gain) <= _CONFIDENT * self.standard_error:
+        if abs(self.gain) <= _CONFIDENT * self.standard_error:
             return "no difference"
-        return "helps" if gain > 0 else "hurts"
+        return "helps" if self.gain > 0 else "hurts"
 
 
 def judge_halves(
     halves_us: tuple[Matrix, Matrix],
-    wishes: Wishes | None = None,
+    like: Embedding,
     seed: int = 0,
     device: str = "cpu",
     keep_going: Callable[[], bool] = lambda: True,
+    whole: bool = True,
 ) -> Verdict:
-    """Fit on each half, shape (N, N), NaN where missing, and judge by the other.
+    """Fit each half, shape (N, N), NaN where missing, as ``like`` was fitted, and judge by the other.
 
-    Each fit chooses its settings anew, so the verdict is about the whole procedure with half of the samples.
+    With a and b the logarithms of the halves, each off by noise of variance s^2 of its own, and f that of the fit of a:
+    ``E (a - b)^2 = 2 s^2`` and ``E (f - b)^2 = (error of f)^2 + s^2``. All samples together are off by s^2 / 2.
 
-    :raises NoAnswer: when either half cannot be embedded, or no pair is in both.
+    :param whole: whether fitted distances stand for all samples, else for one half of them.
+    :raises NoAnswer: when either half cannot be embedded, or too few pairs are in both.
     """
     halves = [symmetrised(half) for half in halves_us]
-    fits = [embed(half, wishes, seed, device, keep_going).fitted_us for half in halves]
+    fits = [refitted(half, like, seed, device, keep_going) for half in halves]
     there = np.triu(np.isfinite(halves[0]) & np.isfinite(halves[1]), 1)
     i, j = np.nonzero(there & np.isfinite(fits[0]) & np.isfinite(fits[1]))
-    if not len(i):
-        raise NoAnswer("no pair is measured in both halves of the samples: probe again with more samples")
+    _enough(len(i))
     median = median_us(observed(halves[0]))
-    fitted = [log_error(fits[k][i, j], halves[1 - k][i, j], median) for k in (0, 1)]
-    raw = log_error(halves[0][i, j], halves[1][i, j], median)
-    return _verdict((fitted[0] + fitted[1]) / 2, raw, i, j, len(halves[0]), "halves")
+    fitted = sum(log_error(fits[k][i, j], halves[1 - k][i, j], median) ** 2 for k in (0, 1)) / 2
+    apart = log_error(halves[0][i, j], halves[1][i, j], median) ** 2
+    return _verdict(fitted - apart / 2, apart / (4 if whole else 2), i, j, len(halves[0]), "halves")
 
 
 def judge_held_out(
     measured_us: Matrix,
-    wishes: Wishes | None = None,
+    like: Embedding,
     seed: int = 0,
     device: str = "cpu",
     keep_going: Callable[[], bool] = lambda: True,
     names: Sequence[str] | None = None,
 ) -> Verdict:
-    """Hold pairs of ``measured_us``, shape (N, N), out, fit the rest, and judge by those held out.
+    """Hold pairs of ``measured_us``, shape (N, N), out, fit the rest as ``like`` was fitted, and judge by those.
 
-    :raises NoAnswer: as ``embed`` does.
+    :raises NoAnswer: as ``embed`` does, and where too few pairs can be held out.
     """
     found = reachable(measured_us, names)
     drawn = held_out_of(found.pairs, seed)
     i, j, rtt = found.pairs.i[drawn], found.pairs.j[drawn], found.pairs.rtt_us[drawn]
+    _enough(len(i))
     rest = symmetrised(measured_us[np.ix_(found.hosts, found.hosts)])
     rest[i, j] = rest[j, i] = np.nan
-    fitted = embed(rest, wishes, seed, device, keep_going).fitted_us[i, j]
+    fitted = refitted(rest, like, seed, device, keep_going)[i, j]
     median = median_us(found.pairs)
-    error = log_error(fitted, rtt, median)
-    return _verdict(error, log_error(_by_neighbours(rest, i, j), rtt, median), i, j, found.pairs.n, "held-out")
+    error = log_error(fitted, rtt, median) ** 2
+    return _verdict(error, log_error(_by_neighbours(rest, i, j), rtt, median) ** 2, i, j, found.pairs.n, "held-out")
+
+
+def _enough(pairs: int) -> None:
+    if pairs < _FEWEST:
+        raise NoAnswer(f"{pairs} pairs are too few to judge fitted distances by: probe more hosts, or more samples")
 
 
 def _by_neighbours(rtt_us: Matrix, i: npt.NDArray[np.intp], j: npt.NDArray[np.intp]) -> Floats:
@@ -123,11 +134,13 @@ def _verdict(
     n: int,
     basis: Literal["halves", "held-out"],
 ) -> Verdict:
-    """The standard error leaves out one host after the other (jackknife): pairs of one host err together."""
-    difference = fitted - raw
+    """Of squares, shape (M,). The standard error leaves out one host after the other (jackknife): pairs of one host err
+    together."""
+    difference = raw - fitted
     count = np.bincount(i, minlength=n) + np.bincount(j, minlength=n)
     own = np.bincount(i, difference, n) + np.bincount(j, difference, n)
     left = (len(i) - count) > 0
     without = (difference.sum() - own[left]) / (len(i) - count[left])
     spread = float(np.sqrt((len(without) - 1) / len(without) * ((without - without.mean()) ** 2).sum()))
-    return Verdict(float(fitted.mean()), float(raw.mean()), spread, basis, len(i))
+    errors = [float(np.sqrt(max(0.0, values.mean()))) for values in (fitted, raw)]
+    return Verdict(errors[0], errors[1], float(difference.mean()), spread, basis, len(i))

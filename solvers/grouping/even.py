@@ -2,10 +2,9 @@
 
 import numpy as np
 import numpy.typing as npt
-from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
-from scipy.spatial.distance import squareform
 
 from plink.network import Matrix
+from solvers.grouping.sizes import sizes_for
 
 _OPTIMAL_UP_TO = 600  # hosts: ordering the leaves takes the cube of their number
 
@@ -16,6 +15,9 @@ def leaves(rtt_us: Matrix) -> npt.NDArray[np.intp]:
 
     :param rtt_us: shape (N, N), symmetric, complete, N at least 2.
     """
+    from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
+    from scipy.spatial.distance import squareform
+
     distances = squareform(rtt_us, checks=False)
     tree = linkage(distances, method="average")
     if len(rtt_us) <= _OPTIMAL_UP_TO:
@@ -24,10 +26,18 @@ def leaves(rtt_us: Matrix) -> npt.NDArray[np.intp]:
 
 
 def even_groups(rtt_us: Matrix, number: int) -> list[list[int]]:
-    """So many groups of hosts, their sizes one apart at most: the leaves of the hierarchy, cut.
+    """So many groups of hosts, their sizes one apart at most: the leaves of the hierarchy, cut, then exchanged between
+    groups until nothing comes of it.
 
     :param rtt_us: as in :func:`leaves`; ``number`` at most N.
     """
-    if len(rtt_us) < 2:
+    from solvers.grouping.exchanges import refined
+
+    n = len(rtt_us)
+    if n < 2:
         return [[0]]
-    return [sorted(part.tolist()) for part in np.array_split(leaves(rtt_us), number)]
+    label = np.empty(n, dtype=np.intp)
+    for group, part in enumerate(np.array_split(leaves(rtt_us), number)):
+        label[part] = group
+    label, _ = refined(label, rtt_us, sizes_for(n, number))
+    return [np.flatnonzero(label == group).tolist() for group in range(number)]

@@ -2,7 +2,9 @@
 
 Neighbours are swaps of two hosts and of two blocks of ranks (a rack's worth at a time, or a group), and short stretches
 of hosts reversed or moved on by one. A run is a number of moves between two temperatures; runs follow each other, each
-twice as long, from the best order so far, so that any time is put to use and the best is never lost.
+twice as long, from the best order so far, so that any time is put to use and the best is never lost. Where the longest
+chain of many ranks counts every other run anneals shares of it, hot and with many moves
+(:mod:`solvers.ordering.share_kernels`), and the one after it starts so cold that it keeps what each lane has found.
 """
 
 from collections.abc import Sequence
@@ -37,6 +39,11 @@ _PLANS = {
     "hops": ((0.05, 1.0), (0.2, 1.0), (0.05, 0.0), (1.0, 0.5)),
     "chain": ((1.0, 1.0), (0.2, 1.0), (1.0, 0.5), (0.05, 0.0)),
 }
+_MANY = 128  # ranks: with more of them chains are annealed by shares first
+_AFTER_SHARES_PLANS = ((0.05, 1.0), (0.05, 0.5))
+_SHARES_PLAN = (40.0, None)
+_SHARES_RUN = (1000, 500_000)  # moves of a lane in the first run by shares: for each rank, and at most
+_AFTER_SHARES = 50_000  # and in the run after it
 _FEW_PLANS = ((1.0, 0.5), (0.2, 1.0), (0.05, 0.0))
 _FEW = 32
 _LOAD_PLANS = ((1.0, 0.0), (0.2, 0.0))
@@ -72,11 +79,12 @@ class Annealer:
         self._slice = max(100, int(_SLICE / _looked_at(pattern, fabric, self._what)))
 
     def run(
-        self, order: Order, moves: Moves, count: int, hot: float, cold: float, seed: int, soft: float = 0.0
+        self, order: Order, moves: Moves, count: int, hot: float, cold: float, seed: int, soft: float | None = 0.0
     ) -> tuple[Order, float, Order]:
         """So many moves from temperature ``hot`` to ``cold`` (microseconds): the best order, its cost, the last order.
 
-        :param soft: how much of what is annealed is the smooth stand-in for longest hops, 0 to 1 (``latency`` only).
+        :param soft: how much of what is annealed is the smooth stand-in for longest hops, 0 to 1 (``latency`` only);
+            None: shares of it (chains only).
         """
         start = np.array(order, dtype=np.int64)
         kernel: Any  # compiled, and imported, only when it is used
@@ -84,6 +92,11 @@ class Annealer:
             from solvers.ordering.load_kernels import anneal_loads as kernel
 
             found = kernel(start, *moves.drawn, count, hot, cold, np.uint64(seed), *self._arguments)
+        elif soft is None:
+            from solvers.ordering.share_kernels import anneal_shares as kernel
+
+            how = (*moves.drawn, *moves.aimed, count, hot, cold, np.uint64(seed), self._near)
+            found = kernel(start, *how, *self._arguments, self._rtt)
         else:
             if self._what == "chain":
                 from solvers.ordering.chain_kernels import anneal_chain as kernel
@@ -122,15 +135,31 @@ class Annealer:
         plans = _LOAD_PLANS if self._what == "loads" else _PLANS[self._what] if many else _FEW_PLANS
         spent, gained, turn, length = 0, 0, 0, _FIRST_RUN
         queue = [start for _, start in sorted(zip(costs, starts, strict=True), key=lambda pair: pair[0])]
+        by_shares = self._what == "chain" and len(best) > _MANY
+        if by_shares:
+            plans, queue, length = _AFTER_SHARES_PLANS, [], _AFTER_SHARES
+        shares = min(_SHARES_RUN[0] * len(best), _SHARES_RUN[1])
+        handed: list[Annealed] = []  # what each lane found by shares
         with ThreadPoolExecutor(_LANES) as pool:
             while spent < most_moves and cost > enough and watch(Progress(cost, lower_bound, spent)):
                 if not patient and not queue and spent > max(_LEAST, (1 + _PATIENCE) * gained):
                     break
                 lanes = min(_LANES, most_moves - spent)
-                whole = min(length, (most_moves - spent) // lanes)
-                heats, softs = zip(*(plans[(turn + lane) % len(plans)] for lane in range(lanes)), strict=True)
-                turn += lanes
-                at: list[Order] = [queue.pop(0) if queue else best] * lanes
+                sharing = by_shares and not handed
+                left = (most_moves - spent) // lanes
+                at: list[Order]
+                if sharing:
+                    whole = min(shares, -(-left // 2))
+                    shares *= 2
+                    heats, softs = zip(*[_SHARES_PLAN] * lanes, strict=True)
+                    at = [best] * lanes
+                    handed = [Annealed(best, np.inf, 0)] * lanes
+                else:
+                    whole = min(length, left)
+                    heats, softs = zip(*(plans[(turn + lane) % len(plans)] for lane in range(lanes)), strict=True)
+                    turn += lanes
+                    at = [one.order for one in handed[:lanes]] or [queue.pop(0) if queue else best] * lanes
+                    handed = []
                 # Long runs in slices, each a stretch of the same cooling, so that the clock is seen.
                 slices = max(1, -(-whole // self._slice))
                 for k in range(slices):
@@ -145,12 +174,17 @@ class Annealer:
                     results = [call.result() for call in calls]
                     at = [last for _, _, last in results]
                     spent += part * lanes
+                    if sharing:
+                        handed = [
+                            Annealed(met, found, part) if found < one.cost else one
+                            for one, (met, found, _) in zip(handed, results, strict=True)
+                        ]
                     met, found, _ = min(results, key=lambda result: result[1])
                     if found < cost * (1 - 1e-12):
                         best, cost, gained = met, found, spent
                     if cost <= enough or not watch(Progress(cost, lower_bound, spent)):
                         break
-                if not queue:
+                if not queue and not sharing:
                     length *= 2
         return Annealed(best, self.price(best), spent)
 

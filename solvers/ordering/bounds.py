@@ -2,7 +2,6 @@
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse.csgraph import minimum_spanning_tree
 
 from plink.network import Matrix
 from solvers.costs.fabric import BYTES_PER_US, Fabric
@@ -20,6 +19,8 @@ def hypercube_bound(rtt_us: Matrix, base: int, rounds: int) -> float:
 
     :param rtt_us: shape (N, N), symmetric, complete, no two hosts at a distance of 0.
     """
+    from scipy.sparse.csgraph import minimum_spanning_tree
+
     n = len(rtt_us)
     assert n == base**rounds
     nearest = np.sort(rtt_us + np.diag(np.full(n, np.inf)), axis=1)

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse.csgraph import connected_components
 
 from plink.network import Matrix
 from solvers.ordering.biconnected import two_connected_threshold
@@ -201,6 +200,8 @@ def _least_longest(cost: Matrix, order: Order, effort: CircuitEffort) -> tuple[O
     values = values[values <= _price(cost, order, True)]
     # values[high] has a ring; every ring's longest hop is values[low] or more, whichever way its hops go.
     low, high = int(np.searchsorted(values, two_connected_threshold(np.minimum(cost, cost.T)))), len(values) - 1
+    from scipy.sparse.csgraph import connected_components
+
     # Where the way matters each host has to reach each: without this 64 hosts took 27 s, and 0.1 s with it.
     while low < high:
         middle = (low + high) // 2

@@ -1,4 +1,4 @@
-"""Orders to begin with: the given one, groups kept together, and the leaves of a hierarchy found in the latencies."""
+"""Orders to begin with: the given one, groups kept together, what a hierarchy and a spectrum of the latencies say."""
 
 import numpy as np
 import numpy.typing as npt
@@ -43,11 +43,15 @@ def initial_orders(fabric: Fabric, given: Order) -> list[Order]:
 
 def _seriated(rtt_us: Matrix) -> Order:
     """Near hosts near each other on a line, shape (N,)."""
+    from scipy.linalg import eigh
+    from threadpoolctl import threadpool_limits
+
     usual = float(np.median(rtt_us)) or 1.0
     near = np.exp(-rtt_us / usual)
     np.fill_diagonal(near, 0.0)
-    _, vectors = np.linalg.eigh(np.diag(near.sum(axis=1)) - near)
-    along = vectors[:, 1]
+    with threadpool_limits(1):  # threads that wait for each other by spinning take seconds where a core is busy
+        _, vectors = eigh(np.diag(near.sum(axis=1)) - near, subset_by_index=(1, 1))
+    along = vectors[:, 0]
     # A vector and its negative are the same answer; which one comes out is up to the library.
     along = along if along[int(np.argmax(np.abs(along)))] > 0 else -along
     return np.argsort(np.round(along, 9), kind="stable")

@@ -23,7 +23,7 @@ _WARMTH = 0.3  # of the median hop: how much dearer a disturbed tour may come ou
 _PATIENCE = 40  # series without a gain, after which more of them are thought to be in vain
 _FORBIDDEN = 10  # times the longest of all hops: what a hop above the threshold costs on top
 _EPSILON = 1e-9
-_ROUNDING = 1e-12  # a sum of thousands of hops is known to a few parts in 10^13
+_ROUNDING = 1e-12  # of a hop in other units
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def search_bottleneck(cost: Matrix, seed: int, watch: Watch, most_kicks: int, pa
         best = last.order
     # What no ring costs less than, no ring of short hops does either: the larger of the two bounds is the better.
     plain = one_tree(cost, lambda: going(Progress(0.0, None, 0))).bound
-    return _ring(cost, best, max(last.bound, plain * (1 - _ROUNDING)), floor, kicks + last.kicks)
+    return _ring(cost, best, max(last.bound, plain), floor, kicks + last.kicks)
 
 
 def least_sum(cost: Matrix, order: Tour, longest: float, seed: int, watch: Watch, most_kicks: int) -> Tour:
@@ -133,7 +133,7 @@ class _Tour:
         self.order, self.kicks, self._watch = start, 0, watch
         self._value, self._bound = ring_cost(self._cost, start), -np.inf
         tree = one_tree(self._cost, self._going)
-        self._bound = tree.bound * (1 - _ROUNDING)
+        self._bound = tree.bound
         near = candidates(self._cost, tree, _CANDIDATES)
         nearest_first = np.argsort(np.take_along_axis(self._cost, near, 1), axis=1, kind="stable")
         self._near = np.take_along_axis(near, nearest_first, 1).copy()

@@ -191,10 +191,11 @@ def kick(cost: Any, near: Any, tour: Any, best: Any, settle: Any, kicks: Any, wa
         place[tour[at]] = at
     total, most = 0.0, 0.0
     saved = 1.0 if settle else 0.0
+    none = np.int64(0)  # a literal 0 is a type of its own to Numba: everything below would be compiled twice
     while saved > 0:  # the log is finite: more than one pass
         for at in range(n):
             queue[at], waiting[at] = tour[at], 1
-        _, saved = _settle(cost, near, tour, place, log, 0, queue, waiting, n)
+        _, saved = _settle(cost, near, tour, place, log, none, queue, waiting, n)
         total += saved
     most = total
     for at in range(n):
@@ -206,14 +207,14 @@ def kick(cost: Any, near: Any, tour: Any, best: Any, settle: Any, kicks: Any, wa
         e, q = tour[(at + one) % n], tour[(at + one + 1) % n]
         c, d = tour[(at + one + two) % n], tour[(at + one + two + 1) % n]
         dearer = cost[p, q] + cost[c, s] + cost[e, d] - cost[p, s] - cost[e, q] - cost[c, d]
-        used = _relocate(tour, place, log, 0, s, e, c, d)
-        count = 0
+        used = _relocate(tour, place, log, none, s, e, c, d)
+        count = none
         for host in (p, s, e, q, c, d):
-            count = _push(queue, waiting, 0, count, host)
+            count = _push(queue, waiting, none, count, host)
         used, saved = _settle(cost, near, tour, place, log, used, queue, waiting, count)
         passed = -(warm + (cool - warm) * k / kicks) * math.log(1 - unit(state))
         if saved - dearer < -passed - _ROUNDING:
-            _undo(tour, place, log, used, 0)
+            _undo(tour, place, log, used, none)
             continue
         total += saved - dearer
         if total > most + _EPSILON:

@@ -7,7 +7,6 @@ import numpy as np
 from plink.errors import UsageError
 from plink.network import Matrix
 from solvers.costs.closed_forms import Pricing
-from solvers.costs.latency import ring_cost
 from solvers.ordering.progress import Progress, Watch
 from solvers.ordering.ring import EXACT, Ring, search_bottleneck, search_ring
 from solvers.ordering.seats import Seats
@@ -93,7 +92,6 @@ def ordered(task: Task, seats: Seats, ring: Order) -> Order:
 
 def bound_of_any_ring(task: Task) -> float:
     """What no ring costs less than, wherever its hosts have to sit."""
-    from solvers.ordering.one_tree import one_tree
+    from solvers.ordering.one_tree import ring_bound
 
-    cost = task.fabric.rtt_us[np.ix_(task.hosts, task.hosts)]
-    return ring_cost(cost, np.arange(len(cost))) if len(cost) < 4 else one_tree(cost, lambda: True).bound * (1 - 1e-12)
+    return ring_bound(task.fabric.rtt_us[np.ix_(task.hosts, task.hosts)])

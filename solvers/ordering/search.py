@@ -25,6 +25,7 @@ _HYPERCUBES = ("halving-doubling", "bcube", "openmpi-rabenseifner", "recursive-d
 _RANDOM_ORDERS = 201
 _FEW = 7  # hosts: up to here every order is tried, unless each has so many ranks that a price takes long
 _FEW_RANKS = 64
+_TURNS = 1024  # of a ring that are priced even if there is no time left
 _SKETCH = 100  # disturbances per host of a ring that only is a place to begin
 _EPSILON = 1e-9
 
@@ -119,12 +120,13 @@ def _both(
     turned = [np.roll(way, -k) for way in (hosts, hosts[::-1]) for k in range(len(hosts))]
     given = seats.arrange(task.hosts.tolist())
     best, cost = given, price(given)
-    for order in (ring.order, *(seats.arrange(order.tolist()) for order in turned)):
+    for k, order in enumerate((ring.order, *(seats.arrange(order.tolist()) for order in turned))):
+        # The search for the ring may have used all the time; a second for the turns is worth it.
+        if k >= _TURNS and not watch(Progress(cost, None, ring.moves)):
+            break
         dear = price(order)
         if dear < cost:
             best, cost = order, dear
-        if not watch(Progress(cost, None, ring.moves)):
-            break
     return replace(start, order=best, cost=cost, moves=ring.moves)
 
 

@@ -7,6 +7,8 @@ import numpy as np
 from plink.errors import UsageError
 from plink.schedule import Indices, Schedule, make_schedule, there_and_back
 
+_MOST_LEVELS = 64
+
 
 def bcube(ranks: int, base: int) -> Schedule:
     """The all-reduce over N = B^k ranks: 2k rounds, 2(N-1)/N of the vector sent by every rank.
@@ -70,6 +72,8 @@ def base_of(algo: str, ranks: int, levels: int) -> int:
     """
     if levels < 1:
         raise UsageError(f"{algo} needs one level or more, not {levels}")
+    if levels > _MOST_LEVELS:  # before its powers are worked out
+        raise UsageError(f"{algo} with {levels} levels needs 2^{levels} ranks or more, not {ranks}")
     base = 2
     while (base + 1) ** levels <= ranks:
         base += 1

@@ -10,6 +10,7 @@ from solvers.schedules.bcube import base_of, bcube_reduce_scatter
 from solvers.schedules.bml import bml_reduce_scatter
 from solvers.schedules.halving_doubling import doubling_all_gather, halving_doubling, halving_reduce_scatter
 from solvers.schedules.hierarchical import balanced_masters, flat_reduce_scatter, two_level_reduce_scatter
+from solvers.schedules.lightgbm import lightgbm_reduce_scatter
 from solvers.schedules.parameter_server import push
 from solvers.schedules.recursive_doubling import recursive_doubling
 from solvers.schedules.ring import ring, ring_all_gather, ring_chunked, ring_reduce_scatter
@@ -195,6 +196,13 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         Algorithm(
             "openmpi-rabenseifner", "Open MPI's recursive halving and doubling (coll_tuned 6)",
             lambda n, _: halving_doubling(n), source="coll_base_allreduce.c of open-mpi/ompi at 07a69c3 (after 5.0)",
+        ),
+        dataclasses.replace(
+            _both_ways(
+                "lightgbm", "LightGBM's halving (tree_learner=data): half of the vector to the farthest rank first", (),
+                lambda n, _: lightgbm_reduce_scatter(n), _SCATTER, _GATHER,
+            ),
+            source="src/network/linker_topo.cpp of microsoft/LightGBM at 01a8c0a",
         ),
     )
 }  # fmt: skip

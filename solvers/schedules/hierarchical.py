@@ -4,15 +4,13 @@ Everything is said by two arrays over C chunks and G groups: ``local_masters``, 
 chunk in each group, and ``global_group``, shape (C,), the group whose local master of that chunk is its global master.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 
 from plink.errors import UsageError
 from plink.schedule import Indices, Schedule, make_schedule, there_and_back
+from solvers.planning.masters import Groups, check_groups, equal_chunks
 
-Groups = Sequence[Sequence[int]]
 Rows = npt.NDArray[np.int64]
 
 
@@ -60,24 +58,9 @@ def balanced_masters(groups: Groups) -> tuple[Indices, Indices]:
     """``local_masters`` and ``global_group`` for N chunks, as even as can be: every rank is global master of one chunk,
     so a group is as often as it has ranks, and local master of as many as the others of its group, or one more or less.
 
-    The chunks go round the groups, and a rank's own are contiguous as far as the sizes of the groups allow.
-
     :raises UsageError: when the groups are not those of the ranks 0 to N-1.
     """
-    ranks = _partition(groups)
-    sizes = np.array([len(group) for group in groups])
-    group = np.repeat(np.arange(len(groups)), sizes)
-    member = np.concatenate([np.arange(size) for size in sizes])
-    order = np.lexsort((group, (member + 0.5) / sizes[group]))
-    global_masters = np.concatenate([np.asarray(line) for line in groups])[order]
-    global_group = group[order].astype(np.int32)
-    local_masters = np.empty((ranks, len(groups)), dtype=np.int32)
-    for g, line in enumerate(groups):
-        own = global_group == g
-        local_masters[own, g] = global_masters[own]
-        others = ranks - len(line)
-        local_masters[~own, g] = np.asarray(line)[np.arange(others) * len(line) // max(1, others)]
-    return local_masters, global_group
+    return equal_chunks(groups, sum(len(group) for group in groups))
 
 
 def _rows(groups: Groups, local_masters: Indices, global_group: Indices) -> Rows:
@@ -112,21 +95,8 @@ def _global_masters(local_masters: Indices, global_group: Indices) -> Indices:
     return local_masters[np.arange(len(global_group)), global_group]
 
 
-def _partition(groups: Groups) -> int:
-    """How many ranks the groups have.
-
-    :raises UsageError: when a rank is missing, comes twice, or a group has none.
-    """
-    everyone = sorted(rank for group in groups for rank in group)
-    if everyone != list(range(len(everyone))) or not all(len(group) for group in groups):
-        raise UsageError("groups: every rank from 0 up belongs to exactly one group, and no group is empty")
-    if len(everyone) < 2:
-        raise UsageError(f"a collective needs two ranks or more, not {len(everyone)}")
-    return len(everyone)
-
-
 def _checked(groups: Groups, local_masters: Indices, global_group: Indices) -> int:
-    ranks = _partition(groups)
+    ranks = check_groups(groups)
     if local_masters.shape != (len(global_group), len(groups)):
         raise UsageError(f"masters: {len(global_group)} chunks and {len(groups)} groups need a local master each")
     for g, group in enumerate(groups):

@@ -6,6 +6,8 @@ import numpy as np
 from plink.errors import UsageError
 from plink.schedule import Indices, Schedule, make_schedule, there_and_back
 
+_MOST_PIECES = 4096
+
 
 def ring(ranks: int, step: int = 1, start: int = 0) -> Schedule:
     """The all-reduce: 2(N-1) rounds, every rank always sends to rank + ``step`` (1 or -1): 2(N-1)/N of the vector
@@ -55,6 +57,12 @@ def ring_chunked(ranks: int, pieces: int, step: int = 1) -> Schedule:
     return make_schedule("ring-chunked", ranks, ranks * pieces, np.concatenate([there, back]), pace="pipeline")
 
 
+def check_pieces(pieces: int) -> None:
+    """:raises UsageError: for a number of pieces that no block can be cut into, or that nobody would want."""
+    if not 1 <= pieces <= _MOST_PIECES:
+        raise UsageError(f"a block cannot be cut into {pieces} pieces: 1 to {_MOST_PIECES}")
+
+
 def _name(pieces: int) -> str:
     return "ring" if pieces == 1 else "ring-chunked"
 
@@ -66,8 +74,7 @@ def _owners(ranks: int, step: int, start: int, pieces: int) -> Indices:
 def _rows(ranks: int, step: int, start: int, pieces: int, copies: int) -> Indices:
     """Rank r sends block r + start - t * step in hop t of the reduce-scatter, the next one when it already has its own;
     piece p of it p rounds later."""
-    if pieces < 1:
-        raise UsageError(f"a block cannot be cut into {pieces} pieces: one or more")
+    check_pieces(pieces)
     shape = (max(0, ranks - 1), max(0, ranks), pieces)
     hop, rank, piece = (axis.ravel() for axis in np.indices(shape, dtype=np.int32))
     rows = np.empty((len(rank), 6), dtype=np.int32)

@@ -1,0 +1,109 @@
+"""Two networks compared: what got worse or better beyond noise, and what else is different."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from plink.errors import NoAnswer
+from plink.network import Network
+from solvers.changes.aligned import Aligned, Labels, align, otherwise
+from solvers.changes.finding import WORSE, Finding, Limits
+from solvers.changes.latency import round_trips
+from solvers.changes.loss import losses
+from solvers.changes.paths import hops, missing
+from solvers.changes.rates import capacities, pair_rates
+from solvers.costs.latency import symmetrised
+from solvers.grouping.tiers import completed_far, groupings
+
+_SPARSE = 0.5  # of the pairs measured: with fewer, groups are those that predictions rest on
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """``hosts`` are in both files; ``gone``, ``come``: in one only; ``moved``: found at another address. ``pairs``,
+    ``rates``, ``shared``: how many round trips, bandwidths and capacities were compared. ``shift``: how many times as
+    long round trips take throughout, drifts too small to be a finding included; ``noise``: the median standard error of
+    a pair's change, a share. ``notes``: what could not be compared, and why, a sentence each."""
+
+    hosts: tuple[str, ...]
+    gone: tuple[str, ...]
+    come: tuple[str, ...]
+    moved: tuple[str, ...]
+    pairs: int
+    rates: int
+    shared: int
+    shift: float
+    noise: float
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def worse(self) -> int:
+        """How many findings got worse."""
+        return sum(finding.verdict == WORSE for finding in self.findings)
+
+
+def compare(old: Network, new: Network, limits: Limits) -> Comparison:
+    """What became of the hosts that both files name.
+
+    :raises NoAnswer: when they share fewer than two hosts, or nothing that could be compared.
+    :raises InputError: when a matrix of a file is none.
+    """
+    aligned = align(old, new)
+    if len(aligned.names) < 2:
+        shared = f"one host ({aligned.names[0]})" if aligned.names else "no host"
+        raise NoAnswer(f"{old.where} and {new.where} share {shared}, by name; a comparison needs two at least")
+    assumed = [bool(network.details.get("assumed_from")) for network in (old, new)]
+    if assumed[0] != assumed[1]:
+        which = old if assumed[0] else new
+        raise NoAnswer(f"{which.where} was not measured but assumed from {which.details['assumed_from']}; probe it")
+    differ = np.zeros((len(aligned.names), len(aligned.names)), dtype=bool)
+    notes = []
+    for what, key, used in (("method", "methods", "method_used"), ("clock", "clocks", "clock_used")):
+        mask, ways = otherwise(aligned, key, used)
+        if mask.any():
+            notes.append(f"{int(mask.sum())} round trips were measured by another {what} now ({ways}): not compared")
+        differ |= mask
+    groups = _groupings(aligned)
+    trips = round_trips(aligned, groups, differ, limits)
+    rate_findings, rates, lost = pair_rates(aligned, groups, limits)
+    capacity_findings, shared_links, regrouped = capacities(aligned, limits)
+    absent = missing(aligned, groups)
+    if lost:
+        notes.append(f"{lost} pairs' bandwidths were measured before and are not now: not compared")
+    if regrouped:
+        notes.append(f"{regrouped} groups' shared links are of other hosts now: not compared")
+    if not trips.pairs and not rates and not absent:
+        raise NoAnswer(
+            f"{old.where} and {new.where} have no measured pair in common" + "".join(f"; {note}" for note in notes)
+        )
+    found = [
+        *trips.findings,
+        *absent,
+        *losses(aligned, groups, differ, limits),
+        *rate_findings,
+        *capacity_findings,
+        *hops(aligned, groups),
+    ]
+    return Comparison(
+        aligned.names, aligned.gone, aligned.come, aligned.moved, trips.pairs, rates, shared_links, trips.shift,
+        trips.noise, tuple(found), tuple(notes),
+    )  # fmt: skip
+
+
+def _groupings(aligned: Aligned) -> Sequence[Labels]:
+    """Groups of the hosts by what the old file says; where most of its pairs were not measured, those predictions rest
+    on."""
+    latency = aligned.old.latency()
+    cost = symmetrised(latency)
+    np.fill_diagonal(cost, 0.0)
+    known = np.isfinite(cost)
+    if known.sum() == len(cost):
+        return []
+    if known.mean() < _SPARSE:
+        from solvers.prediction.tiered import predict_tiered
+
+        np.fill_diagonal(latency, 0.0)
+        return [predict_tiered(latency).groups]
+    return groupings(completed_far(cost))

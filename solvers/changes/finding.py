@@ -1,0 +1,85 @@
+"""One thing that changed: what, whose, from what to what; and from causes to such findings."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from plink.network import Matrix
+from solvers.changes.aligned import Labels, Mask
+from solvers.changes.causes import Cause, Pairs, explain
+from solvers.changes.noise import Noise
+
+WORSE, BETTER, CHANGED = "worse", "better", "changed"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What is worth naming. ``share``: the smallest relative change (0.25: 1.25 times as long, or a rate of 1 / 1.25);
+    ``floor_us``: of round trips so many microseconds besides; ``loss``: the smallest rise of a loss, a share."""
+
+    share: float = 0.25
+    floor_us: float = 10.0
+    loss: float = 0.001
+
+
+@dataclass(frozen=True)
+class Finding:
+    """``what``: ``latency`` (us), ``loss`` (share), ``rate`` (a pair's bandwidth, Gbit/s), ``capacity`` (of what a
+    group shares, Gbit/s), ``unmeasured``, ``hops``. ``where``: the kind of a :class:`~solvers.changes.causes.Cause`, of
+    ``hosts`` to ``others`` (none: to all others, or among themselves). ``old``, ``new``: medians over the ``pairs``
+    that it explains, NaN where there is none. ``way``: of a capacity, ``out`` or ``in``."""
+
+    what: str
+    verdict: str
+    where: str
+    hosts: tuple[str, ...]
+    others: tuple[str, ...]
+    old: float
+    new: float
+    pairs: int
+    way: str = ""
+
+
+@dataclass(frozen=True)
+class Change:
+    """How each pair changed, all of shape (N, N), symmetric: ``by``, above 0 where worse; ``known``: where both files
+    say; ``matters``: where it is large enough besides; ``least``: the smallest ``by`` worth naming."""
+
+    by: Matrix
+    known: Mask
+    matters: Mask
+    least: float
+    noise: Noise
+
+    def causes(self, groupings: Sequence[Labels], sign: int) -> list[Cause]:
+        """What got worse (``sign`` 1) or better (-1), pairs that nothing else explains last and the largest first."""
+        by = sign * self.by
+        # Half of the least counts as a sign of the cause, which stands by the median of its pairs.
+        found, left = explain(self.known, by > self.least / 2, groupings, lambda pairs: self._holds(by, pairs))
+        single = np.triu(left & (by > self.least) & self.matters & self.noise.beyond(self.by), 1)
+        return found + pairs_of(single, by)
+
+    def _holds(self, by: Matrix, pairs: Pairs) -> bool:
+        large = float(np.median(by[pairs])) > self.least and bool(np.median(self.matters[pairs]) >= 1)
+        return large and self.noise.holds(by, pairs)
+
+
+def pairs_of(single: Mask, by: Matrix) -> list[Cause]:
+    """A cause for each of these pairs, the largest first."""
+    places = np.argwhere(single)[np.argsort(-by[single], kind="stable")]
+    return [Cause("pair", (i,), (j,), (np.array([i]), np.array([j]))) for i, j in places.tolist()]
+
+
+def told(
+    cause: Cause, names: Sequence[str], what: str, verdict: str, old: Matrix | None = None, new: Matrix | None = None
+) -> Finding:
+    """A cause in names, with the medians of what its pairs had and have."""
+    was, now = (float("nan") if matrix is None else _median(matrix[cause.pairs]) for matrix in (old, new))
+    near, far = (tuple(names[host] for host in hosts) for hosts in (cause.near, cause.far))
+    return Finding(what, verdict, cause.kind, near, far, was, now, len(cause.pairs[0]))
+
+
+def _median(values: npt.NDArray[np.float64]) -> float:
+    return float(values[0] if len(values) == 1 else np.median(values))

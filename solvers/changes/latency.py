@@ -1,0 +1,80 @@
+"""Round trips: the shift of the whole network first, then what is left of each pair's change."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from plink.network import Matrix
+from solvers.changes.aligned import Aligned, Labels, Mask
+from solvers.changes.causes import network_wide
+from solvers.changes.finding import BETTER, WORSE, Change, Finding, Limits, told
+from solvers.changes.noise import noise
+
+_MOST_WANDER = 0.1  # from one probe to the next, of the logarithm: more is a change
+
+
+@dataclass(frozen=True)
+class RoundTrips:
+    """``findings``; ``pairs`` that were compared; ``shift``: how many times as long round trips take throughout;
+    ``noise``: the median standard error of a pair's change, a share."""
+
+    findings: list[Finding]
+    pairs: int
+    shift: float
+    noise: float
+
+
+def round_trips(aligned: Aligned, groupings: Sequence[Labels], differ: Mask, limits: Limits) -> RoundTrips:
+    """What got slower and what faster.
+
+    :param differ: pairs that were measured otherwise now, shape (N, N): they are not compared.
+    :raises InputError: when halves in a file are none.
+    """
+    old, new, known = compared(aligned, differ)
+    pairs = int(np.triu(known, 1).sum())
+    if not pairs:
+        return RoundTrips([], 0, 1.0, 0.0)
+    ratio = np.where(known, np.log(np.where(known, new / old, 1.0)), 0.0)
+    shift, throughout = _shift(ratio, old, known, groupings, limits)
+    by = np.where(known, ratio - shift, 0.0)
+    excess = np.abs(np.where(known, new - old * np.exp(shift), 0.0))
+    what_noise = noise(by, known, old, (aligned.old, aligned.new), _MOST_WANDER)
+    change = Change(by, known, excess > limits.floor_us, float(np.log1p(limits.share)), what_noise)
+    findings = []
+    if throughout:
+        was, now = (float(np.median(matrix[np.triu(known, 1)])) for matrix in (old, new))
+        verdict = WORSE if shift > 0 else BETTER
+        findings.append(Finding("latency", verdict, "network", aligned.names, (), was, now, pairs))
+    for sign, verdict in ((1, WORSE), (-1, BETTER)):
+        findings += [
+            told(cause, aligned.names, "latency", verdict, old, new) for cause in change.causes(groupings, sign)
+        ]
+    return RoundTrips(findings, pairs, float(np.exp(shift)), float(np.median(what_noise.sigma[np.triu(known, 1)])))
+
+
+def compared(aligned: Aligned, differ: Mask) -> tuple[Matrix, Matrix, Mask]:
+    """Round trips then and now, microseconds, and the pairs that have both, all shape (N, N), symmetric.
+
+    A pair's round trip is the geometric mean of its directions; a direction counts where both files have it.
+    """
+    old, new = aligned.old.latency(), aligned.new.latency()
+    known = np.isfinite(old) & np.isfinite(new) & ~differ
+    count = known.astype(int) + known.T
+    means = []
+    for matrix in (old, new):
+        logs = np.where(known, np.log(np.where(known, matrix, 1.0)), 0.0)
+        means.append(np.where(count > 0, np.exp((logs + logs.T) / np.maximum(count, 1)), np.nan))
+    return means[0], means[1], count > 0
+
+
+def _shift(ratio: Matrix, old: Matrix, known: Mask, groupings: Sequence[Labels], limits: Limits) -> tuple[float, bool]:
+    """The logarithm by which all round trips changed, and whether that is a finding: nearly all of them must have moved
+    its way, near ones and far ones. What is not is a drift, which most pairs must share."""
+    least, values = float(np.log1p(limits.share)), ratio[np.triu(known, 1)]
+    shift = float(np.median(values))
+    large = float(np.median(old[np.triu(known, 1)])) * abs(np.expm1(shift)) > limits.floor_us
+    if abs(shift) > least and large and network_wide(known, known & (np.sign(shift) * ratio > least / 2), groupings):
+        return shift, True
+    drifting = values[np.abs(values) <= least]
+    return (float(np.median(drifting)), False) if 2 * len(drifting) > len(values) else (0.0, False)

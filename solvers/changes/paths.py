@@ -1,0 +1,63 @@
+"""Pairs that are not measured any more, or again, and ways that lead over more or fewer routers than before."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from solvers.changes.aligned import Aligned, Labels, Mask, Side
+from solvers.changes.causes import explain
+from solvers.changes.finding import BETTER, CHANGED, WORSE, Finding, pairs_of, told
+
+
+def missing(aligned: Aligned, groupings: Sequence[Labels]) -> list[Finding]:
+    """Pairs that one file has and the other lacks in both directions.
+
+    Adaptive probing leaves most pairs out on purpose: in such a file only those count whose measurement failed.
+    """
+    there = [np.isfinite(side.latency()) for side in (aligned.old, aligned.new)]
+    had, have = (mask | mask.T for mask in there)
+    findings = []
+    for verdict, first, lacks, side in ((WORSE, had, ~have, aligned.new), (BETTER, have, ~had, aligned.old)):
+        if side.network.details.get("plan") == "adaptive":
+            lacks = lacks & _failed(side, aligned.names)
+        findings += _told(first, lacks, aligned, groupings, "unmeasured", verdict)
+    return findings
+
+
+def hops(aligned: Aligned, groupings: Sequence[Labels]) -> list[Finding]:
+    """Pairs whose way has another number of routers on it now.
+
+    :raises InputError: when a file's hops are no matrix.
+    """
+    was, now = (side.detail("hops") for side in (aligned.old, aligned.new))
+    if was is None or now is None:
+        return []
+    known = np.isfinite(was) & np.isfinite(now)
+    changed = known & (was != now)
+    # Of a pair the direction that changed speaks.
+    old, new = (np.where(changed, one, np.where(changed.T, one.T, 0.0)) for one in (was, now))
+    known, changed = known | known.T, changed | changed.T
+    np.fill_diagonal(known, False)
+    return _told(known, changed, aligned, groupings, "hops", CHANGED, old, new)
+
+
+def _told(
+    known: Mask, moved: Mask, aligned: Aligned, groupings: Sequence[Labels], what: str, verdict: str, *values: Any
+) -> list[Finding]:
+    moved = known & moved
+    if not moved.any():
+        return []
+    found, left = explain(known, moved, groupings, lambda pairs: bool(moved[pairs].all()))
+    found += pairs_of(np.triu(left & moved, 1), moved.astype(float))
+    return [told(cause, aligned.names, what, verdict, *values) for cause in found]
+
+
+def _failed(side: Side, names: Sequence[str]) -> Mask:
+    index = {name: k for k, name in enumerate(names)}
+    mask = np.zeros((len(names), len(names)), dtype=bool)
+    rows = side.network.details.get("errors")
+    for row in rows if isinstance(rows, list) else []:
+        if isinstance(row, dict) and row.get("from") in index and row.get("to") in index:
+            mask[index[row["from"]], index[row["to"]]] = True
+    return mask | mask.T

@@ -1,0 +1,96 @@
+"""Bandwidths of pairs, and the capacity of what groups of hosts share."""
+
+from collections.abc import Sequence
+from typing import Any, TypeGuard
+
+import numpy as np
+
+from plink.network import Matrix
+from solvers.changes.aligned import Aligned, Labels, Side
+from solvers.changes.finding import BETTER, WORSE, Change, Finding, Limits, told
+from solvers.changes.noise import noise
+
+_MOST_WANDER = 0.2  # of the logarithm, from one probe to the next; a few seconds of TCP tell no more
+_LEAST = 1e-3  # a rate of none is so much of what it was
+
+
+def pair_rates(aligned: Aligned, groupings: Sequence[Labels], limits: Limits) -> tuple[list[Finding], int, int]:
+    """What pairs carry less or more than they did, how many pairs were compared, and how many were measured before and
+    are not now: a choice of those who measured, or the sign of a host that cannot be.
+
+    A pair's rate is that of its slower direction; a direction counts where both files have it.
+    """
+    was, now = (_rates(side) for side in (aligned.old, aligned.new))
+    if was is None:
+        return [], 0, 0
+    before, after = (np.zeros_like(was, dtype=bool) if rates is None else np.isfinite(rates) for rates in (was, now))
+    lost = int(np.triu((before | before.T) & ~(after | after.T), 1).sum())
+    if now is None:
+        return [], 0, lost
+    there = before & after
+    np.fill_diagonal(there, False)
+    old, new = (np.where(there, rate, np.inf) for rate in (was, now))
+    old, new = (np.minimum(rate, rate.T) for rate in (old, new))
+    known = (there | there.T) & (np.maximum(old, new) > 0)
+    old, new = (np.where(known, rate, 1.0) for rate in (old, new))
+    by = np.where(known, np.log(np.maximum(old, _LEAST * new) / np.maximum(new, _LEAST * old)), 0.0)
+    change = Change(by, known, known, float(np.log1p(limits.share)), noise(by, known, old, (), _MOST_WANDER))
+    findings = [
+        told(cause, aligned.names, "rate", verdict, old, new)
+        for sign, verdict in ((1, WORSE), (-1, BETTER))
+        for cause in change.causes(groupings, sign)
+    ]
+    return findings, int(np.triu(known, 1).sum()), lost
+
+
+def capacities(aligned: Aligned, limits: Limits) -> tuple[list[Finding], int, int]:
+    """What groups share of less or more than before, of groups that are the same hosts in both files; how many figures
+    were compared, and how many groups were measured before and are not the same now.
+
+    Each file has the range of its runs: these must be apart.
+    """
+    before, after = _groups(aligned.old), _groups(aligned.new)
+    findings, count = [], 0
+    for members, row in before.items():
+        for way in ("out", "in"):
+            was, now = _figure(row, way), _figure(after.get(members, {}), way)
+            if was is None or now is None:
+                continue
+            count += 1
+            (old, old_low, old_high), (new, new_low, new_high) = was, now
+            fell = old > new * (1 + limits.share) and new_high < old_low
+            rose = new > old * (1 + limits.share) and new_low > old_high
+            if fell or rose:
+                verdict = WORSE if fell else BETTER
+                findings.append(Finding("capacity", verdict, "uplink", members, (), old, new, 1, way))
+    return findings, count, len(before.keys() - after.keys()) if after else 0
+
+
+def _rates(side: Side) -> Matrix | None:
+    rates = side.network.bandwidth_gbps
+    return None if rates is None else side.cut(rates)
+
+
+def _groups(side: Side) -> dict[tuple[str, ...], dict[str, Any]]:
+    rows = side.network.details.get("shared_links")
+    found = {}
+    for row in rows if isinstance(rows, list) else []:
+        members = row.get("members") if isinstance(row, dict) else None
+        if isinstance(members, list) and members and all(isinstance(name, str) for name in members):
+            found[tuple(sorted(members))] = row
+    return found
+
+
+def _figure(row: dict[str, Any], way: str) -> tuple[float, float, float] | None:
+    """A capacity and the range of its runs, Gbit/s."""
+    interval = row.get("interval")
+    value, spread = row.get(f"{way}_gbps"), interval.get(f"{way}_gbps") if isinstance(interval, dict) else None
+    if not _is_rate(value):
+        return None
+    if isinstance(spread, list) and len(spread) == 2 and all(map(_is_rate, spread)):
+        return float(value), float(spread[0]), float(spread[1])
+    return float(value), float(value), float(value)
+
+
+def _is_rate(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")

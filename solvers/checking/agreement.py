@@ -1,0 +1,84 @@
+"""What measured times say of predicted ones: rank correlation, calibration, gain."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+import numpy.typing as npt
+
+from plink.errors import NoAnswer
+from solvers.gain import CONFIDENCE, Gain, paired_gain
+
+_FEWEST = 4  # orders for an interval: its width goes with 1 / sqrt(orders - 3)
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """Spearman's, of ``orders`` orders; ``low`` and ``high``: its interval of
+    :data:`solvers.gain.CONFIDENCE`, None where there are too few orders for one."""
+
+    spearman: float
+    low: float | None
+    high: float | None
+    orders: int
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Measured over predicted: its median, least and greatest over the orders. A model that ranks right may be off by a
+    factor (software's overhead); what matters is that the factor is the same for all."""
+
+    factor: float
+    low: float
+    high: float
+
+
+def rank_correlation(predicted: Sequence[float], measured: Sequence[float]) -> Correlation:
+    """Whether orders that should be slower are.
+
+    The interval is that of Bonett and Wright (2000, "Sample size requirements for estimating Pearson, Kendall and
+    Spearman correlations", Psychometrika 65): Fisher's z with a variance of (1 + r^2 / 2) / (n - 3). A correlation of 1
+    has no z: it takes that of the next lower one there is for so many orders (two neighbours changed over), and ends
+    at 1.
+
+    :param predicted: shape (N,). :param measured: shape (N,), in the same order.
+    :raises NoAnswer: when fewer than two orders were run, or one side is the same for all.
+    """
+    n = len(predicted)
+    if n != len(measured):
+        raise ValueError(f"{n} predicted and {len(measured)} measured")
+    if n < 2 or len(set(predicted)) == 1 or len(set(measured)) == 1:
+        raise NoAnswer("a rank correlation needs two orders or more that differ, in what is predicted and in time")
+    from scipy.stats import spearmanr
+
+    value = float(spearmanr(predicted, measured).statistic)
+    if n < _FEWEST:
+        return Correlation(value, None, None, n)
+    most = 1 - 12 / (n * (n * n - 1))
+    inner = max(-most, min(most, value))
+    half = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * math.sqrt((1 + inner * inner / 2) / (n - 3))
+    z = math.atanh(inner)
+    low = -1.0 if value < -most else math.tanh(z - half)
+    high = 1.0 if value > most else math.tanh(z + half)
+    return Correlation(value, low, high, n)
+
+
+def calibration(predicted_s: Sequence[float], measured_s: Sequence[float]) -> Calibration:
+    """How far predicted times are off.
+
+    :param predicted_s: shape (N,), above 0. :param measured_s: shape (N,).
+    """
+    ratio = np.array(measured_s) / np.array(predicted_s)
+    return Calibration(float(np.median(ratio)), float(ratio.min()), float(ratio.max()))
+
+
+def gain_of_best(predicted: Sequence[float], samples_s: npt.NDArray[np.float64]) -> Gain:
+    """How many times sooner the order with the lowest predicted cost is done than the median order, by repetitions:
+    orders took turns, so repetition k of all was run at about the same time.
+
+    :param predicted: shape (N,). :param samples_s: shape (N, R), above 0.
+    """
+    best = samples_s[int(np.argmin(np.array(predicted)))]
+    return paired_gain(np.median(samples_s, axis=0).tolist(), best.tolist())

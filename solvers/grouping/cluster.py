@@ -1,0 +1,148 @@
+"""Groups of a measured network: an embedding, balanced groups on it, what they are worth, and the natural tiers."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from plink.errors import NoAnswer
+from plink.network import Matrix
+from solvers.costs.latency import symmetrised
+from solvers.grouping.balanced import balanced_groups, by_appearance, evidence_us, random_groups
+from solvers.grouping.even import even_groups
+from solvers.grouping.sizes import Sizes, check_elasticity, sizes_for
+from solvers.grouping.tiers import Tier, completed_far, tiers
+
+Labels = npt.NDArray[np.intp]
+_FEWEST = 4  # hosts that can be embedded
+_RANDOM = (100, 10)  # balanced random groupings to compare with: of few hosts, and of many, where each says more
+_MANY = 256
+
+
+@dataclass(frozen=True)
+class Apart:
+    """Mean measured round trips in microseconds, ``within_us`` groups and ``across_us``; NaN without such a pair."""
+
+    within_us: float
+    across_us: float
+
+
+@dataclass(frozen=True)
+class Clustering:
+    """``groups``: hosts by their number, in order of their first ones. ``found``: their round trips, ``random``: the
+    mean of those of balanced random groups. ``agreement``: the mean adjusted mutual information of any two of ``runs``
+    clusterings. ``hierarchy``, innermost first: the natural tiers, whose labels are of the hosts that are not left out;
+    ``tiers``: the same as lists of hosts. ``left_out``: hosts of which nothing was measured. ``method``: in words."""
+
+    groups: list[list[int]]
+    sizes: Sizes
+    elasticity: float
+    found: Apart
+    random: Apart
+    agreement: float
+    runs: int
+    tiers: list[list[list[int]]]
+    hierarchy: list[Tier]
+    left_out: tuple[int, ...]
+    method: str
+
+
+def cluster(
+    measured_us: Matrix,
+    number: int | None = None,
+    elasticity: float = 1.0,
+    seed: int = 0,
+    halves_us: Sequence[Matrix] = (),
+    names: Sequence[str] | None = None,
+    keep_going: Callable[[], bool] = lambda: True,
+    advance: Callable[[int, int], None] = lambda done, total: None,
+) -> Clustering:
+    """Groups for 2LHA, and the tiers there are.
+
+    Fewer than four hosts cannot be embedded; their groups are the leaves of their hierarchy, cut.
+
+    :param measured_us: shape (N, N), NaN where unmeasured.
+    :param number: of groups; None: round(sqrt(N)) of the hosts that something was measured of.
+    :param halves_us: the same of each half of the samples: tiers have to stand out in both.
+    :param names: of the hosts, for errors.
+    :param keep_going: for the embedding; ``advance`` for what follows, (done, total).
+    :raises UsageError: when there cannot be so many groups, or elasticity is out of range.
+    :raises NoAnswer: when nothing was measured, or the measurements fall apart.
+    """
+    check_elasticity(elasticity)
+    rtt = symmetrised(measured_us)
+    hosts = heard(rtt)
+    if not len(hosts):
+        raise NoAnswer("nothing was measured between any two hosts; measure them: plink probe")
+    sizes = sizes_for(len(hosts), number, elasticity)
+    among = np.ix_(hosts, hosts)
+    near = rtt[among]
+    complete = completed_far(near)
+    if len(hosts) < _FEWEST:
+        label, agreement, runs, method = _few(complete, sizes.number), 1.0, 1, "hierarchy"
+    else:
+        from solvers.embedding.embed import embed
+        from solvers.embedding.settings import Wishes
+
+        # The other settings lose nearly every time (docs/results/embedding.md) and take three quarters of it.
+        wishes = Wishes(alpha=1.0, relative=True)
+        fitted = embed(measured_us, wishes, seed, keep_going=keep_going, names=names)
+        distances = evidence_us(near, fitted.fitted_us[among])
+        complete = np.where(np.isnan(near), fitted.fitted_us[among], near)
+        balanced = balanced_groups(fitted.coordinates[hosts], distances, sizes, seed, advance)
+        label, agreement, runs = balanced.label, balanced.agreement, balanced.runs
+        method = "constrained k-means on an embedding, then exchanges"
+    halves = [symmetrised(half)[among] for half in halves_us]
+    hierarchy = tiers(complete, [np.where(np.isnan(half), complete, half) for half in halves], seed)
+    return Clustering(
+        _members(label, hosts),
+        sizes,
+        elasticity,
+        apart(near, label),
+        _random(near, sizes, seed),
+        agreement,
+        runs,
+        [_members(tier.label, hosts) for tier in hierarchy],
+        hierarchy,
+        tuple(np.setdiff1d(np.arange(len(rtt)), hosts).tolist()),
+        method,
+    )
+
+
+def heard(rtt_us: Matrix) -> Labels:
+    """The hosts of which something was measured, of shape (N, N) with NaN elsewhere; a host alone counts."""
+    finite = np.isfinite(rtt_us) & ~np.eye(len(rtt_us), dtype=bool)
+    return np.flatnonzero(finite.any(axis=1)) if len(rtt_us) > 1 else np.zeros(len(rtt_us), dtype=np.intp)
+
+
+def apart(rtt_us: Matrix, label: Labels) -> Apart:
+    """Mean round trips within and across groups, of pairs that were measured; shapes (N, N), (N,)."""
+    pairs = np.isfinite(rtt_us) & ~np.eye(len(rtt_us), dtype=bool)
+    same = label[:, None] == label
+    means = [float(rtt_us[pairs & side].mean()) if (pairs & side).any() else float("nan") for side in (same, ~same)]
+    return Apart(*means)
+
+
+def longest_within(rtt_us: Matrix, members: Sequence[int]) -> tuple[float, float]:
+    """(mean, longest) measured round trip between ``members``, of shape (N, N); NaN without a measured pair."""
+    inside = rtt_us[np.ix_(members, members)][~np.eye(len(members), dtype=bool)]
+    known = inside[np.isfinite(inside)]
+    return (float(known.mean()), float(known.max())) if len(known) else (float("nan"), float("nan"))
+
+
+def _few(rtt_us: Matrix, number: int) -> Labels:
+    label = np.zeros(len(rtt_us), dtype=np.intp)
+    for group, members in enumerate(even_groups(rtt_us, number)):
+        label[members] = group
+    return by_appearance(label)
+
+
+def _random(rtt_us: Matrix, sizes: Sizes, seed: int) -> Apart:
+    rng = np.random.default_rng((seed, 2))
+    drawn = [apart(rtt_us, random_groups(sizes, rng)) for _ in range(_RANDOM[len(rtt_us) >= _MANY])]
+    return Apart(float(np.mean([one.within_us for one in drawn])), float(np.mean([one.across_us for one in drawn])))
+
+
+def _members(label: Labels, hosts: Labels) -> list[list[int]]:
+    return [hosts[label == group].tolist() for group in range(int(label.max()) + 1)]

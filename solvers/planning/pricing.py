@@ -1,0 +1,60 @@
+"""What two-level aggregation costs with given masters, and what it is compared with."""
+
+import contextlib
+
+import numpy as np
+import numpy.typing as npt
+
+from plink.errors import NoAnswer
+from solvers.costs.closed_forms import closed_form
+from solvers.costs.fabric import Fabric
+from solvers.costs.master_patterns import masters_pattern
+from solvers.planning.bandwidth import bandwidth_weights
+from solvers.planning.masters import Groups, Indices, Weights, equal_chunks, size_weights
+
+WEIGHTS = ("sizes", "bandwidth")
+
+Order = npt.NDArray[np.intp]
+
+
+def weights_by(name: str, fabric: Fabric, order: Order, groups: Groups) -> Weights:
+    """The weights of that name (:data:`WEIGHTS`).
+
+    :raises UsageError: when they need bandwidths and none was measured.
+    """
+    return size_weights(groups) if name == "sizes" else bandwidth_weights(fabric, order, groups)
+
+
+def two_level_cost(
+    groups: Groups, masters: tuple[Indices, Indices], fabric: Fabric, order: Order, size_bytes: float, model: str
+) -> float:
+    """Microseconds of an all-reduce with these masters of equal chunks.
+
+    :raises UsageError: for an unknown model or a size that is not positive.
+    :raises NoAnswer: when a pair that is used was not measured.
+    """
+    return closed_form(masters_pattern(groups, *masters), fabric, size_bytes, model)(order)
+
+
+def random_groups_median(
+    groups: Groups, chunks: int, weights: str, fabric: Fabric, order: Order, size_bytes: float, model: str,
+    seed: int, draws: int = 20,
+) -> float | None:  # fmt: skip
+    """The median cost of groups of as many hosts each, dealt at random, their masters chosen by the same rule (the
+    thesis's Balanced Random, 4.2.1); None where too little was measured to price one of them.
+
+    :param chunks: of equal size. :param weights: one of :data:`WEIGHTS`.
+    """
+    rng = np.random.default_rng(seed)
+    group_of = np.empty(len(order), dtype=np.intp)
+    for number, group in enumerate(groups):
+        group_of[np.asarray(group)] = number
+    hosts, first, rank_host = np.unique(order, return_index=True, return_inverse=True)
+    costs = []
+    for _ in range(draws):
+        labels = rng.permutation(group_of[first])[rank_host]
+        drawn = [np.flatnonzero(labels == label).tolist() for label in np.unique(labels)]
+        masters = equal_chunks(drawn, chunks, weights_by(weights, fabric, order, drawn))
+        with contextlib.suppress(NoAnswer):
+            costs.append(two_level_cost(drawn, masters, fabric, order, size_bytes, model))
+    return float(np.median(costs)) if costs and len(hosts) > 1 else None
