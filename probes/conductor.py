@@ -132,7 +132,7 @@ class Conductor:
             hit = [errand for errand in active if host in errand.hosts]
             return [errand for errand in hit if self._fail(errand, f"{message.host}: {self.gone[host]}")]
         task = message.body.get("task")
-        errand = next((errand for errand in active if task in errand.waiting), None)
+        errand = next((one for one in active if type(task) is int and task in one.waiting), None)
         if errand is None or task is None or self._index[message.host] not in errand.hosts:
             return []  # the late answer to something given up before
         errand.answers[errand.waiting.pop(task)] = message.body

@@ -14,6 +14,7 @@ _MAIN = PERCENTILES.index(10)
 # How a pair was measured, as numbers in a matrix; the file says the words.
 METHODS = ("", "stamp", "icmp", "tcp")
 CLOCKS = ("", "user", "kernel")
+_MOST = 1 << 53  # of microseconds, or packets: more is no measurement
 
 
 class Measurements:
@@ -59,10 +60,21 @@ class Measurements:
         return [(int(i), int(j)) for i, j in np.argwhere(np.triu(nothing | nothing.T, 1))]
 
     def note(self, i: int, j: int, method: str, result: dict[str, Any]) -> None:
-        """What i's agent said about j."""
+        """What i's agent said about j; what is no such thing is a measurement that failed."""
+        why = result.get("error")
+        if "sent" in result and not _is_result(result):
+            why = "its agent answered with no measurement that plink can read"
+        elif "sent" in result:
+            self._take(i, j, method, result)
+            if result["percentiles_us"][_MAIN] is not None:
+                self.errors.pop((i, j), None)
+                return
+        self.fail(i, j, str(why or "no probe was answered; is it let through (firewall, security group)?"))
+
+    def _take(self, i: int, j: int, method: str, result: dict[str, Any]) -> None:
         sent, received = result["sent"], result["received"]
         self.samples[i, j] = received
-        self.clock_steps[i, j] = result.get("clock_steps", 0)
+        self.clock_steps[i, j] = result.get("clock_steps") or 0
         self.method[i, j] = METHODS.index(method)
         self.clock[i, j] = CLOCKS.index(result.get("clock", "user"))
         for p, value in zip(PERCENTILES, result["percentiles_us"], strict=True):
@@ -78,12 +90,6 @@ class Measurements:
             self.loss_back[i, j] = 1 - received / reflected if reflected else np.nan
         elif sent:  # the way is not known: what is lost is lost on the way there
             self.loss_forward[i, j] = 1 - received / sent
-        if result["percentiles_us"][_MAIN] is None:
-            self.fail(
-                i, j, result.get("error") or "no probe was answered; is it let through (firewall, security group)?"
-            )
-        else:
-            self.errors.pop((i, j), None)
 
     def fail(self, i: int, j: int, why: str) -> None:
         """The round trip from i to j could not be measured."""
@@ -113,6 +119,27 @@ class Measurements:
             **({"bandwidth_errors": _rows(names, self.bandwidth_errors)} if self.bandwidth is not None else {}),
         }
         return Network(self.hosts, self.latency.copy(), self.bandwidth, details)
+
+
+def _is_result(result: dict[str, Any]) -> bool:
+    """Whether it holds what a measurement of a pair does, in numbers that can be."""
+    if not {"sent", "received", "percentiles_us", "halves_us", "jitter_us"} <= set(result):
+        return False
+    counts = [result.get(key) for key in ("sent", "received")]
+    counts += [result[key] for key in ("reflected", "clock_steps", "hops") if result.get(key) is not None]
+    found, halves = result["percentiles_us"], result["halves_us"]
+    if (
+        not isinstance(found, list)
+        or not isinstance(halves, list)
+        or (len(found), len(halves)) != (len(PERCENTILES), 2)
+    ):
+        return False
+    times = [*found, *halves, result["jitter_us"]]
+    return (
+        all(type(count) is int and 0 <= count < _MOST for count in counts)
+        and all(value is None or (type(value) in (int, float) and 0 <= value < _MOST) for value in times)
+        and result.get("clock", "user") in CLOCKS[1:]
+    )
 
 
 def _rows(names: list[str], errors: dict[tuple[int, int], str]) -> list[dict[str, str]]:

@@ -16,6 +16,8 @@ from probes.measurements import Measurements
 _CONTROL_S = 10.0  # longer than any message takes over a slow connection
 _HELLO_S = 3.0
 _SSIDS = 1 << 16
+_MOST_GBPS, _MOST_RTT_US = 1e9, 1e15
+_UNREADABLE = "its agent answered with nothing that plink can read"
 # The thesis sends 10,000 probes a pair; the tools below pay 10 ms, or a connection, for each.
 _FPING_INTERVAL_S, _MOST_PINGS = 0.01, 200
 _MOST_CONNECTS = 100  # nobody accepts while both ends measure: they must fit the backlog of the agents' port
@@ -129,8 +131,8 @@ def iperf3(work: Work, a: int, b: int) -> Steps:
         limit = settings.bandwidth_s + 30.0
         try:
             (server,) = yield [Command(j, {"do": "iperf3_serve", "limit_s": limit}, _CONTROL_S)]
-            if server.get("error"):
-                raise ErrandFailed(f"{found.hosts.names[j]}: {server['error']}")
+            if server.get("error") or type(server.get("port")) is not int:
+                raise ErrandFailed(f"{found.hosts.names[j]}: {server.get('error', _UNREADABLE)}")
             (result,) = yield [
                 Command(
                     i,
@@ -146,11 +148,15 @@ def iperf3(work: Work, a: int, b: int) -> Steps:
             ]
             if result.get("error"):
                 raise ErrandFailed(f"iperf3 on {found.hosts.names[i]}: {result['error']}")
-            bandwidth[i, j] = result["gbps"]
+            gbps: Any = result.get("gbps")
+            if type(gbps) not in (int, float) or not 0 < gbps < _MOST_GBPS:
+                raise ErrandFailed(f"iperf3 on {found.hosts.names[i]}: {_UNREADABLE}")
+            bandwidth[i, j] = gbps
             found.bandwidth_errors.pop((i, j), None)
             never_tried = np.isnan(found.latency[i, j]) and (i, j) not in found.errors
-            if never_tried and result.get("min_rtt_us"):
-                found.percentiles[10][i, j] = result["min_rtt_us"]
+            rtt: Any = result.get("min_rtt_us")
+            if never_tried and type(rtt) in (int, float) and 0 < rtt < _MOST_RTT_US:
+                found.percentiles[10][i, j] = rtt
         except ErrandFailed as error:
             found.bandwidth_errors[i, j] = str(error)
 

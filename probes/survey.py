@@ -114,6 +114,8 @@ class Survey:
                 conductor.note_gone(message)
             elif message.body["is"] == "busy":
                 conductor.lose(i, "another plink probe is at work on it (or another name here is the same machine)")
+            elif not _is_ready(message.body):
+                conductor.lose(i, "its agent says of itself nothing that plink can read")
             else:
                 self.ready[i] = message.body
                 conductor.settle(i, str(message.body["boot_id"]), int(message.body["cores"]))
@@ -135,6 +137,19 @@ class Survey:
         stamped = set(names.values()) == {"stamp"} and all(ready["stamps"] for ready in self.ready.values())
         errands = [errand(self._work, names[pair], *pair) for pair in pairs]
         self.conductor.run(errands, on_done, cores_each=1 if stamped else CORES_EACH)
+
+
+def _is_ready(said: dict[str, Any]) -> bool:
+    """Whether an agent told what is relied on from then on."""
+    texts = [said.get(key) for key in ("hostname", "boot_id", "address", "python")]
+    numbers = [said.get(key) for key in ("cores", "port")]
+    numbers += [said[key] for key in ("tcp_port", "ssh_port") if said.get(key) is not None]
+    return (
+        all(isinstance(text, str) for text in texts)
+        and all(type(number) is int and 0 <= number < 1 << 31 for number in numbers)
+        and {"tcp_port", "ssh_port", "stamps"} <= set(said)
+        and isinstance(said.get("addresses"), list)
+    )
 
 
 def _machine(ready: dict[str, Any]) -> dict[str, Any]:

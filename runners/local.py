@@ -22,7 +22,10 @@ class LocalLine:
 
     def read(self) -> bytes:
         """Next bytes from the agent; empty at the end."""
-        return os.read(self._stdout.fileno(), _READ)
+        data = os.read(self._stdout.fileno(), _READ) if not self._stdout.closed else b""
+        if not data:
+            self._stdout.close()
+        return data
 
     def write(self, data: bytes) -> None:
         """Bytes to the agent."""
@@ -52,7 +55,10 @@ class LocalConnector:
     def open(self, host: Host) -> LocalLine:
         """Start the bootstrap with this interpreter."""
         try:
-            process = subprocess.Popen([sys.executable, "-c", BOOTSTRAP], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            # In a session of its own: Ctrl-C is for plink, which ends the ranks in order.
+            process = subprocess.Popen(
+                [sys.executable, "-c", BOOTSTRAP], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+            )
         except OSError as error:
             raise HostError(host.name, f"cannot start {sys.executable}: {error.strerror}") from None
         return LocalLine(process)

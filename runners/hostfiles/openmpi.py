@@ -2,7 +2,7 @@
 mapper, a line a rank, and the rankfile.
 
 A rankfile binds: its ``slot=K`` is the core that the rank is bound to, whatever ``--bind-to`` says. The sequential
-mapper binds nothing. Version 5 takes ``--map-by seq:FILE=F`` and ``--map-by rankfile:FILE=F`` instead.
+mapper binds nothing. Version 5 (checked: 5.0.11) takes ``--hostfile F --map-by seq``; its ``seq:FILE=F`` crashes.
 """
 
 import ipaddress

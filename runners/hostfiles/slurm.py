@@ -7,7 +7,6 @@ import ipaddress
 
 from plink.errors import UsageError
 from plink.hosts import Hosts
-from plink.order import Order
 from runners.hostfiles.format import Format
 
 
@@ -19,11 +18,15 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def _hostfile(hosts: Hosts, order: Order) -> str:
+def a_node_a_task(hosts: Hosts, asked_by: str) -> str:
+    """Node names, one a line, a host's slots in a block.
+
+    :raises UsageError: naming the option ``asked_by``, for a host whose name is an address.
+    """
     for host in hosts:
         if _is_address(host.name):
             raise UsageError(
-                f"--format slurm: {host.name} is an address, and Slurm takes node names: write `NODENAME "
+                f"{asked_by}: {host.name} is an address, and Slurm takes node names: write `NODENAME "
                 f"address={host.name}` in the hosts file"
             )
     return "".join(f"{host.name}\n" for host in hosts for _ in range(host.slots))
@@ -32,6 +35,6 @@ def _hostfile(hosts: Hosts, order: Order) -> str:
 HOSTFILE = Format(
     "slurm",
     "SLURM_HOSTFILE, a node a task",
-    _hostfile,
+    lambda hosts, order: a_node_a_task(hosts, "--format slurm"),
     "SLURM_HOSTFILE={file} srun --distribution=arbitrary -n {ranks} PROGRAM",
 )

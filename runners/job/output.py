@@ -7,7 +7,8 @@ _KEPT = 30
 # A rank that never ends its line is shown in pieces of this size.
 _LONGEST = 1 << 16
 
-Sink = Callable[[int, str, str], None]
+# (rank, stream, line); rank None: the launcher that plink uses, not a rank.
+Sink = Callable[[int | None, str, str], None]
 
 
 class Output:

@@ -1,5 +1,6 @@
 """Is every rank where it was asked to be? A pure comparison of what was asked with what the ranks reported."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,7 +42,7 @@ class Finding:
         }
 
 
-def seats(hosts: Hosts, machines: dict[str, dict[str, Any]]) -> list[Seat]:
+def seats(hosts: Hosts, machines: Mapping[str, dict[str, Any]]) -> list[Seat]:
     """Ranks dealt to hosts in order, a host's slots in a block. ``machines``: what is known of hosts, by name."""
     found: list[Seat] = []
     for host in hosts:
@@ -51,8 +52,9 @@ def seats(hosts: Hosts, machines: dict[str, dict[str, Any]]) -> list[Seat]:
     return found
 
 
-def verify(asked: list[Seat], reports: dict[int, tuple[str, dict[str, Any]]]) -> list[Finding]:
-    """Compare; ``reports`` holds, by rank, the host whose agent passed the report on and the report itself.
+def verify(asked: list[Seat], reports: Mapping[int, tuple[str | None, dict[str, Any]]]) -> list[Finding]:
+    """Compare; ``reports`` holds, by rank, the host whose agent passed the report on (None: no agent of ours did, the
+    rank's own machine has to show which it is) and the report itself.
 
     Every asked rank must be in ``reports``. A rank is wrong when it came from another host's agent, when the machine is
     not the one that was measured under this name, when it holds another host's address and not its own, or when two
@@ -67,7 +69,9 @@ def verify(asked: list[Seat], reports: dict[int, tuple[str, dict[str, Any]]]) ->
         wrong = None
         others = [owner[address] for address in addresses if owner.get(address, seat.host) != seat.host]
         known = (seat.machine or {}).get("addresses", [])
-        if agent_host != seat.host:
+        if agent_host is None and not (known or seat.address in addresses or _same_name(report["hostname"], seat.host)):
+            wrong = f"nothing shows that {report['hostname']} ({', '.join(addresses)}) is this host"
+        elif agent_host not in (None, seat.host):
             wrong = f"started on {agent_host}"
         elif seat.machine and seat.machine["hostname"] != report["hostname"]:
             wrong = f"this name was measured on the machine {seat.machine['hostname']!r}"
@@ -79,3 +83,7 @@ def verify(asked: list[Seat], reports: dict[int, tuple[str, dict[str, Any]]]) ->
             wrong = f"is the same machine as {first_on[(report['hostname'], *addresses)]}"
         findings.append(Finding(seat.rank, seat.host, report["hostname"], addresses, report["pid"], wrong))
     return findings
+
+
+def _same_name(hostname: str, name: str) -> bool:
+    return hostname.split(".")[0] == name.split(".")[0] != ""

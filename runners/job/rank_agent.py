@@ -4,8 +4,10 @@ Runs on the hosts: standard library only. Each rank reports who and where it is 
 the user's program (same process id). A rank dies with the agent, and the agent with its controller.
 
 ===================  ======================================================================================
-from the controller  ``begin`` · ``prepare`` · ``start`` · ``go`` · ``end`` · ``alive``
-to the controller    ``ready`` · ``prepared`` · ``reported`` · ``output`` · ``exited`` · ``alive``
+from the controller  ``begin`` · ``have`` · ``piece`` · ``unpack`` · ``prepare`` · ``listen`` · ``reach`` ·
+                     ``hang up`` · ``start`` · ``go`` · ``line`` · ``stacks`` · ``end`` · ``alive``
+to the controller    ``ready`` · ``has`` · ``unpacked`` · ``prepared`` · ``listening`` · ``reached`` · ``hung up`` ·
+                     ``reported`` · ``output`` · ``line`` · ``exited`` · ``stacks`` · ``alive``
 ===================  ======================================================================================
 """
 
@@ -15,22 +17,22 @@ import contextlib
 import ctypes
 import json
 import os
+import resource
 import selectors
-import shutil
 import signal
 import socket
+import tarfile
 import time
 from typing import Any
 
-from plink.remote.addresses import (
-    family_of,
-    interface_of,
-    local_addresses,
-    machine_identity,
-    reached_at,
-    source_towards,
-)
+from plink.remote.addresses import local_addresses, machine_identity, reached_at
 from plink.remote.lifeline import ControllerGone, Lifeline
+from runners.job.copies import Copies
+from runners.job.rank_line import VARIABLE as LINE
+from runners.job.rank_line import RankLine
+from runners.job.reach import listening, reached
+from runners.job.stacks import stacks
+from runners.job.workplace import workplace
 
 _PR_SET_PDEATHSIG = 1
 _READ = 1 << 16
@@ -40,13 +42,23 @@ _GRACE_S = 2.0
 _NOT_STARTED = 127
 
 
-class _Rank:
+class Rank:
     """One rank: its process, the pipes it writes to, the gate it waits at."""
 
     def __init__(self, rank: int, pid: int, gate: int, report: int, outputs: dict[int, str]) -> None:
         self.rank, self.pid, self.gate, self.report, self.outputs = rank, pid, gate, report, outputs
         self.code: int | None = None
         self.told = False
+        self.said = b""  # of its report, so far
+
+    def ended(self) -> int | None:
+        """Its exit code, once it has ended."""
+        return _ended(self.pid)
+
+    def signal(self, number: int) -> None:
+        """To the whole group, also after the rank itself has ended: it may have left children behind."""
+        with contextlib.suppress(OSError):
+            os.killpg(self.pid, number)
 
 
 class Agent:
@@ -54,10 +66,14 @@ class Agent:
 
     def __init__(self, line: Lifeline) -> None:
         self._line = line
-        self._ranks: list[_Rank] = []
+        self._ranks: list[Rank] = []
         self._selector = selectors.DefaultSelector()
         self._selector.register(line, selectors.EVENT_READ)
         self._kill_at: float | None = None
+        self._copies = Copies()
+        self._copied = False  # or given up
+        self._server: socket.socket | None = None
+        self._rank_line: RankLine | None = None  # to the rank that the controller wants to talk with
 
     def run(self) -> None:
         """Do what the controller says until it is gone; no rank outlives this."""
@@ -71,21 +87,82 @@ class Agent:
                 self._watch()
         finally:
             self._end_all()
+            if self._rank_line is not None:
+                self._rank_line.close()
 
     def _obey(self, message: dict[str, Any]) -> None:
-        if message["do"] == "prepare":
-            self._line.send(**{"is": "prepared", **_prepare(message)})
+        if message["do"] in ("have", "piece", "unpack"):
+            self._copy(message)
+        elif message["do"] == "listen":
+            self._listen(message["address"], message["port"])
+        elif message["do"] == "reach":
+            self._line.send(**{"is": "reached", "why": reached(message["address"], message["port"])})
+        elif message["do"] == "hang up" and self._server is not None:
+            self._server.close()
+            self._server = None
+            self._line.send(**{"is": "hung up"})
+        elif message["do"] == "stacks":
+            self._tell_stacks()
+        elif message["do"] == "prepare":
+            self._line.send(**{"is": "prepared", **workplace(message)})
         elif message["do"] == "start":
-            for task in message["ranks"]:
-                self._start(task, message["argv"], message["workdir"])
+            self._start(message)
+        elif message["do"] == "line" and self._rank_line is not None:
+            self._rank_line.send(message["text"])
         elif message["do"] == "go":
             for rank in self._ranks:
-                os.write(rank.gate, b"g")
+                with contextlib.suppress(OSError):  # one that has ended is told of like any other
+                    os.write(rank.gate, b"g")
         elif message["do"] == "end" and self._kill_at is None:
             self._kill_at = time.monotonic() + _GRACE_S
             self._signal(signal.SIGTERM)
 
-    def _start(self, task: dict[str, Any], argv: list[str], workdir: str) -> None:
+    def _copy(self, message: dict[str, Any]) -> None:
+        """Look for a copy of the user's folder, take a piece of its archive, or make the copy."""
+        try:
+            if message["do"] == "have":
+                self._line.send(**{"is": "has", "path": self._copies.find(message["digest"])})
+            elif message["do"] == "piece" and not self._copied:
+                self._line.send(**{"is": "took", "bytes": self._copies.add(message["data"])})
+            elif message["do"] == "unpack" and not self._copied:
+                self._copied = True
+                path = self._copies.unpack(message["digest"], self._line.renew)
+                self._line.send(**{"is": "unpacked", "path": path, "why": None})
+        except (OSError, tarfile.TarError) as error:
+            self._copied = True
+            self._copies.forget()
+            why = getattr(error, "strerror", None) or str(error)
+            self._line.send(**{"is": "unpacked", "path": None, "why": why})
+
+    def _listen(self, address: str, port: int) -> None:
+        why = None
+        try:
+            self._server = listening(address, port)
+        except OSError as error:
+            why = error.strerror or str(error)
+        self._line.send(**{"is": "listening", "why": why})
+
+    def _tell_stacks(self) -> None:
+        running = {rank.pid: rank.rank for rank in self._ranks if rank.code is None}
+        for pid, text in stacks(list(running)).items():
+            self._line.send(**{"is": "output", "rank": running[pid], "stream": "err", "text": text})
+        self._line.send(**{"is": "stacks"})
+
+    def _start(self, message: dict[str, Any]) -> None:
+        # A rank takes four descriptors here, and eight for a moment.
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        needed = 4 * len(message["ranks"]) + 64
+        if soft != resource.RLIM_INFINITY and needed > soft:
+            most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        for task in message["ranks"]:
+            if task.get("line"):
+                self._rank_line = RankLine()
+                task["env"][LINE] = self._rank_line.name
+                self._selector.register(self._rank_line, selectors.EVENT_READ)
+            self._start_rank(task, message["argv"], message["workdir"])
+
+    def _start_rank(self, task: dict[str, Any], argv: list[str], workdir: str) -> None:
         out, err, report, gate = os.pipe(), os.pipe(), os.pipe(), os.pipe()
         agent = os.getpid()
         pid = os.fork()
@@ -96,13 +173,13 @@ class Agent:
                 os._exit(_NOT_STARTED)
         for end in (out[1], err[1], report[1], gate[0]):
             os.close(end)
-        rank = _Rank(task["rank"], pid, gate[1], report[0], {out[0]: "out", err[0]: "err"})
+        rank = Rank(task["rank"], pid, gate[1], report[0], {out[0]: "out", err[0]: "err"})
         self._ranks.append(rank)
         for fd in (report[0], *rank.outputs):
             os.set_blocking(fd, False)
             self._selector.register(fd, selectors.EVENT_READ, (rank, fd))
 
-    def _forward(self, rank: _Rank, fd: int) -> bool:
+    def _forward(self, rank: Rank, fd: int) -> bool:
         """Pass on what one pipe holds; True when there may be more."""
         try:
             data = os.read(fd, _READ)
@@ -114,7 +191,9 @@ class Agent:
             rank.outputs.pop(fd, None)
             return False
         if fd == rank.report:
-            self._line.send(**{"is": "reported", **json.loads(data)})
+            rank.said += data
+            if data.endswith(b"\n"):
+                self._line.send(**{"is": "reported", **json.loads(rank.said)})
         else:
             # Bytes that are no UTF-8 travel as lone surrogates and come out as they went in.
             text = data.decode("utf-8", "surrogateescape")
@@ -122,13 +201,16 @@ class Agent:
         return True
 
     def _watch(self) -> None:
-        """Notice ranks that ended; end those that did not when told to."""
+        """Notice ranks that ended; end those that did not when told to; hand on what one has to say."""
+        if self._rank_line is not None:
+            for text in self._rank_line.turn():
+                self._line.send(**{"is": "line", "text": text})
         if self._kill_at is not None and time.monotonic() > self._kill_at:
             self._signal(signal.SIGKILL)
             self._kill_at = float("inf")
         for rank in self._ranks:
             if rank.code is None:
-                rank.code = _ended(rank.pid)
+                rank.code = rank.ended()
             if rank.code is not None and not rank.told:
                 for fd in list(rank.outputs):
                     # Bounded: a child that the rank left behind may go on writing.
@@ -140,9 +222,7 @@ class Agent:
 
     def _signal(self, number: int) -> None:
         for rank in self._ranks:
-            # The whole group, also after the rank itself has ended: it may have left children behind.
-            with contextlib.suppress(OSError):
-                os.killpg(rank.pid, number)
+            rank.signal(number)
 
     def _end_all(self) -> None:
         if all(rank.code is not None for rank in self._ranks):
@@ -153,7 +233,7 @@ class Agent:
         while time.monotonic() < deadline and any(rank.code is None for rank in self._ranks):
             for rank in self._ranks:
                 if rank.code is None:
-                    rank.code = _ended(rank.pid)
+                    rank.code = rank.ended()
             time.sleep(_TICK_S)
         self._signal(signal.SIGKILL)
 
@@ -185,7 +265,7 @@ def _become(
     environment = dict(os.environ, **env)
     who = {"rank": int(environment["RANK"]), "pid": os.getpid(), "hostname": socket.gethostname(),
            "addresses": local_addresses()}  # fmt: skip
-    os.write(report, json.dumps(who).encode())
+    os.write(report, json.dumps(who).encode() + b"\n")
     if os.read(gate, 1) != b"g":
         return
     try:
@@ -195,47 +275,7 @@ def _become(
         os.write(2, f"plink: cannot start {argv[0]}: {error.strerror}\n".encode())
 
 
-def _prepare(message: dict[str, Any]) -> dict[str, Any]:
-    """What this host would run and over which interface, or the problems that keep it from running."""
-    problems = []
-    # "~" is the home of the user there, whoever started this here.
-    folders = [os.path.expanduser(path) for path in message["workdirs"]]
-    workdir = next((path for path in folders if os.path.isdir(path)), None)
-    if workdir is None:
-        problems.append(f"there is no folder {message['workdirs'][0]}")
-        workdir = "/"
-    program, argv = message["program"], []
-    if program.endswith(".py"):
-        python = next((path for path in (shutil.which(name) for name in message["pythons"]) if path), None)
-        if python is None:
-            problems.append(f"there is no {message['pythons'][0]}")
-        elif not os.path.isfile(os.path.join(workdir, program)):
-            problems.append(f"there is no {os.path.join(workdir, program)}")
-        else:
-            argv = [python, program]
-    else:
-        found = shutil.which(program if "/" not in program else os.path.join(workdir, program))
-        if found is None:
-            problems.append(f"there is no program {program}")
-        else:
-            argv = [found]
-    interface, address = "lo", "127.0.0.1"
-    try:
-        if message["peers"]:
-            address = source_towards(message["peers"][0])
-            interface = interface_of(address) or ""
-            if not interface:
-                problems.append(f"no interface is known that holds {address}")
-    except OSError as error:
-        problems.append(f"no way to {message['peers'][0]}: {error.strerror}")
-    with socket.socket(family_of(address)) as sock:  # the first rank's host serves the rendezvous here
-        sock.bind((address, 0))
-        port = sock.getsockname()[1]
-    return {"argv": [*argv, *message["args"]], "workdir": workdir, "interface": interface, "address": address,
-            "port": port, "problems": problems}  # fmt: skip
-
-
-def main(lease_s: float) -> None:
+def main(lease_s: float, kind: type[Agent] = Agent) -> None:
     """Entry point on a host. The first message says which address the controller asked for."""
     line = Lifeline(lease_s)
     line.hello()
@@ -245,7 +285,7 @@ def main(lease_s: float) -> None:
         while (first := line.receive(lease_s)) is None:  # other hosts are still being connected to
             pass
         line.send(**{"is": "ready", "address": reached_at(first["asked"]), **machine_identity()})
-        Agent(line).run()
+        kind(line).run()
     except ControllerGone:
         return
 

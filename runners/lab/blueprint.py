@@ -5,7 +5,7 @@ import random
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from plink.errors import UsageError
+from plink.errors import InputError, UsageError
 from plink.hosts import Host, Hosts, check_lab_name
 
 NETWORK = ipaddress.ip_network("198.18.0.0/15")  # RFC 2544: benchmarking, never routed on the Internet
@@ -114,9 +114,16 @@ def draw(settings: Settings) -> Blueprint:
     )
 
 
-def from_json(document: dict[str, Any]) -> Blueprint:
-    """The blueprint that :meth:`Blueprint.to_json` wrote."""
-    return Blueprint(Settings(**document["settings"]), tuple(Place(**place) for place in document["places"]))
+def from_json(document: dict[str, Any], where: str) -> Blueprint:
+    """The blueprint that :meth:`Blueprint.to_json` wrote; ``where`` names its file.
+
+    :raises InputError: when it is damaged.
+    """
+    try:
+        found = Blueprint(Settings(**document["settings"]), tuple(Place(**place) for place in document["places"]))
+    except (KeyError, TypeError, ValueError, UsageError):
+        raise InputError(where, "it does not tell what stands; take the lab down, and up again") from None
+    return found
 
 
 def is_lab_address(address: str) -> bool:

@@ -39,6 +39,8 @@ def _write_key(path: Path) -> str:
 def _configuration(place: Place, state: State) -> str:
     # python3 on a lab host is the interpreter plink runs under, as on a cluster whose image was made for the job.
     python = Path(sys.executable).parent
+    # SHLVL: bash takes itself for a shell below another and reads no ~/.bashrc (shell.c, run_startup_files). Whatever
+    # this machine's does (pyenv's waits a minute for a lock that a killed login left) is none of the lab's business.
     return f"""\
 ListenAddress {place.address}
 HostKey {state.file(place.name, "host_key")}
@@ -52,7 +54,7 @@ KbdInteractiveAuthentication no
 PermitRootLogin prohibit-password
 MaxStartups 200
 MaxSessions 200
-SetEnv PATH={python}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+SetEnv PATH={python}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin SHLVL=1
 Subsystem sftp internal-sftp
 """
 

@@ -79,11 +79,11 @@ class State:
     def blueprint(self) -> Blueprint:
         """What stands.
 
-        :raises UsageError: when the lab is not up.
+        :raises UsageError: when the lab is not up. :raises InputError: when its file is damaged.
         """
         if not self.is_up():
             raise UsageError(f"lab {self.name!r} is not up on this machine: `plink lab up --name {self.name}`")
-        return from_json(read_document(self._lab))
+        return from_json(read_document(self._lab), str(self._lab))
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:

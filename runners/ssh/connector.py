@@ -41,7 +41,10 @@ class SshLine:
 
     def write(self, data: bytes) -> None:
         """Bytes to the agent."""
-        self._channel.sendall(data)
+        try:
+            self._channel.sendall(data)
+        except EOFError:  # what paramiko says of a connection that breaks meanwhile
+            raise BrokenPipeError("the connection was cut") from None
 
     def last_words(self) -> str:
         """What the remote end said on standard error, or its exit status."""
@@ -139,9 +142,13 @@ class SshConnector:
         self, accept_new_host_keys: bool = False, identity: Identity | None = None, silence_s: float = LEASE_S
     ) -> None:
         logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # what it logs is raised as well
-        self._accept_new, self._identity, self._silence_s = accept_new_host_keys, identity, silence_s
+        self.accept_new_host_keys, self.identity, self._silence_s = accept_new_host_keys, identity, silence_s
         self._config = load_config()
         self._known_hosts_guard = threading.Lock()
+
+    def settings(self, host: Host) -> SshSettings:
+        """Where and how it is connected to. :raises ValueError: when the configuration's port is no number."""
+        return settings_for(host, self._config, self.identity)
 
     def open(self, host: Host) -> SshLine:
         """Log in and start the bootstrap.
@@ -152,7 +159,7 @@ class SshConnector:
         try:
             if host.key and not Path(host.key).expanduser().is_file():
                 raise ValueError(f"there is no key file {host.key}")
-            settings = settings_for(host, self._config, self._identity)
+            settings = self.settings(host)
             hops = [*(jump_settings(jump, self._config) for jump in settings.proxy_jump), settings]
             through: paramiko.Channel | None = None
             for here, further in zip(hops, [*hops[1:], None], strict=True):
@@ -179,7 +186,7 @@ class SshConnector:
         load(settings.known_hosts, client.get_host_keys())
         client.set_missing_host_key_policy(
             _AppendUnknown(settings.known_hosts[0], self._known_hosts_guard)
-            if self._accept_new
+            if self.accept_new_host_keys
             else _RefuseUnknown(marked(settings.known_hosts, CERTIFICATE_AUTHORITY))
         )
         revoked = marked(settings.known_hosts, REVOKED)

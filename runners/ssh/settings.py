@@ -55,7 +55,7 @@ def load_config(path: Path | None = None) -> paramiko.SSHConfig:
         return _Config.from_path(str(path))
     except FileNotFoundError:
         return _Config()
-    except (OSError, UnicodeDecodeError, paramiko.SSHException) as error:
+    except (OSError, ValueError, paramiko.SSHException) as error:
         raise InputError(str(path), str(error)) from None
 
 
@@ -87,7 +87,7 @@ def settings_for(host: Host, config: paramiko.SSHConfig, identity: Identity | No
         hostname=hostname,
         port=number,
         user=user,
-        keys=tuple(str(Path(key).expanduser()) for key in keys),
+        keys=tuple(str(_home(key)) for key in keys),
         known_hosts=_known_hosts(str(entry.get("userknownhostsfile", "~/.ssh/known_hosts"))),
         proxy_jump=() if jumps.lower() == "none" else tuple(jump.strip() for jump in jumps.split(",")),
         proxy_command=None
@@ -112,4 +112,15 @@ def jump_settings(jump: str, config: paramiko.SSHConfig) -> SshSettings:
 
 
 def _known_hosts(value: str) -> tuple[Path, ...]:
-    return (*(Path(name).expanduser() for name in value.split()), Path("/etc/ssh/ssh_known_hosts"))
+    return (*(_home(name) for name in value.split()), Path("/etc/ssh/ssh_known_hosts"))
+
+
+def _home(name: str) -> Path:
+    """A file that the configuration names.
+
+    :raises ValueError: when there is nobody of that name.
+    """
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:
+        raise ValueError(f"{name} in ~/.ssh/config is in nobody's home") from None

@@ -1,0 +1,106 @@
+"""Hosts on their way into a job: their servers begin, in a job that runs they join in their order, and to a controller
+that takes over from another they say what they have."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from runners.agile.channel import Answer, Channel
+from runners.agile.hearing import Hearing
+from runners.agile.member import Member
+from runners.agile.settings import Settings
+
+
+@dataclass
+class _Arrival:
+    """Hosts that were started together; ``ready``: their servers listen, or they are gone again."""
+
+    members: list[Member]
+    bulk: bool
+    ready: bool = False
+
+
+@dataclass
+class Arriving:
+    """``members``: of the job, to which those are added whose servers listen. ``saved``: a checkpoint that one of them
+    found where it was told to look, ``own``: one of this very job. ``starting``: those that have not answered yet."""
+
+    channel: Channel
+    settings: Settings
+    hearing: Hearing
+    members: dict[int, Member]
+    fail: Callable[[str], None]
+    saved: dict[str, Any] | None = None
+    own: dict[str, Any] | None = None
+    starting: dict[int, Member] = field(default_factory=dict)
+    _queue: list[_Arrival] = field(default_factory=list)
+
+    def begin(self, newcomers: list[Member], then: Callable[[], None]) -> None:
+        """Servers on these hosts; ``then`` when all of them listen, or are gone."""
+        waiting = {member.number for member in newcomers}
+
+        def begun(member: Member, answer: Answer) -> None:
+            waiting.discard(member.number)
+            if answer["why"] is None:
+                self.saved, self.own = self.saved or answer["saved"], self.own or answer["own"]
+                self._admit(member, answer)
+            elif member.number in self.starting:
+                self.fail(f"{member.name}: {answer['why']}")
+            self.starting.pop(member.number, None)
+            if not waiting:
+                then()
+
+        if not newcomers:
+            then()
+        for member in newcomers:
+            self._ask(member, "begin", begun, **self.settings.of(member))
+
+    def arrive(self, newcomers: list[Member], bulk: bool, *, first: bool = False) -> None:
+        """Hosts for a job that runs; :meth:`joining` tells when they may join. ``first``: before those that wait."""
+        arrival = _Arrival(newcomers, bulk)
+        self._queue.insert(0 if first else len(self._queue), arrival)
+
+        def ready() -> None:
+            arrival.ready = True
+
+        self.begin(newcomers, ready)
+
+    def joining(self) -> Iterator[tuple[list[Member], bool]]:
+        """Those that may join now, in the order in which they came, whoever was faster; and whether as one."""
+        while self._queue and self._queue[0].ready:
+            first = self._queue.pop(0)
+            yield [member for member in first.members if member.number in self.members], first.bulk
+
+    def report(self, members: list[Member], then: Callable[[dict[int, Answer], list[Member]], None]) -> None:
+        """What hosts have that another controller began: their reports by number, and those that had not begun."""
+        waiting, reports, unbegun = {member.number for member in members}, dict[int, Answer](), list[Member]()
+
+        def reported(member: Member, answer: Answer) -> None:
+            waiting.discard(member.number)
+            if answer["why"] is None:
+                reports[member.number] = answer
+                self._admit(member, answer)
+            elif member.number in self.starting:
+                unbegun.append(member)
+            self.starting.pop(member.number, None)
+            if not waiting:  # some may have been lost since they answered
+                then({number: report for number, report in reports.items() if number in self.members}, unbegun)
+
+        if not members:
+            then({}, [])
+        for member in members:
+            self._ask(member, "report", reported)
+
+    def gone(self, number: int) -> bool:
+        """Whether it was one of those that have not answered yet; the channel is to be told after this."""
+        return self.starting.pop(number, None) is not None
+
+    def _ask(self, member: Member, do: str, then: Callable[[Member, Answer], None], **fields: Any) -> None:
+        self.starting[member.number] = member
+        self.hearing.heard(member)
+        self.channel.tell(member.number, do, lambda answer: then(member, answer), **fields)
+
+    def _admit(self, member: Member, answer: Answer) -> None:
+        member.address = answer["address"]
+        self.members[member.number] = member
+        self.hearing.heard(member)

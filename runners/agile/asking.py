@@ -1,0 +1,100 @@
+"""Wishes of `plink agile` to a job that runs: a local socket that the hub listens on, for its own user alone."""
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import struct
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from plink.errors import PlinkError
+
+_ASK_S = 120.0
+_MOST = 1 << 22
+_BREATH_S = 0.05
+
+Answer = Callable[[dict[str, Any]], None]
+
+
+class Asking:
+    """:param hear: gets a wish and what takes its answer, from a thread."""
+
+    def __init__(self, hear: Callable[[dict[str, Any], Answer], None]) -> None:
+        # A file, in a folder of the user's own: abstract names end at a network namespace, and labs are in some.
+        self._folder = Path(tempfile.mkdtemp(prefix="plink-agile-"))
+        self.name = str(self._folder / "socket")
+        self._hear, self._closed = hear, False
+        self._server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._server.bind(self.name)
+        self._server.listen(16)
+        threading.Thread(target=self._accept, name="plink-asking", daemon=True).start()
+
+    def close(self) -> None:
+        """Nobody is listened to any more."""
+        self._closed = True
+        with contextlib.suppress(OSError):
+            self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                peer, _ = self._server.accept()
+            except OSError:
+                if self._closed:
+                    return
+                time.sleep(_BREATH_S)  # no files are left, or who called has gone again
+                continue
+            _, uid, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+            if uid not in (0, os.getuid()):
+                peer.close()
+                continue
+            threading.Thread(target=self._serve, args=(peer,), daemon=True).start()
+
+    def _serve(self, peer: socket.socket) -> None:
+        done = threading.Event()
+
+        def answer(message: dict[str, Any]) -> None:
+            with contextlib.suppress(OSError):
+                peer.sendall(json.dumps(message).encode() + b"\n")
+            done.set()
+
+        with peer, contextlib.suppress(OSError, ValueError, RecursionError):
+            peer.settimeout(_ASK_S)
+            with peer.makefile("rb") as file:
+                line = file.readline(_MOST)
+            wish = json.loads(line)
+            if isinstance(wish, dict):
+                self._hear(wish, answer)
+                done.wait(_ASK_S)
+
+
+def ask(name: str, wish: dict[str, Any]) -> dict[str, Any]:
+    """What the hub of that name answers. :raises PlinkError: nobody is there, or it refuses."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        sock.settimeout(_ASK_S)
+        try:
+            sock.connect(name)
+            sock.sendall(json.dumps(wish).encode() + b"\n")
+            with sock.makefile("rb") as file:
+                line = file.readline(_MOST)
+        except OSError as error:
+            raise PlinkError(
+                f"the job does not answer ({error.strerror or error}): it has ended, or runs elsewhere"
+            ) from None
+    answer: Any = None
+    with contextlib.suppress(ValueError, RecursionError):
+        answer = json.loads(line)
+    if not isinstance(answer, dict):
+        raise PlinkError("the job ended before it answered")
+    if why := answer.get("why"):
+        raise PlinkError(why)
+    found: dict[str, Any] = answer
+    return found

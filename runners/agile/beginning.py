@@ -1,0 +1,176 @@
+"""How a job begins: anew, from a checkpoint, or where another controller left off."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from plink.errors import PlinkError
+from runners.agile.channel import Answer
+from runners.agile.member import Member
+from runners.agile.resuming import leaving, pieces_of, shares_of, torn
+from runners.agile.rounds import SHIFT
+from runners.agile.saving import Saved
+from solvers.agile.events import Warned
+from solvers.agile.resume import Report, resume
+from solvers.agile.start import start as start_of
+from solvers.agile.state import Cluster
+
+if TYPE_CHECKING:
+    from runners.agile.controller import Controller
+
+
+class Beginning:
+    """Of one controller, which it sets going."""
+
+    def __init__(self, job: "Controller") -> None:
+        self._job = job
+
+    def start(self, number: int = 0) -> None:
+        """:param number: the last that a controller before this one gave, whose job had not begun."""
+        self._job.log(what="controller", event="started" if not number else "restarted", why="")
+        if self._job.orphaned:
+            saved = self._job.saving.found(self._job.arriving.own, self._job.settings.checkpoints)
+        else:
+            saved = self._job.saving.found(self._job.arriving.saved, self._job.settings.restore)
+        if self._job.settings.restore and not self._job.orphaned and (why := self._cannot_restore()):
+            self._job.fail(why)
+            return
+        try:
+            hosts = [member.host for member in self._job.members.values()]
+            state, actions = start_of(
+                hosts, self._job.settings.partition_bytes, self._job.settings.pieces, self._job.settings.thresholds,
+                clock=saved.clock + SHIFT if saved else 0, number=number,
+            )  # fmt: skip
+        except PlinkError as error:
+            self._job.fail(str(error))
+            return
+        if number:
+            self._job.tell_all("begin_again", clock=-1, era=state.era)
+            self._job.turns.rolled_back(-1, state.era)
+        if saved is not None:
+            self._from_checkpoint(saved.folder, saved.clock, state)
+        self._job.carry(state, actions)
+
+    def _cannot_restore(self) -> str | None:
+        saved, folder = self._job.arriving.saved, self._job.settings.restore
+        if saved is None:
+            return f"--restore {folder}: none of the reliable hosts finds a checkpoint there"
+        wanted = self._job.settings.partitions
+        if saved["partitions"] != wanted:
+            return (
+                f"--restore {folder}: it has {saved['partitions']} partitions, this job {wanted}; "
+                f"give it --most-hosts {2 * saved['partitions']}"
+            )
+        return None
+
+    def _from_checkpoint(self, folder: str, clock: int, state: Cluster) -> None:
+        self._job.carrier.restore_from = folder, clock
+        self._job.turns.rolled_back(clock, state.era)
+        self._job.rounds.rolled_back(clock)
+        self._job.note(f"goes on from the checkpoint of clock {clock} in {folder}")
+
+    def start_again(self) -> None:
+        """From the last checkpoint, with the hosts that are left; without a reliable one it is waited for."""
+        saved = self._job.saving.last
+        if saved is None or not self._job.any_reliable():
+            self._job.write({"is": "wanted", "what": "reliable"})
+            return
+        redone = max(0, self._job.turns.begun - 1 - saved.clock)
+        self.start_anew(saved)
+        self._job.log(**{"what": "rolled back", "clock": saved.clock, "era": self._job.cluster.era, "redone": redone})
+
+    def start_anew(self, saved: Saved | None) -> None:
+        """All hosts that there are share everything once more; what they have is of no use, or of the checkpoint."""
+        clock = -1 if saved is None else saved.clock
+        self._job.carrier.opening.clear()
+        self._job.carrier.commits.clear()
+        self._job.let_go.clear()
+        if saved is not None and not self._job.any_reliable():
+            self._job.state = replace(self._job.cluster, halted=True)
+            self._job.write({"is": "wanted", "what": "reliable"})
+            return
+        try:
+            state, actions = start_of(
+                [member.host for member in self._job.members.values()], self._job.settings.partition_bytes,
+                self._job.settings.pieces, self._job.settings.thresholds, clock=clock + SHIFT,
+                number=self._job.cluster.number,
+            )  # fmt: skip
+        except PlinkError as error:
+            self._job.fail(str(error))
+            return
+        self._job.tell_all("begin_again", clock=clock, era=state.era)
+        self._job.finished.clear()
+        self._job.turns.rolled_back(clock, state.era)
+        self._job.rounds.rolled_back(clock)
+        self._job.course.rolled_back(clock)
+        self._job.saving.rolled_back(clock)
+        if saved is not None:
+            self._from_checkpoint(saved.folder, saved.clock, state)
+        self._job.carry(state, actions)
+        now, there = self._job.clock(), self._job.members
+        leaving = {number: at - now for number, at in self._job.deadlines.items() if number in there}
+        if leaving:  # nothing is known of it in the new beginning
+            self._job.event(Warned(leaving))
+
+    def go_on(self, reports: Mapping[int, Answer], unbegun: list[Member]) -> None:
+        """From what the hosts have; with those that were about to join."""
+        if not reports and not unbegun:
+            self._job.orphaned = True
+            if self._job.settings.checkpoints:
+                self._job.write({"is": "wanted", "what": "reliable"})
+            else:
+                self._job.fail("all hosts were lost with the controller, and there is no checkpoint (--checkpoint DIR)")
+            return
+        numbers = [report["number"] for report in reports.values()]
+        if not any(report["map"] for report in reports.values()):  # nobody has worked yet
+            self._job.arriving.begin(unbegun, lambda: self.start(max(numbers, default=0)))
+            return
+        self._resume(reports)
+        for member in sorted(unbegun, key=lambda member: -member.number):
+            self._job.arriving.arrive([member], False, first=True)
+
+    def _resume(self, reports: Mapping[int, Answer]) -> None:
+        self._job.log(what="controller", event="restarted", why="")
+        shares, next_worker = shares_of(reports)
+        found = [
+            Report(
+                self._job.members[number].host, report["number"], report["era"],
+                {int(index): epoch for index, epoch in report["serves"].items()},
+                {int(index): clock + SHIFT for index, clock in report["backs"].items()},
+                frozenset(report["loaded"]),
+                pieces_of(report, shares),
+            )
+            for number, report in reports.items()
+        ]  # fmt: skip
+        try:
+            state, actions = resume(
+                found, self._job.settings.partition_bytes, self._job.settings.pieces, self._job.settings.thresholds,
+                again=torn(reports),
+            )  # fmt: skip
+        except PlinkError as error:
+            self._job.fail(str(error))
+            return
+        begun = max(report["begun"] for report in reports.values())
+        self._job.turns.resume(shares, state.era, next_worker, begun, leaving(reports, shares))
+        for report in reports.values():  # some may have finished since they reported
+            for worker, clock in report["finished"].items():
+                self._job.finished.setdefault(int(worker), clock)
+        self._job.turns.frozen = bool(self._job.finished)
+        saved = [report["saved"] for report in reports.values() if report["saved"]]
+        self._job.saving.found(
+            max(saved, key=lambda one: one["clock"]) if saved else None, self._job.settings.checkpoints
+        )
+        self._job.rounds.clocks = {
+            int(index): clock for report in reports.values() for index, clock in report["backs"].items()
+        }
+        for number, one in enumerate(state.partitions):  # what was on its way while they reported
+            strangers = [host for host in self._job.members if host not in (one.owner, one.backup)]
+            self._job.channel.tell_all(strangers, "drop", partition=number, epoch=one.epoch)
+        self._job.welcomed = set(self._job.members)
+        self._job.course.stage = state.stage.value
+        self._job.carry(state, actions)
+        for told in self._job.early:
+            self._job.host_says(told["from"], "clock", told)
+        self._job.early.clear()
+        self._job.tell_all("push_up_to", clock=self._job.rounds.limit)
+        self._job.tell_all("tell")  # what has changed meanwhile

@@ -1,0 +1,253 @@
+"""Decisions carried out: each action becomes a word to one host or to all, and what they answer becomes an event."""
+
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from plink.runtime.agileml.partition import Refused
+from runners.agile.channel import GONE, Answer, Channel
+from runners.agile.member import Member
+from runners.agile.rounds import SHIFT
+from solvers.agile import actions as act
+from solvers.agile.events import Event, Moved, Ready, Unserved
+from solvers.agile.state import Cluster
+
+_AGAIN_S = 0.3
+_GIVE_UP = 100  # attempts at a commit whose source is alive
+
+
+@dataclass
+class Carrier:
+    """``members``: those that are alive, by number. ``event`` takes what follows, ``later`` calls something after some
+    seconds, ``broken`` is told of what nobody can mend, ``note`` of what only is worth a line.
+
+    ``opening``: partitions that nobody serves yet because the job begins, with their epochs. ``commits``: moves whose
+    new owner is to begin, (epoch, source) by partition; until it has, what concerns the partition is not said to it.
+    """
+
+    channel: Channel
+    members: Mapping[int, Member]
+    state: Callable[[], Cluster]
+    event: Callable[[Event], None]
+    later: Callable[[float, Callable[[], None]], None]
+    broken: Callable[[str], None]
+    note: Callable[[str], None]
+    opening: dict[int, int] = field(default_factory=dict)
+    commits: dict[int, tuple[int, int]] = field(default_factory=dict)
+    restore_from: tuple[str, int] | None = None  # a checkpoint's folder and clock
+    _copies: dict[tuple[int, int], str] = field(default_factory=dict)  # (partition, epoch): address of the new backup
+
+    def address(self, host: int) -> str:
+        """Of a host's server; empty for one that is gone."""
+        return self.members[host].address if host in self.members else ""
+
+    def serve(self, action: act.Serve) -> None:
+        """A partition of which there is no state yet, or that of a checkpoint; with its backup."""
+        number = action.partition
+        self.opening[number] = action.epoch
+
+        def backed(answer: Answer) -> None:
+            if self.opening.get(number) != action.epoch:
+                return  # all has begun anew
+            if answer["why"] is None or not self._serves(number, action.epoch):  # it is on its way elsewhere
+                del self.opening[number]
+            elif answer.get("kind") != GONE:
+                self.later(_AGAIN_S, back_up)
+
+        def back_up() -> None:
+            backup = self.state().partitions[number].backup
+            if backup == action.host or backup not in self.members:
+                backed({"why": None})
+            else:
+                self.channel.tell(
+                    action.host, "back_up", backed, partition=number, address=self.address(backup),
+                    epoch=action.epoch,
+                )  # fmt: skip
+
+        def opened(answer: Answer) -> None:
+            if self.opening.get(number) != action.epoch:
+                return
+            if answer["why"] is None:
+                back_up()
+            elif answer.get("kind") != GONE:
+                self.broken(f"{self.members[action.host].name}: partition {number}: {answer['why']}")
+
+        era = self.state().era
+        if self.restore_from is None:
+            self.channel.tell(action.host, "open", opened, partition=number, epoch=action.epoch, era=era)
+        else:
+            folder, clock = self.restore_from
+            self.channel.tell(
+                action.host, "restore", opened, partition=number, epoch=action.epoch, era=era, clock=clock,
+                path=f"{folder}/partition-{number}",
+            )  # fmt: skip
+
+    def move(self, action: act.HandOver | act.Drain) -> None:
+        """A partition to its heir; what the old owner takes meanwhile goes there too, until the commit."""
+        self._until_done(
+            action.source, "prepare", action.partition, action.epoch, address=self.address(action.to),
+            backup=self._new_backup(action.partition, action.to),
+        )  # fmt: skip
+
+    def back_up(self, action: act.BackUp) -> None:
+        """Another backup beside the one that is there."""
+        self._copies[action.partition, action.epoch] = self.address(action.host)
+        self._until_done(
+            action.source, "back_up", action.partition, action.epoch, address=self.address(action.host)
+        )  # fmt: skip
+
+    def restore(self, action: act.Restore) -> None:
+        """From a backup to who is to serve; what that one has of it is of no use."""
+
+        def dropped(answer: Answer) -> None:
+            if answer.get("kind") != GONE:
+                self._until_done(
+                    action.source, "restore_to", action.partition, action.epoch, address=self.address(action.to),
+                    first=action.clock - SHIFT + 1,
+                )  # fmt: skip
+
+        self.channel.tell(action.to, "drop", dropped, partition=action.partition, epoch=action.epoch)
+
+    def promote(self, action: act.Promote) -> None:
+        """A backup serves; where a commit is under way that one does it."""
+        first = self.state().consistent - SHIFT + 1
+
+        def ask(number: int) -> None:
+            if number not in self.commits and self._serves(number, action.epoch):
+                self.channel.tell(
+                    action.host, "take_over", lambda answer: taken(number, answer), partition=number,
+                    epoch=action.epoch, first=first,
+                )  # fmt: skip
+
+        def taken(number: int, answer: Answer) -> None:
+            if answer["why"] is not None and action.host in self.members:
+                self.note(f"{self.members[action.host].name} cannot serve partition {number} yet: {answer['why']}")
+                self.later(_AGAIN_S, lambda: ask(number))
+
+        for number in action.partitions:
+            self.later(0.0, lambda number=number: ask(number))  # type: ignore[misc]
+
+    def cancel(self, action: act.Cancel) -> None:
+        """A move or a copy is off."""
+        address = self._copies.pop((action.partition, action.epoch), None)
+        for host in action.hosts:
+            if address is None:
+                self.channel.tell(host, "cancel", partition=action.partition, epoch=action.epoch)
+            else:
+                self.channel.tell(host, "stop_pushing", partition=action.partition, address=address)
+
+    def push_to(self, action: act.PushTo) -> None:
+        """One backup alone. Who takes over was told to whom it pushes."""
+
+        def told(answer: Answer) -> None:
+            if answer["why"] is not None and answer.get("kind") != GONE:
+                self.note(f"partition {action.partition}: {answer['why']}")
+
+        if action.partition not in self.commits and action.backup in self.members:
+            self.channel.tell(
+                action.host, "push_to", told, partition=action.partition, address=self.address(action.backup)
+            )
+
+    def commit(self, number: int, epoch: int, source: int, backed: bool) -> None:
+        """The decision has been taken: the heir begins, the source ends. Where a connection that was lost, or a
+        roll-back, has called the move off the source has everything still: it is prepared once more."""
+        self.commits[number] = epoch, source
+        attempts = itertools.count(1)
+
+        def answered(do: str, answer: Answer) -> None:
+            if self.commits.get(number) != (epoch, source):
+                return
+            alive = source in self.members and self.state().partitions[number].owner in self.members
+            refused = answer.get("kind") == Refused.__name__
+            if answer["why"] is None and do == "commit":
+                del self.commits[number]
+            elif answer["why"] is None:
+                ask("commit")
+            elif alive and next(attempts) < _GIVE_UP and not (refused and do == "prepare"):
+                self.later(_AGAIN_S, lambda: ask("prepare" if refused else do))
+            else:
+                del self.commits[number]
+                self.event(Unserved(number, epoch, backed))
+
+        def ask(do: str) -> None:
+            if self.commits.get(number) != (epoch, source):
+                return
+            if source not in self.members:
+                answered(do, {"why": "it is gone", "kind": GONE})
+                return
+            one = self.state().partitions[number]
+            where = {"address": self.address(one.owner), "backup": self._new_backup(number, one.owner)}
+            self.channel.tell(
+                source, do, lambda answer: answered(do, answer), partition=number, epoch=epoch,
+                **(where if do == "prepare" else {}),
+            )  # fmt: skip
+
+        ask("commit")
+
+    def _new_backup(self, number: int, heir: int) -> str:
+        """Address of the one that an heir shall push to; a reliable one is its own."""
+        safe = heir not in self.members or self.members[heir].tier == "reliable"
+        return "" if safe else self.address(self.state().partitions[number].backup)
+
+    def rolled_back(self) -> None:
+        """Whatever was under way is off."""
+        self._copies.clear()
+
+    def load(self, action: act.Load) -> None:
+        """Pieces into a host's memory."""
+
+        def loaded(answer: Answer) -> None:
+            if answer["why"] is None:
+                self.event(Ready(action.host, action.ticket))
+            elif answer.get("kind") != GONE:
+                self.broken(f"{self.members[action.host].name}: {answer['why']}")
+
+        self.channel.tell(action.host, "load", loaded, pieces=list(action.pieces))
+
+    def give_up(self, before: Cluster, after: Cluster) -> None:
+        """Before all go back: who is alive and serves no longer what it served must not take another update of it."""
+        for number, (one, now) in enumerate(zip(before.partitions, after.partitions, strict=True)):
+            if one.owner != now.owner and one.owner in self.members and one.owner != now.backup:
+                self.channel.tell(one.owner, "drop", partition=number, epoch=now.epoch)
+            epoch, source = self.commits.get(number, (now.epoch, -1))
+            if epoch != now.epoch:  # it is served from elsewhere than the heir that was to begin
+                del self.commits[number]
+                if source in self.members and source not in (now.owner, now.backup):
+                    self.channel.tell(source, "drop", partition=number, epoch=now.epoch)
+
+    def forget_backups(self, before: Cluster, after: Cluster) -> None:
+        """Who is no backup any more has a state that it could not go back from with the others."""
+        for number, (one, now) in enumerate(zip(before.partitions, after.partitions, strict=True)):
+            _, source = self.commits.get(number, (0, None))  # who still gives it away
+            if one.backup != now.backup and one.backup in self.members and one.backup not in (now.owner, source):
+                self.channel.tell(one.backup, "drop", partition=number, epoch=now.epoch + 1)
+
+    def busy(self, host: int) -> bool:
+        """Whether a host still has to end the move of a partition."""
+        return any(source == host for _, source in self.commits.values())
+
+    def _serves(self, number: int, epoch: int) -> bool:
+        return not self.state().halted and self.state().partitions[number].epoch == epoch
+
+    def _wanted(self, number: int, epoch: int) -> bool:
+        one, state = self.state().partitions[number], self.state()
+        moves = [move.epoch for move in (one.heir, one.copy) if move]
+        return not state.halted and (epoch in moves or (one.waiting and one.epoch == epoch))
+
+    def _until_done(self, host: int, do: str, number: int, epoch: int, **fields: object) -> None:
+        def answered(answer: Answer) -> None:
+            if answer["why"] is None:
+                if do == "back_up" and not self._wanted(number, epoch):
+                    self.channel.tell(host, "stop_pushing", partition=number, address=fields["address"])
+                self.event(Moved(number, epoch))
+            elif answer.get("kind") != GONE and self._wanted(number, epoch) and host in self.members:
+                self.later(_AGAIN_S, ask)
+
+        def ask() -> None:
+            if self.opening:  # what moves now would be given up for a backup that has nothing yet
+                self.later(_AGAIN_S, ask)
+            elif self._wanted(number, epoch) and host in self.members:
+                self.channel.tell(host, do, answered, partition=number, epoch=epoch, **fields)
+
+        # Not before the state that asks for it is the one that holds.
+        self.later(0.0, ask)

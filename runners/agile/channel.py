@@ -1,0 +1,48 @@
+"""What a controller says to hosts, and what becomes of their answers: nothing here waits."""
+
+import itertools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+Answer = dict[str, Any]
+GONE = "Gone"
+
+
+class Channel:
+    """To all hosts of a job, by number.
+
+    :param write: takes a message on its way to the hub. :param by: the number of this controller, greater than any
+        before it.
+    """
+
+    def __init__(self, write: Callable[[dict[str, Any]], None], by: int) -> None:
+        self.by = by
+        self._write = write
+        self._ids = itertools.count(by << 32)  # or an answer to the controller before would be taken for one
+        self._asked: dict[int, tuple[int, Callable[[Answer], None]]] = {}
+
+    def tell(self, host: int, do: str, then: Callable[[Answer], None] | None = None, **fields: Any) -> None:
+        """:param then: gets the answer, whose ``why`` is None where it was done; of kind ``Gone`` if the host is."""
+        message = {"to": host, "do": do, "by": self.by, **fields}
+        if then is not None:
+            message["id"] = next(self._ids)
+            self._asked[message["id"]] = host, then
+        self._write(message)
+
+    def tell_all(self, hosts: Iterable[int], do: str, **fields: Any) -> None:
+        """The same to several, without answers."""
+        for host in hosts:
+            self.tell(host, do, **fields)
+
+    def answered(self, host: int, message: Answer) -> None:
+        """An answer has come."""
+        if self._asked.get(message["id"], (None,))[0] == host:
+            _, then = self._asked.pop(message["id"])
+            then(message)
+
+    def gone(self, host: int) -> None:
+        """It will answer nothing any more."""
+        for number, (asked, then) in list(self._asked.items()):
+            if asked == host and number in self._asked:
+                del self._asked[number]
+                then({"id": number, "why": "the host is gone", "kind": GONE})

@@ -1,0 +1,466 @@
+"""The elasticity controller: what `solvers.agile` decides, carried out (Harlap thesis, 4.2).
+
+One thread, which never waits: what the hub says is taken in, decisions follow from it, words to hosts follow from
+these. All that it knows can be had again from the hosts: it may be killed at any time, and another goes on.
+"""
+
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from plink.runtime.agileml.carried import Carried
+from runners.agile.arriving import Arriving
+from runners.agile.beginning import Beginning
+from runners.agile.carrying import Carrier
+from runners.agile.channel import Answer, Channel
+from runners.agile.course import Course
+from runners.agile.hearing import Hearing
+from runners.agile.member import Member
+from runners.agile.rounds import SHIFT, Rounds
+from runners.agile.saving import Saving
+from runners.agile.settings import Settings
+from runners.agile.status import hosts_of
+from runners.agile.traffic import Traffic
+from runners.agile.turns import Share, Turns
+from solvers.agile import actions as act
+from solvers.agile.cluster import apply
+from solvers.agile.data import worked_on
+from solvers.agile.events import Event, Failed, Joined, Left, Measured, Moved, Warned
+from solvers.agile.hosts import Tier
+from solvers.agile.state import Cluster
+
+_LATE_S = 1.0  # after its deadline a host that was warned is let go, whatever it still has
+
+
+@dataclass
+class Controller:
+    """Of one job.
+
+    :param write: takes a message on its way to the hub. :param by: of this controller; greater than any before it.
+    :param clock: seconds, monotonic.
+    """
+
+    write: Callable[[dict[str, Any]], None]
+    settings: Settings
+    by: int
+    clock: Callable[[], float]
+    members: dict[int, Member] = field(default_factory=dict)
+    state: Cluster | None = None
+
+    def __post_init__(self) -> None:
+        self.channel = Channel(self.write, self.by)
+        self.hearing = Hearing(self.settings.silence_s)
+        self._events: deque[Event] = deque()
+        self._timers: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+        self.deadlines: dict[int, float] = {}
+        self.let_go: set[int] = set()
+        self._released: set[int] = set()
+        self.welcomed: set[int] = set()
+        self.early: list[Mapping[str, Any]] = []  # clocks that were done while hosts reported
+        self.orphaned = False  # nobody was left who could tell this controller of the job
+        self._over = False
+        self.finished: dict[int, int] = {}  # clock by worker
+        self._last_word = False
+        self._warnings: dict[int, tuple[float, str]] = {}  # for those that are no members yet: until when, and why
+        self.beginning = Beginning(self)
+        self.arriving = Arriving(self.channel, self.settings, self.hearing, self.members, self.fail)
+        self.course = Course(self.log, lambda: self.clock() - self.settings.began)
+        self.carrier = Carrier(
+            self.channel, self.members, lambda: self.cluster, self.event, self.later, self.fail, self.note
+        )
+        self.turns = Turns(self.channel, self, self.settings.pieces, self.later)
+        self.rounds = Rounds(lambda clock: self.tell_all("push_up_to", clock=clock))
+        self.traffic = Traffic(self.members, self.settings.host_rate if self.settings.measured else None, self.log)
+        self.saving = Saving(self.settings, self.channel, self.members, self.say, self.log)
+
+    # What is heard.
+
+    def hear(self, message: Mapping[str, Any]) -> None:
+        """One message of the hub's: of a host (``from``), of a host's coming and going, or of somebody's wishes."""
+        self.hearing.pass_time(self.clock())
+        kind = message["is"]
+        if "from" in message:
+            self.host_says(message["from"], kind, message)
+        elif kind == "start":
+            self.arriving.begin([Member(**host) for host in message["hosts"]], self.beginning.start)
+        elif kind == "resume":
+            self.arriving.report([Member(**host) for host in message["hosts"]], self.beginning.go_on)
+        elif kind == "joined":
+            self.arriving.arrive([Member(**host) for host in message["hosts"]], message["bulk"])
+        elif kind == "gone":
+            self._gone(message["host"], message["why"])
+        elif kind == "evict":
+            self.warn(dict.fromkeys(message["hosts"], message["seconds"]), message["why"])
+        elif kind == "status":
+            self.write({"is": "status", "ask": message["ask"], "status": self.status()})
+        self._drain()
+
+    def tick(self) -> float:
+        """Do what is due; seconds until something else is."""
+        now = self.clock()
+        while self._timers and self._timers[0][0] <= now:
+            heapq.heappop(self._timers)[2]()
+            self._drain()
+        if not self._over:
+            for member in self.hearing.silent([*self.members.values(), *self.arriving.starting.values()]):
+                self._gone(member.number, f"nothing was heard of it for {self.settings.silence_s:g} s")
+                self._drain()
+        if self.orphaned and self.state is None and self.any_reliable():
+            self.beginning.start()
+        if not self._over and self.state is not None:
+            for number, at in list(self.deadlines.items()):
+                if now > at + _LATE_S and number in self.members:
+                    self._release(number, "its time is over")
+            self._look()
+            self._drain()
+        return max(0.0, self._timers[0][0] - self.clock()) if self._timers else 1.0
+
+    def event(self, event: Event) -> None:
+        """To be decided on, after what is being carried out."""
+        self._events.append(event)
+
+    def later(self, seconds: float, does: Callable[[], None]) -> None:
+        """Not now."""
+        heapq.heappush(self._timers, (self.clock() + seconds, next(self._order), does))
+
+    def log(self, **line: Any) -> None:
+        """A line of the run's log."""
+        self.write({"is": "log", "line": line})
+
+    def note(self, text: str) -> None:
+        """A line for whoever looks for the cause of something."""
+        self.write({"is": "note", "text": text})
+
+    def say(self, text: str) -> None:
+        """A line for the user."""
+        self.write({"is": "say", "text": text})
+
+    def fail(self, why: str) -> None:
+        """Nobody can go on."""
+        self._end(1, why)
+
+    def _end(self, code: int, why: str) -> None:
+        if not self._over:
+            self._over = True
+            self.course.end()
+            self.traffic.tell()
+            self.write({"is": "end", "code": code, "why": why})
+
+    # Who there is.
+
+    def any_reliable(self) -> bool:
+        """Whether a reliable host is there."""
+        return any(member.tier == Tier.RELIABLE.value for member in self.members.values())
+
+    def alive(self, host: int) -> bool:
+        """Whether a host is a member."""
+        return host in self.members
+
+    def slots(self, host: int) -> int:
+        """Workers of a host."""
+        return self.members[host].slots
+
+    def owners(self) -> tuple[int, ...]:
+        """Who serves each partition."""
+        return tuple(one.owner for one in self.cluster.partitions)
+
+    def reached(self) -> int:
+        """The clock that all partitions have."""
+        return self.rounds.clock(len(self.cluster.partitions))
+
+    def loaded(self, host: int) -> frozenset[int]:
+        """Pieces that a host has in memory."""
+        return frozenset(index for index, piece in enumerate(self.cluster.pieces) if host in piece.loaded)
+
+    def ready(self) -> bool:
+        """Whether all partitions are served."""
+        return not self.carrier.opening and not self.cluster.halted
+
+    def turned(self, first: int, shares: Mapping[int, Share]) -> None:
+        """The work has changed hands."""
+        self.finished = {worker: clock for worker, clock in self.finished.items() if worker in shares}
+        self.course.turned(first, shares)
+
+    @property
+    def cluster(self) -> Cluster:
+        """The job, once it has begun."""
+        assert self.state is not None
+        return self.state
+
+    def tell_all(self, do: str, **fields: Any) -> None:
+        """All members, without answers."""
+        self.channel.tell_all(list(self.members), do, **fields)
+
+    def _join(self, newcomers: list[Member], bulk: bool) -> None:
+        new = [member for member in newcomers if member.number not in self.cluster.members]
+        if self.cluster.halted:
+            self.beginning.start_again()
+            return
+        for member in new:
+            if member.number <= self.cluster.newest:  # it fell between two controllers
+                self._release(member.number, "it came while the controller changed; add it again")
+            self.channel.tell(member.number, "push_up_to", clock=self.rounds.limit)
+        self._point()
+        self.event(Joined(tuple(member.host for member in new), bulk))
+
+    def warn(self, deadlines: Mapping[int, float], why: str) -> None:
+        """Hosts are to be taken away; of those that are no members yet it is kept in mind."""
+        known = {}
+        for number, seconds in deadlines.items():
+            if self.state is None or number not in self.cluster.members:
+                self._warnings[number] = self.clock() + seconds, why
+            elif number in self.members:
+                known[number] = seconds
+                self.deadlines[number] = self.clock() + seconds
+                self._host_log(number, "warned", why, seconds)
+        if known:
+            self.event(Warned(known))
+
+    def _gone(self, number: int, why: str) -> None:
+        member = self.members.get(number)
+        if member is None:
+            if self.arriving.gone(number):
+                self.write({"is": "drop", "host": number})
+            self.channel.gone(number)
+            return
+        left = number in self._released
+        self._host_log(number, "left" if left else "failed", why)
+        del self.members[number]
+        self.deadlines.pop(number, None)
+        self.write({"is": "drop", "host": number})  # it may come to again
+        if self.state is not None and self.carrier.opening:
+            self.beginning.start_anew(self.saving.last)  # its backups may not have anything yet
+            self.channel.gone(number)
+            return
+        self.event(Left((number,)) if left else Failed((number,)))
+        self._drain()
+        self.channel.gone(number)  # whoever waited for its answer finds things as they are without it
+
+    def _release(self, number: int, why: str) -> None:
+        """A host may go: it has nothing left that anybody needs, or its time is over."""
+        if number not in self._released:
+            self._released.add(number)
+            self._host_log(number, "let go", why)
+            self.channel.tell(number, "bye")
+
+    def _host_log(self, number: int, event: str, why: str, seconds: float | None = None) -> None:
+        member = self.members[number]
+        self.log(
+            what="host", host=member.name, number=number, tier=member.tier, slots=member.slots, price=member.price,
+            event=event, seconds=seconds, why=why,
+        )  # fmt: skip
+
+    # What hosts say.
+
+    def host_says(self, number: int, kind: str, message: Mapping[str, Any]) -> None:
+        """What a host says, unless it was given up."""
+        member = self.members.get(number) or self.arriving.starting.get(number)
+        if member is None:
+            return
+        self.hearing.heard(member)
+        if kind == "answer":
+            self.channel.answered(number, dict(message))
+        elif kind == "alive":
+            member.carried = Carried(**message["carried"])
+        elif kind == "notice":
+            self.warn({number: message["seconds"]}, message["why"])
+        elif kind == "failed":
+            self.fail(f"{member.name}: {message['why']}")
+        elif kind == "said":
+            self.note(f"{member.name}: {message['text']}")
+        elif self.state is not None and kind == "partitions":
+            for index, report in message["partitions"].items():
+                number_of = int(index)
+                event = self.rounds.reported(
+                    number, number_of, report, self.cluster.partitions[number_of], self.cluster.era
+                )
+                if event is not None:
+                    self.event(event)
+        elif kind == "clock" and self.state is None:
+            self.early.append(message)
+        elif kind == "clock" and message["era"] == self.turns.era:
+            self.turns.begun = max(self.turns.begun, message["clock"] + 1)
+            self.course.clock(message, len(self.turns.shares))
+        elif kind == "finished":
+            self._worker_finished(message)
+
+    def _worker_finished(self, message: Mapping[str, Any]) -> None:
+        if message["stood_in"] or message["told"]:
+            self.turns.ended(message["worker"])
+        else:
+            self.finished.setdefault(message["worker"], message["clock"])  # begun anew at a later one it ends there
+            self.turns.frozen = True
+
+    # What follows.
+
+    def _drain(self) -> None:
+        while self._events and self.state is not None and not self._over:
+            event = self._events.popleft()
+            before = self.state
+            state, actions = apply(before, event)
+            if isinstance(event, Moved):
+                self._commit(before, state, event)
+            self.carry(state, actions)
+        if self.state is not None and not self._over:
+            self.rounds.next(self.cluster.consistent, len(self.cluster.partitions))
+            self._look()
+
+    def _commit(self, before: Cluster, state: Cluster, event: Moved) -> None:
+        one = before.partitions[event.partition]
+        if one.heir and one.heir.epoch == event.epoch and state.partitions[event.partition].epoch == event.epoch:
+            tier = self.members[one.heir.to].tier if one.heir.to in self.members else ""
+            backed = one.safe and (tier != Tier.RELIABLE.value or one.heir.drain)
+            self.carrier.commit(event.partition, event.epoch, one.owner, backed)
+
+    def carry(self, state: Cluster, actions: tuple[act.Action, ...]) -> None:
+        """A decision becomes the state of things, and words to hosts."""
+        before, self.state = self.state, state
+        if before is not None and any(isinstance(action, act.RollBack) for action in actions):
+            self.carrier.give_up(before, state)
+        for action in actions:
+            self._carry_one(action)
+        if before is not None:
+            self.carrier.forget_backups(before, state)
+        self.turns.wanted = worked_on(state.pieces)
+        self.turns.look()
+
+    def _carry_one(self, action: act.Action) -> None:
+        if not isinstance(action, act.Consistent | act.Welcome | act.ChangeStage | act.Serve):
+            self.log(what="action", action=type(action).__name__, why=action.reason)
+        match action:
+            case act.Welcome():
+                if action.host.number in self.members.keys() - self.welcomed:  # it may be gone by now
+                    self.welcomed.add(action.host.number)
+                    self._host_log(action.host.number, "joined", action.reason)
+            case act.ChangeStage():
+                self.course.stage = action.stage.value
+                self.log(what="stage", stage=action.stage.value, why=action.reason)
+            case act.Serve():
+                self.carrier.serve(action)
+            case act.HandOver() | act.Drain():
+                self.carrier.move(action)
+            case act.Cancel():
+                self.carrier.cancel(action)
+            case act.BackUp():
+                self.carrier.back_up(action)
+            case act.PushTo():
+                self.carrier.push_to(action)
+            case act.Restore():
+                self.carrier.restore(action)
+            case act.Promote():
+                self.carrier.promote(action)
+            case act.Forget():
+                self.tell_all("forget", epoch=action.epoch)
+            case act.RollBack():
+                self._roll_back(action)
+            case act.Consistent():
+                self._consistent(action.clock - SHIFT)
+            case act.PointWorkers():
+                self._point()
+            case act.Load():
+                self.carrier.load(action)
+            case act.LetGo():
+                self.let_go.add(action.host)
+            case act.Checkpoint():
+                self.saving.now = True
+                self.say(action.reason)
+            case act.Halt():
+                self._halt(action)
+            case act.Work() | act.StopWork():
+                pass  # by turns
+
+    def _roll_back(self, action: act.RollBack) -> None:
+        clock = action.clock - SHIFT
+        redone = max(0, self.turns.begun - 1 - clock)
+        self.log(**{"what": "rolled back", "clock": clock, "era": action.era, "redone": redone})
+        self.tell_all("roll_back", clock=clock, era=action.era)
+        self.finished.clear()
+        self.carrier.rolled_back()
+        self.turns.rolled_back(clock, action.era)
+        self.rounds.rolled_back(clock)
+        self.course.rolled_back(clock)
+        self.saving.rolled_back(clock)
+
+    def _consistent(self, clock: int) -> None:
+        """Steps before a clock are not needed any more; while a checkpoint is written they are."""
+        if not self.saving.under_way:
+            self.tell_all("release", clock=clock)
+        self.saving.consistent(clock)
+
+    def _point(self) -> None:
+        owners = {
+            number: [self.carrier.address(one.owner), one.epoch]
+            for number, one in enumerate(self.cluster.partitions)
+            if one.owner in self.members
+        }
+        self.tell_all("point", owners=owners, count=self.cluster.number)
+
+    def _halt(self, action: act.Halt) -> None:
+        if self.saving.last is None:
+            folder = self.settings.checkpoints
+            self.fail(
+                f"{action.reason} (no checkpoint was written{f' in {folder} yet' if folder else ': --checkpoint DIR'})"
+            )
+            return
+        self.note(action.reason)
+        self.beginning.start_again()
+
+    def _look(self) -> None:
+        """What has become possible."""
+        for newcomers, bulk in self.arriving.joining():
+            self._join(newcomers, bulk)
+        for number, (until, why) in list(self._warnings.items()):
+            if number in self.cluster.members:
+                del self._warnings[number]
+                self.warn({number: max(0.0, until - self.clock())}, why)
+        if self.cluster.halted:
+            return
+        self.turns.look()
+        for number in sorted(self.let_go):
+            if number not in self.members:
+                self.let_go.discard(number)
+            elif not self.turns.works(number) and not self.carrier.busy(number):
+                self.let_go.discard(number)
+                self._release(number, "it has nothing left that anybody needs")
+        self.saving.look(self.cluster)
+        measured = self.traffic.look(self.clock(), self.cluster.stage, len(self.cluster.transient))
+        if measured is not None:
+            self.event(Measured(measured))
+        if self.finished and not self.turns.turning and not self.turns.owed:
+            last = min(self.finished.values())
+            if all(worker in self.finished for worker, share in self.turns.shares.items() if share.first <= last):
+                self._finish(last)
+
+    def _finish(self, clock: int) -> None:
+        """The program's last word, then the end."""
+        if self._over or self._last_word:
+            return
+        self._last_word = True
+        reliable = min(self.cluster.reliable, key=lambda host: host.number).number
+
+        era = self.cluster.era
+
+        def ended(answer: Answer) -> None:
+            if answer["why"] is None:
+                self._end(0, "")
+            elif reliable in self.members and era == self.cluster.era:
+                self.fail(f"{self.members[reliable].name}: result: {answer['why']}")
+            else:
+                self._last_word = False  # another one will do it
+
+        self.channel.tell(reliable, "result", ended, clock=clock, era=self.cluster.era)
+
+    def status(self) -> dict[str, Any]:
+        """For a person, or a program of theirs."""
+        if self.state is None:
+            return {"stage": None, "hosts": [], "clock": -1}
+        state, last = self.cluster, self.saving.last
+        return {
+            "stage": state.stage.value, "hosts": hosts_of(state, self.members.values(), self.turns),
+            "clock": self.reached(), "consistent": state.consistent - SHIFT, "era": state.era, "controller": self.by,
+            "checkpoint": None if last is None else last.clock, **self.course.status(),
+        }  # fmt: skip

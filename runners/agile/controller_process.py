@@ -1,0 +1,78 @@
+"""The controller as its hub sees it: a child that may die, or stand still, and is then started anew."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+_SILENT_S = 4.0
+_START_S = 60.0  # to import what it needs, on a busy machine
+# It imports from where this process does, and never from the folder it is started in: a job's may hold a `runners` too.
+_START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from runners.agile.main import main; main()"
+
+
+class ControllerProcess:
+    """:param hear: gets what it says, and None when it is gone; from a thread of its own.
+    :param errors: a file for what it prints.
+    """
+
+    def __init__(self, hear: Callable[[dict[str, Any] | None], None], errors: Path | None) -> None:
+        stderr: Any = subprocess.DEVNULL if errors is None else errors.open("ab")
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-c", _START, json.dumps(sys.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=stderr, start_new_session=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+        if errors is not None:
+            stderr.close()
+        self._hear = hear
+        self.pid = self._process.pid
+        self._heard_at, self._spoke = time.monotonic(), False
+        self._writing = threading.Lock()
+        threading.Thread(target=self._listen, name="plink-controller", daemon=True).start()
+
+    def tell(self, message: dict[str, Any]) -> None:
+        """Something to it; lost if it is."""
+        assert self._process.stdin
+        with self._writing:
+            try:
+                self._process.stdin.write(json.dumps(message).encode() + b"\n")
+                self._process.stdin.flush()
+            except (OSError, ValueError):
+                pass
+
+    @property
+    def silent(self) -> bool:
+        """Whether it stands still."""
+        return time.monotonic() - self._heard_at > (_SILENT_S if self._spoke else _START_S)
+
+    def kill(self) -> None:
+        """It is as good as gone."""
+        self._process.kill()
+
+    def close(self) -> None:
+        """It ends by itself, or is ended."""
+        assert self._process.stdin
+        try:
+            self._process.stdin.close()
+            self._process.wait(2.0)
+        except (OSError, ValueError, subprocess.TimeoutExpired):
+            self._process.kill()
+            self._process.wait()
+
+    def _listen(self) -> None:
+        assert self._process.stdout
+        with self._process.stdout as lines:
+            for line in lines:
+                self._heard_at, self._spoke = time.monotonic(), True
+                with contextlib.suppress(ValueError):  # whoever is killed may be in the middle of a line
+                    message = json.loads(line)
+                    if message.get("is") != "alive":
+                        self._hear(message)
+        self._process.wait()
+        self._hear(None)

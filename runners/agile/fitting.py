@@ -1,0 +1,36 @@
+"""Whether a job can be at all, by what its hosts said first."""
+
+from collections.abc import Sequence
+
+from plink.units import format_bytes
+from runners.agile.member import Member
+from solvers.agile.hosts import Tier
+
+_COPIES = 3  # the vectors, what it takes to go back, and one on its way
+
+
+def refuse(members: Sequence[Member]) -> str | None:
+    """Why these hosts cannot do the job; None if they can."""
+    first = members[0]
+    for other in members[1:]:
+        for key, what in (("tables", "tables"), ("pieces", "pieces of data"), ("batches", "mini-batches")):
+            if other.hello[key] != first.hello[key]:
+                return (
+                    f"{other.name} has other {what} than {first.name}: the program must be the same on all hosts "
+                    f"(--sync copies it), and must not depend on the host"
+                )
+    reliable = [member for member in members if member.tier == Tier.RELIABLE]
+    if not reliable:
+        return (
+            "no reliable host: parameters would be lost with the hosts that may be taken away; mark one in the hosts "
+            "file with tier=reliable"
+        )
+    share = _COPIES * first.hello["bytes"] / len(reliable)
+    for member in reliable:
+        room = member.hello["memory"]
+        if room is not None and share > room:
+            return (
+                f"{member.name} would keep {format_bytes(share)} of parameters and what it takes to go back, and has "
+                f"{format_bytes(room)} of memory: use smaller tables, or more reliable hosts"
+            )
+    return None

@@ -1,0 +1,125 @@
+"""Hosts that were started together: agents on them, and a node each, with a line to the hub."""
+
+import contextlib
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from plink.errors import PlinkError
+from plink.hosts import Hosts
+from plink.remote.connector import Connector
+from plink.remote.fleet import Fleet
+from runners.job.crew import Crew
+from runners.job.job import Job
+from runners.job.launcher import PROGRAM, environments
+from runners.job.output import Sink
+from runners.job.preparing import prepare
+from runners.job.proof import Finding, seats, verify
+from runners.job.result import OrderNotKept
+
+_LOOK_S = 0.5
+
+# number of the host, what its node says; None: it is gone, and why
+Hear = Callable[[int, dict[str, Any] | None, str], None]
+
+
+class Group:
+    """:param numbers: of the hosts, by name; rank r is shown by its host's number.
+    :param hear: gets what nodes say, from a thread of the group's own.
+    """
+
+    def __init__(
+        self, connector: Connector, hosts: Hosts, numbers: Mapping[str, int], job: Job, sink: Sink, hear: Hear,
+        clock: Callable[[], float],
+    ) -> None:  # fmt: skip
+        self._numbers, self._hear = numbers, hear
+        self._hosts = replace(hosts, members=tuple(replace(host, slots=1) for host in hosts))
+        self._by_rank = [numbers[name] for name in self._hosts.names]
+        self._fleet = Fleet(connector, PROGRAM)
+        self._crew = Crew(
+            self._fleet, self._hosts, job,
+            lambda rank, stream, line: sink(None if rank is None else self._by_rank[rank], stream, line), clock,
+        )  # fmt: skip
+        self._gone: set[int] = set()
+        self._closed = threading.Event()
+        self.addresses: dict[int, str] = {}
+
+    def start(
+        self, connected: Callable[[int, int], None], copied: Callable[[int, int], None],
+        machines: Mapping[str, dict[str, Any]] | None, peers: Sequence[str] = (),
+    ) -> list[Finding]:  # fmt: skip
+        """Nodes on all hosts, each shown to be where it should be; then what they say is heard.
+
+        :param machines: what is known of the hosts; None: they are all this machine.
+        :param peers: addresses of hosts of the job that are there already.
+        :raises PlinkError: when one cannot be started. :raises OrderNotKept: when one is elsewhere.
+        """
+        crew, fleet = self._crew, self._fleet
+        prepared = prepare(crew, connected, copied, peers)
+        asked = seats(self._hosts, machines or {})
+        alone = len(prepared) == 1 and not peers and machines is not None  # others may come: not the loopback
+        self.addresses = {
+            self._numbers[name]: here["machine"]["address"] if alone else here["address"]
+            for name, here in prepared.items()
+        }
+        for seat, env in environments(crew, asked, prepared):
+            here = prepared[seat.host]
+            task = {"rank": seat.rank, "env": env, "line": True}
+            fleet.send(seat.host, do="start", ranks=[task], argv=here["argv"], workdir=here["workdir"])
+        reported = crew.gather("reported", len(asked))
+        findings = verify(asked, {report["rank"]: (name, report) for name, report in reported})
+        if machines is None:
+            findings = [replace(finding, wrong=None) for finding in findings]
+        if any(finding.wrong for finding in findings):
+            raise OrderNotKept(findings)
+        fleet.send_all(do="go")
+        threading.Thread(target=self._listen, name="plink-group", daemon=True).start()
+        return findings
+
+    def tell(self, number: int, message: dict[str, Any]) -> None:
+        """Something to a node."""
+        with contextlib.suppress(StopIteration):
+            name = next(name for name, known in self._numbers.items() if known == number)
+            self._fleet.send(name, do="line", text=json.dumps(message))
+
+    def end(self, number: int) -> None:
+        """End a node, whatever it does."""
+        name = next(name for name, known in self._numbers.items() if known == number)
+        self._fleet.send(name, do="end")
+
+    def last_lines(self, number: int) -> list[str]:
+        """The last that a node printed."""
+        return self._crew.output.last_lines(self._by_rank.index(number))
+
+    def close(self) -> None:
+        """End all: nodes do not outlive their agents."""
+        self._closed.set()
+        self._fleet.send_all(do="end")
+        self._fleet.close()
+
+    def _listen(self) -> None:
+        while not self._closed.is_set():
+            message = self._fleet.receive(_LOOK_S)
+            if message is None:
+                continue
+            number = self._numbers[message.host]
+            if message.body is None:
+                assert message.error is not None
+                self._lost(number, message.error.why)
+            elif message.body["is"] == "line":
+                with contextlib.suppress(ValueError):
+                    self._hear(number, json.loads(message.body["text"]), "")
+            else:
+                try:
+                    for rank, code in self._crew.note(message):
+                        self._crew.output.finish(rank)
+                        self._lost(number, f"its node ended with exit code {code}")
+                except PlinkError as error:
+                    self._lost(number, str(error))
+
+    def _lost(self, number: int, why: str) -> None:
+        if number not in self._gone:
+            self._gone.add(number)
+            self._hear(number, None, why)

@@ -1,0 +1,396 @@
+"""What an elastic job hangs on: the lines to all hosts, and the controller between which and them it passes words.
+
+It decides nothing. A controller that dies or stands still is started anew; hosts go on meanwhile.
+"""
+
+import base64
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from plink.errors import PlinkError, UsageError
+from plink.hosts import Host, Hosts
+from plink.remote.connector import Connector
+from plink.runtime.agileml.keys import RunKeys
+from runners.agile.asking import Answer, Asking
+from runners.agile.controller_process import ControllerProcess
+from runners.agile.fitting import refuse
+from runners.agile.group import Group
+from runners.agile.member import Member
+from runners.agile.settings import Settings
+from runners.job.job import Job
+from runners.job.output import Sink
+from runners.job.proof import Finding
+from runners.job.result import TIMED_OUT
+from solvers.agile.partitions import partition_count
+
+_TICK_S = 0.2
+_LOAD_S = 600.0  # for a program to be imported and made, on all hosts
+_RESTARTS = 20
+_BYE_S = 5.0
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What was asked for: the settings that do not depend on the program (:class:`runners.agile.settings.Settings`)
+    by name, and ``most_hosts`` that the job will ever have."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    most_hosts: int | None = None
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How the job ended."""
+
+    code: int
+    why: str
+    seconds: float
+
+
+@dataclass
+class Report:
+    """Where the hub tells what happens. ``log`` takes lines of the run's log, ``say`` lines for the user, ``note``
+    lines for whoever looks for the cause of something, ``status`` every second what a live view shows, if it is there.
+    """
+
+    sink: Sink
+    log: Callable[[dict[str, Any]], None]
+    note: Callable[[str], None]
+    say: Callable[[str], None]
+    on_proof: Callable[[list[Finding]], None]
+    connected: Callable[[int, int], None] = lambda done, total: None
+    copied: Callable[[int, int], None] = lambda done, total: None
+    status: Callable[[dict[str, Any]], None] | None = None
+    folder: Path | None = None
+
+
+class Hub:
+    """Of one job; :meth:`run` is for one thread.
+
+    :param machines: what is known of the hosts, by name; None: they are all this machine.
+    """
+
+    def __init__(
+        self, connector: Connector, job: Job, wishes: Wishes, report: Report,
+        machines: Mapping[str, dict[str, Any]] | None, clock: Callable[[], float],
+    ) -> None:  # fmt: skip
+        self._connector, self._job, self._wishes, self._report = connector, job, wishes, report
+        self._machines, self._clock = machines, clock
+        self._queue: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._groups: dict[int, Group] = {}
+        self._members: dict[int, Member] = {}
+        self._warned: dict[int, tuple[float, str]] = {}
+        self._next_number = 0
+        self._controller: ControllerProcess | None = None
+        self._by = 0
+        self._settings: Settings | None = None
+        self._ended: Ended | None = None
+        self._asks: dict[int, Answer] = {}
+        self._ask_number = 0
+        self._adding = 0
+        self._lost_reliable: list[Host] = []
+        self._hosts: dict[int, Host] = {}
+        self._began = clock()
+        self.asking = Asking(lambda wish, answer: self._queue.put(lambda: self._wish(wish, answer)))
+
+    def run(self, hosts: Hosts) -> Ended:
+        """To the end of the job. :raises PlinkError: when it could not be started."""
+        lab = hosts.lab
+        self._lab = lab
+        group, members = self._group(hosts)
+        try:
+            self._report.on_proof(group.start(self._report.connected, self._report.copied, self._machines))
+            self._wait_for_hello(group, members)
+            first = members[0].hello
+            if why := refuse(members):
+                raise PlinkError(why)
+            most = self._wishes.most_hosts or 2 * len(members)
+            self._began = self._clock()
+            self._settings = Settings(
+                keys=base64.b64encode(RunKeys.make().pem).decode(),
+                partitions=min(partition_count(max(most, len(members))), max(1, first["most_rows"])),
+                pieces=first["pieces"], bytes=first["bytes"], started=time.time(), began=self._began,
+                **self._wishes.settings,
+            )  # fmt: skip
+            self._start_controller("start")
+            self._serve()
+        finally:
+            self._close()
+        assert self._ended is not None
+        return self._ended
+
+    def _group(self, hosts: Hosts) -> tuple[Group, list[Member]]:
+        members = []
+        for host in hosts:
+            rate = self._wishes.settings.get("host_rate")
+            member = Member(self._next_number, host.name, host.tier, host.slots, host.price, rate=rate)
+            self._hosts[member.number] = host
+            self._next_number += 1
+            members.append(member)
+        numbers = {member.name: member.number for member in members}
+
+        def hear(number: int, message: dict[str, Any] | None, why: str) -> None:
+            self._queue.put(lambda: self._heard(number, message, why))
+
+        group = Group(self._connector, hosts, numbers, self._job, self._report.sink, hear, self._clock)
+        for member in members:
+            self._groups[member.number] = group
+        return group, members
+
+    def _wait_for_hello(self, group: Group, members: list[Member]) -> None:
+        """:raises PlinkError: when a program cannot be made."""
+        waiting = {member.number: member for member in members}
+        deadline = self._clock() + _LOAD_S
+        self._hello: dict[int, dict[str, Any] | None] = {}
+        while waiting:
+            if self._clock() > deadline:
+                names = ", ".join(member.name for member in waiting.values())
+                raise PlinkError(f"{names}: the program was not made within {_LOAD_S:.0f} s")
+            self._turn()
+            for number, hello in list(self._hello.items()):
+                if number in waiting:
+                    member = waiting.pop(number)
+                    if hello is None:
+                        raise PlinkError(f"{member.name}: {_last_word(group.last_lines(number))}")
+                    member.hello, member.at = hello, group.addresses[number]
+                    self._members[number] = member
+
+    def _turn(self) -> None:
+        try:
+            self._queue.get(timeout=_TICK_S)()
+        except queue.Empty:
+            return
+
+    def _heard(self, number: int, message: dict[str, Any] | None, why: str) -> None:
+        """Of a node."""
+        if number not in self._members:
+            if message is None or message["is"] == "hello":
+                self._hello[number] = message
+            return
+        if message is None:
+            self._lose(number)
+            self._tell_controller({"is": "gone", "host": number, "why": why})
+        else:
+            self._tell_controller({**message, "from": number})
+
+    def _lose(self, number: int) -> None:
+        member = self._members.pop(number, None)
+        if member is not None and member.tier == "reliable":
+            self._lost_reliable.append(self._hosts[number])
+        self._warned.pop(number, None)
+
+    # The controller.
+
+    def _start_controller(self, how: str) -> None:
+        self._by += 1
+        by = self._by
+
+        def hear(message: dict[str, Any] | None) -> None:
+            self._queue.put(lambda: self._controller_says(by, message))
+
+        errors = None if self._report.folder is None else self._report.folder / "controller.err"
+        self._controller = ControllerProcess(hear, errors)
+        assert self._settings is not None
+        self._controller.tell({"is": "settings", "settings": self._settings.to_json(), "by": by})
+        hosts = [member.to_json() for member in self._members.values()]
+        self._controller.tell({"is": how, "hosts": hosts})
+        for ask in self._asks:  # the one before may not have answered
+            self._controller.tell({"is": "status", "ask": ask})
+        for number, (at, why) in self._warned.items():
+            seconds = max(0.1, at - self._clock())
+            self._controller.tell({"is": "evict", "hosts": [number], "seconds": seconds, "why": why})
+
+    def _tell_controller(self, message: dict[str, Any]) -> None:
+        if self._controller is not None:
+            self._controller.tell(message)
+
+    def _controller_says(self, by: int, message: dict[str, Any] | None) -> None:
+        if by != self._by or self._ended is not None:
+            return
+        if message is None:
+            if self._controller is not None:
+                self._controller.close()
+            self._controller = None
+            if self._by > _RESTARTS:
+                self._end(
+                    1, f"the controller was lost {_RESTARTS} times; controller.err in the run's folder tells more"
+                )
+                return
+            self._report.note("the controller is gone: another takes over")
+            self._start_controller("resume")
+        elif "to" in message:
+            group = self._groups.get(message["to"])
+            if group is not None:
+                group.tell(message.pop("to"), message)
+        elif message["is"] == "log":
+            self._log(message["line"])
+        elif message["is"] == "note":
+            self._report.note(message["text"])
+        elif message["is"] == "say":
+            self._report.say(message["text"])
+        elif message["is"] == "drop":
+            self._lose(message["host"])
+            self._groups[message["host"]].end(message["host"])
+        elif message["is"] == "status":
+            answer = self._asks.pop(message["ask"], None)
+            if answer is not None:
+                answer(message["status"])
+        elif message["is"] == "wanted":
+            self._start_lost()
+        elif message["is"] == "end":
+            self._end(message["code"], message["why"])
+
+    def _log(self, line: dict[str, Any]) -> None:
+        self._report.log({"at": round(self._clock() - self._began, 3), **line})
+
+    def _end(self, code: int, why: str) -> None:
+        seconds = self._clock() - self._began
+        self._log({"what": "end", "why": why, "seconds": round(seconds, 3), "code": code})
+        self._ended = Ended(code, why, seconds)
+        for number in self._members:
+            self._groups[number].tell(number, {"do": "bye", "by": self._by})
+
+    def _serve(self) -> None:
+        shown, limit = 0.0, self._job.timeout_s
+        while self._ended is None:
+            self._turn()
+            if limit is not None and self._clock() - self._began > limit:
+                self._end(TIMED_OUT, f"the job was ended after {limit:.0f} s: that was its --timeout")
+                return
+            self._tell_controller({"is": "tick"})
+            if self._controller is not None and self._controller.silent:
+                self._report.note("the controller stands still: another takes over")
+                self._controller.kill()
+            if self._report.status is not None and self._clock() - shown > 1.0:
+                shown = self._clock()
+                self._ask_status(self._report.status)
+
+    # Wishes.
+
+    def _wish(self, wish: dict[str, Any], answer: Answer) -> None:
+        try:
+            self._grant(wish, answer)
+        except (PlinkError, KeyError, TypeError, ValueError) as error:
+            answer({"why": str(error) or type(error).__name__})
+
+    def _grant(self, wish: dict[str, Any], answer: Answer) -> None:
+        if self._settings is None:
+            raise UsageError("the job has not begun yet")
+        if wish["do"] == "status":
+            self._ask_status(answer)
+        elif wish["do"] == "evict":
+            self._evict(wish["hosts"], float(wish["seconds"]))
+            answer({})
+        elif wish["do"] == "add":
+            hosts = [Host(**host) for host in wish["hosts"]]
+            there = {member.name for member in self._members.values()} & {host.name for host in hosts}
+            if there:
+                raise UsageError(f"{', '.join(sorted(there))}: in the job already")
+            threading.Thread(target=self._add, args=(hosts, answer, wish["bulk"]), daemon=True).start()
+        else:
+            raise UsageError(f"there is no {wish['do']!r}")
+
+    def _ask_status(self, answer: Answer) -> None:
+        self._ask_number += 1
+        self._asks = {self._ask_number: answer, **dict(list(self._asks.items())[:50])}
+        self._tell_controller({"is": "status", "ask": self._ask_number})
+
+    def _evict(self, names: list[str], seconds: float) -> None:
+        known = {member.name: member.number for member in self._members.values()}
+        if unknown := [name for name in names if name not in known]:
+            raise UsageError(f"{', '.join(unknown)}: no such host in the job; there are {', '.join(sorted(known))}")
+        if not seconds >= 0:
+            raise UsageError(f"--in {seconds:g}s: 0 or more")
+        numbers = [known[name] for name in names]
+        for number in numbers:
+            self._warned[number] = (self._clock() + seconds, "plink agile evict")
+        self._tell_controller({"is": "evict", "hosts": numbers, "seconds": seconds, "why": "plink agile evict"})
+
+    def _add(self, hosts: list[Host], answer: Answer, bulk: bool) -> None:
+        """In a thread of its own: hosts take their time to start."""
+        here = threading.Event()
+        made: list[tuple[Group, list[Member]]] = []
+
+        def begin() -> None:
+            made.append(self._group(Hosts(tuple(hosts), self._lab)))
+            here.set()
+
+        self._queue.put(begin)
+        here.wait()
+        group, members = made[0]
+        try:
+            peers = [member.at for member in list(self._members.values())]
+            group.start(lambda done, total: None, lambda done, total: None, self._machines, peers)
+        except PlinkError as error:
+            group.close()
+            answer({"why": str(error)})
+            return
+        self._queue.put(lambda: self._await_hello(group, members, answer, bulk, self._clock() + _LOAD_S))
+
+    def _await_hello(
+        self, group: Group, members: list[Member], answer: Answer, bulk: bool, deadline: float
+    ) -> None:  # fmt: skip
+        """Comes back to the queue until all newcomers have said something."""
+        late = self._clock() > deadline
+        if not late and any(member.number not in self._hello for member in members):
+            threading.Timer(
+                _TICK_S, lambda: self._queue.put(lambda: self._await_hello(group, members, answer, bulk, deadline))
+            ).start()
+            return
+        for member in members:
+            hello = self._hello.get(member.number)
+            if hello is None:
+                said = _last_word(group.last_lines(member.number))
+                group.close()
+                answer({"why": f"{member.name}: {said}"})
+                return
+            member.hello, member.at = hello, group.addresses[member.number]
+        if why := refuse([*self._members.values(), *members]):
+            group.close()
+            answer({"why": why})
+            return
+        self._members |= {member.number: member for member in members}
+        self._tell_controller({"is": "joined", "hosts": [member.to_json() for member in members], "bulk": bulk})
+        answer({"added": [member.name for member in members]})
+
+    def _start_lost(self) -> None:
+        """Reliable hosts are needed: those that were lost are tried again."""
+        if not self._lost_reliable:
+            return
+        hosts, self._lost_reliable = self._lost_reliable, []
+        unique = list({host.name: host for host in hosts}.values())
+
+        def answer(told: dict[str, Any]) -> None:
+            if told.get("why"):
+                self._report.note(f"{', '.join(host.name for host in unique)}: {told['why']}")
+                threading.Timer(5.0, lambda: self._queue.put(again)).start()
+
+        def again() -> None:
+            if self._ended is None:
+                self._lost_reliable += unique
+                self._start_lost()
+
+        threading.Thread(target=self._add, args=(unique, answer, True), daemon=True).start()
+
+    def _close(self) -> None:
+        self.asking.close()
+        deadline = self._clock() + _BYE_S
+        while self._ended is not None and self._ended.code == 0 and self._members and self._clock() < deadline:
+            self._turn()
+        if self._controller is not None:
+            controller, self._controller = self._controller, None
+            self._by += 1
+            controller.close()
+        for group in set(self._groups.values()):
+            group.close()
+
+
+def _last_word(lines: list[str]) -> str:
+    """Why a node ended before it was begun, from what it printed."""
+    said = [line for line in lines if "error: " in line] or lines[-1:]
+    return said[-1].partition("error: ")[2] or said[-1] if said else "its node ended before the job began"

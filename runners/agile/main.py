@@ -1,0 +1,54 @@
+"""The controller's process: JSON lines from the hub on standard input, to the hub on standard output."""
+
+import json
+import os
+import select
+import time
+from typing import Any
+
+from runners.agile.controller import Controller
+from runners.agile.settings import Settings
+
+_ALIVE_S = 0.5
+_READ = 1 << 16
+
+
+def main() -> None:
+    """Until the hub is gone, or the job is over."""
+
+    def write(message: dict[str, Any]) -> None:
+        out.write(json.dumps(message).encode() + b"\n")
+
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever prints must not come between
+    controller: Controller | None = None
+    buffer, next_alive, wait_s = bytearray(), 0.0, 0.0
+    while True:
+        ready, _, _ = select.select([0], [], [], min(wait_s, _ALIVE_S))
+        if ready:
+            data = os.read(0, _READ)
+            if not data:
+                return
+            buffer += data
+            *lines, rest = bytes(buffer).split(b"\n")
+            buffer = bytearray(rest)
+            for line in lines:
+                message = json.loads(line)
+                if message["is"] == "settings":
+                    settings = Settings.from_json(message["settings"])
+                    controller = Controller(write, settings, message["by"], time.monotonic)
+                elif controller is not None:
+                    controller.hear(message)
+        if controller is not None:
+            wait_s = controller.tick()
+        if time.monotonic() >= next_alive:
+            next_alive = time.monotonic() + _ALIVE_S
+            write({"is": "alive"})
+        try:
+            out.flush()
+        except BrokenPipeError:
+            return
+
+
+if __name__ == "__main__":
+    main()

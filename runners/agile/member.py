@@ -1,0 +1,37 @@
+"""A host of an elastic job, as its controller and its hub know it."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from plink.runtime.agileml.carried import Carried
+from solvers.agile.hosts import Host, Tier
+
+
+@dataclass
+class Member:
+    """``address``: of its server, once that listens. ``hello``: what its node said first. ``heard_s``: when it was
+    heard of last, in seconds in which the controller listened."""
+
+    number: int
+    name: str
+    tier: str
+    slots: int
+    price: float | None = None
+    at: str = ""
+    hello: dict[str, Any] = field(default_factory=dict)
+    address: str = ""
+    heard_s: float = 0.0
+    carried: Carried = field(default_factory=Carried)
+    rate: float | None = None
+
+    @property
+    def host(self) -> Host:
+        """As the decisions know it."""
+        return Host(self.number, self.name, Tier(self.tier), self.slots, self.rate)
+
+    def to_json(self) -> dict[str, Any]:
+        """As it travels between hub and controller."""
+        return {
+            "number": self.number, "name": self.name, "tier": self.tier, "slots": self.slots, "price": self.price,
+            "at": self.at, "hello": self.hello, "rate": self.rate,
+        }  # fmt: skip

@@ -1,0 +1,70 @@
+"""What an elastic job was asked for, as its controller gets it."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from runners.agile.member import Member
+from solvers.agile.stages import Thresholds
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Of one job.
+
+    :param keys: of the run, base64.
+    :param partitions: of the parameters. ``pieces``: of the input data. ``bytes``: of all tables.
+    :param started: when the job was, by ``time.time``. ``began``: the same by this machine's monotonic clock.
+    :param slack: of the synchronisation rule, in clocks; None: bulk synchronous.
+    :param active, backup_only: transient hosts to a reliable one, over which stage 2 and 3 begin. ``measured``: they
+        are set anew from the traffic.
+    :param host_rate: bytes a second that a host carries in either direction, where that is known.
+    :param silence_s: after which a host is as good as gone.
+    :param notice_s: what a SIGTERM on a host means. ``notices``: the metadata service that its node asks.
+    :param checkpoints: a folder that all reliable hosts share; empty for none. ``restore``: of the job to go on from.
+    """
+
+    keys: str
+    partitions: int
+    pieces: int
+    bytes: int
+    started: float
+    began: float
+    slack: int | None = None
+    active: float = 1.0
+    backup_only: float = 15.0
+    measured: bool = False
+    host_rate: float | None = None
+    silence_s: float = 1.6
+    notice_s: float = 30.0
+    notices: str = ""
+    checkpoints: str = ""
+    checkpoint_every_s: float = 60.0
+    restore: str = ""
+
+    @property
+    def thresholds(self) -> Thresholds:
+        """As the decisions know them."""
+        return Thresholds(self.active, self.backup_only)
+
+    @property
+    def partition_bytes(self) -> tuple[float, ...]:
+        """Rows are dealt out evenly."""
+        return (self.bytes / self.partitions,) * self.partitions
+
+    def of(self, member: Member) -> dict[str, Any]:
+        """What a node begins with."""
+        return {
+            "number": member.number, "address": member.at, "keys": self.keys, "partitions": self.partitions,
+            "slack": self.slack, "started": self.started, "notice_s": self.notice_s, "notices": self.notices,
+            "checkpoints": self.checkpoints, "restore": self.restore,
+        }  # fmt: skip
+
+    def to_json(self) -> dict[str, Any]:
+        """As it travels."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> "Settings":
+        """What :meth:`to_json` gave."""
+        return cls(**document)

@@ -1,0 +1,57 @@
+"""What the hosts of a job carry: told in its log, and measured for the thresholds of its stages (Harlap thesis, future
+work 6.2.2)."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from plink.runtime.agileml.carried import Carried
+from runners.agile.member import Member
+from solvers.agile.hosts import Tier
+from solvers.agile.stages import Stage
+from solvers.agile.stages import Traffic as Measure
+
+_EVERY_S = 5.0
+
+
+@dataclass
+class Traffic:
+    """:param rate: bytes a second that a host carries in either direction; None where nobody said.
+    :param log: takes a line of the run's log.
+    """
+
+    members: Mapping[int, Member]
+    rate: float | None
+    log: Callable[..., None]
+    _next_s: float = 0.0
+    _before: tuple[float, dict[int, Carried]] | None = None
+    _told: dict[str, Carried] = field(default_factory=dict)
+
+    def look(self, now: float, stage: Stage, transient: int) -> Measure | None:
+        """What was measured since the last time, if it is time again and there is a rate to hold it against."""
+        if now < self._next_s:
+            return None
+        self._next_s = now + _EVERY_S
+        self.tell()
+        before, current = self._before, {number: member.carried for number, member in self.members.items()}
+        self._before = now, current
+        if before is None or self.rate is None:
+            return None
+        seconds = now - before[0]
+        worker = backup = 0.0
+        reliable = [m.number for m in self.members.values() if m.tier == Tier.RELIABLE and m.number in before[1]]
+        for number in reliable:
+            old, new = before[1][number], current[number]
+            asked = max(new.asked_sent - old.asked_sent, new.asked_received - old.asked_received)
+            worker = max(worker, asked / seconds)
+            backup += (new.served_received - old.served_received) / seconds
+        backups = stage is not Stage.PARAMETER_SERVERS and transient > 0
+        return Measure(worker, self.rate, backup / transient if backups else None)
+
+    def tell(self) -> None:
+        """What has changed, into the log."""
+        for member in self.members.values():
+            if self._told.get(member.name) != member.carried:
+                self._told[member.name] = member.carried
+                self.log(
+                    what="traffic", host=member.name, sent=member.carried.sent, received=member.carried.received
+                )  # fmt: skip

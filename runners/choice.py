@@ -1,0 +1,88 @@
+"""Runners by name."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from plink.errors import UsageError
+from plink.remote.connector import Connector
+from runners.runner import Runner
+
+if TYPE_CHECKING:
+    from runners.ssh.connector import SshConnector
+
+KUBERNETES = "kubernetes"  # a Writer: plink.cli.manifests
+
+
+def _ssh(connect: Callable[[], Connector]) -> Runner:
+    from runners.job.launcher import FleetRunner
+
+    return FleetRunner("ssh", connect())
+
+
+def _local(connect: Callable[[], Connector]) -> Runner:
+    from runners.job.launcher import FleetRunner
+    from runners.local import LocalConnector
+
+    return FleetRunner("local", LocalConnector())
+
+
+def _torchrun(connect: Callable[[], Connector]) -> Runner:
+    from runners.job.torchrun_runner import TorchrunRunner
+
+    return TorchrunRunner(connect())
+
+
+def _mpirun(connect: Callable[[], Connector]) -> Runner:
+    from runners.launchers.commanded import Commanded
+    from runners.launchers.which_mpi import mpirun
+
+    return Commanded(mpirun(_over_ssh(connect)))
+
+
+def _mpich(connect: Callable[[], Connector]) -> Runner:
+    from runners.launchers.commanded import Commanded
+    from runners.launchers.which_mpi import mpich
+
+    return Commanded(mpich(_over_ssh(connect)))
+
+
+def _over_ssh(connect: Callable[[], Connector]) -> "SshConnector":
+    from runners.ssh.connector import SshConnector
+
+    connector = connect()
+    assert isinstance(connector, SshConnector)
+    return connector
+
+
+def _slurm(connect: Callable[[], Connector]) -> Runner:
+    from runners.launchers.commanded import Commanded
+    from runners.launchers.slurm import Slurm
+
+    connect()  # from inside the lab, where the hosts are a lab's
+    return Commanded(Slurm())
+
+
+_RUNNERS: dict[str, Callable[[Callable[[], Connector]], Runner]] = {
+    "ssh": _ssh,
+    "local": _local,
+    "torchrun": _torchrun,
+    "mpirun": _mpirun,
+    "mpich": _mpich,
+    "slurm": _slurm,
+}
+NAMES = (*_RUNNERS, KUBERNETES)
+
+
+def known_runner(name: str) -> None:
+    """:raises UsageError: for a runner that does not exist, with those that do."""
+    if name not in NAMES:
+        raise UsageError(f"--runner {name}: there are {', '.join(NAMES)}")
+
+
+def runner_named(name: str, connect: Callable[[], Connector]) -> Runner:
+    """The runner of that name. ``connect``: how hosts are reached, asked for only where plink itself reaches them.
+
+    :raises UsageError: as :func:`known_runner`.
+    """
+    known_runner(name)
+    return _RUNNERS[name](connect)

@@ -1,0 +1,80 @@
+"""How a job ended."""
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from plink.errors import PlinkError
+from runners.job.proof import Finding
+
+TIMED_OUT = 124  # as timeout(1) says it
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The rank that failed first; rank and host None: the launcher that plink used, which does not tell of a rank."""
+
+    rank: int | None
+    host: str | None
+    code: int
+    last_lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """How a job ended. ``proof``: every rank's report; ``seconds``: from the opening of the gate to the last exit;
+    ``timed_out``: it was ended because it took longer than it may; ``exits``: the exit codes of the ranks that ended by
+    themselves, by rank, where the runner learns of them."""
+
+    id: str
+    exit_code: int
+    proof: tuple[Finding, ...]
+    seconds: float
+    failure: Failure | None
+    timed_out: bool = False
+    exits: Mapping[int, int] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """``plink.run/1``."""
+        failure = self.failure
+        return {
+            "schema": "plink.run/1",
+            "id": self.id,
+            "exit_code": self.exit_code,
+            "seconds": round(self.seconds, 3),
+            "proof": {
+                "held": not any(finding.wrong for finding in self.proof),
+                "ranks": [finding.to_json() for finding in self.proof],
+            },
+            "timed_out": self.timed_out,
+            "exits": {str(rank): code for rank, code in sorted(self.exits.items())},
+            "failure": None
+            if failure is None
+            else {
+                "rank": failure.rank,
+                "host": failure.host,
+                "code": failure.code,
+                "last_lines": list(failure.last_lines),
+            },
+        }
+
+
+def new_id() -> str:
+    """A name for a run."""
+    return secrets.token_hex(4)
+
+
+class OrderNotKept(PlinkError):
+    """The ranks are not where they were asked to be. ``findings`` holds both lists, ``result`` is the run that was
+    stopped, ``then`` says what became of the job; usually nothing of the user's ran."""
+
+    def __init__(self, findings: list[Finding], then: str = "nothing was run") -> None:
+        wrong = [finding for finding in findings if finding.wrong]
+        first = wrong[0]
+        super().__init__(
+            f"the order was not kept: {len(wrong)} of {len(findings)} ranks are not where they were asked to be "
+            f"(rank {first.rank}, asked for {first.host}, is on {first.hostname}: {first.wrong}); {then}"
+        )
+        self.findings = findings
+        self.result = RunResult(new_id(), self.exit_code, tuple(findings), 0.0, None)

@@ -1,0 +1,126 @@
+"""Jobs under torchrun: our agents start one on each host, in its place, and hold its workers at the gate."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from plink.errors import PlinkError
+from plink.hosts import Hosts
+from plink.remote.connector import Connector
+from plink.remote.fleet import Fleet
+from plink.remote.program import AgentProgram
+from runners.job.crew import Crew
+from runners.job.environment import environment, interface_environment
+from runners.job.job import Job
+from runners.job.launcher import PROGRAM as RANKS
+from runners.job.preparing import Prepared, placed, prepare
+from runners.job.proof import Finding, Seat, seats, verify
+from runners.job.result import OrderNotKept, RunResult
+from runners.job.watching import Watching
+from runners.runner import Command, Rehearsal, Watch
+
+PROGRAM = AgentProgram((*RANKS.modules, "runners.job.torchrun_worker", "runners.job.torchrun_agent"))
+WORKER = AgentProgram(("plink.remote.addresses", "runners.job.torchrun_worker"))
+_TORCHRUN = ("-m", "torch.distributed.run")
+# Where every host imports PyTorch first, and from a shared file system at that.
+_REPORT_S = 300.0
+
+
+class TorchrunRunner:
+    """See :class:`runners.runner.Runner`; ``connector``: how the agents get onto the hosts."""
+
+    name = "torchrun"
+
+    def __init__(self, connector: Connector) -> None:
+        self._connector = connector
+
+    def rehearse(self, job: Job, hosts: Hosts, watch: Watch) -> Rehearsal:
+        """The torchrun of each host; in the job itself each worker reports before it becomes the program."""
+        with Fleet(self._connector, PROGRAM) as fleet:
+            crew = Crew(fleet, hosts, job, watch.sink, watch.clock)
+            prepared = _prepared(crew, watch)
+            asked = seats(hosts, watch.machines)
+            placed(asked, prepared)
+            commands = tuple(
+                Command(
+                    (_python(job, here), *words, "--no-python", *here["argv"]), env, name,
+                    tuple(seat.rank for seat in asked if seat.host == name), here["workdir"],
+                )
+                for name, words, env in torchruns(crew, prepared, watch.run_id)
+                for here in (prepared[name],)
+            )  # fmt: skip
+            return Rehearsal(self.name, commands)
+
+    def run(self, job: Job, hosts: Hosts, watch: Watch) -> RunResult:
+        """See :class:`runners.runner.Runner`."""
+        with Fleet(self._connector, PROGRAM) as fleet:
+            crew = Crew(fleet, hosts, job, watch.sink, watch.clock)
+            prepared = _prepared(crew, watch)
+            asked = seats(hosts, watch.machines)
+            for name, words, env in torchruns(crew, prepared, watch.run_id):
+                here = prepared[name]
+                fleet.send(
+                    name, do="start", torchrun=words, env=env, argv=here["argv"], workdir=here["workdir"],
+                    pythons=[_python(job, here), *job.pythons], worker=WORKER.words({}),
+                    slots=hosts.by_name()[name].slots,
+                )  # fmt: skip
+            proof = _proof(asked, crew.gather("reported", len(asked), _REPORT_S))
+            watch.on_proof(proof)
+            began = watch.clock()
+            end = Watching(crew, asked).watch()
+        seconds = watch.clock() - began
+        code = end.failure.code if end.failure else 0
+        return RunResult(watch.run_id, code, tuple(proof), seconds, end.failure, end.timed_out, end.exits)
+
+
+def _prepared(crew: Crew, watch: Watch) -> Prepared:
+    prepared = prepare(crew, watch.connected, watch.copied)
+    # What is known of the interpreter of a command (`python3 train.py`) says nothing of torchrun's.
+    known = prepared if crew.job.program.endswith(".py") else {}
+    without = [name for name, here in known.items() if here["versions"] and here["versions"]["torch"] is None]
+    if without:
+        python = _python(crew.job, prepared[without[0]])
+        raise PlinkError(f"{', '.join(without[:4])}: torchrun needs PyTorch, which {python} lacks; nothing was run")
+    return prepared
+
+
+def _python(job: Job, here: dict[str, Any]) -> str:
+    """The interpreter of torchrun: the program's own."""
+    return str(here["argv"][0]) if job.program.endswith(".py") else job.pythons[0]
+
+
+def torchruns(crew: Crew, prepared: Prepared, run_id: str) -> Iterator[tuple[str, list[str], dict[str, str]]]:
+    """(host, words after ``python``, what is added to the environment), in order: a host's place is its node rank."""
+    first = prepared[crew.hosts.names[0]]
+    addresses = {"PLINK_ADDRESSES": _addresses(crew.hosts, prepared)}
+    for place, host in enumerate(crew.hosts):
+        words = [
+            *_TORCHRUN, "--rdzv-backend=static", f"--rdzv-id={run_id}", f"--nnodes={len(crew.hosts)}",
+            f"--node-rank={place}", f"--nproc-per-node={host.slots}", f"--master-addr={first['address']}",
+            f"--master-port={first['port']}", "--max-restarts=0",  # a worker that came anew would not be proven
+        ]  # fmt: skip
+        env = environment(Seat(0, 0, host.name, None, None), place, crew.hosts, first)
+        ours = {name: env[name] for name in env if name.startswith(("PYTHON", "OMP_"))}  # the rest is torchrun's to say
+        ours |= addresses
+        yield host.name, words, ours | interface_environment(prepared[host.name]["interface"]) | crew.job.env
+
+
+def _addresses(hosts: Hosts, prepared: Prepared) -> str:
+    """The address of every rank, in order."""
+    return ",".join(prepared[host.name]["address"] for host in hosts for _ in range(host.slots))
+
+
+def _proof(asked: list[Seat], reported: list[tuple[str, dict[str, Any]]]) -> list[Finding]:
+    """Every worker's report, compared.
+
+    :raises OrderNotKept: when a rank is not where it was asked to be, or torchrun dealt other ranks.
+    """
+    reports: dict[int, tuple[str | None, dict[str, Any]]] = {
+        report["rank"]: (name, report) for name, report in reported
+    }
+    if set(reports) != {seat.rank for seat in asked}:
+        said = ", ".join(f"{report['rank']} on {name}" for name, report in reported[:8])
+        raise PlinkError(f"torchrun dealt ranks that were not asked for ({said}); nothing was run")
+    findings = verify(asked, reports)
+    if any(finding.wrong for finding in findings):
+        raise OrderNotKept(findings)
+    return findings

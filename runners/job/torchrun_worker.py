@@ -1,0 +1,112 @@
+"""What torchrun starts as each of its workers: the keeper of a rank.
+
+Runs on the hosts: standard library only. The keeper asks the agent, over its UNIX socket, what to run and where output
+goes, and forks. The child reports who and where it is, waits at the gate, and becomes the user's program under the same
+process id. The keeper, which stays, tells the agent how the program ended: torchrun, whose child it is, tells nobody.
+
+Messages are JSON lines: from the agent one with two descriptors (standard output and error) and later a ``g``; to the
+agent the child's report, and the exit code.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import socket
+from typing import Any
+
+from plink.remote.addresses import local_addresses
+
+GATE = "PLINK_GATE"  # the environment variable with the name of the agent's socket
+_PR_SET_PDEATHSIG = 1
+_READ = 1 << 16
+_NOT_STARTED = 127
+# torchrun hands on what it is sent, and ends its workers with the first.
+_HANDED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+
+
+def main() -> None:
+    """Entry point of a worker. It ends with the exit code of the program, 128 + N when signal N ended that."""
+    line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    line.connect("\0" + os.environ.pop(GATE))
+    task, outputs = _task(line)
+    if not _dies_with(task["parent"]):
+        os._exit(_NOT_STARTED)
+    keeper = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            if _dies_with(keeper):
+                _become(line, task, outputs)
+        finally:
+            os._exit(_NOT_STARTED)
+    for end in outputs:
+        os.close(end)
+    _keep(line, pid)
+
+
+def _task(line: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    fds = array.array("i")
+    data, extra, _, _ = line.recvmsg(_READ, socket.CMSG_LEN(2 * fds.itemsize))
+    for level, kind, value in extra:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            fds.frombytes(value[: len(value) - len(value) % fds.itemsize])
+    while data and not data.endswith(b"\n"):
+        more = line.recv(_READ)
+        if not more:
+            break
+        data += more
+    if not data.endswith(b"\n"):  # the agent is gone
+        os._exit(_NOT_STARTED)
+    return json.loads(data), list(fds)
+
+
+def _dies_with(parent: int) -> bool:
+    """From now on; False when the parent is gone already."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    return os.getppid() == parent
+
+
+def _become(line: socket.socket, task: dict[str, Any], outputs: list[int]) -> None:
+    """In the child: report, wait at the gate, become the user's program. Its process group bears its number."""
+    os.setpgid(0, 0)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(outputs[0], 1)
+    os.dup2(outputs[1], 2)
+    who = {"rank": int(os.environ["RANK"]), "pid": os.getpid(), "hostname": socket.gethostname(),
+           "addresses": local_addresses()}  # fmt: skip
+    line.sendall((json.dumps(who) + "\n").encode())
+    if line.recv(1) != b"g":
+        return
+    for number in (signal.SIGPIPE, signal.SIGXFSZ, *_HANDED_ON):  # Python ignores the first two, exec would hand it on
+        signal.signal(number, signal.SIG_DFL)
+    argv = task["argv"]
+    try:
+        os.chdir(task["workdir"])
+        os.execvpe(argv[0], argv, os.environ)
+    except OSError as error:
+        os.write(2, f"plink: cannot start {argv[0]}: {error.strerror}\n".encode())
+
+
+def _keep(line: socket.socket, pid: int) -> None:
+    """Wait for the child's end and tell it; what it left running ends with it."""
+
+    def hand_on(number: int, frame: object) -> None:
+        with contextlib.suppress(OSError):
+            os.killpg(pid, number)
+
+    for number in _HANDED_ON:
+        signal.signal(number, hand_on)
+    # Not reaped yet, so that its number cannot be another group's.
+    ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    assert ended is not None
+    code = ended.si_status if ended.si_code == os.CLD_EXITED else 128 + ended.si_status
+    with contextlib.suppress(OSError):
+        line.sendall((json.dumps({"code": code}) + "\n").encode())
+    with contextlib.suppress(OSError):
+        os.killpg(pid, signal.SIGKILL)
+    os._exit(code)

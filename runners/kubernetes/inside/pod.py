@@ -1,0 +1,67 @@
+"""A pod of ranks: finds its place in the order, meets the others, and starts its ranks when all are where they belong.
+
+Runs in pods: standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from runners.job.workplace import workplace
+from runners.kubernetes.inside.meeting import Meeting, address_towards, report_to
+from runners.kubernetes.inside.ranks import REFUSED, Ranks
+from runners.kubernetes.inside.seat import Members, say, seat, stray, tell
+
+_STRAY_S = 10.0  # to tell the others why they need not wait
+
+
+def main(
+    job: str, nodes: list[str], slots: list[int], meeting: list[Any], wait_s: float, mixed_versions: bool,
+    ask: dict[str, Any], env: dict[str, str],
+) -> None:  # fmt: skip
+    """Ends with the ranks' exit code, or with 125 where nothing was run.
+
+    :param job: which run this is. :param nodes: names, in rank order. :param slots: of each, ranks.
+    :param meeting: name and port of the pod that listens: of index 0 in a Job, or told so by PLINK_MEETS.
+    :param ask: for :func:`runners.job.workplace.workplace`, without the program. :param env: given by the user.
+    """
+    place = (str(meeting[0]), int(meeting[1]))
+    group, who = seat(nodes)
+    if group is None:
+        why = stray(who["node"], nodes)
+        say(f"{why}; nothing was run")
+        report_to(place, {**who, "job": job, "group": None, "problems": [why]}, _STRAY_S)
+        sys.exit(REFUSED)
+    meets = os.environ.get("PLINK_MEETS", os.environ.get("JOB_COMPLETION_INDEX")) in ("0", "yes")
+    here = Meeting(nodes, job, place[1], wait_s, mixed_versions) if meets else None
+    address = address_towards(place, wait_s)
+    if address is None:
+        say(f"the name {place[0]} does not resolve within {wait_s:.0f} s; nothing was run")
+        sys.exit(REFUSED)
+    port = ask["port"] if group == 0 else 0  # only there is the rendezvous served
+    work = workplace({**ask, "program": sys.argv[1], "args": sys.argv[2:], "peers": [address], "port": port})
+    report = {**who, "job": job, "group": group, "address": work["address"], "port": work["port"],
+              "versions": work["versions"], "problems": work["problems"]}  # fmt: skip
+    answer = report_to(place, report, _STRAY_S if work["problems"] else wait_s)
+    if here is not None:
+        here.end()
+    if work["problems"]:
+        say(f"{who['node']}: {'; '.join(work['problems'])}; nothing was run")
+        sys.exit(REFUSED)
+    if "refused" in answer:
+        say(f"{answer['refused']}; nothing was run")
+        sys.exit(REFUSED)
+    members = Members(slots)
+    start = [
+        (rank, work["argv"], work["workdir"],
+         {**os.environ, **members.environment(group, rank, answer["master"], work["interface"]), **env})
+        for rank in members.ranks(group)
+    ]  # fmt: skip
+    ranks = Ranks(start, label=len(start) > 1)
+    for rank, pid in ranks.pids().items():
+        tell(rank, nodes[group], who, pid)
+    if here is not None:
+        say(f"all {sum(slots)} ranks are where they were asked to be")
+    sys.exit(ranks.run())

@@ -1,0 +1,152 @@
+"""The objects of each kind of job. A failed pod fails the job, which ends the others; nothing is tried twice.
+
+Checked by schema only: Job and Service by Kubernetes' own of several versions, the others by what their operators'
+sources read (mpi-operator, master of July 2026; training-operator 1.9).
+"""
+
+import json
+import math
+from typing import Any
+
+from plink.errors import UsageError
+from plink.hosts import Hosts
+from plink.remote.program import AgentProgram
+from runners.job.job import Job
+from runners.kubernetes.pods import LABEL, PORT, SHARED, config_map, metadata, template
+from runners.kubernetes.settings import JOB, MPI_JOB, PodSettings
+
+_MODULES = ("plink.remote.addresses", "runners.job.workplace", "runners.job.environment",
+            "runners.kubernetes.inside.meeting", "runners.kubernetes.inside.ranks",
+            "runners.kubernetes.inside.seat")  # fmt: skip
+POD_PROGRAM = AgentProgram((*_MODULES, "runners.kubernetes.inside.pod"))
+MPI_PROGRAM = AgentProgram((*_MODULES, "runners.kubernetes.inside.mpi"))
+# Nodes may have to be started and images of many gigabytes be fetched before the last pod is there.
+WAIT_S = 1800.0
+_MOST_CONFIG_BYTES = 1_000_000  # a ConfigMap's limit is 1 MiB
+_MOST_OBJECT_BYTES = 1_400_000  # etcd takes 1.5 MiB in a request
+
+
+def objects(name: str, job: Job, hosts: Hosts, settings: PodSettings, run_id: str) -> list[dict[str, Any]]:
+    """What ``kubectl apply`` is given.
+
+    :raises UsageError: for a job that this kind cannot express.
+    """
+    make = {JOB: _indexed_job, MPI_JOB: _mpi_job}.get(settings.kind, _pytorch_job)
+    inside: dict[str, object] = {
+        "job": run_id,
+        "nodes": hosts.names,
+        "slots": [host.slots for host in hosts],
+        "wait_s": WAIT_S,
+        "mixed_versions": job.mixed_versions,
+        "ask": {
+            "workdirs": list(job.workdirs),
+            "pythons": list(job.pythons),
+            "interface": job.interface,
+            "port": job.master_port,
+        },
+        "env": job.env,
+    }
+    try:
+        "\0".join([job.program, *job.args, *job.env, *job.env.values()]).encode()
+    except UnicodeEncodeError:
+        raise UsageError("the program's arguments or --env are no UTF-8: Kubernetes' objects take no other") from None
+    made = make(name, job, hosts, settings, inside)
+    for one in made:
+        most = _MOST_CONFIG_BYTES if one["kind"] == "ConfigMap" else _MOST_OBJECT_BYTES
+        size = len(_json(one))
+        if size > most:
+            raise UsageError(
+                f"the {one['kind']} of this job takes {size:,} bytes, Kubernetes {most:,} at most: fewer hosts, or "
+                "shorter arguments and --env (`--runner ssh` has no such limit)"
+            )
+    return made
+
+
+def _indexed_job(name: str, job: Job, hosts: Hosts, settings: PodSettings, inside: Any) -> list[dict[str, Any]]:
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata(name, settings),
+        # Headless: for the pods' names only, which are needed before any of them is ready.
+        "spec": {"clusterIP": "None", "selector": {LABEL: name}, "publishNotReadyAddresses": True},
+    }
+    pods = template(name, settings, "ranks", hosts.names, [job.program, *job.args])
+    pods["spec"] = {"subdomain": name, **pods["spec"]}
+    document = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": metadata(name, settings),
+        "spec": {
+            "completionMode": "Indexed",
+            "completions": len(hosts),
+            "parallelism": len(hosts),
+            "backoffLimit": 0,
+            **_deadline(job),
+            "template": pods,
+        },
+    }
+    files = POD_PROGRAM.files({**inside, "meeting": [f"{name}-0.{name}", PORT]})
+    return [config_map(name, settings, files), service, document]
+
+
+def _pytorch_job(name: str, job: Job, hosts: Hosts, settings: PodSettings, inside: Any) -> list[dict[str, Any]]:
+    words = [job.program, *job.args]
+    first, others = hosts.names[:1], hosts.names[1:]
+
+    def replicas(nodes: list[str], meets: str) -> dict[str, Any]:
+        pods = template(name, settings, "pytorch", nodes, words, PLINK_MEETS=meets)
+        del pods["spec"]["restartPolicy"]  # the operator sets it from the replica's
+        return {"replicas": len(nodes), "restartPolicy": "Never", "template": pods}
+
+    slots = {host.slots for host in hosts}
+    document = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": metadata(name, settings),
+        "spec": {
+            # The pods set the ranks' variables by themselves; this is for those who read the object.
+            "nprocPerNode": str(slots.pop()) if len(slots) == 1 else "1",
+            "runPolicy": {"cleanPodPolicy": "Running", "backoffLimit": 0, **_deadline(job)},
+            "pytorchReplicaSpecs": {
+                "Master": replicas(first, "yes"),
+                **({"Worker": replicas(others, "no")} if others else {}),
+            },
+        },
+    }
+    files = POD_PROGRAM.files({**inside, "meeting": [f"{name}-master-0", PORT]})
+    return [config_map(name, settings, files), document]
+
+
+def _mpi_job(name: str, job: Job, hosts: Hosts, settings: PodSettings, inside: Any) -> list[dict[str, Any]]:
+    words = [job.program, *job.args]
+
+    def replica(count: int, role: str, nodes: list[str]) -> dict[str, Any]:
+        pods = template(name, settings, role, nodes, [role, *words])
+        del pods["spec"]["restartPolicy"]  # the operator sets it from the replica's
+        return {"replicas": count, "restartPolicy": "Never", "template": pods}
+
+    slots = max(host.slots for host in hosts)
+    document = {
+        "apiVersion": "kubeflow.org/v2beta1",
+        "kind": "MPIJob",
+        "metadata": metadata(name, settings),
+        "spec": {
+            "slotsPerWorker": slots,  # for the operator's own host file, of which only the names are used
+            "mpiImplementation": "OpenMPI",
+            "runPolicy": {"cleanPodPolicy": "Running", "backoffLimit": 0, **_deadline(job)},
+            "mpiReplicaSpecs": {
+                "Launcher": replica(1, "launcher", []),
+                "Worker": replica(len(hosts), "worker", hosts.names),
+            },
+        },
+    }
+    where = {"meeting": [f"{name}-launcher.{name}", PORT], "folder": SHARED, "sshd": ["/usr/sbin/sshd", "-De"]}
+    return [config_map(name, settings, MPI_PROGRAM.files({**inside, **where})), document]
+
+
+def _deadline(job: Job) -> dict[str, int]:
+    return {} if job.timeout_s is None else {"activeDeadlineSeconds": max(1, math.ceil(job.timeout_s))}
+
+
+def _json(document: dict[str, Any]) -> bytes:
+    return json.dumps(document, ensure_ascii=False).encode()

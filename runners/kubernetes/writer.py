@@ -1,0 +1,26 @@
+"""``--runner kubernetes``: the objects of a job, for others to start."""
+
+from plink.hosts import Hosts
+from runners.job.job import Job
+from runners.kubernetes.objects import objects
+from runners.kubernetes.settings import PodSettings, check_nodes
+from runners.kubernetes.text import as_json, as_yaml
+from runners.runner import Command, Rehearsal, Watch
+
+
+class ObjectWriter:
+    """See :class:`runners.runner.Writer`."""
+
+    name = "kubernetes"
+
+    def __init__(self, settings: PodSettings, json: bool = False) -> None:
+        """``json``: as one List, instead of YAML."""
+        self._settings, self._json = settings, json
+
+    def rehearse(self, job: Job, hosts: Hosts, watch: Watch) -> Rehearsal:
+        """The objects in one file, and the command that starts them."""
+        check_nodes(hosts)
+        name = self._settings.named(job.program, watch.run_id, hosts)
+        made = objects(name, job, hosts, self._settings, watch.run_id)
+        file, text = (f"{name}.json", as_json(made)) if self._json else (f"{name}.yaml", as_yaml(made))
+        return Rehearsal(self.name, (Command(("kubectl", "apply", "-f", file)),), {file: text})

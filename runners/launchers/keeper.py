@@ -1,0 +1,166 @@
+"""Runs the user's program as a child, in the place where a launcher started plink: what it prints goes out in frames,
+its exit code too, and nothing of it stays behind.
+
+Runs on the hosts: standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import selectors
+import signal
+import time
+
+from runners.launchers.frames import ERR, EXIT, LONGEST, OUT, framed
+
+_PR_SET_PDEATHSIG = 1
+_HANDED_ON = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGABRT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGCONT")
+_NOT_STARTED = 127
+_READ = 1 << 16
+_DRAIN_READS = 1024
+_TICK_S = 0.05
+_GRACE_S = 2.0
+# A launcher that sees one rank end ends the others at once: they shall have had the time to show their stacks.
+_HOLD_S = 3.0
+# Ranks do not start at the same time: who is told to end so shortly before its own time is over ends for that.
+_NEAR_S = 10.0
+
+
+def write(kind: str, data: bytes) -> None:
+    """A frame on standard output. :raises OSError: when nobody reads it any more."""
+    frame = framed(kind, data)
+    while frame:
+        frame = frame[os.write(1, frame) :]
+
+
+class Keeper:
+    """A child that waits at a gate until it may become the program."""
+
+    def __init__(self, argv: list[str], workdir: str, env: dict[str, str]) -> None:
+        out, err, gate = os.pipe(), os.pipe(), os.pipe()
+        keeper = os.getpid()
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                _become(argv, workdir, env, keeper, out[1], err[1], gate)
+            finally:
+                os._exit(_NOT_STARTED)
+        for end in (out[1], err[1], gate[0]):
+            os.close(end)
+        self._gate = gate[1]
+        self._outputs = {out[0]: OUT, err[0]: ERR}
+        self._told_to_end = False
+        self._limit = float("inf")
+
+    def run(self, timeout_s: float | None) -> int:
+        """Open the gate; the program's exit code as a shell says it, once it has ended.
+
+        :param timeout_s: seconds after which it is asked for its stacks by SIGABRT, and ended.
+        """
+        for name in _HANDED_ON:
+            signal.signal(getattr(signal, name), self._hand_on)
+        launcher = os.getppid()
+        if timeout_s is not None:
+            self._limit = time.monotonic() + timeout_s
+        os.write(self._gate, b"g")
+        asked_at: float | None = None
+        code = None
+        with selectors.DefaultSelector() as selector:
+            for fd in self._outputs:
+                os.set_blocking(fd, False)
+                selector.register(fd, selectors.EVENT_READ)
+            try:
+                while code is None:
+                    for key, _ in selector.select(_TICK_S):
+                        if not self._forward(key.fd):
+                            selector.unregister(key.fd)
+                    code = _ended(self.pid)
+                    now = time.monotonic()
+                    if os.getppid() != launcher:
+                        raise BrokenPipeError("the launcher has gone")
+                    if asked_at is None and code is None and now >= self._limit:
+                        asked_at = now
+                        self._signal(signal.SIGABRT)
+                    if asked_at is not None and now - asked_at >= _GRACE_S:
+                        self._signal(signal.SIGKILL)
+                for fd in list(self._outputs):
+                    # Bounded: a child that the program left behind may go on writing.
+                    for _ in range(_DRAIN_READS):
+                        if not self._forward(fd):
+                            break
+                ended = {"code": code, "told": self._told_to_end, "out_of_time": asked_at is not None}
+                write(EXIT, json.dumps(ended).encode())
+            except OSError:
+                self._end()
+                return 1
+        self._signal(signal.SIGKILL)  # what it left behind
+        if asked_at is not None:
+            time.sleep(max(0.0, asked_at + _HOLD_S - time.monotonic()))
+        return code
+
+    def _forward(self, fd: int) -> bool:
+        """Pass on what one pipe holds; False when it holds nothing now, or ever."""
+        if fd not in self._outputs:
+            return False
+        try:
+            data = os.read(fd, _READ)
+        except BlockingIOError:
+            return False
+        if not data:
+            del self._outputs[fd]
+            return False
+        for start in range(0, len(data), LONGEST):
+            write(self._outputs[fd], data[start : start + LONGEST])
+        return True
+
+    def _hand_on(self, number: int, frame: object) -> None:
+        if number == signal.SIGTERM and time.monotonic() >= self._limit - _NEAR_S:
+            self._limit = 0.0
+            return
+        self._told_to_end = True
+        self._signal(number)
+
+    def _signal(self, number: int) -> None:
+        # The whole group. It is not reaped before this process ends: the number stays its own.
+        with contextlib.suppress(OSError):
+            os.killpg(self.pid, number)
+
+    def _end(self) -> None:
+        self._signal(signal.SIGTERM)
+        deadline = time.monotonic() + _GRACE_S
+        while _ended(self.pid) is None and time.monotonic() < deadline:
+            time.sleep(_TICK_S)
+        self._signal(signal.SIGKILL)
+
+
+def _ended(pid: int) -> int | None:
+    """Exit code of a child that has ended; it is not reaped."""
+    found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    if found is None:
+        return None
+    return found.si_status if found.si_code == os.CLD_EXITED else 128 + found.si_status
+
+
+def _become(
+    argv: list[str], workdir: str, env: dict[str, str], keeper: int, out: int, err: int, gate: tuple[int, int]
+) -> None:
+    os.setsid()
+    os.close(gate[1])
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores, and exec would hand on
+        signal.signal(number, signal.SIG_DFL)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != keeper:  # it died before the line above
+        return
+    if os.read(gate[0], 1) != b"g":
+        return
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(out, 1)
+    os.dup2(err, 2)
+    try:
+        os.chdir(workdir)
+        os.execvpe(argv[0], argv, env)
+    except OSError as error:
+        os.write(2, f"plink: cannot start {argv[0]}: {error.strerror}\n".encode())

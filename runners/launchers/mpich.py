@@ -1,0 +1,79 @@
+"""MPICH's Hydra with a machinefile, which it fills line by line. Checked: 4.0.2."""
+
+import contextlib
+import re
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+
+from plink.errors import PlinkError
+from plink.hosts import Hosts
+from plink.order import Order
+from plink.remote.addresses import source_towards
+from runners.hostfiles.mpich import MACHINEFILE
+from runners.job.job import Job
+from runners.launchers.ssh_config import ssh_config
+from runners.runner import Command, Watch
+from runners.ssh.connector import SshConnector
+
+_MACHINEFILE, _SSH_CONFIG = "machinefile", "ssh_config"
+_LAST = "PLINK_LAST"  # Hydra 4.0.2 does not forward the last variable of its environment
+_MARK = re.compile(r"\[(\d{1,9})\] ")
+
+
+class Mpich:
+    """See :class:`runners.launchers.commanded.Launcher`."""
+
+    name = "mpich"
+    rank_variables: tuple[str, ...] = ("PMI_RANK",)
+    interface_variables: Mapping[str, str] = MappingProxyType({})
+
+    def __init__(self, connector: SshConnector, program: str = "mpiexec.hydra") -> None:
+        self._connector, self._program = connector, program
+
+    def files(self, hosts: Hosts, job: Job) -> dict[str, str]:
+        """The machinefile, and how to reach its hosts."""
+        order = Order("given", tuple(hosts.names))
+        return {_MACHINEFILE: MACHINEFILE.render(hosts, order), _SSH_CONFIG: ssh_config(hosts, self._connector)}
+
+    def command(
+        self, hosts: Hosts, job: Job, folder: Path, words: Sequence[str], forwarded: Sequence[str] = ()
+    ) -> Command:
+        """Hosts call back to the address that leads to them; nothing else of this machine's environment goes along."""
+        argv = [
+            *(self._program, "-f", _MACHINEFILE, "-launcher", "ssh", "-localhost", _reached_at(hosts)),
+            *(("-genvlist", ",".join(forwarded)) if forwarded else ("-genvnone",)),
+            *("-prepend-rank", "-n", str(sum(host.slots for host in hosts))),
+            *job.launcher_args,
+            *words,
+        ]
+        env = {"HYDRA_LAUNCHER_EXTRA_ARGS": f"-F {_SSH_CONFIG}"}
+        env |= {_LAST: "1"} if forwarded else {}
+        return Command(tuple(argv), env, workdir=str(folder))
+
+    @contextlib.contextmanager
+    def allocation(self, hosts: Hosts, job: Job, folder: Path, watch: Watch) -> Iterator[dict[str, str]]:
+        """Nothing has to be held."""
+        yield {}
+
+    def told_apart(self, stream: str, line: str) -> Iterator[tuple[int | None, str, str]]:
+        """A line may hold pieces of several ranks."""
+        before, *marked = _MARK.split(line)
+        if before or not marked:
+            yield None, stream, before
+        for rank, piece in zip(marked[::2], marked[1::2], strict=True):
+            yield int(rank), stream, piece
+
+    def first_failure(self, own_lines: Sequence[str]) -> tuple[int, int] | None:
+        """Hydra tells a process id and a host, not a rank."""
+        return None
+
+
+def _reached_at(hosts: Hosts) -> str:
+    """This machine's address on the way to the hosts; its name may mean nothing to them."""
+    host = hosts.members[0]
+    try:
+        return source_towards(str(socket.getaddrinfo(host.address, None, type=socket.SOCK_DGRAM)[0][4][0]))
+    except OSError as error:
+        raise PlinkError(f"no way to {host.name} ({host.address}): {error.strerror}") from None

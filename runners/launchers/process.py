@@ -1,0 +1,111 @@
+"""One command of a launcher: its lines as they come, its end, and no end later than asked for."""
+
+import contextlib
+import ctypes
+import os
+import queue
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import IO
+
+from plink.errors import PlinkError
+from runners.runner import Command
+
+_LOOK_S = 0.2
+_MOST_WAITING = 10_000
+_PR_SET_PDEATHSIG = 1
+
+
+class Process:
+    """A child in a session of its own; a context manager that leaves none of it behind. It is ended when plink dies."""
+
+    def __init__(self, command: Command) -> None:
+        """:raises PlinkError: when it cannot be started."""
+        try:
+            self._child = subprocess.Popen(
+                command.argv,
+                env={**os.environ, **command.env},
+                cwd=command.workdir,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                preexec_fn=_end_with_parent,
+            )
+        except OSError as error:
+            raise PlinkError(f"cannot start {command.argv[0]}: {error.strerror}") from None
+        except subprocess.SubprocessError as error:
+            raise PlinkError(f"cannot start {command.argv[0]}: {error}") from None
+        self._open_streams = 2
+        self._ending = threading.Event()
+        self._queue: queue.Queue[tuple[str, str] | None] = queue.Queue(_MOST_WAITING)
+        assert self._child.stdout is not None
+        assert self._child.stderr is not None
+        for stream, pipe in (("out", self._child.stdout), ("err", self._child.stderr)):
+            threading.Thread(target=self._read, args=(stream, pipe), daemon=True, name=f"plink-{stream}").start()
+
+    def _read(self, stream: str, pipe: IO[bytes]) -> None:
+        # Bytes that are no UTF-8 travel as lone surrogates and come out as they went in.
+        with pipe:
+            for line in pipe:
+                self._put((stream, line.rstrip(b"\n").decode("utf-8", "surrogateescape")))
+        self._put(None)
+
+    def _put(self, item: tuple[str, str] | None) -> None:
+        # Once nobody takes lines any more they are dropped: a launcher that cannot write does not end in order.
+        while not self._ending.is_set():
+            with contextlib.suppress(queue.Full):
+                self._queue.put(item, timeout=_LOOK_S)
+                return
+
+    @property
+    def open(self) -> bool:
+        """Whether there may be more lines."""
+        return self._open_streams > 0
+
+    def lines(self, clock: Callable[[], float], deadline: float | None) -> Iterator[tuple[str, str]]:
+        """(stream, line) until both streams end, or the deadline passes; may be asked for again then."""
+        while self.open and (deadline is None or clock() < deadline):
+            try:
+                item = self._queue.get(timeout=_LOOK_S)
+            except queue.Empty:
+                continue
+            if item is None:
+                self._open_streams -= 1
+            else:
+                yield item
+
+    def end(self, grace_s: float) -> int:
+        """Its exit code as a shell says it; asked to end, and then made to, if it still runs after so long.
+
+        What it prints from now on is lost.
+        """
+        self._ending.set()
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                code = self._child.wait(timeout=grace_s)
+                return code if code >= 0 else 128 - code
+            except subprocess.TimeoutExpired:
+                if number == signal.SIGTERM:
+                    self._child.terminate()
+                else:
+                    os.killpg(self._child.pid, number)
+        code = self._child.wait()
+        return code if code >= 0 else 128 - code
+
+    def __enter__(self) -> "Process":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._child.poll() is None:
+            self._child.terminate()
+            self.end(5.0)
+
+
+def _end_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)

@@ -1,0 +1,101 @@
+"""What a launcher starts in the place of the user's program: it reports who and where it is, then runs that program.
+
+Runs on the hosts: standard library only. The report is one frame on standard output, which every launcher forwards to
+where it was started; nothing else of the network is needed. The process id in it is that of the process that becomes
+the user's program.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import time
+from typing import Any
+
+from plink.remote.addresses import local_addresses
+from runners.job.workplace import workplace
+from runners.launchers import gate, given
+from runners.launchers.frames import REPORT
+from runners.launchers.keeper import Keeper, write
+
+_NOT_STARTED = 127
+_HOLD_S = 2.0  # a launcher ends all when the first ends: others that have the same trouble shall have told it
+
+
+def main(
+    rank_variables: list[str],
+    interface_variables: dict[str, str],
+    ask: dict[str, Any],
+    environments: list[dict[str, str]],
+    common: dict[str, str],
+    places: list[dict[str, Any]],
+    meet: dict[str, Any] | None,
+    follows: bool,
+    gives: bool,
+    timeout_s: float | None,
+) -> None:
+    """Report, and run the user's program where there is one.
+
+    :param rank_variables: the launcher puts the rank into the first of these that is set.
+    :param interface_variables: set where they are not set yet; ``{}`` in a value stands for the interface.
+    :param ask: of :func:`runners.job.workplace.workplace`.
+    :param environments: by rank; the names of interfaces are filled in here.
+    :param common: to the environment of every rank.
+    :param places: ``hostname`` and ``addresses`` of each rank's machine, as it was found; the program does not run on
+        another. Empty: they are not known yet.
+    :param meet: ``address`` and ``port`` on ``host``, the first rank's, which all have to reach, and a ``token``; None
+        where there is one host only.
+    :param follows: whether the program is run.
+    :param gives: whether the user's own environment is to arrive (:mod:`runners.launchers.given`).
+    """
+    rank = next((int(os.environ[name]) for name in rank_variables if name in os.environ), -1)
+    own_words = given.taken()
+    with contextlib.suppress(OSError):
+        os.chdir(os.path.expanduser("~"))  # which folders are relative to, as with SSH
+    here = workplace({**ask, "port": ask["port"] if rank == 0 else 0})
+    problems = here["problems"]
+    if not 0 <= rank < len(environments):
+        problems.insert(0, f"none of {', '.join(rank_variables)} tells a rank below {len(environments)}")
+    if gives and own_words is None:
+        problems.append(f"what --env gives did not arrive: let the launcher export {given.VARIABLE}")
+    hostname, addresses = socket.gethostname(), local_addresses()
+    moved = bool(places and not problems and not _same(places[rank], hostname, addresses))
+    apart = None
+    if meet is not None and not problems and not moved:
+        apart = _apart(meet, rank, len(environments))
+        problems += [apart] if apart else []
+    keeper = None
+    if follows and not problems and not moved:
+        interface = here["interface"]
+        own = {name: value.format(interface) for name, value in interface_variables.items()}
+        usual = {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": "=" + interface}
+        env = {**own, **os.environ, **usual, **environments[rank], **common, **(own_words or {})}
+        keeper = Keeper(here["argv"], here["workdir"], env)
+    report = {"rank": rank, "pid": keeper.pid if keeper else os.getpid(), "hostname": hostname, "addresses": addresses,
+              "moved": moved, "workdir": here["workdir"], "port": here["port"], "address": here["address"],
+              "versions": here["versions"], "problems": problems}  # fmt: skip
+    write(REPORT, json.dumps(report).encode())
+    if keeper is not None:
+        os._exit(keeper.run(timeout_s))
+    if apart is not None:
+        time.sleep(_HOLD_S)
+    os._exit(_NOT_STARTED if problems or moved else 0)
+
+
+def _apart(meet: dict[str, Any], rank: int, ranks: int) -> str | None:
+    """None when all ranks have reached the first one's port, else why this one knows of that not to be so."""
+    address, port = meet["address"], meet["port"]
+    if rank == 0:
+        return gate.keep(address, port, meet["token"], ranks - 1)
+    try:
+        why = gate.come(address, port, meet["token"], rank)
+    except gate.Shut:
+        os._exit(_NOT_STARTED)
+    return why and f"cannot reach port {port} of {address} ({meet['host']}, rank 0's host): {why}"
+
+
+def _same(place: dict[str, Any], hostname: str, addresses: list[str]) -> bool:
+    known = set(place["addresses"])
+    return bool(place["hostname"] == hostname and (not known or known & set(addresses)))

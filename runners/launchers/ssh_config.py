@@ -1,0 +1,38 @@
+"""SSH as plink would use it, for launchers that start ``ssh`` themselves: an ssh_config(5) file."""
+
+from plink.hosts import Hosts
+from runners.ssh.connector import SshConnector
+
+
+def ssh_config(hosts: Hosts, connector: SshConnector) -> str:
+    """Where and how each host is connected to, under the address that the launcher types.
+
+    Host keys are checked as plink checks them, nothing is asked, and what plink is not told comes from the user's own
+    configuration.
+    """
+    lines: list[str] = []
+    for host in hosts:
+        settings = connector.settings(host)
+        lines += [f"Host {host.address}", f"  HostName {settings.hostname}", f"  Port {settings.port}"]
+        lines += [f"  User {settings.user}"]
+        lines += [f"  IdentityFile {_quoted(key)}" for key in settings.keys]
+        lines += ["  IdentitiesOnly yes"] if not settings.use_agent else []
+        if settings.known_hosts:
+            lines.append(f"  UserKnownHostsFile {' '.join(_quoted(str(path)) for path in settings.known_hosts)}")
+        if settings.proxy_jump:
+            lines.append(f"  ProxyJump {','.join(settings.proxy_jump)}")
+        elif settings.proxy_command is not None:
+            lines.append(f"  ProxyCommand {settings.proxy_command.replace('%', '%%')}")
+    lines += [
+        "Host *",
+        f"  StrictHostKeyChecking {'accept-new' if connector.accept_new_host_keys else 'yes'}",
+        "  BatchMode yes",
+        "  ConnectTimeout 10",
+    ]
+    if connector.identity is None:
+        lines += ["  Include ~/.ssh/config"]  # for what stands before a host: a jump host, a proxy's options
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(path: str) -> str:
+    return '"' + path.replace("%", "%%") + '"'
