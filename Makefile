@@ -5,10 +5,16 @@ TORCH_INDEX ?=
 VENV := .venv
 STAMP := $(VENV)/.installed
 DEBIAN := openssh-server iproute2 iperf3 fping python3-venv iputils-ping tcpdump
+# For `make bench` only; a benchmark that misses them says so.
+BENCHED := openmpi-bin libopenmpi-dev gcc libc6-dev
 # For `make test` only: tests of what they read are skipped where they are missing.
-LAUNCHERS := openmpi-bin mpich
+LAUNCHERS := openmpi-bin mpich slurmctld slurmd slurm-client munge
+BROWSER := chromium
 
-.PHONY: setup demo test lint bench clean system
+# Of each target under `make fuzz`.
+SECONDS ?= 20
+
+.PHONY: setup demo test lint bench dist fuzz coverage reference clean system
 
 setup: $(STAMP)
 
@@ -28,7 +34,7 @@ demo: setup
 	@$(VENV)/bin/plink demo
 
 test: lint
-	-@tools/system-packages $(LAUNCHERS)
+	-@tools/system-packages $(LAUNCHERS) $(BROWSER)
 	@$(VENV)/bin/python -m pytest
 
 lint: setup
@@ -37,11 +43,34 @@ lint: setup
 	@$(VENV)/bin/mypy
 	@$(VENV)/bin/lint-imports
 
-# make bench            every benchmark
-# make bench NAME=demo  one of them
+# make bench            the theses' figures, within an hour on two cores: docs/results/theses.md
+# make bench NAME=demo  one benchmark; NAME=list says which there are and how long they take, NAME=all runs every one
 bench: setup
+	-@tools/system-packages $(BENCHED)
 	@$(VENV)/bin/python benchmarks/run.py $(NAME)
 
+# What is released: dist/*.tar.gz, and dist/*.whl made from it. What an earlier build left would go into them.
+dist: setup
+	@rm -rf build dist *.egg-info
+	@$(VENV)/bin/python -m build
+
+# make fuzz                          every target for 20 s
+# make fuzz SECONDS=60 NAME="plan order"  two of them for a minute each
+fuzz: setup
+	@$(VENV)/bin/python -m tests.fuzz.guided --seconds $(SECONDS) $(NAME)
+
+# Which lines the tests run: make coverage WHAT="not lab" leaves out what needs root. It takes twice as long as the tests.
+WHAT ?=
+coverage: setup
+	@$(VENV)/bin/coverage erase
+	-@$(VENV)/bin/coverage run -m pytest -q -m "$(WHAT)"
+	@$(VENV)/bin/coverage combine -q
+	@$(VENV)/bin/coverage report
+
+# docs/reference.md, after a change to the command line
+reference: setup
+	@$(VENV)/bin/python -m tools.reference
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .fuzz .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

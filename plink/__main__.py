@@ -1,13 +1,37 @@
 """``python -m plink``, and the command ``plink``."""
 
+import gc
+import os
 import sys
 
+import plink
 from plink.cli.entry import run
+
+# New objects between two searches for cycles: libraries make 200,000 while they load, and all of them stay.
+_BETWEEN_SEARCHES = 50_000
+
+
+def _forget_the_folder() -> None:
+    """``python -m`` looks for modules first where it was typed. What a job's folder calls ``runners`` or ``probes`` is
+    not ours, and nobody who measures a network means to run a ``numpy.py`` that lies about."""
+    try:
+        here = os.getcwd()
+    except FileNotFoundError:  # the folder was removed: nothing is found there
+        return
+    if sys.path[0] == here != os.path.dirname(os.path.dirname(os.path.abspath(plink.__file__))):
+        del sys.path[0]
 
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
-    sys.exit(run(sys.argv[1:]))
+    _forget_the_folder()
+    gc.set_threshold(_BETWEEN_SEARCHES)
+    code = run(sys.argv[1:])
+    # CPython notes an interrupt that leaves any exec() of a string, such as those that make dataclasses while modules
+    # are loaded, and `python -m` then kills itself by SIGINT in the end, however well that was caught. The next exec()
+    # makes it forget.
+    exec("")
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -13,11 +13,17 @@
 The message is one line: what, why, and what to type next where there is something to type.
 """
 
+_LONGEST = 400  # characters of what a file's author can make as long as he likes
+
 
 class PlinkError(Exception):
-    """Base of everything plink raises on purpose; ``str(error)`` is one line for a person."""
+    """Base of everything plink raises on purpose; ``str(error)`` is one line for a person, and nothing in it does
+    anything to a terminal, whoever wrote the file or answered from afar."""
 
     exit_code = 1
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(_printable(message))
 
 
 class UsageError(PlinkError):
@@ -32,18 +38,16 @@ class InputError(PlinkError):
     exit_code = 2
 
     def __init__(self, where: str, why: str) -> None:
-        super().__init__(f"{where}: {why}")
-        self.where = where
-        self.why = why
+        self.where, self.why = _short(_printable(where)), _short(_printable(why))
+        super().__init__(f"{self.where}: {self.why}")
 
 
 class HostError(PlinkError):
     """One host could not be reached or used."""
 
     def __init__(self, host: str, why: str) -> None:
+        self.host, self.why = host, _printable(why)
         super().__init__(f"{host}: {why}")
-        self.host = host
-        self.why = why
 
 
 class UnknownHost(HostError):
@@ -62,3 +66,15 @@ class NoAnswer(PlinkError):
     """The question has no answer."""
 
     exit_code = 4
+
+
+def _printable(text: str) -> str:
+    """Ends of lines, controls and halves of characters as Python writes them."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+
+
+def _short(text: str) -> str:
+    """Beginning and end of what is too long."""
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 100]} ... {text[-80:]}"

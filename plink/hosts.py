@@ -1,13 +1,15 @@
 """Hosts: who takes part in a job, and the hosts file that lists them.
 
-A line is ``name-or-address [slots=N] [tier=reliable|transient] [address=A] [user=U] [port=P] [key=FILE]``; ``#``
-starts a comment. Open MPI hostfiles (``slots``, ``max_slots``, ``username``) and DeepSpeed hostfiles (``slots``) are
-read as they are. The comment ``# plink-lab: NAME`` says that the addresses exist only inside that emulated lab.
+A line is ``name-or-address [slots=N] [tier=reliable|transient] [address=A] [user=U] [port=P] [key=FILE] [price=X]``;
+``#`` starts a comment; a price is money per hour, in any one currency. Open MPI hostfiles (``slots``, ``max_slots``,
+``username``) and DeepSpeed hostfiles (``slots``) are read as they are. The comment ``# plink-lab: NAME`` says that the
+addresses exist only inside that emulated lab.
 """
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +22,15 @@ TIERS = ("reliable", "transient")
 # launcher's own hostfile syntax would read as more than a name, and no leading dash that would make it an option.
 _NAME = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9._:%-]{0,252}")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@\\-]{0,63}")
+_PRICE = re.compile(r"\d{1,12}(\.\d{1,30})?", re.ASCII)
 _LAB_LINE = re.compile(r"#\s*plink-lab:\s*(\S+)\s*")
 _LAB_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,15}")
 
 
 @dataclass(frozen=True)
 class Host:
-    """One machine. ``slots``: ranks it takes; ``user``, ``port`` and ``key`` are for SSH (None: its defaults)."""
+    """One machine. ``slots``: ranks it takes; ``user``, ``port`` and ``key`` are for SSH (None: its defaults);
+    ``price``: money per hour, None where nobody said."""
 
     name: str
     address: str
@@ -35,12 +39,13 @@ class Host:
     user: str | None = None
     port: int | None = None
     key: str | None = None
+    price: float | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As it stands in the ``hosts`` list of a network file; SSH settings only where they are not the defaults."""
+        """As it stands in the ``hosts`` list of a network file; SSH settings and the price only where given."""
         document: dict[str, Any] = {"name": self.name, "address": self.address, "slots": self.slots, "tier": self.tier}
-        ssh = {"user": self.user, "port": self.port, "key": self.key}
-        return document | {key: value for key, value in ssh.items() if value is not None}
+        given = {"user": self.user, "port": self.port, "key": self.key, "price": self.price}
+        return document | {key: value for key, value in given.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -91,6 +96,14 @@ def _whole_number(value: object, low: int, high: int, key: str, where: str) -> i
     return value
 
 
+def _price(value: object, where: str) -> float:
+    if isinstance(value, str) and _PRICE.fullmatch(value):
+        return float(value)
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e12:
+        return float(value)
+    raise InputError(where, f"price={value} is not a plain number from 0 up, like 0.35 (money per hour)")
+
+
 def _make_host(name: str, fields: dict[str, Any], where: str) -> Host:
     tier = fields.get("tier", "reliable")
     if tier not in TIERS:
@@ -110,11 +123,12 @@ def _make_host(name: str, fields: dict[str, Any], where: str) -> Host:
         user=user,
         port=None if port is None else _whole_number(port, 1, 65535, "port", where),
         key=key,
+        price=None if fields.get("price") is None else _price(fields["price"], where),
     )
 
 
 _ALIASES = {"username": "user", "user_name": "user", "user-name": "user"}
-_KEYS = ("slots", "tier", "address", "user", "port", "key")
+_KEYS = ("slots", "tier", "address", "user", "port", "key", "price")
 # Open MPI's upper bound on oversubscription says nothing about placement: it is checked and left out.
 _IGNORED = ("max_slots", "max-slots")
 
@@ -187,6 +201,8 @@ def render_hosts(hosts: Hosts) -> str:
         if host.tier != "reliable":
             parts.append(f"tier={host.tier}")
         parts += [f"{k}={v}" for k, v in (("user", host.user), ("port", host.port), ("key", host.key)) if v is not None]
+        if host.price is not None:
+            parts.append(f"price={Decimal(repr(host.price)):f}")  # never 1e-05
         lines.append(" ".join(parts))
     return "\n".join(lines) + "\n"
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,20 @@ class Network:
         value = self.details.get(key)
         return None if value is None else matrix_from_json(value, len(self.hosts), f"{self.where}: {key}")
 
+    def halves(self) -> tuple[Matrix, Matrix] | None:
+        """What each half of the samples says, two of shape (N, N), NaN where missing; None where the file has none.
+
+        :raises InputError: when they are no two such matrices.
+        """
+        halves = self.details.get("halves_us")
+        if halves is None:
+            return None
+        where = f"{self.where}: halves_us"
+        if not isinstance(halves, list) or len(halves) != 2:
+            raise InputError(where, "two matrices were expected, of one half of the samples each")
+        first, second = (matrix_from_json(half, len(self.hosts), f"{where}[{k}]") for k, half in enumerate(halves))
+        return first, second
+
     def to_json(self) -> dict[str, Any]:
         """The document as written to disk."""
         document: dict[str, Any] = {"schema": SCHEMA, "hosts": [host.to_json() for host in self.hosts]}
@@ -54,6 +69,10 @@ class Network:
 
     def fingerprint(self) -> str:
         """Short hash of names and measured values: which network an order was solved for."""
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> str:
         bandwidth = None if self.bandwidth_gbps is None else to_rows(self.bandwidth_gbps, 6)
         content = json.dumps([self.hosts.names, to_rows(self.latency_us), bandwidth])
         return "sha256:" + hashlib.sha256(content.encode()).hexdigest()[:16]

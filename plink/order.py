@@ -1,6 +1,7 @@
 """An order: which host takes which ranks (``plink.order/1``)."""
 
 import math
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -55,10 +56,10 @@ class Order:
 
         :raises InputError: when the order leaves a host out or names one that is not among them.
         """
-        known = hosts.by_name()
+        known, named = hosts.by_name(), set(self.hosts)
         for what, names in (
             ("names hosts that are not in the hosts list", [n for n in self.hosts if n not in known]),
-            ("leaves out hosts of the hosts list", [n for n in known if n not in set(self.hosts)]),
+            ("leaves out hosts of the hosts list", [n for n in known if n not in named]),
         ):
             if names:
                 raise InputError(where, f"the order {what}: {', '.join(names[:5])}{' ...' if len(names) > 5 else ''}")
@@ -91,13 +92,16 @@ def order_from_json(document: dict[str, Any], where: str) -> Order:
         raise InputError(f"{where}: hosts", "a list of host names in rank order was expected")
     checked = tuple(check_name(name, f"{where}: hosts[{i}]") for i, name in enumerate(names))
     if len(set(checked)) < len(checked):
-        twice = next(name for name in checked if checked.count(name) > 1)
+        twice = next(name for name, times in Counter(checked).items() if times > 1)
         raise InputError(f"{where}: hosts", f"{twice!r} is listed twice")
     baseline = document.get("baseline") or {}
     if not isinstance(baseline, dict):
         raise InputError(f"{where}: baseline", "an object was expected")
     numbers = {key: _number(value, f"{where}: baseline.{key}") for key, value in baseline.items()}
     seed = document.get("seed")
+    for key in ("objective", "network"):
+        if not isinstance(document.get(key), str | None):
+            raise InputError(f"{where}: {key}", "a text or null was expected")
     return Order(
         algo=str(document.get("algo", "unknown")),
         hosts=checked,
@@ -105,7 +109,7 @@ def order_from_json(document: dict[str, Any], where: str) -> Order:
         lower_bound=_number(document.get("lower_bound"), f"{where}: lower_bound"),
         baseline={key: value for key, value in numbers.items() if value is not None},
         objective=document.get("objective"),
-        seed=seed if isinstance(seed, int) else None,
+        seed=seed if type(seed) is int else None,
         network=document.get("network"),
         details={key: value for key, value in document.items() if key not in _OWN_KEYS},
     )

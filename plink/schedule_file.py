@@ -10,6 +10,8 @@ from plink.schedule import COLLECTIVES, OPERATIONS, SCHEMA, Indices, Schedule
 from plink.storage import name_of, read_document
 
 MOST_RANKS = 1 << 20
+# Transfers times their chunks: two arrays of that length are made of it. Halving-doubling of 4,096 ranks has 2**25.
+MOST_MOVES = 1 << 26
 _FEW = 12  # transfers of a cycle that a message lists
 
 
@@ -51,6 +53,10 @@ def schedule_from_json(document: dict[str, Any], where: str) -> Schedule:
         listed = [sorted(place[k] for k in after[m] or []) for m in order]
         offsets = np.concatenate([[0], np.cumsum([len(line) for line in listed])]).astype(np.int64)
         explicit = (offsets, np.array([k for line in listed for k in line], dtype=np.int32))
+    if (moves_in_all := int(table[:, 3].sum(dtype=np.int64))) > MOST_MOVES:
+        raise InputError(
+            f"{where}: transfers", f"they move {moves_in_all} chunks in all, {MOST_MOVES} at most are read"
+        )
     source, target, first, count = (np.ascontiguousarray(table[:, k]) for k in range(4))
     own = {"schema", "algo", "collective", "ranks", "chunks", "owners", "transfers"}
     return Schedule(

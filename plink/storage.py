@@ -3,16 +3,22 @@
 import contextlib
 import gzip
 import json
+import math
 import os
+import re
 import sys
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from plink.errors import InputError, PlinkError
+from plink.printed import instead_of_json
 
 STANDARD = "-"
 _FEW = 16  # numbers or names that fit on the line of what they belong to
+MOST_BYTES = 1 << 30  # of a document: one of 10,000 hosts, with all of its matrices, has less
+_PIECE = 1 << 20
+_HUGE = re.compile(r"[eE]\+?\d{3}|\d{300}")
 
 
 def name_of(path: str | Path) -> str:
@@ -22,6 +28,13 @@ def name_of(path: str | Path) -> str:
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a JSON number; write null for what was not measured")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text[:20]} is too large a number")
+    return number
 
 
 def read_text(path: str | Path) -> str:
@@ -34,15 +47,29 @@ def read_text(path: str | Path) -> str:
         if str(path) == STANDARD:
             if sys.stdin is None:
                 raise InputError(where, "it is closed")
-            return sys.stdin.buffer.read().decode()
-        data = Path(path).read_bytes()
-        return (gzip.decompress(data) if _is_gz(path) else data).decode()
+            return _all_of(sys.stdin.buffer, where).decode()
+        with gzip.open(path) if _is_gz(path) else Path(path).open("rb") as file:
+            return _all_of(file, where).decode()
     except UnicodeDecodeError as error:
         raise InputError(where, f"not a text file (byte {error.start} is not UTF-8)") from None
     except FileNotFoundError:
         raise InputError(where, "no such file") from None
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(where, getattr(error, "strerror", None) or str(error)) from None
+
+
+def _all_of(file: BinaryIO | gzip.GzipFile, where: str) -> bytes:
+    """What a file holds, up to a limit: a device never ends, and a few kilobytes may be gigabytes compressed.
+
+    :raises InputError: when there is more.
+    """
+    pieces, size = [], 0
+    while piece := file.read(_PIECE):
+        pieces.append(piece)
+        size += len(piece)
+        if size > MOST_BYTES:
+            raise InputError(where, f"more than {MOST_BYTES >> 20} MiB, which no file of plink's has")
+    return b"".join(pieces)
 
 
 def read_document(path: str | Path) -> dict[str, Any]:
@@ -58,10 +85,13 @@ def parse_document(text: str, where: str) -> dict[str, Any]:
 
     :raises InputError: when it is not JSON or no object.
     """
+    # A number too large becomes infinity, which is no JSON; looking at each would take as long as reading them all.
+    finite = _finite if _HUGE.search(text) else None
     try:
-        document = json.loads(text, parse_constant=_refuse_constant)
+        document = json.loads(text, parse_constant=_refuse_constant, parse_float=finite)
     except json.JSONDecodeError as error:
-        raise InputError(f"{where}:{error.lineno}", f"not JSON: {error.msg}") from None
+        why = instead_of_json(text) or error.msg
+        raise InputError(f"{where}:{error.lineno}", f"not JSON: {why}") from None
     except RecursionError:
         raise InputError(where, "not JSON that plink reads: nested too deeply") from None
     except ValueError as error:
@@ -82,14 +112,48 @@ def write_text(path: str | Path, text: str) -> None:
             sys.stdout.flush()
         else:
             data = text.encode()
-            _write_bytes(Path(os.path.realpath(path)), gzip.compress(data, mtime=0) if _is_gz(path) else data)
-    except IsADirectoryError:
-        raise InputError(str(path), "is a folder; name a file in it") from None
+            write_bytes(path, gzip.compress(data, mtime=0) if _is_gz(path) else data)
     except BrokenPipeError:  # the reader has gone, which is not ours to report
         raise
     except OSError as error:
-        where = "to standard output" if str(path) == STANDARD else str(path)
-        raise PlinkError(f"cannot write {where}: {error.strerror}") from None
+        raise PlinkError(f"cannot write to standard output: {error.strerror}") from None
+
+
+def write_bytes(path: str | Path, data: bytes) -> None:
+    """The same of bytes as they are; ``-`` is a file of that name.
+
+    :raises PlinkError: as :func:`write_text`.
+    """
+    try:
+        _write_bytes(Path(os.path.realpath(path)), data)
+    except IsADirectoryError:
+        raise InputError(str(path), "is a folder; name a file in it") from None
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise PlinkError(f"cannot write {path}: {error.strerror}") from None
+
+
+def check_writable(path: str | Path) -> None:
+    """Refuse before the work what :func:`write_text` could not write after it; nothing is left there.
+
+    :raises InputError: when it is a folder, or its folder is missing.
+    :raises PlinkError: when nothing can be written there.
+    """
+    if str(path) == STANDARD:
+        return
+    target = Path(os.path.realpath(path))
+    try:
+        if target.is_dir():
+            raise InputError(str(path), "is a folder; name a file in it")
+        if not target.parent.is_dir():
+            raise InputError(str(path), f"there is no folder {Path(path).parent}")
+        if target.is_file() or not target.exists():
+            temporary = _beside(target)
+            temporary.open("xb").close()
+            temporary.unlink()
+    except OSError as error:
+        raise PlinkError(f"cannot write {path}: {error.strerror}") from None
 
 
 def _is_gz(path: str | Path) -> bool:
@@ -101,7 +165,7 @@ def _write_bytes(target: Path, data: bytes) -> None:
     if target.exists() and not target.is_file():  # /dev/stdout, a named pipe: nothing to rename onto
         target.write_bytes(data)
         return
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    temporary = _beside(target)
     try:
         with temporary.open("xb") as file:
             file.write(data)
@@ -112,6 +176,11 @@ def _write_bytes(target: Path, data: bytes) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
+
+
+def _beside(target: Path) -> Path:
+    """Where a file is written before it takes its name."""
+    return target.with_name(f".{target.name}.{os.getpid()}.tmp")
 
 
 def write_document(path: str | Path, document: dict[str, Any]) -> None:

@@ -5,7 +5,8 @@ import re
 
 from plink.errors import UsageError
 
-_QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
+_QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", re.ASCII)
+_LONGEST = 40  # characters of what was typed that a message repeats
 
 _BYTES = {"": 1, "b": 1}
 for _power, _letter in enumerate("kmgt", start=1):
@@ -26,9 +27,9 @@ _SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "m": 60.0, "min": 60.0, "
 
 
 def _quantity(text: str, units: dict[str, int] | dict[str, float], what: str, example: str) -> float:
-    match = _QUANTITY.fullmatch(text)
+    match = _QUANTITY.fullmatch(text.strip())
     if match is None or match.group(2).lower() not in units:
-        raise UsageError(f"{text!r} is not a {what}; write it like {example}")
+        raise UsageError(f"{text[:_LONGEST]!r} is not a {what}; write it like {example}")
     value = float(match.group(1)) * units[match.group(2).lower()]
     if math.isinf(value):
         raise UsageError(f"{text[:20]!r}... is too large a {what}; write it like {example}")
@@ -44,7 +45,7 @@ def parse_rate(text: str) -> int:
     """Rate in bits per second, decimal prefixes: ``200mbit`` (as ``tc`` writes it) or ``10Gbps``; never zero."""
     rate = round(_quantity(text, _BITS_PER_S, "rate", "200mbit or 10gbit"))
     if rate <= 0:
-        raise UsageError(f"{text!r} is not a rate that lets anything through; to stop traffic use cut")
+        raise UsageError(f"{text[:_LONGEST]!r} is not a rate that lets anything through; to stop traffic use cut")
     return rate
 
 
@@ -75,3 +76,10 @@ def format_duration(seconds: float) -> str:
         if seconds < limit:
             return f"{seconds / unit:.0f} {name}"
     return f"{seconds / 86400:.0f} days"
+
+
+def format_time(seconds: float) -> str:
+    """What one step takes, for a person: ``41 ms``, ``0.53 s``, ``12.4 s``; minutes as :func:`format_duration`."""
+    if seconds < 0.1:
+        return f"{seconds * 1e3:.3g} ms"
+    return f"{seconds:.3g} s" if seconds < 100 else format_duration(seconds)

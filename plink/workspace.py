@@ -9,6 +9,11 @@ from plink.units import format_duration
 FOLDER = Path(".plink")
 NETWORK = FOLDER / "network.json"
 ORDER = FOLDER / "order.json"
+EMBEDDING = FOLDER / "embedding.json"
+GROUPS = FOLDER / "groups.json"
+PLAN = FOLDER / "plan.json"
+RUNS = FOLDER / "runs"
+BATCH = FOLDER / "batch"
 
 
 def prepare() -> None:

@@ -33,6 +33,10 @@ def advise(
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw times over sizes there (.svg, .png, .pdf).")] = None,
     seed: Annotated[int, typer.Option(min=0, help="For the search for a ring, which takes five seconds at most.")] = 0,
+    denoise: Annotated[
+        bool,
+        typer.Option("--denoise", help="Take round trips as an embedding fits them; `plink embed` says if it helps."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Say which algorithm, in which order, is the fastest for which size on the measured network.
@@ -50,7 +54,7 @@ def advise(
     if plot is not None:
         _plottable(plot)
     network = network_from(network_file)
-    fabric = fabric_from(network)
+    fabric = fabric_from(network, denoise)
     chosen = model_for(model, fabric)
     if model == "latency":
         raise UsageError("--model latency knows no sizes; alpha-beta and contention do")
@@ -82,7 +86,8 @@ def advise(
         _draw(found, stretches, low, high, plot)
         say(f"plot -> {plot}")
     if as_json:
-        print_json(_document(network, fabric, chosen, low, high, found, stretches, left_out))
+        document = _document(network, fabric, chosen, low, high, found, stretches, left_out)
+        print_json(document | ({"denoised": True} if denoise else {}))
         return
     _print(found, stretches, low, high, chosen)
 

@@ -1,7 +1,6 @@
 """What the commands that price or make schedules share: the algorithm's options as typed, ranks, orders, fabrics."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plink.errors import InputError, UsageError
@@ -11,10 +10,14 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from plink.network import Network
+    from plink.order import Order
     from solvers.costs.fabric import Fabric
     from solvers.schedules.catalogue import Options
 
     Ranks = npt.NDArray[np.intp]
+
+
+_AS_TYPED = {"True": "yes", "False": "no"}
 
 
 def options_from(typed: list[str], algorithms: Sequence[str], groups: list[list[int]] | None = None) -> "Options":
@@ -56,24 +59,29 @@ def options_from(typed: list[str], algorithms: Sequence[str], groups: list[list[
     return Options(**given, groups=groups)
 
 
-def fabric_from(network: "Network") -> "Fabric":
-    """What the network file says to the cost models."""
+def fabric_from(network: "Network", denoise: bool = False) -> "Fabric":
+    """What the network file says to the cost models, if wished with fitted instead of measured round trips.
+
+    :raises NoAnswer: when they are wished for and there is too little to fit.
+    """
     from solvers.costs.fabric import fabric_of
 
+    if denoise:
+        from plink.cli.denoising import denoised
+
+        network = denoised(network).network
     return fabric_of(network, network.detail("predicted_us"))
 
 
-def order_from(network: "Network", path: Path | None) -> "Ranks":
-    """The host (its index in the network) at each rank: as a file of an order or of names has it, else as the hosts
-    stand; a host has as many ranks as slots.
+def order_from(network: "Network", order: "Order | None", where: str = "order") -> "Ranks":
+    """The host (its index in the network) at each rank: as an order has it, else as the hosts stand; a host has as many
+    ranks as slots. ``where`` names the order's file in errors.
 
     :raises InputError: when the order is not one of these hosts.
     """
     import numpy as np
 
-    from plink.order import read_order
-
-    hosts = network.hosts if path is None else read_order(path).arrange(network.hosts, str(path))
+    hosts = network.hosts if order is None else order.arrange(network.hosts, where)
     index = {name: i for i, name in enumerate(network.hosts.names)}
     ranks = np.array([index[host.name] for host in hosts for _ in range(host.slots)], dtype=np.intp)
     if len(ranks) < 2:
@@ -89,18 +97,35 @@ def rank_groups(fabric: "Fabric", order: "Ranks") -> list[list[int]]:
     return [np.flatnonzero(labels == label).tolist() for label in dict.fromkeys(labels.tolist())]
 
 
-def groups_in(order_file: Path | None, ranks: int) -> list[list[int]] | None:
+def groups_in(order: "Order | None", where: str, ranks: int) -> list[list[int]] | None:
     """The groups of ranks that an order was found for (``plink reorder --algo 2lha`` notes them), if it names any.
 
     :raises InputError: when they do not deal out the ranks.
     """
-    from plink.order import read_order
-
-    groups: Any = None if order_file is None else read_order(order_file).details.get("groups")
+    groups: Any = None if order is None else order.details.get("groups")
     if groups is None:
         return None
     dealt = isinstance(groups, list) and all(isinstance(group, list) for group in groups)
     members = [rank for group in groups for rank in group] if dealt else []
     if not all(type(rank) is int for rank in members) or sorted(members) != list(range(ranks)):
-        raise InputError(f"{order_file}: groups", f"every rank from 0 to {ranks - 1} belongs to exactly one group")
+        raise InputError(f"{where}: groups", f"every rank from 0 to {ranks - 1} belongs to exactly one group")
     return [list(group) for group in groups]
+
+
+def options_in(order: "Order | None", where: str, algo: str) -> list[str]:
+    """The options that an order was found with, as they would be typed; none where it is for another algorithm, or
+    does not tell.
+
+    :raises InputError: when they are none of this algorithm's.
+    """
+    options: Any = None if order is None or order.algo != algo else order.details.get("options")
+    if options is None:
+        return []
+    if not isinstance(options, dict):
+        raise InputError(f"{where}: options", "an object was expected")
+    words = [f"{name}={_AS_TYPED.get(str(value), value)}" for name, value in options.items()]
+    try:
+        options_from(words, [algo])
+    except UsageError as error:
+        raise InputError(f"{where}: options", str(error).removeprefix("--set ")) from None
+    return words

@@ -5,8 +5,37 @@ from typing import Annotated, Any
 import typer
 
 from plink import __version__
-from plink.cli import advise, cost, demo, doctor, lab, launch, probe, reflector, reorder, schedule
+from plink.cli import (
+    advise,
+    agile,
+    autotune,
+    check,
+    cluster,
+    completion,
+    cost,
+    demo,
+    diff,
+    doctor,
+    embed,
+    info,
+    lab,
+    launch,
+    metavars,
+    plan,
+    probe,
+    reflector,
+    reorder,
+    report,
+    runs,
+    schedule,
+    show,
+)
 
+# As one goes from measuring to running; Typer lists groups of commands after all others.
+_ORDER = (
+    "probe", "doctor", "diff", "embed", "cluster", "reorder", "cost", "advise", "plan", "schedule", "report", "show",
+    "check", "launch", "runs", "autotune", "agile", "reflector", "stamp", "demo", "lab", "info",
+)  # fmt: skip
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 
@@ -35,14 +64,29 @@ def command() -> Any:
     app.callback()(_main)
     app.command("probe")(probe.probe)
     app.command("doctor")(doctor.doctor)
+    app.command("diff")(diff.diff)
+    app.command("embed")(embed.embed)
+    app.command("cluster")(cluster.cluster)
     app.command("reorder")(reorder.reorder)
     app.command("cost")(cost.cost)
     app.command("advise")(advise.advise)
+    app.command("plan")(plan.plan)
+    app.command("report")(report.report)
+    app.command("show")(show.show)
     app.add_typer(schedule.app, name="schedule")
     launching = {**_CONTEXT, "allow_interspersed_args": False}
+    app.command("check")(check.check)
     app.command("launch", context_settings=launching)(launch.launch)
+    app.add_typer(runs.app, name="runs")
+    app.add_typer(autotune.app, name="autotune")
+    app.add_typer(agile.app, name="agile")
     app.command("reflector")(reflector.reflector)
     app.command("stamp")(reflector.stamp)
     app.command("demo")(demo.demo)
     app.add_typer(lab.app, name="lab")
-    return typer.main.get_command(app)
+    app.command("info")(info.info)
+    made: Any = typer.main.get_command(app)
+    made.commands = dict(sorted(made.commands.items(), key=lambda entry: _ORDER.index(entry[0])))
+    completion.attach(made)
+    metavars.attach(made)
+    return made

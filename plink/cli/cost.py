@@ -33,6 +33,10 @@ def cost(
     ] = None,
     random: Annotated[int, typer.Option(min=0, max=100_000, help="Random orders to compare with.")] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Draws the random orders.")] = 0,
+    denoise: Annotated[
+        bool,
+        typer.Option("--denoise", help="Take round trips as an embedding fits them; `plink embed` says if it helps."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Say what a collective costs on the measured network, and what that is made of.
@@ -41,17 +45,20 @@ def cost(
     """
     import numpy as np
 
-    from plink.cli.algorithms import fabric_from, groups_in, options_from, order_from, rank_groups
+    from plink.cli.algorithms import fabric_from, groups_in, options_from, options_in, order_from, rank_groups
     from plink.cli.inputs import network_from
+    from plink.order import read_order
     from solvers.costs.by_name import model_for, pricing_for
     from solvers.ordering.task import with_slots
 
     size_bytes = parse_bytes(size)
     options_from(set_ or [], [algo])
     network = network_from(network_file)
-    fabric = fabric_from(network)
-    ranks = order_from(network, order)
-    options = options_from(set_ or [], [algo], groups_in(order, len(ranks)) or rank_groups(fabric, ranks))
+    fabric = fabric_from(network, denoise)
+    found, where = (None if order is None else read_order(order)), str(order)
+    ranks = order_from(network, found, where)
+    groups = groups_in(found, where, len(ranks)) or rank_groups(fabric, ranks)
+    options = options_from([*options_in(found, where, algo), *(set_ or [])], [algo], groups)
     chosen = model_for(model, fabric)
     price = pricing_for(algo, len(ranks), options, fabric, size_bytes, chosen)
     total = price(ranks)
@@ -70,6 +77,7 @@ def cost(
         "cost_us": round(total, 3),
         "capacities": fabric.capacities,
         "network": network.fingerprint(),
+        **({"denoised": True} if denoise else {}),
         "random": None
         if not len(drawn)
         else {
@@ -89,10 +97,10 @@ def cost(
     for weight, name, part in detail:
         _explain(name if len(detail) > 1 else "", weight, part)
     if len(drawn):
-        found = document["random"]
+        others = document["random"]
         print(
-            f"random orders ({len(drawn)}): {format_us(found['min_us'])} to {format_us(found['max_us'])}, median "
-            f"{format_us(found['median_us'])}; {found['dearer']:.0%} of them are dearer than this one"
+            f"random orders ({len(drawn)}): {format_us(others['min_us'])} to {format_us(others['max_us'])}, median "
+            f"{format_us(others['median_us'])}; {others['dearer']:.0%} of them are dearer than this one"
         )
     if chosen == "contention" and not fabric.measured:
         say(f"what groups share was not measured; it is {fabric.capacities}")

@@ -132,7 +132,9 @@ def _benchmark(ordered: "Hosts", connector: "Connector", network: "Network", siz
 
     import plink.runtime
     from plink.errors import PlinkError
-    from runners.job.launcher import Job, launch
+    from runners.job.job import Job
+    from runners.job.launcher import FleetRunner
+    from runners.runner import Watch
 
     script = Path(plink.runtime.__file__).parent / "allreduce_benchmark.py"
     job = Job(
@@ -145,11 +147,12 @@ def _benchmark(ordered: "Hosts", connector: "Connector", network: "Network", siz
     printed: list[str] = []
     machines = dict(zip(network.hosts.names, network.details["machines"], strict=True))
 
-    def sink(rank: int, stream: str, line: str) -> None:
+    def sink(rank: int | None, stream: str, line: str) -> None:
         if stream == "out":
             printed.append(line)
 
-    result = launch(ordered, job, connector, machines, sink, lambda findings: None, time.monotonic)
+    watch = Watch(sink, lambda findings: None, time.monotonic, machines=machines)
+    result = FleetRunner("ssh", connector).run(job, ordered, watch)
     if result.failure is not None:
         why = (result.failure.last_lines or ("it printed nothing",))[-1]
         raise PlinkError(f"the benchmark failed on {result.failure.host}: {why}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plink.cli.screen import print_json, progress, say
+from plink.cli.screen import print_json, printable, progress, say
 from plink.errors import PartlyDone, UsageError
 
 if TYPE_CHECKING:
@@ -57,7 +57,8 @@ def doctor(
         print_json({"schema": "plink.doctor/1", "ok": not findings, "hosts": facts, "findings": rows})
     else:
         for finding in findings:
-            print(f"{finding.kind}: {', '.join(finding.hosts)}: {finding.evidence}; {finding.advice}")
+            # What hosts say of themselves is among the evidence.
+            print(printable(f"{finding.kind}: {', '.join(finding.hosts)}: {finding.evidence}; {finding.advice}"))
         if not findings:
             print("nothing is wrong that plink can see")
     if findings:

@@ -7,6 +7,7 @@ import sys
 import traceback
 from types import FrameType
 
+from plink.cli.screen import printable
 from plink.errors import PlinkError
 
 _DEBUG = "--debug"
@@ -61,7 +62,8 @@ def run(words: list[str]) -> int:
         # A job that lost its reader was ended, and is not done.
         return 128 + signal.SIGPIPE if words[:1] == ["launch"] else 0
     except PlinkError as error:
-        return _say(error, str(error), error.exit_code, debug)
+        # After a Ctrl-C it is that which ended the command, and this is what came of it.
+        return _say(error, str(error), stop.exit_code if stop.number else error.exit_code, debug)
     except Exception as error:
         # Typer's usage errors: their class moved between its releases, what they offer did not.
         if hasattr(error, "format_message") and hasattr(error, "exit_code"):
@@ -82,5 +84,5 @@ def run(words: list[str]) -> int:
 def _say(error: Exception, message: str, code: int, debug: bool) -> int:
     if debug:
         traceback.print_exception(error)
-    print(f"plink: error: {' '.join(message.split())}", file=sys.stderr)
+    print(f"plink: error: {printable(' '.join(message.split()))}", file=sys.stderr)
     return code

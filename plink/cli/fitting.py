@@ -4,14 +4,15 @@ Imported by commands that solve, when they run: it needs the solvers.
 """
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from plink.cli.algorithms import fabric_from
 from plink.cli.screen import say
-from plink.errors import InputError, NoAnswer
-from plink.network import Matrix, Network, matrix_from_json
+from plink.errors import NoAnswer
+from plink.network import Matrix, Network
 from plink.topology import Topology, paths_for
 from solvers.costs.by_name import parts_of, pattern_for, pricing_for
 from solvers.costs.fabric import Fabric
@@ -22,29 +23,38 @@ from solvers.ordering.search import median_of_random
 from solvers.ordering.task import Found, Order, Task
 from solvers.prediction.topology import filled, levels_apart
 
+if TYPE_CHECKING:
+    from plink.cli.denoising import Denoised
+
 _UNMEASURED = 10.0  # times the longest known round trip: what a search pays for a pair that nobody knows
 
 
 @dataclass(frozen=True)
 class Fitting:
     """``fabric``: complete; ``held_out_us``, shape (N, N): round trips that were not looked at yet, None where there
-    are none; ``unknown``, shape (N, N): pairs that nobody knows, which are dear in the fabric; None: all are known."""
+    are none; ``unknown``, shape (N, N): pairs that nobody knows, which are dear in the fabric; None: all are known;
+    ``denoised``: where its round trips are fitted ones, how."""
 
     fabric: Fabric
     held_out_us: Matrix | None
     unknown: npt.NDArray[np.bool_] | None
+    denoised: "Denoised | None" = None
 
 
-def fitting_of(network: Network, prior: Topology | None) -> Fitting:
+def fitting_of(network: Network, prior: Topology | None, denoise: bool = False) -> Fitting:
     """Half of the samples to fit on, where a file has halves; what was not measured by prediction, then by the prior.
+
+    ``denoise``: round trips as an embedding has them, one of that half alone, so that the other can judge it too.
 
     :raises InputError: for a file whose halves are no matrices, or a prior that knows none of the hosts.
     :raises NoAnswer: when nothing is known of any pair.
     """
-    fabric = fabric_from(network)
+    half = _halves(network, symmetrised(network.latency_us)) if denoise else None
+    clean = _denoised(network, half) if denoise else None
+    fabric = fabric_from(network if clean is None else clean.network)
     n = len(network.hosts)
     missing = int(np.isnan(symmetrised(network.latency_us)).sum()) // 2
-    if missing and "predicted_us" in network.details:
+    if missing and clean is None and "predicted_us" in network.details:
         say(f"{missing} of {n * (n - 1) // 2} pairs were not measured; what they are predicted to take is used")
     rtt = fabric.rtt_us if prior is None else _with_prior(network, fabric.rtt_us, prior)
     unknown = np.isnan(rtt)
@@ -54,7 +64,16 @@ def fitting_of(network: Network, prior: Topology | None) -> Fitting:
         rtt = np.where(unknown, _UNMEASURED * max(1.0, float(np.nanmax(rtt))), rtt)
     parts = _halves(network, rtt)
     fit, held_out = (rtt, None) if parts is None else parts
-    return Fitting(replace(fabric, rtt_us=fit), held_out, unknown if unknown.any() else None)
+    if clean is not None:
+        fit = rtt  # fitted to what may be looked at
+    return Fitting(replace(fabric, rtt_us=fit), held_out, unknown if unknown.any() else None, clean)
+
+
+def _denoised(network: Network, half: tuple[Matrix, Matrix] | None) -> "Denoised":
+    """Fitted to one half of the samples, where there are halves: the other judges the order."""
+    from plink.cli.denoising import denoised  # brings PyTorch, a second that others need not wait for
+
+    return denoised(network) if half is None else denoised(replace(network, latency_us=half[0]), whole=False)
 
 
 def at_the_farthest(fabric: Fabric, unknown: npt.NDArray[np.bool_]) -> Fabric:
@@ -94,14 +113,8 @@ def unknown_pairs(task: Task, order: Order, unknown: npt.NDArray[np.bool_]) -> l
 
 
 def _halves(network: Network, rtt_us: Matrix) -> tuple[Matrix, Matrix] | None:
-    halves = network.details.get("halves_us")
-    if halves is None:
-        return None
-    where = f"{network.where}: halves_us"
-    if not isinstance(halves, list) or len(halves) != 2:
-        raise InputError(where, "two matrices were expected, of one half of the samples each")
-    n = len(network.hosts)
-    return split([matrix_from_json(half, n, f"{where}[{k}]") for k, half in enumerate(halves)], rtt_us)
+    halves = network.halves()
+    return None if halves is None else split(halves, rtt_us)
 
 
 def _with_prior(network: Network, rtt_us: Matrix, prior: Topology) -> Matrix:

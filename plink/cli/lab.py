@@ -9,7 +9,7 @@ from plink.cli.screen import print_json, say
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="An emulated cloud on this machine: racks of real hosts (namespaces with an sshd each) behind routers. "
+    help="An emulated cloud on this machine: racks of real hosts (namespaces with an sshd each) behind routers.\n\n"
     "Example: plink lab up && plink lab hosts > hosts.txt",
 )
 

@@ -11,6 +11,7 @@ from plink.order import Order as Written
 from plink.units import format_us
 from solvers.ordering.proving import proven
 from solvers.ordering.task import Order, Task
+from solvers.schedules.catalogue import Options
 
 _WHAT = {"sum": "sum of round trips", "bottleneck": "longest round trip"}
 
@@ -30,6 +31,7 @@ def order_of(network: Network, solved: Solved, wanted: Wanted) -> Written:
     details: dict[str, Any] = {
         "model": task.model,
         **({} if task.model == "latency" else {"size_bytes": task.size_bytes, "capacities": task.fabric.capacities}),
+        **_options(task.options, wanted.typed),
         **_groups(task, ranks),
         **({"pins": {names[host]: rank for host, rank in task.wishes.pins.items()}} if task.wishes.pins else {}),
         "gap": None if solved.kept or found.gap is None else round(found.gap, 6),
@@ -39,6 +41,8 @@ def order_of(network: Network, solved: Solved, wanted: Wanted) -> Written:
         **({"measured_pairs_only": True} if solved.sparse else {}),
         **{key: round(value, 3) for key, value in found.also.items() if not solved.kept or key not in _WHAT},
     }
+    if solved.denoised is not None:
+        details["denoised"] = solved.denoised.to_json()
     if solved.judged is not None:
         shares = {key: round(getattr(solved.judged, key), 4) for key in ("gain", "low", "high", "predicted")}
         details["judged"] = {**shares, "confidence": CONFIDENCE, "pairs": solved.judged.pairs}
@@ -56,6 +60,12 @@ def order_of(network: Network, solved: Solved, wanted: Wanted) -> Written:
         network=network.fingerprint(),
         details=details,
     )
+
+
+def _options(options: Options, typed: tuple[str, ...]) -> dict[str, Any]:
+    """What the algorithm was told; who reads the order's file prices and draws it by that."""
+    names = sorted({word.partition("=")[0].replace("-", "_") for word in typed})
+    return {"options": {name: getattr(options, name) for name in names}} if names else {}
 
 
 def _groups(task: Task, ranks: Order) -> dict[str, Any]:

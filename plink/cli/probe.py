@@ -32,35 +32,65 @@ _WRITE_EVERY_S = 5.0
 _UNTRIED = "not tried: the budget was spent"
 
 
+_HOW, _RATES, _LIMITS = "How round trips are measured", "Bandwidth", "When it ends"
+
+
 def probe(
     hosts_file: Annotated[Path, typer.Argument(metavar="HOSTS", help="Hosts file; - is standard input.")],
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Where to write the network; default .plink/network.json.")
     ] = None,
-    method: Annotated[str, typer.Option(help=f"How: {', '.join(_METHODS)} (what gets through).")] = "stamp",
-    count: Annotated[int, typer.Option(min=20, max=1_000_000, help="Probes a pair, half in each direction.")] = 10_000,
-    source_ports: Annotated[int, typer.Option(min=1, max=64, help="UDP source ports (ECMP paths) a host.")] = 4,
-    pairs: Annotated[str | None, typer.Option(help="all or adaptive; default adaptive above 256 hosts.")] = None,
-    budget: Annotated[
-        str | None, typer.Option(help="Begin no round after so long (5m); the file is whole then.")
+    method: Annotated[
+        str, typer.Option(help=f"How: {', '.join(_METHODS)} (what gets through).", rich_help_panel=_HOW)
+    ] = "stamp",
+    count: Annotated[
+        int,
+        typer.Option(min=20, max=1_000_000, help="Probes a pair, half in each direction.", rich_help_panel=_HOW),
+    ] = 10_000,
+    source_ports: Annotated[
+        int, typer.Option(min=1, max=64, help="UDP source ports (ECMP paths) a host.", rich_help_panel=_HOW)
+    ] = 4,
+    pairs: Annotated[
+        str | None,
+        typer.Option(help="all or adaptive; default: all up to 256 hosts, adaptive above.", rich_help_panel=_HOW),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with what the output file lacks.")] = False,
-    bandwidth: Annotated[
-        bool, typer.Option("--bandwidth", help="Measure every pair's bandwidth too (iperf3).")
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            help="Begin no round after so long (90s, 5m); the file is whole then; default: no limit.",
+            rich_help_panel=_LIMITS,
+        ),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with what the output file lacks.", rich_help_panel=_LIMITS)
     ] = False,
-    streams: Annotated[int, typer.Option(min=1, max=128, help="TCP streams of a bandwidth test.")] = 1,
-    bandwidth_time: Annotated[str, typer.Option(help="Length of a bandwidth test.")] = "2s",
-    bandwidth_bytes: Annotated[str | None, typer.Option(help="Or what it moves (50MB).")] = None,
+    bandwidth: Annotated[
+        bool, typer.Option("--bandwidth", help="Measure every pair's bandwidth too (iperf3).", rich_help_panel=_RATES)
+    ] = False,
+    streams: Annotated[
+        int, typer.Option(min=1, max=128, help="TCP streams of a bandwidth test.", rich_help_panel=_RATES)
+    ] = 1,
+    bandwidth_time: Annotated[
+        str, typer.Option(help="How long a bandwidth test takes (500ms, 5s).", rich_help_panel=_RATES)
+    ] = "2s",
+    bandwidth_bytes: Annotated[
+        str | None, typer.Option(help="What a bandwidth test moves (50MB), instead of a time.", rich_help_panel=_RATES)
+    ] = None,
     shared_links: Annotated[
-        bool, typer.Option("--shared-links/--no-shared-links", help="Measure what groups of hosts share.")
+        bool,
+        typer.Option(
+            "--shared-links/--no-shared-links", help="Measure what groups of hosts share.", rich_help_panel=_RATES
+        ),
     ] = True,
-    timeout: Annotated[str, typer.Option(help="A probe not answered by then is lost.")] = "250ms",
-    seed: Annotated[int, typer.Option(help="Shuffles the rounds.")] = 0,
+    timeout: Annotated[
+        str, typer.Option(help="A probe not answered by then (100ms, 1s) is lost.", rich_help_panel=_HOW)
+    ] = "250ms",
+    seed: Annotated[int, typer.Option(help="Shuffles the rounds.", rich_help_panel=_HOW)] = 0,
     accept_new_host_keys: Annotated[
         bool, typer.Option("--accept-new-host-keys", help="Note unknown SSH host keys instead of refusing them.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
-) -> None:
+) -> None:  # fmt: skip
     """Measure the network between the hosts: round trips, loss, hops, and the capacity of what groups of hosts share.
 
     Every finished round is on disk; Ctrl-C, a dead host or a spent --budget loses nothing, and --resume goes on.

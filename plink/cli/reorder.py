@@ -21,59 +21,128 @@ _FORMATS = (
 _PARTLY = 3
 
 
+_WHAT, _WHERE, _SEARCH, _WRITTEN = (
+    "What the order is for", "Where hosts are, and may be", "The search", "What is written",
+)  # fmt: skip
+
+
 def reorder(
     network_file: Annotated[
         Path | None, typer.Argument(metavar="NETWORK", help="What `plink probe` wrote; default .plink/network.json.")
     ] = None,
-    algo: Annotated[str, typer.Option(help="The collective's algorithm, or what a library runs (gloo, ...).")] = "ring",
-    size: Annotated[str, typer.Option(help="Bytes that are reduced (100MB); the model latency knows no sizes.")] = (
-        "100MB"
-    ),
-    model: Annotated[str, typer.Option(help="latency, alpha-beta, contention, or auto.")] = "auto",
+    algo: Annotated[
+        str,
+        typer.Option(help="The collective's algorithm, or what a library runs (gloo, ...).", rich_help_panel=_WHAT),
+    ] = "ring",
+    size: Annotated[
+        str,
+        typer.Option(
+            help="Bytes that are reduced (64KB, 100MB); the model latency knows no sizes.", rich_help_panel=_WHAT
+        ),
+    ] = "100MB",
+    model: Annotated[
+        str, typer.Option(help="latency, alpha-beta, contention, or auto.", rich_help_panel=_WHAT)
+    ] = "auto",
     objective: Annotated[
-        str, typer.Option(help="For rings: sum of the round trips, or bottleneck: the longest first, the sum second.")
+        str,
+        typer.Option(
+            help="For rings: sum of the round trips, or bottleneck: the longest first, the sum second.",
+            rich_help_panel=_WHAT,
+        ),
     ] = "auto",
     set_: Annotated[
-        list[str] | None, typer.Option("--set", help="An option of the algorithm: --set base=4, --set fan-out=3.")
+        list[str] | None,
+        typer.Option(
+            "--set", help="An option of the algorithm: --set base=4, --set fan-out=3.", rich_help_panel=_WHAT
+        ),
     ] = None,
     pin: Annotated[
-        list[str] | None, typer.Option("--pin", metavar="HOST=RANK", help="A host whose first rank is given.")
+        list[str] | None,
+        typer.Option("--pin", metavar="HOST=RANK", help="A host whose first rank is given.", rich_help_panel=_WHERE),
     ] = None,
     groups: Annotated[
         str | None,
-        typer.Option(help="Hosts kept together: a file, one group a line, or how many groups to form of near hosts."),
+        typer.Option(
+            help="Hosts kept together: a file, one group a line, or how many groups to form of near hosts.",
+            rich_help_panel=_WHERE,
+        ),
     ] = None,
     prior: Annotated[
-        Path | None, typer.Option(help="A topology file: how near hosts are that were not measured; docs/topology.md.")
+        Path | None,
+        typer.Option(
+            help="A topology file: how near hosts are that were not measured; docs/topology.md.",
+            rich_help_panel=_WHERE,
+        ),
     ] = None,
     topology: Annotated[
-        Path | None, typer.Option(help="A topology file instead of a network: an order without probing.")
+        Path | None,
+        typer.Option(
+            help="A topology file instead of a network: an order without probing.", rich_help_panel=_WHERE
+        ),
     ] = None,
     hosts_file: Annotated[
-        Path | None, typer.Option("--hosts", help="With --topology: the hosts to order; default: all in it.")
+        Path | None,
+        typer.Option(
+            "--hosts", help="With --topology: the hosts to order; default: all in it.", rich_help_panel=_WHERE
+        ),
     ] = None,
-    format: Annotated[
-        str | None, typer.Option("--format", help=f"What to write: {', '.join(_FORMATS)}; see docs/launchers.md.")
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Where to write it, - for standard output.")
-    ] = None,
+    denoise: Annotated[
+        bool,
+        typer.Option(
+            "--denoise", help="Take round trips as an embedding fits them; `plink embed` says if it helps.",
+            rich_help_panel=_WHERE,
+        ),
+    ] = False,
     time_limit: Annotated[
         float | None,
-        typer.Option(min=0, max=1e6, help="Seconds to search; default: until nothing comes of it, 10 at most."),
+        typer.Option(
+            min=0, max=1e6, help="Seconds to search; default: until nothing comes of it, 10 at most.",
+            rich_help_panel=_SEARCH,
+        ),
     ] = None,
     moves: Annotated[
-        int | None, typer.Option(min=1, max=10**12, help="Moves to try, instead of a time: reproducible.")
+        int | None,
+        typer.Option(
+            min=1, max=10**12, help="Moves to try, instead of a time: reproducible.", rich_help_panel=_SEARCH
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Makes the search reproducible.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**63 - 1, help="Makes the search reproducible.", rich_help_panel=_SEARCH)
+    ] = 0,
     prove: Annotated[
-        bool, typer.Option("--prove", help="Go on with exact methods; exit code 3 when there is no proof in the end.")
+        bool,
+        typer.Option(
+            "--prove", help="Go on with exact methods; exit code 3 when there is no proof in the end.",
+            rich_help_panel=_SEARCH,
+        ),
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Take the order that was found even if its gain is within the noise.")
+        bool,
+        typer.Option(
+            "--force", help="Take the order that was found even if its gain is within the noise.",
+            rich_help_panel=_SEARCH,
+        ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the order as JSON.")] = False,
-) -> None:
+    format: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            help=f"What to write: {', '.join(_FORMATS)}; default: order; see docs/launchers.md.",
+            rich_help_panel=_WRITTEN,
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--output",
+            help="Where to write it, - for standard output, the default with --format; else .plink/order.json.",
+            rich_help_panel=_WRITTEN,
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the order as JSON.", rich_help_panel=_WRITTEN)
+    ] = False,
+) -> None:  # fmt: skip
     """Find the rank order that is cheapest for a collective on the measured network.
 
     The order is left in .plink/order.json; with --format or -o it is written
@@ -98,6 +167,8 @@ def reorder(
         raise UsageError("--hosts goes with --topology; the hosts of a network are its own")
     if moves is not None and time_limit is not None:
         raise UsageError("--moves is instead of a time; leave --time-limit away or give one of the two")
+    if denoise and topology is not None:
+        raise UsageError("--denoise goes with measured round trips; those of --topology are assumed")
     from plink.cli.order_report import order_of, order_of_one, summary
     from plink.order import Order
     from plink.storage import STANDARD, write_text
@@ -108,7 +179,7 @@ def reorder(
     render(chosen, network.hosts, Order("given", tuple(network.hosts.names)))  # refused before a search, not after
     wanted = Wanted(
         algo, size_bytes, model, tuple(set_ or ()), objective, tuple(pin or ()), groups, time_limit, moves, seed, prove,
-        force,
+        force, denoise,
     )  # fmt: skip
     complete = True
     if len(network.hosts) == 1:

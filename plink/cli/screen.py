@@ -14,7 +14,12 @@ Advance = Callable[[int, int], None]
 
 def say(text: str) -> None:
     """One line on standard error."""
-    print(f"plink: {text}", file=sys.stderr, flush=True)
+    print(f"plink: {printable(text)}", file=sys.stderr, flush=True)
+
+
+def printable(text: str) -> str:
+    """Text that may come from a host or a file, without what a terminal would obey: ``\\x1b`` stands for itself."""
+    return text if text.isprintable() else "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
 
 
 def took(path: Path) -> None:

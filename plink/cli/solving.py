@@ -6,6 +6,7 @@ Imported by commands that solve, when they run: it needs the solvers.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,6 +24,9 @@ from solvers.ordering.proving import WHOLE, Budget, prove, proven
 from solvers.ordering.search import search
 from solvers.ordering.seats import Seats
 from solvers.ordering.task import OBJECTIVES, Found, Task
+
+if TYPE_CHECKING:
+    from plink.cli.denoising import Denoised
 
 _MANY_MOVES = 1 << 50
 _LIMIT_S = 10.0
@@ -49,13 +53,15 @@ class Wanted:
     seed: int = 0
     prove: bool = False
     force: bool = False
+    denoise: bool = False
 
 
 @dataclass(frozen=True)
 class Solved:
     """What was found; ``judged``: what it saves on samples that it was not fitted to, None where there are none;
     ``kept``: the given order stays, for that is within the noise; ``notes``: what else to tell people; ``sparse``: the
-    bound is only of orders without pairs that were not measured; ``given_cannot``: why the given order cannot stay."""
+    bound is only of orders without pairs that were not measured; ``given_cannot``: why the given order cannot stay;
+    ``denoised``: how the round trips were fitted, where they are not the measured ones."""
 
     task: Task
     found: Found
@@ -64,6 +70,7 @@ class Solved:
     notes: tuple[str, ...]
     sparse: bool = False
     given_cannot: str | None = None
+    denoised: "Denoised | None" = None
 
     @property
     def changed(self) -> bool:
@@ -104,7 +111,7 @@ def solve(
     :param show: told of the search now and then. :param prior: how near hosts are that were not measured.
     :raises PlinkError: whatever :func:`solvers.ordering.search.search` and the models refuse.
     """
-    fitting = fitting_of(network, prior)
+    fitting = fitting_of(network, prior, wanted.denoise)
     task = _task(network, fitting.fabric, wanted)
     begun = time.monotonic()
     limit = wanted.time_limit_s if wanted.time_limit_s is not None else _PROOF_S if wanted.prove else _LIMIT_S
@@ -125,7 +132,7 @@ def solve(
     if wanted.prove and not proven(found):
         early = clock and time.monotonic() < begun + limit
         notes.append(_no_proof(task, found, fitting, limit if clock else None, early))
-    return Solved(task, found, judged, kept, tuple(notes), fitting.unknown is not None, cannot)
+    return Solved(task, found, judged, kept, tuple(notes), fitting.unknown is not None, cannot, fitting.denoised)
 
 
 def _task(network: Network, fabric: Fabric, wanted: Wanted) -> Task:

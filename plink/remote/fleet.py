@@ -24,6 +24,7 @@ _FAN_OUT = 16
 _GREETING_BYTES = 1 << 16
 # ... or within so many seconds: a log-in that ends in a menu, a python3 that hangs.
 HELLO_S = 30.0
+_SILENT = "silence for {seconds:.0f} s after the log-in; does a file that its shell starts with (~/.bashrc) wait?"
 # The longest genuine message gives a program's arguments back: 2 MB at most (ARG_MAX), six times that as JSON.
 LONGEST_LINE = 1 << 24
 # Messages that nobody has taken yet. Whoever has more to say waits: a rank's output is read no faster than it is shown.
@@ -212,7 +213,13 @@ def _shake_hands(host: Host, line: Line, bundle: bytes) -> bytes:
     """Send the program and skip what a login shell prints until the agent says hello; returns the bytes after that."""
     hello = (HELLO + "\n").encode()
     buffer = b""
-    alarm = threading.Timer(HELLO_S, line.close)
+    late = threading.Event()
+
+    def give_up() -> None:
+        late.set()
+        line.close()
+
+    alarm = threading.Timer(HELLO_S, give_up)
     alarm.daemon = True
     alarm.start()
     try:
@@ -224,7 +231,8 @@ def _shake_hands(host: Host, line: Line, bundle: bytes) -> bytes:
                 raise HostError(host.name, "no agent could be started: what answers there is a program of another kind")
             data = line.read()
             if not data:
-                raise HostError(host.name, f"no agent could be started: {line.last_words() or 'no answer'}")
+                why = _SILENT.format(seconds=HELLO_S) if late.is_set() else line.last_words() or "no answer"
+                raise HostError(host.name, f"no agent could be started: {why}")
             buffer += data
     finally:
         alarm.cancel()

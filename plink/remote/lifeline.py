@@ -102,7 +102,7 @@ class Lifeline:
         self._buffer += data
         *lines, rest = bytes(self._buffer).split(b"\n")
         self._buffer = bytearray(rest)
-        messages = [json.loads(line) for line in lines if line.strip()]
+        messages = [message for message in map(_message, lines) if message is not None]
         self._messages += [message for message in messages if message.get("do") != "alive"]
         self._asked |= any(message.get("do") == "alive" for message in messages)
 
@@ -111,3 +111,12 @@ class Lifeline:
         if self._asked and select.select([], [self._write_fd], [], 0)[1]:
             self.send(**{"is": "alive"})
         self._asked = False
+
+
+def _message(line: bytes) -> dict[str, Any] | None:
+    """What stands on a line; None for what is no message."""
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return message if isinstance(message, dict) else None

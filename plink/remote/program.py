@@ -4,16 +4,35 @@ The host needs a ``python3`` (3.8 or later) and nothing else: no plink, no file,
 is all that a remote shell ever sees; sources, arguments and settings follow on standard input.
 """
 
+import base64
 import importlib.util
 import json
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from plink.errors import UsageError
+
 LIFELINE = "plink.remote.lifeline"
 
+# Makes the modules (and bare packages above them) in the order given; calls main().
+_RUN = """\
+for name, source in bundle["modules"]:
+    parts = name.split(".")
+    for end in range(1, len(parts)):
+        package = ".".join(parts[:end])
+        if package not in sys.modules:
+            sys.modules[package] = types.ModuleType(package)
+            sys.modules[package].__path__ = []
+    module = types.ModuleType(name)
+    sys.modules[name] = module
+    exec(compile(source, "<plink agent: " + name + ">", "exec"), module.__dict__)
+sys.modules[bundle["modules"][-1][0]].main(**bundle["settings"])
+"""
+
 # Reads "LENGTH\n" padded to 12 bytes and then that many bytes of JSON, with os.read so that nothing beyond it is
-# taken from standard input; makes the modules (and bare packages above them) in the order given; calls main().
-# The login folder is not imported from: a socket.py of the user's there would be taken for the library's.
+# taken from standard input. The login folder is not imported from: a socket.py of the user's there would be taken for
+# the library's.
 # No single quote may stand in here: the whole is wrapped in a pair of them for the remote shell.
 _BOOTSTRAP = """\
 import sys
@@ -28,21 +47,26 @@ def read(n):
         data += got
     return data
 bundle = json.loads(read(int(read(12))))
-for name, source in bundle["modules"]:
-    parts = name.split(".")
-    for end in range(1, len(parts)):
-        package = ".".join(parts[:end])
-        if package not in sys.modules:
-            sys.modules[package] = types.ModuleType(package)
-            sys.modules[package].__path__ = []
-    module = types.ModuleType(name)
-    sys.modules[name] = module
-    exec(compile(source, "<plink agent: " + name + ">", "exec"), module.__dict__)
-sys.modules[bundle["modules"][-1][0]].main(**bundle["settings"])
 """
 
-BOOTSTRAP = "exec(" + json.dumps(_BOOTSTRAP) + ")"
+BOOTSTRAP = "exec(" + json.dumps(_BOOTSTRAP + _RUN) + ")"
 REMOTE_COMMAND = f"exec python3 -c '{BOOTSTRAP}'"
+
+# For launchers that give arguments and no standard input. No blank stands in it, nor what a launcher would split at.
+_FROM_ARGUMENT = 'exec(__import__("zlib").decompress(__import__("base64").b64decode(__import__("sys").argv[1])))'
+# For places where files can be had: beside this script lie the sources and what main() is called with.
+START, SETTINGS = "start.py", "settings.json"
+_FROM_FOLDER = """\
+import json, os, sys, types
+here = os.path.dirname(os.path.abspath(__file__))
+sys.path[:] = [p for p in sys.path if p and os.path.abspath(p) != here]
+def text(name):
+    with open(os.path.join(here, name), encoding="utf-8") as file:
+        return file.read()
+bundle = json.loads(text("settings.json"))
+bundle["modules"] = [(name, text(name + ".py")) for name in bundle["modules"]]
+"""
+_MOST_WORD_BYTES = 1 << 17  # MAX_ARG_STRLEN of Linux: one argument, with the zero at its end
 
 
 @dataclass(frozen=True)
@@ -53,9 +77,35 @@ class AgentProgram:
 
     def bundle(self, settings: dict[str, object]) -> bytes:
         """What is written to the agent's standard input before any message."""
-        sources = [(name, _source(name)) for name in (LIFELINE, *self.modules)]
-        body = json.dumps({"modules": sources, "settings": settings}).encode()
+        body = self._json((LIFELINE, *self.modules), settings).encode()
         return f"{len(body):<11}\n".encode() + body
+
+    def words(self, settings: dict[str, object]) -> tuple[str, ...]:
+        """What to type after ``python3``: the program as arguments, without a line to a controller.
+
+        :raises UsageError: when it is longer than an argument can be.
+        """
+        script = f"import json, sys, types\nbundle = json.loads({self._json(self.modules, settings)!r})\n{_RUN}"
+        word = base64.b64encode(zlib.compress(script.encode(), 9)).decode()
+        if len(word) >= _MOST_WORD_BYTES:
+            raise UsageError(
+                f"the program's arguments take {len(word)} bytes with what plink adds, packed; a "
+                f"launcher is given {_MOST_WORD_BYTES - 1} at most (`--runner ssh` has no such limit)"
+            )
+        return ("-c", _FROM_ARGUMENT, word)
+
+    def files(self, settings: dict[str, object]) -> dict[str, str]:
+        """The program as files of one folder, text by name, for people to read as well: run ``python3 START`` there."""
+        document = json.dumps({"modules": list(self.modules), "settings": settings}, indent=1) + "\n"
+        return {
+            START: _FROM_FOLDER + _RUN,
+            SETTINGS: document,
+            **{f"{name}.py": _source(name) for name in self.modules},
+        }
+
+    @staticmethod
+    def _json(modules: tuple[str, ...], settings: dict[str, object]) -> str:
+        return json.dumps({"modules": [(name, _source(name)) for name in modules], "settings": settings})
 
 
 def _source(name: str) -> str:

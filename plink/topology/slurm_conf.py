@@ -7,7 +7,8 @@ from plink.errors import InputError
 from plink.topology.paths import Topology
 from plink.topology.slurm import Vertex, from_blocks, from_switches
 
-_SETTING = re.compile(r"([A-Za-z][A-Za-z0-9_]*)=(\"[^\"]*\"|\S*)")
+# A word is tried from its beginning alone: from each of its letters it would take its length squared.
+_SETTING = re.compile(r"(?<![A-Za-z0-9_])([A-Za-z][A-Za-z0-9_]*)=(\"[^\"]*\"|\S*)")
 _FIRST = re.compile(r"^[ \t]*(switchname|blockname|blocksizes|ringname)[ \t]*=", re.IGNORECASE | re.MULTILINE)
 _KEYS = ("switchname", "switches", "nodes", "linkspeed", "blockname", "blocksizes")
 

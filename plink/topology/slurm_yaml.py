@@ -10,7 +10,7 @@ from plink.topology.slurm import Vertex, from_blocks, from_switches
 from plink.topology.slurm_conf import block_sizes
 from plink.topology.yaml_subset import parse_yaml_subset
 
-_FIRST = re.compile(r"^\s*-\s+topology\s*:", re.MULTILINE)
+_FIRST = re.compile(r"^[ \t]*-[ \t]+topology[ \t]*:", re.MULTILINE)
 
 
 def is_slurm_yaml(text: str) -> bool:

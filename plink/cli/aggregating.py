@@ -1,0 +1,224 @@
+"""By which schedules the ranks of a job all-reduce (``plink launch --backend``).
+
+Imported when a backend is asked for: it needs the solvers, and the runtime's document needs torch.
+"""
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from plink import workspace
+from plink.cli.algorithms import fabric_from
+from plink.cli.planning import Asked, check, make_plan, masters_of
+from plink.cli.screen import say
+from plink.errors import InputError, NoAnswer, UsageError
+from plink.hosts import Hosts
+from plink.network import Network, read_network
+from plink.plan import Plan
+from plink.plan_file import read_plan
+from plink.runtime.aggengine.aggregation import FILE, MOST_TEXT, TEXT, Aggregation, SizeClass
+from plink.runtime.torch_backend import VARIABLE
+from plink.schedule import Schedule
+from plink.schedule_file import read_schedule
+from plink.units import format_bytes
+from runners.autotune.daemon import schedule_for as schedule_of_masters
+from solvers.advice import envelope, line_of, lines
+from solvers.autotune.observed import Assignment
+from solvers.costs.by_name import model_for
+from solvers.ordering.task import with_slots
+from solvers.planning.masters import equal_chunks
+from solvers.planning.pricing import two_level_cost
+from solvers.planning.schedules import schedule_of
+from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
+from solvers.schedules.verifier import verify
+
+AUTO, GLOO = "auto", "gloo"
+# What `auto` chooses from: what differs in form. Gloo stands for itself.
+_CANDIDATES = (GLOO, "ring", "flat", "halving-doubling", "bcube", "double-binary-tree")
+_SIZE = 25e6
+_SMALLEST, _LARGEST = 4.0, 1e9
+_SHORTEST_S = 0.1
+_WITH_MASTERS = ("2lha", "flat")
+# Chunks a rank where masters move: the parts of a rank that is half as fast, or a quarter, are whole chunks.
+_FINE = 4
+
+
+@dataclass(frozen=True)
+class Backend:
+    """``environment``: what the ranks are started with. ``masters``: those that Autotune begins with, None without."""
+
+    environment: dict[str, str]
+    masters: Assignment | None = None
+
+
+def backend_for(backend: str, hosts: Hosts, plan_file: Path | None, every_s: float | None = None) -> Backend:
+    """How ranks' all-reduces go by that algorithm; says what was chosen.
+
+    :param hosts: in rank order. :param plan_file: whose schedule it is, where a plan was given.
+    :param every_s: how often ranks tell what they saw, so that masters can be moved (Autotune); None: never.
+    :raises UsageError, NoAnswer: for an algorithm that there is none of, or one that needs a network nobody measured.
+    """
+    ranks = sum(host.slots for host in hosts)
+    if backend == GLOO:
+        raise UsageError("--backend gloo: PyTorch's own does that; leave --backend away")
+    names = [name for name in ALGORITHMS if name != GLOO]
+    own = _own(backend, ranks) if backend.endswith((".json", ".json.gz")) else None
+    if own is None and backend not in (AUTO, *ALGORITHMS):
+        raise UsageError(f"--backend {backend}: there are {', '.join((AUTO, *names))}, or a schedule's file")
+    if ranks < 2:
+        raise UsageError("--backend: one rank has nobody to aggregate with")
+    if every_s is not None:
+        _refuse_tuning(backend, every_s)
+    plan = None
+    if own is not None:
+        classes = [SizeClass(None, own.algo, own)]
+    elif plan_file is not None:
+        plan = read_plan(plan_file)
+        if backend != plan.algo:
+            raise UsageError(f"--backend {backend}: {plan_file} is a plan for {plan.algo}")
+        classes = [SizeClass(None, backend, schedule_of(plan))]
+    elif backend == AUTO:
+        classes, plan = _cheapest(hosts, ranks)
+    elif backend == "2lha":
+        plan = _two_level(_network(backend, hosts), hosts)
+        classes = [SizeClass(None, backend, schedule_of(plan))]
+    else:
+        classes = [SizeClass(None, backend, schedule_for(backend, ranks))]
+    for entry in classes:
+        if entry.schedule is not None and entry.schedule.ranks != ranks:
+            raise UsageError(
+                f"--backend {backend}: a schedule of {entry.schedule.ranks} ranks, and the job has {ranks}"
+            )
+    aggregation, masters = Aggregation(tuple(classes)), None
+    if every_s is not None:
+        aggregation, masters = _tuned(aggregation, ranks, plan, plan_file is not None, every_s)
+    text = aggregation.to_text()
+    if masters is not None and len(text) > MOST_TEXT:
+        raise UsageError(f"--autotune: the schedule for {ranks} ranks is too large to travel with the job")
+    if len(text) > MOST_TEXT:
+        raise UsageError(
+            f"--backend {backend}: the schedule for {ranks} ranks is too large to travel with the job; put a plan on "
+            f"the first host and name it: --env {VARIABLE}={backend} --env PLINK_PLAN=PATH"
+        )
+    for k, entry in enumerate(classes):
+        since = "" if k == 0 else f" from {format_bytes(classes[k - 1].up_to_bytes or 0)}"
+        until = "" if entry.up_to_bytes is None else f" up to {format_bytes(entry.up_to_bytes)}"
+        say(f"all-reduces{since}{until or (' of any size' if k == 0 else ' on')}: {entry.algo}")
+    if masters is not None:
+        say(f"autotune: ranks tell every {every_s:g} s what they see")
+    return Backend({VARIABLE: backend, TEXT: text, FILE: ""}, masters)
+
+
+def _refuse_tuning(backend: str, every_s: float) -> None:
+    """:raises UsageError: for what Autotune cannot do, whatever the network."""
+    if every_s < _SHORTEST_S:
+        raise UsageError(f"--autotune-every {every_s:g}s: {_SHORTEST_S:g}s at least, for all ranks stop to tell")
+    if backend not in (AUTO, *_WITH_MASTERS):
+        raise UsageError(
+            f"--autotune moves what ranks aggregate for others: it needs --backend {' or '.join(_WITH_MASTERS)}"
+        )
+
+
+def _tuned(
+    aggregation: Aggregation, ranks: int, plan: Plan | None, keeps_chunks: bool, every_s: float
+) -> tuple[Aggregation, Assignment]:
+    """With masters that can be moved: those of the plan, or finer ones than a job needs that keeps them.
+
+    :param plan: what two-level aggregation goes by. :param keeps_chunks: it is the user's.
+    :raises UsageError: where nothing has masters.
+    """
+    found = [k for k, entry in enumerate(aggregation.classes) if entry.algo in _WITH_MASTERS]
+    if not found:
+        raise UsageError(
+            f"--autotune: needs {' or '.join(_WITH_MASTERS)}, and auto found others cheaper here; ask for one of them"
+        )
+    algo = aggregation.classes[found[-1]].algo
+    if algo == "flat":
+        whole = (tuple(range(ranks)),)
+        local, group = equal_chunks(whole, _FINE * ranks)
+        masters = Assignment(whole, local, group)
+    else:
+        if plan is None or plan.groups is None or plan.masters is None:
+            raise UsageError("--autotune: the plan tells no groups and masters")
+        dealt = masters_of(plan) if keeps_chunks else equal_chunks(plan.groups, _FINE * ranks)
+        masters = Assignment(plan.groups, *dealt)
+    classes = list(aggregation.classes)
+    classes[found[-1]] = replace(classes[found[-1]], schedule=schedule_of_masters(masters))
+    return replace(aggregation, classes=tuple(classes), tuned=found[-1], every_s=every_s), masters
+
+
+def _own(path: str, ranks: int) -> Schedule:
+    """A user's schedule, proven.
+
+    :raises InputError: for a file that is none, or is wrong. :raises UsageError: for one of other ranks.
+    """
+    schedule = read_schedule(path)
+    if schedule.collective != "all-reduce":
+        raise InputError(path, f"{schedule.collective} was found, an all-reduce was expected")
+    if schedule.ranks != ranks:
+        raise UsageError(f"--backend {path}: a schedule of {schedule.ranks} ranks, and the job has {ranks}")
+    if errors := verify(schedule):
+        raise InputError(path, f"{errors[0]} (`plink schedule verify {path}` tells all)")
+    return schedule
+
+
+def _network(backend: str, hosts: Hosts) -> Network:
+    if not workspace.NETWORK.is_file():
+        raise NoAnswer(f"--backend {backend} needs to know the network: `plink probe` first, or give a --plan")
+    network = read_network(workspace.NETWORK)
+    if set(network.hosts.names) != set(hosts.names):
+        raise NoAnswer(
+            f"--backend {backend}: {workspace.NETWORK} is of other hosts; `plink probe` these, or give a --plan"
+        )
+    # The slots are the job's: those of the network's file are from when it was measured.
+    members = hosts.by_name()
+    return replace(network, hosts=replace(network.hosts, members=tuple(members[name] for name in network.hosts.names)))
+
+
+def _two_level(network: Network, hosts: Hosts) -> Plan:
+    with _order_file(hosts) as order:
+        asked = Asked("2lha", _SIZE, order=order)
+        check(asked)
+        return make_plan(network, asked)
+
+
+@contextlib.contextmanager
+def _order_file(hosts: Hosts) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="plink-") as folder:
+        path = Path(folder) / "order"
+        path.write_text("".join(f"{name}\n" for name in hosts.names))
+        yield path
+
+
+def _cheapest(hosts: Hosts, ranks: int) -> tuple[list[SizeClass], Plan]:
+    """The cheapest at each size by the model of shared links (by latency and bandwidth where none were measured), and
+    the plan that two-level aggregation goes by among them."""
+    network = _network(AUTO, hosts)
+    fabric = fabric_from(network, False)
+    model = model_for("auto", fabric)
+    if model == "latency":
+        raise NoAnswer("--backend auto chooses by size and needs bandwidths; `plink probe` measures them (--bandwidth)")
+    place = {name: k for k, name in enumerate(network.hosts.names)}
+    slots = {host.name: host.slots for host in hosts}
+    order = with_slots(
+        np.array([place[name] for name in hosts.names], dtype=np.intp),
+        np.array([slots[name] for name in network.hosts.names], dtype=np.intp),
+    )
+    found, _ = lines(fabric, {"job": order}, {algo: Options() for algo in _CANDIDATES}, model)
+    schedules: dict[str, Schedule] = {}
+    plan = _two_level(network, hosts)
+    if plan.groups is not None and plan.masters is not None and len(plan.groups) > 1:
+        groups, masters = plan.groups, masters_of(plan)
+        found.append(line_of("2lha", "job", lambda size: two_level_cost(groups, masters, fabric, order, size, model)))
+        schedules["2lha"] = schedule_of(plan)
+    classes = []
+    for stretch in envelope(found, _SMALLEST, _LARGEST):
+        algo = stretch.line.algo
+        limit = None if stretch.to_bytes >= _LARGEST else int(stretch.to_bytes)
+        schedule = None if algo == GLOO else schedules.get(algo) or schedule_for(algo, ranks)
+        classes.append(SizeClass(limit, algo, schedule))
+    return classes, plan

@@ -1,0 +1,33 @@
+"""The log of an elastic run that a command was given, by the run's id or as a file."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from plink import workspace
+from plink.errors import UsageError
+
+if TYPE_CHECKING:
+    from plink.agile_history import History
+
+
+def history_from(run: str) -> "History":
+    """What its log tells. ``run``: a file, an id or its beginning, or ``last``.
+
+    :raises UsageError: when there is no such run, or it was not elastic. :raises InputError: as the log's reader.
+    """
+    from plink.agile_history import history_of
+    from plink.agile_log import read_agile_log
+
+    return history_of(read_agile_log(_path(run)))
+
+
+def _path(run: str) -> Path:
+    if Path(run).is_file():
+        return Path(run)
+    from plink.agile_log import NAME
+    from plink.runs import run_named
+
+    path = run_named(workspace.RUNS, run).folder / NAME
+    if not path.is_file():
+        raise UsageError(f"the run {path.parent.name} was not elastic: there is no {path}")
+    return path

@@ -1,0 +1,175 @@
+"""``plink agile summary``."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from plink.cli.screen import print_json
+
+if TYPE_CHECKING:
+    from plink.agile_history import History
+    from solvers.agile.costs import Cost
+
+
+def summary(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The run's id, the beginning of it, `last`, or a log.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """What an elastic run did and cost: iterations, their time by stage, bytes by host, what happened.
+
+    The cost goes by the prices in the hosts file (price=X, money per hour) and by how long each host took part.
+
+    Example: plink agile summary last
+    """
+    from plink.cli.agile_run import history_from
+
+    document = _document(history_from(run))
+    if as_json:
+        print_json(document)
+    else:
+        _show(document)
+
+
+def _document(history: "History") -> dict[str, Any]:
+    kept, cost = history.kept, _cost(history)
+    objectives = [each.objective for each in kept if each.objective is not None]
+    end = history.end
+    return {
+        "schema": "plink.agile-summary/1",
+        "seconds": round(history.seconds, 3),
+        "end": None if end is None else {"why": end.why, "code": end.code},
+        "iterations": len(kept),
+        "lost": sum(step.lost for step in history.steps),
+        "objective": objectives[-1] if objectives else None,
+        "stages": _stages(history),
+        "hosts": _hosts(history),
+        "events": [_event(event) for event in history.events],
+        "cost": {
+            "total": _rounded(cost.total),
+            "per_iteration": _rounded(cost.per_unit),
+            "without_price": list(cost.without_price),
+        },
+    }
+
+
+def _cost(history: "History") -> "Cost":
+    from solvers.agile.costs import Held, cost_of
+
+    held = [Held(m.joined.host, m.joined.price, ((m.joined.at, m.until),)) for m in history.members]
+    return cost_of(held, len(history.kept))
+
+
+def _stages(history: "History") -> list[dict[str, Any]]:
+    import statistics
+
+    times: dict[int, list[float]] = {}
+    for each in history.kept:
+        times.setdefault(each.stage, []).append(each.seconds)
+    return [
+        {"stage": stage, "iterations": len(taken), "median_s": round(statistics.median(taken), 6)}
+        for stage, taken in sorted(times.items())
+    ]
+
+
+def _hosts(history: "History") -> list[dict[str, Any]]:
+    """By name, in the order of joining: a host that came back is one line, as its traffic is."""
+    rows: dict[str, dict[str, Any]] = {}
+    for member in history.members:
+        joined = member.joined
+        row = rows.setdefault(joined.host, {"host": joined.host, "tier": joined.tier, "price": None, "held_s": 0.0})
+        row |= {
+            "tier": joined.tier,
+            "price": joined.price,
+            "held_s": round(row["held_s"] + member.until - joined.at, 3),
+        }
+    for host, (sent, received) in history.traffic.items():
+        row = rows.setdefault(host, {"host": host, "tier": None, "price": None, "held_s": None})
+        row |= {"sent_bytes": sent, "received_bytes": received}
+    return [{"sent_bytes": None, "received_bytes": None} | row for row in rows.values()]
+
+
+def _event(event: Any) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    told = {key: value for key, value in asdict(event).items() if value is not None}
+    return {"at": told.pop("at"), "what": event.what} | told
+
+
+def _rounded(money: float | None) -> float | None:
+    return None if money is None else float(f"{money:.6g}")
+
+
+def _show(document: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from plink.units import format_bytes
+
+    for line in _sentences(document):
+        print(line)
+    console = Console(highlight=False, markup=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, markup=False, width=200)
+    table = Table("host", "tier", "held", "sent", "received", "price/h", box=None, pad_edge=False)
+    for row in document["hosts"]:
+        table.add_row(
+            row["host"], row["tier"] or "", "" if row["held_s"] is None else f"{row['held_s']:,.1f} s",
+            *("" if size is None else format_bytes(size) for size in (row["sent_bytes"], row["received_bytes"])),
+            "" if row["price"] is None else f"{row['price']:g}",
+        )  # fmt: skip
+    if document["hosts"]:
+        console.print(table)
+    for together in _together(document["events"]):
+        print(f"{together[0]['at']:9,.1f} s  {_said(together)}")
+
+
+def _sentences(document: dict[str, Any]) -> list[str]:
+    end, lost = document["end"], document["lost"]
+    how = (
+        "it still runs, or was cut off"
+        if end is None
+        else f"exit code {end['code']}" + (f" ({end['why']})" * bool(end["why"]))
+    )
+    lines = [f"{document['iterations']} iterations in {document['seconds']:,.1f} s; {how}"]
+    if lost:
+        lines.append(f"{lost} iterations were lost to roll-backs")
+    if document["objective"] is not None:
+        lines.append(f"objective: {document['objective']:.6g}")
+    lines += [
+        f"stage {row['stage']}: {row['iterations']} iterations, median {row['median_s']:.4g} s"
+        for row in document["stages"]
+    ]
+    cost = document["cost"]
+    if cost["total"] is not None:
+        each = "" if cost["per_iteration"] is None else f", {cost['per_iteration']:.3g} an iteration"
+        lines.append(f"cost: {cost['total']:.4g}{each}")
+    if cost["without_price"]:
+        left_out = ", ".join(cost["without_price"][:5]) + ("..." if len(cost["without_price"]) > 5 else "")
+        lines.append(f"without a price (price=X in the hosts file), so not in the cost: {left_out}")
+    return lines
+
+
+def _together(events: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Hosts of one tier that came, or went, one after the other within a second are one line."""
+    found: list[list[dict[str, Any]]] = []
+    for event in events:
+        alike = found and event["what"] == "host" and all(found[-1][0].get(k) == event[k] for k in ("event", "tier"))
+        if alike and event["at"] - found[-1][-1]["at"] < 1:
+            found[-1].append(event)
+        else:
+            found.append([event])
+    return found
+
+
+def _said(together: list[dict[str, Any]]) -> str:
+    event = together[0]
+    why = f": {event['why']}" if event.get("why") else ""
+    if len(together) > 1:
+        named = ", ".join(one["host"] for one in together[:3]) + ("..." if len(together) > 3 else "")
+        return f"{len(together)} {event['tier']} hosts {event['event']} ({named}){why}"
+    if event["what"] == "host":
+        left = f", {event['seconds']:.0f} s left" if event["event"] == "warned" and "seconds" in event else ""
+        return f"{event['host']} ({event['tier']}) {event['event']}{left}{why}"
+    if event["what"] == "controller":
+        return f"controller {event['event']}{why}"
+    return f"rolled back to clock {event['clock']}, {event['redone']} to be done again"

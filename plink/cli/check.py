@@ -1,0 +1,167 @@
+"""``plink check``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from plink.errors import UsageError
+
+_RUN, _JUDGE, _CI = "Run orders on the hosts", "What is asked for", "Results"
+
+
+def check(
+    network_file: Annotated[
+        Path | None, typer.Argument(metavar="NETWORK", help="What `plink probe` wrote; default .plink/network.json.")
+    ] = None,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Run orders on the hosts, and compare with what the model says.")
+    ] = False,
+    results: Annotated[
+        Path | None,
+        typer.Option(help="Judge orders that were run before, without hosts; with NETWORK they are priced anew."),
+    ] = None,
+    truth: Annotated[
+        Path | None, typer.Option(help="Where the hosts really are: plink.truth/1, groups, or a topology file.")
+    ] = None,
+    algo: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="gloo (PyTorch's own), openmpi-... (mpirun with mpi4py) or any algorithm, by plink's backend; several "
+            "if repeated (gloo).",
+            rich_help_panel=_RUN,
+        ),
+    ] = None,
+    size: Annotated[str, typer.Option(help="Bytes that are reduced.", rich_help_panel=_RUN)] = "16MB",
+    model: Annotated[
+        str, typer.Option(help="latency, alpha-beta, contention, or auto.", rich_help_panel=_RUN)
+    ] = "auto",
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="An option of the algorithm: --set base=4.", rich_help_panel=_RUN),
+    ] = None,
+    orders: Annotated[
+        int, typer.Option(min=2, max=100, help="How many, at even steps of the cost.", rich_help_panel=_RUN)
+    ] = 10,
+    repeats: Annotated[
+        int, typer.Option(min=1, max=100, help="Timed all-reduces of each order.", rich_help_panel=_RUN)
+    ] = 3,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**63 - 1, help="Of the orders, and of the embedding.", rich_help_panel=_RUN)
+    ] = 0,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be run.", rich_help_panel=_RUN)
+    ] = False,
+    python: Annotated[
+        str | None, typer.Option(help="Interpreter on the hosts, with PyTorch or mpi4py.", rich_help_panel=_RUN)
+    ] = None,
+    env: Annotated[
+        list[str] | None, typer.Option("--env", help="NAME=VALUE for every rank.", rich_help_panel=_RUN)
+    ] = None,
+    interface: Annotated[
+        str | None, typer.Option(help="Network interface on the hosts; default: found.", rich_help_panel=_RUN)
+    ] = None,
+    timeout: Annotated[str, typer.Option(help="For each algorithm's job.", rich_help_panel=_RUN)] = "30m",
+    accept_new_host_keys: Annotated[
+        bool,
+        typer.Option("--accept-new-host-keys", help="Trust hosts whose keys are unknown.", rich_help_panel=_RUN),
+    ] = False,
+    min_spearman: Annotated[
+        float | None,
+        typer.Option(help="Exit code 1 below this rank correlation (0.9).", rich_help_panel=_JUDGE),
+    ] = None,
+    max_regression: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="BASELINE", help="Exit code 1 when this is worse than that earlier check.", rich_help_panel=_JUDGE
+        ),
+    ] = None,
+    tolerance: Annotated[
+        float,
+        typer.Option(
+            min=0, max=10, help="With BASELINE: share by which the cheapest order may take longer.",
+            rich_help_panel=_JUDGE,
+        ),
+    ] = 0.1,
+    min_paia: Annotated[
+        float | None,
+        typer.Option(
+            help="With --truth: exit code 1 when less than this share of triplets is right (0.9).",
+            rich_help_panel=_JUDGE,
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--output", help="Where --measure leaves what it found; default .plink/check.json.",
+            rich_help_panel=_CI,
+        ),
+    ] = None,
+    junit: Annotated[
+        Path | None, typer.Option(help="Also write it as JUnit XML, for CI.", rich_help_panel=_CI)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.", rich_help_panel=_CI)] = False,
+) -> None:  # fmt: skip
+    """Say whether the cost model ranks orders as the clock does, and whether measured distances are right.
+
+    --measure runs one collective by orders from the cheapest to the dearest
+    and compares: Spearman's rank correlation, predicted against measured
+    times, what the best order gains. --truth compares measured distances with
+    where hosts are (PAIA: of triplets a, b; c the share in which the nearer
+    of a and b was measured to be nearer; 0.5 is chance). docs/ci.md has
+    workflows for GitHub and GitLab.
+
+    Example: plink check cloud.json --measure --algo gloo --min-spearman 0.9 --junit check.xml
+    """
+    from plink.cli.check_course import Asked, run, target_of
+    from plink.cli.checking import Limits, baseline_from
+    from plink.cli.launch_options import named_values
+    from plink.cli.running_orders import Trying, known_way
+    from plink.units import parse_bytes, parse_duration
+    from solvers.checking.regression import Tolerance
+
+    _refuse(measure, results, truth, min_spearman, max_regression, min_paia, output, dry_run)
+    if measure and max_regression is not None and max_regression.resolve() == target_of(output).resolve():
+        raise UsageError(f"--max-regression {max_regression}: --measure leaves there what it finds, so that a worse "
+                         "result would be the next baseline; give another file with -o")  # fmt: skip
+    algorithms = tuple(dict.fromkeys(algo or ["gloo"]))
+    for name in algorithms:
+        known_way(name)
+    trying = Trying(
+        parse_bytes(size), model, orders, repeats, seed, tuple(set_ or ()), named_values(env or []), python, interface,
+        parse_duration(timeout),
+    )  # fmt: skip
+    if trying.size_bytes < 4:
+        raise UsageError(f"--size {size}: an element has 4 bytes")
+    baseline = () if max_regression is None else baseline_from(max_regression)
+    limits = Limits(min_spearman, baseline, Tolerance(time=tolerance))
+    run(
+        Asked(
+            network_file, measure, results, truth, min_paia, algorithms, trying, limits, dry_run, output, junit,
+            as_json, accept_new_host_keys,
+        )
+    )  # fmt: skip
+
+
+def _refuse(
+    measure: bool, results: Path | None, truth: Path | None, min_spearman: float | None, max_regression: Path | None,
+    min_paia: float | None, output: Path | None, dry_run: bool,
+) -> None:  # fmt: skip
+    """:raises UsageError: for options that ask for nothing, or do not go together."""
+    if not measure and results is None and truth is None:
+        raise UsageError("--measure runs orders on the hosts, --results FILE judges recorded runs, --truth FILE tells "
+                         "where hosts are: give one of them (docs/ci.md)")  # fmt: skip
+    if measure and results is not None:
+        raise UsageError("--measure runs orders anew, --results judges recorded ones; give one of the two")
+    if min_paia is not None and truth is None:
+        raise UsageError("--min-paia goes with --truth")
+    if min_paia is not None and not 0 <= min_paia <= 1:
+        raise UsageError(f"--min-paia {min_paia:g}: give a share, 0 to 1")
+    if min_spearman is not None and not -1 <= min_spearman <= 1:
+        raise UsageError(f"--min-spearman {min_spearman:g}: give a correlation, -1 to 1")
+    if (min_spearman is not None or max_regression is not None) and not measure and results is None:
+        raise UsageError("--min-spearman and --max-regression go with --measure or --results")
+    if output is not None and not measure:
+        raise UsageError("-o goes with --measure; --json prints what was found")
+    if dry_run and not measure:
+        raise UsageError("--dry-run goes with --measure")

@@ -1,0 +1,172 @@
+"""``plink cluster``."""
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from plink import workspace
+from plink.cli.screen import print_json, progress, say
+from plink.errors import PartlyDone, UsageError
+
+if TYPE_CHECKING:
+    from plink.groups import Groups, NamedTier, Names
+    from plink.network import Network
+    from solvers.grouping.cluster import Clustering
+
+_DIGITS = 3
+_NAMED = 5
+_AGREES = 0.75
+
+
+def cluster(
+    network_file: Annotated[
+        Path | None, typer.Argument(metavar="NETWORK", help="What `plink probe` wrote; default .plink/network.json.")
+    ] = None,
+    groups: Annotated[
+        int | None, typer.Option(metavar="K", help="How many groups; default: the square root of the hosts, rounded.")
+    ] = None,
+    elasticity: Annotated[
+        float, typer.Option(metavar="E", help="How uneven groups may be: 1 even, 2 from half to twice n/K hosts.")
+    ] = 1.0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Makes the search reproducible.")] = 0,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Where to write them, - for standard output.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the groups as JSON.")] = False,
+) -> None:
+    """Put hosts near each other into balanced groups for hierarchical aggregation.
+
+    Says what the groups gain over random ones, how far repeated runs agree, and which
+    natural tiers (machines, racks, zones) stand out. The result is left in
+    .plink/groups.json; docs/grouping.md tells more.
+
+    Example: plink cluster cloud.json --elasticity 1.5
+    """
+    from plink.cli.inputs import network_from
+    from plink.storage import STANDARD
+    from solvers.embedding.fitting import STEPS
+    from solvers.grouping.cluster import cluster as clustered
+    from solvers.grouping.sizes import check_elasticity
+
+    check_elasticity(elasticity)
+    if groups is not None and groups < 1:
+        raise UsageError(f"--groups {groups}: there is 1 group at least")
+    if as_json and output is not None:
+        raise UsageError("--json prints the groups; leave -o away or give one of the two")
+    network = network_from(network_file)
+    with progress("fitting", "clustering") as bars:
+        steps = 0
+
+        def going() -> bool:
+            nonlocal steps
+            steps += 1
+            bars["fitting"](min(steps, 2 * STEPS), 2 * STEPS)
+            return True
+
+        found = clustered(
+            network.latency_us, groups, elasticity, seed, network.halves() or (), network.hosts.names, going,
+            bars["clustering"],
+        )  # fmt: skip
+    written = _named(network, found, seed)
+    if as_json:
+        print_json(written.to_json())
+    else:
+        if output is None:
+            workspace.prepare()
+        where = output or workspace.GROUPS
+        written.write(where)
+        if str(where) != STANDARD:
+            say(f"groups -> {where}")
+            _print(network, found, written)
+    if found.left_out:
+        shown = ", ".join(written.left_out[:_NAMED]) + (", ..." if len(found.left_out) > _NAMED else "")
+        raise PartlyDone(f"nothing was measured of these hosts, they are left out: {shown}")
+
+
+def _named(network: "Network", found: "Clustering", seed: int) -> "Groups":
+    from plink.groups import Groups, NamedTier
+
+    names = network.hosts.names
+
+    def named(groups: list[list[int]]) -> "Names":
+        return tuple(tuple(names[host] for host in group) for group in groups)
+
+    return Groups(
+        network.fingerprint(),
+        named(found.groups),
+        found.elasticity,
+        found.method,
+        _number(found.found.within_us),
+        _number(found.found.across_us),
+        {"cohesion_us": _number(found.random.within_us), "across_us": _number(found.random.across_us)},
+        round(found.agreement, 4),
+        found.runs,
+        tuple(
+            NamedTier(
+                named(groups), _number(tier.within_us), _number(tier.next_us), round(tier.ratio, _DIGITS),
+                round(tier.confidence, 4),
+            )
+            for groups, tier in zip(found.tiers, found.hierarchy, strict=True)
+        ),
+        tuple(names[host] for host in found.left_out),
+        seed,
+    )  # fmt: skip
+
+
+def _number(value: float) -> float | None:
+    return round(value, _DIGITS) if math.isfinite(value) else None
+
+
+def _print(network: "Network", found: "Clustering", written: "Groups") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from plink.cli.folded import folded
+    from solvers.costs.latency import symmetrised
+    from solvers.grouping.cluster import longest_within
+
+    console = Console()
+    table = Table("group", "hosts", "mean", "longest", "members", title="balanced groups", title_justify="left")
+    for column in (0, 1, 2, 3):
+        table.columns[column].justify = "right"
+    rtt = symmetrised(network.latency_us)
+    for k, (members, names) in enumerate(zip(found.groups, written.groups, strict=True), 1):
+        mean, longest = longest_within(rtt, members)
+        table.add_row(str(k), str(len(members)), _us(_number(mean)), _us(_number(longest)), folded(names))
+    # Off a terminal nothing is cut: a program or a file has no width.
+    wide = max(len(folded(names)) for names in written.groups) + 50
+    (console if console.is_terminal else Console(width=max(80, wide))).print(table)
+    print("\n".join(_lines(written)))
+
+
+def _lines(written: "Groups") -> list[str]:
+    lines = []
+    if written.cohesion_us is not None:
+        lines.append(
+            f"mean round trip within groups {_us(written.cohesion_us)}, across {_us(written.across_us)}; "
+            f"within balanced random groups {_us(written.random['cohesion_us'])}"
+        )
+    if written.runs > 1:
+        unsure = "" if written.ami >= _AGREES else "; other groups would do about as well"
+        lines.append(f"{written.runs} searches agree by {written.ami:.2f} (adjusted mutual information){unsure}")
+    random = written.random["cohesion_us"]
+    if len(written.groups) > 1 and None not in (random, written.cohesion_us) and not written.tiers:
+        lines.append("nothing shows that these groups are there: such ones come out of noise too")
+    return [*lines, *([_tier(tier) for tier in written.tiers] or ["no tier stands out"])]
+
+
+def _tier(tier: "NamedTier") -> str:
+    sizes = sorted(len(group) for group in tier.groups)
+    span = f"{sizes[0]}" if sizes[0] == sizes[-1] else f"{sizes[0]} to {sizes[-1]}"
+    return (
+        f"tier: {len(tier.groups)} groups of {span} hosts, {_us(tier.within_us)} within, {_us(tier.next_us)} to the "
+        f"next; confidence {tier.confidence:.2f}"
+    )
+
+
+def _us(value: float | None) -> str:
+    from plink.units import format_us
+
+    return "-" if value is None else format_us(value) if value >= 100 else f"{value:.3g} us"

@@ -1,0 +1,137 @@
+"""What a shell offers for a value: names of algorithms, formats, hosts and runs, where these are known.
+
+Bash, Zsh and Fish start plink at every press of the tabulator. So nothing is imported here but words, files are read
+only where they are small, and whatever goes wrong offers nothing: the shell then completes names of files by itself.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+_MOST_BYTES = 8 << 20  # of a network file: what is read in a moment
+_LABS = Path("/run/plink/labs")
+ALGORITHMS = (
+    "ring", "ring-chunked", "halving-doubling", "recursive-doubling", "tree", "double-binary-tree", "bcube", "2lha",
+    "flat", "ps", "bml", "gloo", "nccl-ring", "nccl-tree", "openmpi-ring", "openmpi-recursive-doubling",
+    "openmpi-rabenseifner", "lightgbm",
+)  # fmt: skip
+NAMES = (*ALGORITHMS, "nccl")
+FORMATS = (
+    "order", "hosts", "openmpi", "openmpi-rankfile", "mpich", "slurm", "torchrun", "torchrun-env", "deepspeed",
+    "horovod", "lightgbm", "kubernetes",
+)  # fmt: skip
+# By option, and by command and option where one of that name differs.
+VALUES: dict[str, tuple[str, ...]] = {
+    "--algo": NAMES,
+    "schedule --algo": ALGORITHMS,
+    "--backend": ("auto", "agileml", *(name for name in ALGORITHMS if name != "gloo")),
+    "--collective": ("all-reduce", "reduce-scatter", "all-gather", "reduce", "broadcast"),
+    "--device": ("auto", "cpu", "cuda"),
+    "--format": FORMATS,
+    "--kind": ("job", "mpijob", "pytorchjob"),
+    "--loss": ("auto", "relative", "absolute"),
+    "--method": ("stamp", "icmp", "tcp", "iperf3", "auto"),
+    "--model": ("auto", "latency", "alpha-beta", "contention"),
+    "advise --model": ("auto", "alpha-beta", "contention"),
+    "--notices": ("aws", "gcp", "azure"),
+    "--objective": ("auto", "sum", "bottleneck"),
+    "--pairs": ("all", "adaptive"),
+    "--runner": ("ssh", "local", "torchrun", "mpirun", "mpich", "slurm", "kubernetes"),
+    "--set": ("fan-out=", "base=", "levels=", "pieces=", "sharded=", "colocated=", "servers=", "root="),
+    "--tier": ("reliable", "transient"),
+    "--weights": ("sizes", "bandwidth"),
+}
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """What Click takes for a completion; ``type`` is always a plain word."""
+
+    value: str
+    help: str | None = None
+    type: str = "plain"
+
+
+def attach(command: Any, words: tuple[str, ...] = ()) -> None:
+    """Let the command and all under it complete what is known. ``words``: what is typed for it."""
+    for parameter in command.params:
+        offer = _offer(" ".join(words), parameter)
+        if offer is not None:
+            parameter.shell_complete = partial(_suggest, offer)
+    for name, child in getattr(command, "commands", {}).items():
+        attach(child, (*words, name))
+
+
+Offer = Callable[[Any, str], Iterable[str]]
+
+
+def _suggest(offer: Offer, ctx: Any, incomplete: str) -> list[Suggestion]:
+    try:
+        return [Suggestion(word) for word in offer(ctx, incomplete) if word.startswith(incomplete)]
+    except Exception:  # a broken file is for the command to complain of, not for a half-typed line
+        return []
+
+
+def _offer(words: str, parameter: Any) -> Offer | None:
+    for option in parameter.opts:
+        values = VALUES.get(f"{words} {option}") or VALUES.get(option)
+        if values is not None:
+            return lambda ctx, incomplete, values=values: values  # type: ignore[misc]
+    if "--algos" in parameter.opts:
+        return _several_algorithms
+    if "--pin" in parameter.opts:
+        return lambda ctx, incomplete: (f"{name}=" for name in _measured_hosts())
+    if "--again" in parameter.opts or parameter.metavar in ("RUN", "ID", "LOG"):
+        return lambda ctx, incomplete: _runs()
+    if words.startswith("lab ") and parameter.metavar in ("HOST", "HOST|RACK", "FROM", "TO"):
+        return lambda ctx, incomplete: _lab(ctx, racks=parameter.metavar == "HOST|RACK")
+    if words.startswith("lab ") and "--name" in parameter.opts:
+        return lambda ctx, incomplete: sorted(path.name for path in _LABS.iterdir() if path.is_dir())
+    if words.startswith("agile ") and parameter.metavar == "HOST...":
+        return lambda ctx, incomplete: _hosts_of_run(ctx)
+    return None
+
+
+def _several_algorithms(ctx: Any, incomplete: str) -> Iterable[str]:
+    before, comma, _ = incomplete.rpartition(",")
+    return (f"{before}{comma}{name}" for name in NAMES if name not in before.split(","))
+
+
+def _read_names(path: Path) -> list[str]:
+    """Names of the hosts in a network or run file."""
+    from plink.storage import read_document
+
+    if path.stat().st_size > _MOST_BYTES:
+        return []
+    return [str(host["name"]) for host in read_document(path).get("hosts", [])]
+
+
+def _measured_hosts() -> list[str]:
+    """Of the last network: what else stands on the line is not known while an option lacks its value."""
+    from plink import workspace
+
+    return _read_names(workspace.NETWORK)
+
+
+def _runs() -> list[str]:
+    from plink import workspace
+
+    return ["last", *sorted((path.parent.name for path in workspace.RUNS.glob("*/run.json")), reverse=True)]
+
+
+def _hosts_of_run(ctx: Any) -> list[str]:
+    from plink import workspace
+    from plink.runs import run_named
+
+    return _read_names(run_named(workspace.RUNS, str(ctx.params.get("name") or "last")).folder / "run.json")
+
+
+def _lab(ctx: Any, racks: bool) -> list[str]:
+    """Hosts of the lab, in their order, and its racks where one can be meant."""
+    from plink.storage import read_document
+
+    document = read_document(_LABS / str(ctx.params.get("name") or "lab") / "lab.json")
+    names = sorted(str(place["name"]) for place in document["places"])
+    return names + (sorted({f"rack{place['rack']}" for place in document["places"]}) if racks else [])

@@ -1,0 +1,107 @@
+"""Fitted instead of measured round trips (``--denoise``), and what is known of whether that helps.
+
+Imported by commands that embed, when they run: it needs the solvers.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from plink.cli.screen import say
+from plink.errors import NoAnswer
+from plink.network import Network
+from solvers.costs.latency import completed
+from solvers.embedding.embed import Embedding, embed
+from solvers.embedding.settings import Setting
+from solvers.embedding.verdict import Verdict, judge_halves, judge_held_out
+
+_MANY = 256  # hosts from which on a GPU is worth the trip
+
+
+def device_for(name: str, hosts: int) -> str:
+    """A device as PyTorch names it, for ``auto`` the one that suits so many hosts."""
+    import torch
+
+    if name != "auto":
+        return name
+    return "cuda" if hosts >= _MANY and torch.cuda.is_available() else "cpu"
+
+
+@dataclass(frozen=True)
+class Denoised:
+    """``network``: the same hosts with fitted round trips, also for pairs that were not measured; hosts of which
+    nothing was measured have none. ``setting``: how they were fitted; ``verdict``: what that is worth."""
+
+    network: Network
+    setting: Setting
+    verdict: Verdict | None
+
+    def to_json(self) -> dict[str, Any]:
+        """What a result that rests on it says of it."""
+        return setting_json(self.setting) | {"verdict": verdict_json(self.verdict)}
+
+
+def denoised(network: Network, seed: int = 0, whole: bool = True) -> Denoised:
+    """Fit, and say on standard error what that is worth.
+
+    :param whole: whether the network's round trips are those of all samples, else of one half.
+    :raises NoAnswer: as :func:`solvers.embedding.embed.embed`.
+    """
+    names = network.hosts.names
+    found = embed(network.latency_us, seed=seed, device=device_for("auto", len(names)), names=names)
+    verdict = verdict_on(network, found, seed, whole)
+    say(verdict_text(verdict))
+    fitted = completed(found.fitted_us, network.detail("predicted_us"))  # of hosts that nobody measured
+    return Denoised(replace(network, latency_us=fitted), found.setting, verdict)
+
+
+def verdict_on(network: Network, found: Embedding, seed: int, whole: bool = True) -> Verdict | None:
+    """Whether an embedding of the network helps: judged on the other half of the samples, or on pairs held out; None
+    where there are too few pairs to say."""
+    device = device_for("auto", len(network.hosts))
+    halves = network.halves()
+    if halves is not None:
+        try:
+            return judge_halves(halves, found, seed, device, whole=whole)
+        except NoAnswer:
+            pass  # a half may lack pairs that the whole has
+    try:
+        return judge_held_out(network.latency_us, found, seed, device, names=network.hosts.names)
+    except NoAnswer:
+        return None
+
+
+def verdict_text(verdict: Verdict | None) -> str:
+    """For a person."""
+    if verdict is None:
+        return "whether fitted distances help cannot be said: too few pairs to hold some out"
+    fitted, raw, pairs = f"{verdict.fitted_error:.1%}", f"{verdict.raw_error:.1%}", f"{verdict.pairs} pairs"
+    if verdict.basis == "halves":
+        line = f"judged by the halves of the samples fitted distances are {fitted} off, measured ones {raw} ({pairs})"
+    else:
+        line = f"of {pairs} held out the fit is {fitted} off, a guess from the nearest hosts {raw}"
+    advice = {"helps": "--denoise helps", "hurts": "--denoise hurts, leave it away"}
+    return f"{line}: {advice.get(verdict.word, 'no difference')}"
+
+
+def setting_json(setting: Setting) -> dict[str, Any]:
+    """For programs."""
+    return {
+        "dimension": setting.dimension,
+        "alpha": setting.alpha,
+        "heights": setting.heights,
+        "loss": "relative" if setting.relative else "absolute",
+    }
+
+
+def verdict_json(verdict: Verdict | None) -> dict[str, Any] | None:
+    """For programs."""
+    if verdict is None:
+        return None
+    return {
+        "word": verdict.word,
+        "basis": verdict.basis,
+        "fitted_error": round(verdict.fitted_error, 6),
+        "raw_error": round(verdict.raw_error, 6),
+        "standard_error": round(verdict.standard_error, 6),
+        "pairs": verdict.pairs,
+    }

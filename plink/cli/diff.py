@@ -1,0 +1,103 @@
+"""``plink diff``."""
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from plink.cli.screen import print_json
+from plink.errors import PlinkError, UsageError
+
+if TYPE_CHECKING:
+    from plink.network import Network
+    from solvers.changes.compare import Comparison
+    from solvers.changes.finding import Finding, Limits
+
+_UNITS = {"latency": "us", "loss": "share", "rate": "Gbit/s", "capacity": "Gbit/s", "hops": "hops"}
+
+
+def diff(
+    old: Annotated[Path, typer.Argument(metavar="OLD", help="A network file, of yesterday say; - is standard input.")],
+    new: Annotated[Path, typer.Argument(metavar="NEW", help="A network file of the same hosts, of today.")],
+    threshold: Annotated[
+        float, typer.Option(min=0.01, max=100, help="Smallest change worth naming, a share: 0.25 is a quarter.")
+    ] = 0.25,
+    floor: Annotated[str, typer.Option(help="Round trips must change by so much besides.")] = "10us",
+    junit: Annotated[Path | None, typer.Option(help="Also write it as JUnit XML, for CI.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """Say which hosts and links got slower between two probes, beyond noise (exit code 1 when anything got worse).
+
+    A change is told by the fewest causes: the network, a host, a link between groups, then pairs.
+
+    Example: plink diff yesterday.json today.json
+    """
+    from plink.cli.diff_report import cases, show
+    from plink.cli.junit import Case, write_junit
+    from plink.network import read_network
+    from plink.storage import check_writable
+    from plink.units import parse_duration
+    from solvers.changes.compare import compare
+    from solvers.changes.finding import Limits
+
+    if str(old) == str(new) == "-":
+        raise UsageError("standard input holds one file; name the other one")
+    if junit is not None:
+        check_writable(junit)
+    limits = Limits(share=threshold, floor_us=parse_duration(floor) * 1e6)
+    try:
+        networks = read_network(old), read_network(new)
+        found = compare(*networks, limits)
+    except PlinkError as error:
+        if junit is not None:  # else that of another day might stand there
+            write_junit(junit, [Case("diff", "diff", None, str(error))])
+        raise
+    if junit is not None:
+        write_junit(junit, cases(found))
+    if as_json:
+        print_json(_document(found, networks, limits))
+    else:
+        show(found, networks)
+    if found.worse:
+        raise PlinkError(f"{found.worse} {'thing' if found.worse == 1 else 'things'} got worse")
+
+
+def _document(found: "Comparison", networks: "tuple[Network, Network]", limits: "Limits") -> dict[str, Any]:
+    sides = [
+        {"file": network.where, "measured_at": network.details.get("measured_at"), "network": network.fingerprint()}
+        for network in networks
+    ]
+    return {
+        "schema": "plink.diff/1",
+        "ok": not found.worse,
+        "old": sides[0],
+        "new": sides[1],
+        "threshold": limits.share,
+        "floor_us": limits.floor_us,
+        "hosts": list(found.hosts),
+        "gone": list(found.gone),
+        "come": list(found.come),
+        "moved": list(found.moved),
+        "compared": {"round_trips": found.pairs, "rates": found.rates, "capacities": found.shared},
+        "shift": round(found.shift, 6),
+        "noise": round(found.noise, 6),
+        "findings": [_row(finding) for finding in found.findings],
+        "notes": list(found.notes),
+    }
+
+
+def _row(finding: "Finding") -> dict[str, Any]:
+    old, new = (None if math.isnan(value) else round(value, 6) for value in (finding.old, finding.new))
+    row = {
+        "what": finding.what,
+        "verdict": finding.verdict,
+        "where": finding.where,
+        "hosts": list(finding.hosts),
+        "others": list(finding.others),
+        "old": old,
+        "new": new,
+        "unit": _UNITS.get(finding.what),
+        "pairs": finding.pairs,
+    }
+    return row | ({"way": finding.way} if finding.way else {})

@@ -1,0 +1,183 @@
+"""What ``plink diff`` shows: a table in which findings that are alike share a line.
+
+Imported by the command when it runs: it needs the solvers.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from plink.cli.folded import folded
+from plink.cli.junit import Case
+from plink.network import Network
+from solvers.changes.compare import Comparison
+from solvers.changes.finding import BETTER, CHANGED, WORSE, Finding
+
+_MOST_LINES = 16
+_ALONE = 3  # findings of a kind that get a line each
+_WIDE = 60  # characters for the names of hosts
+_VERDICTS = (WORSE, CHANGED, BETTER)
+# What can get worse, as CI names it.
+_KINDS = {
+    "latency": "round trips",
+    "loss": "loss",
+    "rate": "bandwidth of pairs",
+    "capacity": "what groups share",
+    "unmeasured": "pairs that were measured before",
+}
+
+
+def show(found: Comparison, networks: tuple[Network, Network]) -> None:
+    """Print what was found."""
+    from rich.console import Console
+    from rich.table import Table
+
+    before, after = (_dated(network) for network in networks)
+    print(f"{before} -> {after}: {len(found.hosts)} hosts, {_compared(found)}")
+    rows = _rows(found)
+    if rows:
+        table = Table("", "where", "what", "was", "is", "", box=None, pad_edge=False)
+        table.columns[3].justify = table.columns[4].justify = "right"
+        for row in rows[:_MOST_LINES]:
+            table.add_row(*row)
+        console = Console(highlight=False)
+        # Off a terminal nothing is cut: a program or a file has no width.
+        (console if console.is_terminal else Console(width=200, highlight=False)).print(table)
+        if len(rows) > _MOST_LINES:
+            print(f"and {len(rows) - _MOST_LINES} lines more: --json tells all")
+    for line in _remarks(found):
+        print(line)
+
+
+def cases(found: Comparison) -> list[Case]:
+    """A test for each thing that can get worse, for CI; each finding is a line of it."""
+    made = []
+    for what, name in _KINDS.items():
+        worse = [row for row in _rows(found, what) if row[0] == WORSE]
+        lines = [" ".join(part for part in (place, kind, f"{was} -> {now}", how) if part)
+                 for _, place, kind, was, now, how in worse]  # fmt: skip
+        made.append(Case("diff", name, not worse, "\n".join(lines) or "nothing got worse beyond noise"))
+    return made
+
+
+def _compared(found: Comparison) -> str:
+    parts = [f"{found.pairs} pairs' round trips"]
+    parts += [f"{found.rates} pairs' bandwidths"] if found.rates else []
+    parts += [f"{found.shared} shared capacities"] if found.shared else []
+    return ", ".join(parts)
+
+
+def _dated(network: Network) -> str:
+    when = network.details.get("measured_at")
+    return f"{network.where} ({when[:16].replace('T', ' ')})" if isinstance(when, str) else network.where
+
+
+def _remarks(found: Comparison) -> list[str]:
+    lines = []
+    if not found.findings:
+        lines.append("nothing changed beyond noise")
+    throughout = any(finding.where == "network" and finding.what == "latency" for finding in found.findings)
+    if found.pairs and not throughout and abs(found.shift - 1) >= 0.02:
+        lines.append(f"round trips take {found.shift:.2f} times as long throughout: too little to name, and left out")
+    for names, what in ((found.gone, "not in the new file"), (found.come, "only in the new file")):
+        lines += [f"{what}: {_named(names)}"] if names else []
+    if found.moved:
+        lines.append(f"at another address now: {_named(found.moved)}")
+    return [*lines, *found.notes]
+
+
+def _rows(found: Comparison, what: str | None = None) -> list[tuple[str, str, str, str, str, str]]:
+    """Lines of the table (of findings of one kind only), what got worse first; many findings of one kind as one."""
+    rows = []
+    findings = [finding for finding in found.findings if what in (None, finding.what)]
+
+    def kind(finding: Finding) -> tuple[int, str, str, str]:
+        return _VERDICTS.index(finding.verdict), finding.what, finding.where, finding.way
+
+    order = {key: k for k, key in enumerate(dict.fromkeys(map(kind, findings)))}
+    arranged = sorted(findings, key=lambda finding: (kind(finding)[0], order[kind(finding)]))
+    for _, together in groupby(arranged, key=kind):
+        alike = list(together)
+        rows += [_one(finding) for finding in alike] if len(alike) <= _ALONE else [_many(alike)]
+    return rows
+
+
+def _one(finding: Finding) -> tuple[str, str, str, str, str, str]:
+    return (
+        finding.verdict,
+        _place(finding),
+        _what(finding),
+        _value(finding.what, finding.old),
+        _value(finding.what, finding.new),
+        ", ".join([*_change(finding), *([f"{finding.pairs} pairs"] if finding.pairs > 1 else [])]),
+    )
+
+
+def _many(alike: Sequence[Finding]) -> tuple[str, str, str, str, str, str]:
+    """One line for all; the figures are of the one that changed most."""
+    worst = max(alike, key=lambda finding: max(_ratio(finding), 1 / _ratio(finding)))
+    first = alike[0]
+    if first.where == "host":
+        place = f"{len(alike)} hosts: {_named([name for finding in alike for name in finding.hosts])}"
+    else:
+        place = f"{len(alike)} {_PLURALS.get(first.where, first.where)}, such as {_place(worst)}"
+    row = _one(worst)
+    return (*row[:1], place, *row[2:5], (f"up to {row[5]}" if first.old == first.old else row[5]))
+
+
+_PLURALS = {"pair": "pairs", "link": "links", "uplink": "groups", "inside": "groups", "group": "groups"}
+
+
+def _place(finding: Finding) -> str:
+    hosts, others = _named(finding.hosts), _named(finding.others)
+    return {
+        "network": "the whole network",
+        "host": hosts,
+        "pair": f"{hosts} - {others}",
+        "link": f"{hosts} - {others}",
+        "inside": f"among {hosts}",
+        "group": f"{hosts}, to all",
+        "uplink": f"{hosts}, to all others",
+        "within": "pairs within groups, all groups",
+        "between": "pairs between groups, all groups",
+    }[finding.where]
+
+
+def _what(finding: Finding) -> str:
+    return {
+        "latency": "round trip",
+        "loss": "loss",
+        "rate": "bandwidth",
+        "capacity": f"shared, way {finding.way}",
+        "unmeasured": "measured again" if finding.verdict == BETTER else "not measured now",
+        "hops": "hops",
+    }[finding.what]
+
+
+def _value(what: str, value: float) -> str:
+    if value != value:
+        return ""
+    if what == "latency":
+        return f"{value:.1f} us" if value < 1000 else f"{value / 1000:.2f} ms"
+    if what == "loss":
+        return f"{100 * value:.2f} %"
+    return f"{value:.3g} Gbit/s" if what in ("rate", "capacity") else f"{value:.0f}"
+
+
+def _ratio(finding: Finding) -> float:
+    if not (finding.old > 0 and finding.new > 0):
+        return 1.0
+    return finding.new / finding.old
+
+
+def _change(finding: Finding) -> list[str]:
+    said = finding.what not in ("unmeasured", "hops", "loss") and _ratio(finding) != 1
+    return [f"{_ratio(finding):.2f} x"] if said else []
+
+
+def _named(names: Iterable[str]) -> str:
+    """Host names folded; what would not fit is counted."""
+    every = list(names)
+    text = folded(every)
+    if len(text) <= _WIDE:
+        return text
+    return f"{text[:_WIDE].rsplit(',', 1)[0]},... ({len(every)} hosts)"

@@ -1,0 +1,192 @@
+"""An elastic job from the command line (``plink launch --backend agileml``): started, shown, kept."""
+
+import contextlib
+import datetime
+import os
+import sys
+import tempfile
+import time
+import typing
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from plink import workspace
+from plink.agile_log import NAME as LOG
+from plink.agile_log import AgileLog, Entry
+from plink.cli.agile_live import SOCKET
+from plink.cli.elastic_options import AGILEML, Elastic
+from plink.cli.elastic_screen import Screen
+from plink.cli.inputs import connector_for
+from plink.cli.screen import print_json, progress, say
+from plink.errors import PlinkError, UsageError
+from plink.hosts import Host, Hosts, read_hosts
+from plink.runs import Record
+from plink.storage import write_document
+from runners.agile.hub import Ended, Hub, Report, Wishes
+from runners.job.job import Job
+from runners.job.proof import Finding
+from runners.job.result import OrderNotKept, new_id
+from runners.local import LocalConnector
+
+_NODE = ("-m", "plink.runtime.agileml.node")
+_MOST_LOCAL = 64
+_KINDS: dict[str, Any] = {kind.what: kind for kind in typing.get_args(Entry)}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was typed besides: as in :class:`plink.cli.launching.Asked`."""
+
+    runner: str
+    hosts_file: Path | None
+    slots: int | None
+    python: str | None
+    log_dir: Path | None
+    dry_run: bool
+    as_json: bool
+    accept_new_host_keys: bool
+    elastic: Elastic = field(default_factory=Elastic)
+
+
+def run(program: str, args: tuple[str, ...], job: Job, asked: Asked) -> int:
+    """The exit code to end with. :raises PlinkError: when the job could not be run."""
+    if not program.endswith(".py"):
+        raise UsageError(f"--backend {AGILEML}: {program} must be a .py file that defines make(arguments)")
+    settings = asked.elastic.settings()
+    hosts = _hosts(asked)
+    python = asked.python or sys.executable
+    if asked.runner == "local":  # or the parts would fight over the cores
+        job = replace(job, env={"OMP_NUM_THREADS": "1", **job.env})
+    job = replace(job, program=python, args=(*_NODE, program, *args))
+    connector = LocalConnector() if asked.runner == "local" else connector_for(hosts, asked.accept_new_host_keys)
+    if asked.dry_run:
+        _rehearse(hosts, job)
+        return 0
+    run_id = new_id()
+    record = _record(run_id, program, args, job, hosts, asked, settings)
+    screen = Screen(len(str(2 * len(hosts))), asked.as_json)
+    ended: dict[str, Any] = {"exit_code": 130}
+    try:
+        with _folder(record) as folder, contextlib.ExitStack() as bars:
+            result = _run(hosts, job, connector, asked, settings, screen, record, folder, bars)
+        ended = {"exit_code": result.code, "seconds": result.seconds, "why": result.why}
+    except OrderNotKept as error:
+        for finding in error.findings:
+            if finding.wrong:
+                say(f"asked for {finding.host}, found {finding.hostname}: {finding.wrong}")
+        ended = error.result.to_json() | {"id": run_id}
+        raise
+    except PlinkError as error:
+        ended = {"exit_code": error.exit_code, "error": str(error)}
+        raise
+    finally:
+        screen.close()
+        if record is not None:
+            record.finish(ended)
+            if record.trouble is not None:
+                say(record.trouble)
+    if asked.as_json:
+        print_json({"schema": "plink.elastic/1", "id": run_id, **ended, **screen.summary()})
+    else:
+        screen.last_word(result, run_id)
+    if result.code:
+        say(f"error: {result.why}")
+    return result.code
+
+
+def _run(
+    hosts: Hosts, job: Job, connector: Any, asked: Asked, settings: dict[str, Any], screen: Screen,
+    record: Record | None, folder: Path, bars: contextlib.ExitStack,
+) -> Ended:  # fmt: skip
+    shown_bars = bars.enter_context(contextlib.ExitStack())
+    shown = shown_bars.enter_context(progress("connecting", "copying"))
+    log, notes = AgileLog(folder / LOG), (folder / "notes.log").open("a")
+    bars.callback(notes.close)
+    bars.callback(log.close)
+    began = time.monotonic()
+
+    def sink(number: int | None, stream: str, line: str) -> None:
+        if record is not None:
+            record.line(number, stream, line)
+        screen.line(number, stream, line)
+
+    def on_log(line: dict[str, Any]) -> None:
+        log.add(_KINDS[line["what"]](**{key: value for key, value in line.items() if key != "what"}))
+        screen.log(line)
+
+    def on_note(text: str) -> None:
+        notes.write(f"{time.monotonic() - began:9.3f} {text}\n")
+        notes.flush()
+
+    def on_proof(findings: list[Finding]) -> None:
+        shown_bars.close()
+        screen.began(len(findings))
+
+    report = Report(sink, on_log, on_note, say, on_proof, shown["connecting"], shown["copying"], screen.status, folder)
+    machines: dict[str, dict[str, Any]] | None = None if asked.runner == "local" else {}
+    hub = Hub(connector, job, Wishes(settings, asked.elastic.most_hosts), report, machines, time.monotonic)
+    write_document(folder / SOCKET, {"schema": "plink.elastic/1", "socket": hub.asking.name, "pid": os.getpid(),
+                                     "lab": hosts.lab, "runner": asked.runner})  # fmt: skip
+    return hub.run(hosts)
+
+
+def _hosts(asked: Asked) -> Hosts:
+    """:raises UsageError: there are none, or none that is reliable."""
+    if asked.runner == "local":
+        if asked.hosts_file is not None:
+            raise UsageError("--runner local runs every host's part on this machine; leave hosts away (--slots N)")
+        number = asked.slots or 2
+        if number > _MOST_LOCAL:
+            raise UsageError(f"--slots {number}: {_MOST_LOCAL} parts on one machine at most")
+        tiers = ("reliable", *("transient",) * (number - 1))
+        members = tuple(Host(f"local-{k}", "127.0.0.1", tier=tier) for k, tier in enumerate(tiers))
+        return Hosts(members)
+    if asked.hosts_file is None:
+        raise UsageError(f"--backend {AGILEML} needs --hosts FILE, where hosts have tier=reliable or tier=transient")
+    hosts = read_hosts(asked.hosts_file)
+    if not any(host.tier == "reliable" for host in hosts):
+        raise UsageError(
+            f"{asked.hosts_file}: no reliable host: parameters would be lost with the hosts that may be taken away; "
+            "mark one with tier=reliable"
+        )
+    return hosts
+
+
+def _rehearse(hosts: Hosts, job: Job) -> None:
+    import shlex
+
+    for host in hosts:
+        print(f"# on {host.name}, {host.tier}\n{shlex.join([job.program, *job.args])}")
+
+
+def _record(
+    run_id: str, program: str, args: tuple[str, ...], job: Job, hosts: Hosts, asked: Asked, settings: dict[str, Any]
+) -> Record | None:  # fmt: skip
+    folder = workspace.RUNS / run_id
+    document = {
+        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
+        "runner": asked.runner, "program": program, "args": list(args), "workdir": job.workdirs[0],
+        "workdirs": list(job.workdirs), "python": asked.python, "pythons": [job.program], "env": job.env,
+        "timeout_s": job.timeout_s, "backend": AGILEML, "settings": settings,
+        "hosts": [host.to_json() for host in hosts], **({} if hosts.lab is None else {"lab": hosts.lab}),
+        "logs": str(asked.log_dir or folder / "logs"),
+    }  # fmt: skip
+    try:
+        workspace.prepare()
+        return Record(folder, document, asked.log_dir)
+    except PlinkError as error:
+        if asked.log_dir is not None:
+            raise
+        say(f"this run is not kept: {error}")
+        return None
+
+
+@contextlib.contextmanager
+def _folder(record: Record | None) -> Iterator[Path]:
+    if record is not None:
+        yield record.folder
+        return
+    with tempfile.TemporaryDirectory(prefix="plink-") as folder:
+        yield Path(folder)

@@ -1,0 +1,167 @@
+"""``plink embed``."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from plink import workspace
+from plink.cli.screen import print_json, progress, say
+from plink.errors import PartlyDone, UsageError
+
+if TYPE_CHECKING:
+    from plink.network import Matrix, Network
+    from solvers.embedding.embed import Embedding
+    from solvers.embedding.verdict import Verdict
+
+_WORST = 3  # pairs that are shown
+_NAMED = 5
+
+
+def embed(
+    network_file: Annotated[
+        Path | None, typer.Argument(metavar="NETWORK", help="What `plink probe` wrote; default .plink/network.json.")
+    ] = None,
+    dimension: Annotated[
+        int | None, typer.Option(help="Of the space; default: chosen by the error on pairs held out.")
+    ] = None,
+    alpha: Annotated[
+        float | None, typer.Option(help="Power of the distance, 1 to 2; default: the better of 1 and 2.")
+    ] = None,
+    heights: Annotated[
+        bool | None, typer.Option("--heights/--no-heights", help="What each host adds by itself; default: if better.")
+    ] = None,
+    loss: Annotated[
+        str,
+        typer.Option(
+            help="Errors count relative to the distance, or absolute, in microseconds: auto takes the better."
+        ),
+    ] = "auto",
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Draws the starts and the pairs held out.")] = 0,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU for many hosts, if there is one.")] = "auto",
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Where to write it, - for standard output.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the embedding as JSON.")] = False,
+) -> None:
+    """Place the hosts in a space whose distances are the round trips without their noise.
+
+    Says how far the fitted distances are off on pairs that were held out, and whether they are
+    nearer to fresh measurements than the measured ones (`--denoise` of other commands). The result is left in
+    .plink/embedding.json.
+
+    Example: plink embed cloud.json
+    """
+    from plink.cli.denoising import device_for, verdict_on, verdict_text
+    from plink.cli.inputs import network_from
+    from plink.storage import STANDARD, write_document
+    from solvers.embedding.embed import embed as fitted
+    from solvers.embedding.fitting import STEPS
+    from solvers.embedding.settings import Wishes
+
+    wishes = Wishes(dimension, alpha, heights, _relative(loss))
+    wishes.settings(4)  # refused before anything is read
+    if as_json and output is not None:
+        raise UsageError("--json prints the embedding; leave -o away or give one of the two")
+    network = network_from(network_file)
+    names = network.hosts.names
+    with progress("fitting") as bars:
+        steps = 0
+
+        def going() -> bool:
+            nonlocal steps
+            steps += 1
+            bars["fitting"](min(steps, 2 * STEPS), 2 * STEPS)
+            return True
+
+        found = fitted(network.latency_us, wishes, seed, device_for(device, len(names)), going, names)
+        verdict = verdict_on(network, found, seed)
+    document = _document(network, found, verdict, seed)
+    if as_json:
+        print_json(document)
+    else:
+        if output is None:
+            workspace.prepare()
+        where = output or workspace.EMBEDDING
+        write_document(where, document)
+        if str(where) == STANDARD:
+            for line in (*_lines(network, found), verdict_text(verdict)):
+                say(line)
+        else:
+            say(f"embedding -> {where}")
+            print("\n".join((*_lines(network, found), verdict_text(verdict))))
+    if found.left_out:
+        shown = ", ".join(names[host] for host in found.left_out[:_NAMED])
+        more = ", ..." if len(found.left_out) > _NAMED else ""
+        raise PartlyDone(f"nothing was measured of {len(found.left_out)} hosts, they are left out: {shown}{more}")
+
+
+def _relative(loss: str) -> bool | None:
+    known = {"auto": None, "relative": True, "absolute": False}
+    if loss not in known:
+        raise UsageError(f"--loss {loss}: there are {', '.join(known)}")
+    return known[loss]
+
+
+def _lines(network: "Network", found: "Embedding") -> list[str]:
+    setting = found.setting
+    placed = len(network.hosts) - len(found.left_out)
+    parts = [
+        f"{placed} hosts in {setting.dimension} dimension{'s' if setting.dimension > 1 else ''}",
+        f"alpha {setting.alpha:g}",
+        "heights" if setting.heights else "no heights",
+        f"{'relative' if setting.relative else 'absolute'} errors",
+    ]
+    chosen = f" (the best of {found.tried} settings)" if found.tried > 1 else ""
+    lines = [
+        f"{', '.join(parts)}{chosen}",
+        f"on pairs it had not seen it is {found.held_out_error:.1%} off; "
+        f"{found.triangle_violations:.1%} of the measured detours are shorter than the straight way",
+    ]
+    far = [
+        f"{network.hosts.names[i]} - {network.hosts.names[j]} ({measured:.3g} us, fitted {fitted:.3g})"
+        for i, j, measured, fitted in _worst(network.latency_us, found.fitted_us)
+    ]
+    return [*lines, f"farthest from the fit: {', '.join(far)}"] if far else lines
+
+
+def _worst(latency_us: "Matrix", fitted_us: "Matrix") -> list[tuple[int, int, float, float]]:
+    """The pairs whose measurement the fit agrees with least, by ratio: (i, j, measured, fitted)."""
+    import numpy as np
+
+    from solvers.costs.latency import symmetrised
+
+    measured = symmetrised(latency_us)
+    i, j = np.nonzero(np.triu(np.isfinite(measured) & np.isfinite(fitted_us) & (measured > 0) & (fitted_us > 0), 1))
+    off = np.abs(np.log(fitted_us[i, j] / measured[i, j]))
+    worst = np.argsort(-off, kind="stable")[:_WORST]
+    return [(int(i[k]), int(j[k]), float(measured[i[k], j[k]]), float(fitted_us[i[k], j[k]])) for k in worst]
+
+
+def _document(network: "Network", found: "Embedding", verdict: "Verdict | None", seed: int) -> dict[str, Any]:
+    import numpy as np
+
+    from plink.cli.denoising import setting_json, verdict_json
+    from plink.network import to_rows
+    from solvers.costs.latency import symmetrised
+
+    names = network.hosts.names
+    placed = np.setdiff1d(np.arange(len(names)), np.array(found.left_out, dtype=np.intp))
+    among = np.ix_(placed, placed)
+    return {
+        "schema": "plink.embedding/1",
+        "network": network.fingerprint(),
+        "hosts": [names[host] for host in placed],
+        "left_out": [names[host] for host in found.left_out],
+        **setting_json(found.setting),
+        "settings_tried": found.tried,
+        "steps": found.steps,
+        "seed": seed,
+        "held_out_error": round(found.held_out_error, 6),
+        "triangle_violations": None if np.isnan(found.triangle_violations) else round(found.triangle_violations, 6),
+        "verdict": verdict_json(verdict),
+        "coordinates": [[round(value, 4) for value in row] for row in found.coordinates[placed].tolist()],
+        "heights_us": [round(value, 3) for value in found.heights_us[placed].tolist()],
+        "fitted_us": to_rows(found.fitted_us[among]),
+        "measured_us": to_rows(symmetrised(network.latency_us)[among]),
+    }

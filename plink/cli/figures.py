@@ -1,0 +1,53 @@
+"""The figure that a program reports of itself, found in what it printed."""
+
+import json
+import re
+import statistics
+from collections.abc import Callable, Sequence
+
+from plink.errors import UsageError
+
+
+def figure_from(pattern: str) -> Callable[[Sequence[str]], float | None]:
+    """A reader of figures: the last that the lines hold, None where they hold none.
+
+    ``pattern``: a regular expression whose one group is the figure, or the key of a JSON line (``{"step_s": 0.31}``),
+    whose value is a number, or a list of numbers of which the median counts.
+
+    :raises UsageError: for a regular expression that is none, or has not one group.
+    """
+    if "(" not in pattern:
+        return lambda lines: _last(lines, lambda line: _from_json(line, pattern))
+    try:
+        expression = re.compile(pattern)
+    except re.error as error:
+        raise UsageError(f"--figure {pattern}: that is no regular expression ({error})") from None
+    if expression.groups != 1:
+        raise UsageError(f"--figure {pattern}: it has {expression.groups} groups; one must hold the figure")
+    return lambda lines: _last(lines, lambda line: _from_text(line, expression))
+
+
+def _last(lines: Sequence[str], read: Callable[[str], float | None]) -> float | None:
+    return next((value for line in reversed(lines) if (value := read(line)) is not None), None)
+
+
+def _from_text(line: str, expression: re.Pattern[str]) -> float | None:
+    found = expression.findall(line)
+    try:
+        return float(found[-1]) if found else None
+    except ValueError:
+        raise UsageError(f"--figure {expression.pattern}: {str(found[-1])[:40]!r} is no number") from None
+
+
+def _from_json(line: str, key: str) -> float | None:
+    try:
+        value = json.loads(line).get(key) if line.lstrip().startswith("{") else None
+    except (ValueError, AttributeError, RecursionError):
+        return None
+    values = value if isinstance(value, list) else [value]
+    if not values or any(isinstance(one, bool) or not isinstance(one, int | float) for one in values):
+        return None
+    try:
+        return float(statistics.median(values))
+    except OverflowError:  # whole numbers of JSON know no limit
+        return None

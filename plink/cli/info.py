@@ -1,0 +1,65 @@
+"""``plink info``."""
+
+from typing import Annotated, Any
+
+import typer
+
+from plink.cli.screen import print_json, say
+
+_NONE = "none"
+
+
+def info(
+    full: Annotated[
+        bool,
+        typer.Option(
+            "--full", help="With the names of this machine and its folders, and what PyTorch says: not for the public."
+        ),
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """Say what a bug report needs: versions of plink, Python, the libraries and launchers, what this machine can do.
+
+    Made to be posted: without --full it names no host, address, user or folder, and values only of variables that are
+    known to be harmless. A part that cannot be had is a line that says why.
+
+    Example: plink info > info.txt
+    """
+    from plink.cli.about import gather
+
+    document = gather(full)
+    if as_json:
+        print_json(document)
+    else:
+        for name, part in document.items():
+            if isinstance(part, dict):
+                print("\n".join(_lines(name.replace("_", " "), part)))
+    if full:
+        say("this names your machine, you and your folders: look through it before you post it")
+    else:
+        say("no host, address, user or folder is named here; --full names them")
+
+
+def _lines(title: str, part: dict[str, Any]) -> list[str]:
+    width = max(map(len, part), default=0) + 2
+    rows = [f"  {key:<{width}} {_said(key, value)}".rstrip() for key, value in part.items()]
+    return [title, *(rows or [f"  {_NONE}"])]
+
+
+def _said(key: str, value: Any) -> str:
+    from plink.units import format_bytes, format_duration
+
+    if value is None or value == []:
+        return _NONE
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    if isinstance(value, dict):
+        return ", ".join(f"{_said(name, one)}{_OF.get(name, '')}" for name, one in value.items())
+    if key.endswith("bytes"):
+        return format_bytes(value)
+    return format_duration(value) if key.endswith("_s") else str(value)
+
+
+_OF = {"age_s": " old", "count": " runs"}

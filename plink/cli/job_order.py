@@ -1,0 +1,153 @@
+"""In which order a job's hosts take its ranks: as was asked, by what is at hand, or measured and worked out first."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from plink import workspace
+from plink.cli.screen import say, took
+from plink.errors import InputError, PartlyDone, UsageError
+from plink.hosts import Hosts, read_hosts, render_hosts
+from plink.network import Network, read_network
+from plink.order import read_order
+
+# Enough to tell racks apart (docs/results/probing.md); `plink probe` takes more, and measures more than round trips.
+_PROBES = 1000
+_HOSTS = workspace.FOLDER / "hosts.txt"
+
+
+@dataclass(frozen=True)
+class JobOrder:
+    """``hosts`` in rank order; ``given``: as they stood in the hosts file; ``machines``: what the network file knows of
+    them, by name; ``environment``: what a plan has every process started with."""
+
+    hosts: Hosts
+    given: Hosts
+    machines: dict[str, dict[str, Any]]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What was typed. ``as_given``: the order of the hosts file is the one that is wanted."""
+
+    hosts_file: Path | None = None
+    order_file: Path | None = None
+    plan_file: Path | None = None
+    as_given: bool = False
+    max_age_s: float = 86400.0
+    algo: str | None = None
+    accept_new_host_keys: bool = False
+
+
+def job_order(asked: Sources) -> JobOrder:
+    """Says where hosts and order came from. With nothing but hosts they are probed first and put in order, unless a
+    network file of theirs is at hand that is young enough.
+
+    :raises UsageError: when there are no hosts, or two sources of one thing. :raises PlinkError: as probing does.
+    """
+    if sum(bool(one) for one in (asked.order_file, asked.plan_file, asked.as_given)) > 1:
+        raise UsageError("--order, --plan and --given each say what the order is; give one of them")
+    if asked.plan_file is not None:
+        return _planned(asked.plan_file, asked.hosts_file)
+    network = read_network(workspace.NETWORK) if workspace.NETWORK.is_file() else None
+    if asked.hosts_file is not None:
+        given = read_hosts(asked.hosts_file)
+    elif network is not None:
+        took(workspace.NETWORK)
+        given = network.hosts
+    else:
+        raise UsageError("no hosts: give --hosts hosts.txt, or `plink probe hosts.txt` first")
+    if asked.order_file is not None:
+        hosts = read_order(asked.order_file).arrange(given, str(asked.order_file))
+    elif asked.as_given or len(given) < 3:
+        hosts = given
+    else:
+        network, hosts = _worked_out(asked, given, network)
+    return JobOrder(hosts, given, machines_of(network, given))
+
+
+def _same(known: Hosts, given: Hosts) -> bool:
+    """The same hosts at the same addresses: machines that were made anew under old names are not."""
+    return {host.name: host.address for host in known} == {host.name: host.address for host in given}
+
+
+def _planned(plan_file: Path, hosts_file: Path | None) -> JobOrder:
+    from plink.plan_file import read_plan
+
+    plan = read_plan(plan_file)
+    where = str(plan_file)
+    network = read_network(workspace.NETWORK) if workspace.NETWORK.is_file() else None
+    if hosts_file is not None:
+        given = read_hosts(hosts_file)
+    else:  # as they stood when they were measured, if that is known
+        given = network.hosts if network is not None and _same(network.hosts, plan.hosts) else plan.hosts
+    hosts = plan.order.arrange(given, where)
+    for planned, host in zip(plan.hosts, hosts, strict=True):
+        if planned.slots != host.slots:
+            raise InputError(
+                where, f"the plan gives {host.name} {planned.slots} slots, the hosts file {host.slots}; plan again"
+            )
+    return JobOrder(hosts, given, machines_of(network, given), plan.environment)
+
+
+def _worked_out(asked: Sources, given: Hosts, network: Network | None) -> tuple[Network, Hosts]:
+    """The order found last for these hosts, or one found now from their network, which is measured first where it is
+    missing or too old."""
+    if asked.algo is not None:
+        from plink.cli.solving import known_algorithm
+
+        known_algorithm(asked.algo)
+    if network is None or not _same(network.hosts, given):
+        say(f"nothing was measured of these {len(given)} hosts here yet: probing them (--given starts the job without)")
+        network = _probed(asked, given)
+    elif asked.hosts_file is not None:  # without, it is what was measured here that was asked for, however old
+        if time.time() - workspace.NETWORK.stat().st_mtime > asked.max_age_s:
+            say(f"{workspace.NETWORK} is {workspace.age(workspace.NETWORK)} old, more than --max-age: probing")
+            network = _probed(asked, given)
+        else:
+            took(workspace.NETWORK)
+    order = read_order(workspace.ORDER) if workspace.ORDER.is_file() else None
+    fits = order is not None and set(order.hosts) == set(given.names) and asked.algo in (None, order.algo)
+    if order is not None and fits and order.network in (None, network.fingerprint()):
+        took(workspace.ORDER)
+    else:
+        from plink.cli.reorder import reorder
+
+        reorder(algo=asked.algo or "ring")
+        order = read_order(workspace.ORDER)
+    return network, order.arrange(given, str(workspace.ORDER))
+
+
+def _probed(asked: Sources, given: Hosts) -> Network:
+    from plink.cli.probe import probe
+
+    workspace.prepare()
+    _HOSTS.write_text(render_hosts(given))
+    try:
+        probe(_HOSTS, count=_PROBES, shared_links=False, accept_new_host_keys=asked.accept_new_host_keys)
+    except PartlyDone as error:
+        say(str(error))
+    return read_network(workspace.NETWORK)
+
+
+def machines_of(network: Network | None, hosts: Hosts) -> dict[str, dict[str, Any]]:
+    """What the network file knows of each host, by name."""
+    known = None if network is None else network.details.get("machines")
+    if network is None or not isinstance(known, list) or len(known) != len(network.hosts):
+        return {}
+    return {
+        name: machine
+        for name, machine in zip(network.hosts.names, known, strict=True)
+        if _is_machine(machine) and name in set(hosts.names)
+    }
+
+
+def _is_machine(value: object) -> bool:
+    """Whether an entry of a network file's ``machines`` tells who a host is."""
+    if not isinstance(value, dict) or not isinstance(value.get("hostname"), str):
+        return False
+    addresses = value.get("addresses", [])
+    return isinstance(addresses, list) and all(isinstance(address, str) for address in addresses)

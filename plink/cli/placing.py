@@ -1,0 +1,106 @@
+"""Where the hosts are: the last embedding if it is of this network, else a new one, seen in the plane of most spread.
+
+Imported by commands that draw, when they run: it needs the solvers.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from plink import workspace
+from plink.cli.screen import say, took
+from plink.errors import InputError, NoAnswer
+from plink.network import Matrix, Network, matrix_from_json
+from plink.pictures.facts import Facts, Floats, Map
+from plink.storage import read_document
+
+_MANY = 64  # hosts: fitting more of them takes long enough to say so
+_TOO_LARGE = 1e15
+_UNITS = {1.0: "µs", 2.0: "√µs"}  # in which ||v_i - v_j||^alpha is microseconds
+
+
+def map_of(network: Network, facts: Facts, seed: int = 0) -> tuple[Map | None, str]:
+    """The map of the hosts, or why there is none, a sentence; of many hosts blocks of them are placed.
+
+    :raises InputError: when the last embedding cannot be read.
+    """
+    if workspace.EMBEDDING.is_file():
+        document = read_document(workspace.EMBEDDING)
+        if document.get("network") == network.fingerprint():
+            there = _read(network, document, str(workspace.EMBEDDING))
+            took(workspace.EMBEDDING)
+            return there, ""
+    try:
+        return (_fitted_blocks(facts, seed) if facts.many else _fitted(network, seed)), ""
+    except NoAnswer as none:
+        return None, f"The hosts could not be placed: {none}."
+
+
+def _fitted(network: Network, seed: int) -> Map:
+    from plink.cli.denoising import device_for
+    from solvers.embedding.embed import embed
+
+    names = network.hosts.names
+    if len(names) > _MANY:
+        say(f"placing {len(names)} hosts (`plink embed` keeps the result for the next time)")
+    found = embed(network.latency_us, seed=seed, device=device_for("auto", len(names)), names=names)
+    return _map(found.coordinates, found.alpha, found.fitted_us, found.held_out_error)
+
+
+def _fitted_blocks(facts: Facts, seed: int) -> Map:
+    from plink.cli.denoising import device_for
+    from solvers.embedding.embed import embed
+
+    rows, trips = facts.blocks["order"]
+    say(f"placing {len(facts.names)} hosts in {len(trips.median)} blocks; `plink embed` places each, which takes long")
+    names = [f"the block of {facts.names[hosts[0]]}" for hosts in rows.members]
+    medians = trips.median.copy()
+    np.fill_diagonal(medians, 0.0)
+    found = embed(medians, seed=seed, device=device_for("auto", len(names)), names=names)
+    of = rows.of
+    fitted = found.fitted_us[np.ix_(of, of)]
+    fitted[of[:, None] == of[None, :]] = np.nan
+    return replace(_map(found.coordinates[of], found.alpha, fitted, found.held_out_error), by_block=True)
+
+
+def _read(network: Network, document: dict[str, Any], where: str) -> Map:
+    """The embedding of a file, hosts it leaves out as NaN."""
+    n, index = len(network.hosts), {name: i for i, name in enumerate(network.hosts.names)}
+    names, rows, alpha, error = (document.get(key) for key in ("hosts", "coordinates", "alpha", "held_out_error"))
+    if (
+        not isinstance(names, list)
+        or not all(isinstance(name, str) and name in index for name in names)
+        or len(set(names)) < len(names)
+    ):
+        raise InputError(f"{where}: hosts", "names of hosts of the network were expected; `plink embed` makes it anew")
+    numbers = isinstance(rows, list) and all(
+        isinstance(row, list) and row and all(_is_coordinate(value) for value in row) for row in rows
+    )
+    if not isinstance(rows, list) or not numbers or len(rows) != len(names) or len({len(row) for row in rows}) != 1:
+        raise InputError(f"{where}: coordinates", f"{len(names)} rows of as many numbers were expected")
+    if not all(isinstance(value, int | float) and abs(value) < _TOO_LARGE for value in (alpha, error)):
+        raise InputError(where, "alpha and held_out_error were expected to be numbers")
+    at = [index[name] for name in names]
+    coordinates, fitted = np.full((n, len(rows[0])), np.nan), np.full((n, n), np.nan)
+    coordinates[at] = rows
+    fitted[np.ix_(at, at)] = matrix_from_json(document.get("fitted_us"), len(at), f"{where}: fitted_us")
+    return _map(coordinates, float(alpha or 1.0), fitted, float(error or 0.0))
+
+
+def _is_coordinate(value: object) -> bool:
+    return isinstance(value, int | float) and abs(value) < _TOO_LARGE
+
+
+def _map(coordinates: Floats, alpha: float, fitted_us: Matrix, error: float) -> Map:
+    """The two directions in which the coordinates, shape (N, D), vary most (principal components)."""
+    placed = np.isfinite(coordinates).all(axis=1)
+    centred = coordinates[placed] - coordinates[placed].mean(axis=0)
+    _, spread, directions = np.linalg.svd(centred, full_matrices=False)
+    xy = np.full((len(coordinates), 2), np.nan)
+    flat = centred @ directions[:2].T
+    xy[placed] = np.pad(flat, ((0, 0), (0, 2 - flat.shape[1])))
+    total = float((spread**2).sum())
+    kept = float((spread[:2] ** 2).sum()) / total if total > 0 else 1.0
+    unit = _UNITS.get(alpha, f"µs^(1/{alpha:g})")
+    return Map(xy, unit, kept, coordinates.shape[1], alpha, fitted_us, error)

@@ -1,0 +1,113 @@
+"""``plink runs`` and ``plink runs show``."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from plink import workspace
+from plink.cli.screen import print_json
+
+if TYPE_CHECKING:
+    from plink.runs import Run
+
+app = typer.Typer(
+    no_args_is_help=False, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]}
+)
+_LAST_LINES = 10
+_TOO_LARGE = 1e15
+
+
+@app.callback()
+def runs(
+    context: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """List the jobs that `plink launch` ran here, the latest first.
+
+    Example: plink runs
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from plink.runs import runs_in
+
+    found = list(runs_in(workspace.RUNS))
+    if as_json:
+        print_json({"schema": "plink.runs/1", "runs": [run.document for run in found]})
+    elif not found:
+        print("no job was run here yet; `plink launch` keeps those it runs")
+    else:
+        _table(found)
+
+
+@app.command("show")
+def show(
+    name: Annotated[str, typer.Argument(metavar="ID", help="The run, the beginning of its id, or `last`.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """Show one job: what was run where, the proof, how it ended, and where its logs are.
+
+    Example: plink runs show last
+    """
+    from plink.runs import run_named
+
+    run = run_named(workspace.RUNS, name)
+    if as_json:
+        print_json(run.document)
+        return
+    print(f"{run.id}, {run.started}: {_command(run)}")
+    print(_end(run))
+    for rank in _rows(run.document.get("proof"), "ranks"):
+        wrong = f"  <- {rank['wrong']}" if rank.get("wrong") else ""
+        print(f"  rank {rank.get('rank')}: {rank.get('host')}, found on {rank.get('hostname')}{wrong}")
+    failure = run.document.get("failure")
+    if isinstance(failure, dict):
+        print(f"rank {failure.get('rank')} on {failure.get('host')} was the first to fail; its last lines:")
+        for line in _list(failure.get("last_lines"))[-_LAST_LINES:]:
+            print(f"  {line}")
+    print(f"logs: {run.document.get('logs')}")
+
+
+def _list(value: Any) -> list[Any]:
+    """The file may be anybody's: what is no list has nothing in it."""
+    return value if isinstance(value, list) else []
+
+
+def _rows(value: Any, key: str) -> list[dict[str, Any]]:
+    """The objects in a list in an object."""
+    return [row for row in _list(value.get(key)) if isinstance(row, dict)] if isinstance(value, dict) else []
+
+
+def _seconds(run: "Run") -> float | None:
+    value = run.document.get("seconds")
+    return float(value) if isinstance(value, int | float) and abs(value) < _TOO_LARGE else None
+
+
+def _command(run: "Run") -> str:
+    import shlex
+
+    words = [run.document.get("program", "?"), *_list(run.document.get("args"))]
+    return shlex.join(str(word) for word in words)
+
+
+def _end(run: "Run") -> str:
+    code, seconds = run.document.get("exit_code"), _seconds(run)
+    hosts = len(_list(run.document.get("hosts")))
+    if code is None:
+        return f"{hosts} hosts; it still runs, or plink was killed meanwhile"
+    return f"{hosts} hosts; exit code {code}" + ("" if seconds is None else f" after {seconds:.1f} s")
+
+
+def _table(found: "list[Run]") -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table("id", "started (UTC)", "hosts", "s", "exit", "program")
+    for run in found:
+        code, seconds = run.document.get("exit_code"), _seconds(run)
+        table.add_row(
+            run.id, run.started[:19], str(len(_list(run.document.get("hosts")))),
+            "" if seconds is None else f"{seconds:.1f}", "-" if code is None else str(code), escape(_command(run)),
+        )  # fmt: skip
+    console = Console()
+    (console if console.is_terminal else Console(width=200)).print(table)

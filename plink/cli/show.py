@@ -1,0 +1,77 @@
+"""``plink show``."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from plink.cli.screen import print_json
+
+if TYPE_CHECKING:
+    from plink.pictures.facts import Facts
+
+
+def show(
+    network_file: Annotated[
+        Path | None, typer.Argument(metavar="NETWORK", help="What `plink probe` wrote; default .plink/network.json.")
+    ] = None,
+    order: Annotated[
+        Path | None, typer.Option(help="An order, or one name a line; default: .plink/order.json if it is of it.")
+    ] = None,
+    groups: Annotated[
+        Path | None, typer.Option(help="Groups of hosts; default: .plink/groups.json, else by the round trips.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+) -> None:
+    """Draw the network in the terminal: heat maps as given and in plink's order, tiers, how round trips spread.
+
+    In colour where the terminal has it and NO_COLOR is not set, else in shades.
+
+    Example: plink show cloud.json --order order.json
+    """
+    from rich.console import Console
+
+    from plink.cli.seeing import facts_of, network_to_see
+    from plink.pictures.terminal import drawn
+    from plink.pictures.terminal_heat import Ink
+
+    facts = facts_of(network_to_see(network_file), order, groups)
+    if as_json:
+        print_json(_document(facts))
+        return
+    console = Console(highlight=False, markup=False)
+    colour = console.is_terminal and console.color_system is not None and not console.no_color
+    ascii_only = console.options.ascii_only
+    for line in drawn(facts, Ink(console.width, colour and not ascii_only, ascii_only)):
+        console.print(line, no_wrap=True, overflow="ignore", crop=False)
+
+
+def _document(facts: "Facts") -> dict[str, Any]:
+    names, route = facts.names, facts.route
+    return {
+        "schema": "plink.show/1",
+        "hosts": len(names),
+        "measured": facts.measured,
+        "possible": facts.possible,
+        "groups": [[names[host] for host in members] for members in facts.groups.members()],
+        "tiers": [
+            {
+                "name": tier.name,
+                "pairs": tier.pairs,
+                "measured": tier.measured,
+                **{
+                    key: round(value, 3) if value == value else None
+                    for key, value in (
+                        ("low_us", tier.low_us),
+                        ("median_us", tier.median_us),
+                        ("high_us", tier.high_us),
+                    )
+                },
+            }
+            for tier in facts.groups.tiers
+        ],
+        "order": None if route is None else [names[host] for host in route.order.tolist()],
+        "bottleneck": None if route is None or route.bottleneck is None else [names[host] for host in route.bottleneck],
+        "left_out": list(facts.left_out),
+        "suspects": len(facts.remarks),
+    }

@@ -1,0 +1,23 @@
+"""What a job of ``plink launch --submit`` runs: the launch, with variables that stand in no command.
+
+``python -m plink.cli.submitted FILE launch ...``: FILE, which only its owner can read, holds as JSON the environment of
+``--env``.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from plink.cli.entry import run
+
+
+def words(arguments: list[str]) -> list[str]:
+    """The launch as it would be typed; options stand before the first ``--``, which a submitted launch has."""
+    file, *typed = arguments
+    given = json.loads(Path(file).read_text(encoding="utf-8"))
+    end = typed.index("--")
+    return [*typed[:end], *(f"--env={name}={value}" for name, value in given.items()), *typed[end:]]
+
+
+if __name__ == "__main__":
+    sys.exit(run(words(sys.argv[1:])))

@@ -1,0 +1,24 @@
+"""Files that hold what a command prints for people, or nothing, as redirecting its standard output leaves them."""
+
+import re
+
+_EMPTY = "the file is empty; what plink writes is in .plink/, or goes where `-o FILE` says"
+_FOR_PEOPLE = (
+    (
+        re.compile(r"[\w.-]+, [\w-]+, \d+ ranks[^:]*: \d+ rounds, \d+ transfers of \d+ chunks\s*$"),
+        "this is the text for people that `plink schedule` prints; `-o FILE` or `--json` writes the schedule",
+    ),
+    (
+        re.compile(r"[\w.-]+, \d+ ranks( in \d+ groups)?, [^,]+, model [\w-]+(: .*)?$"),
+        "this is the text for people that `plink plan` and `plink cost` print; `plink plan -o FILE` or `--json` "
+        "writes the plan",
+    ),
+)
+
+
+def instead_of_json(text: str) -> str | None:
+    """What to say of a text that was to be JSON and is not: how it came about; None when that cannot be told."""
+    if not text.strip():
+        return _EMPTY
+    first = text.split("\n", 1)[0]
+    return next((said for pattern, said in _FOR_PEOPLE if pattern.match(first)), None)

@@ -1,0 +1,76 @@
+"""What the ranks of a job print, kept as it comes: a file a rank and stream, and one of all."""
+
+import threading
+from collections import OrderedDict
+from pathlib import Path
+from typing import TextIO
+
+from plink.errors import PlinkError
+
+_OPEN_FILES = 128  # at a time: a process may have 1,024, and a job thousands of ranks
+_FLUSH_S = 1.0
+
+
+class Logs:
+    """``rank-R.out``, ``rank-R.err`` and ``all.log`` in a folder; files of an earlier run there are begun anew.
+
+    What cannot be written is told once, by ``trouble``, and the job goes on without. Lines are in the files a second
+    after they were printed, so that they can be watched, and most are there when plink itself is killed.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """:raises PlinkError: when the folder cannot be made."""
+        self.folder = folder
+        self.trouble: str | None = None
+        self._files: OrderedDict[Path, TextIO] = OrderedDict()
+        self._begun: set[Path] = set()
+        self._guard = threading.Lock()
+        self._closed = threading.Event()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise PlinkError(f"cannot keep logs in {folder}: {error.strerror}") from None
+
+    def line(self, rank: int | None, stream: str, line: str) -> None:
+        """One line that a rank printed, or (rank None) the launcher that started the ranks."""
+        if self.trouble is not None:
+            return
+        who = "launcher" if rank is None else f"rank-{rank}"
+        with self._guard:
+            if not self._begun:  # nothing has to be flushed before
+                threading.Thread(target=self._flush_now_and_then, daemon=True, name="plink-logs").start()
+            try:
+                self._file(self.folder / f"{who}.{stream}").write(f"{line}\n")
+                self._file(self.folder / "all.log").write(f"[{'-' if rank is None else rank}] {line}\n")
+            except OSError as error:
+                self.trouble = f"the logs in {self.folder} end here: {error.strerror}"
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._closed.set()
+        with self._guard:
+            for file in self._files.values():
+                try:
+                    file.close()
+                except OSError as error:
+                    self.trouble = self.trouble or f"the logs in {self.folder} are not complete: {error.strerror}"
+            self._files.clear()
+
+    def _flush_now_and_then(self) -> None:
+        while not self._closed.wait(_FLUSH_S):
+            with self._guard:
+                try:
+                    for file in self._files.values():
+                        file.flush()
+                except OSError as error:
+                    self.trouble = self.trouble or f"the logs in {self.folder} end here: {error.strerror}"
+
+    def _file(self, path: Path) -> TextIO:
+        file = self._files.pop(path, None)
+        if file is None:
+            if len(self._files) >= _OPEN_FILES:
+                self._files.popitem(last=False)[1].close()
+            file = path.open("a" if path in self._begun else "w", encoding="utf-8", errors="surrogateescape")
+            self._begun.add(path)
+        self._files[path] = file
+        return file

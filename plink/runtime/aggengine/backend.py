@@ -1,0 +1,339 @@
+"""The backend ``plink`` of torch.distributed: a process group whose all-reduces run over a schedule.
+
+A group of some of the ranks goes by what is left of the schedule of all (:mod:`restriction`). What the backend does not
+do itself goes to a Gloo group of the same ranks: other collectives, tensors of other types, and what a measurement at
+the beginning found Gloo to do sooner; what is on a GPU goes to NCCL, where torch has it.
+"""
+
+import atexit
+import sys
+import weakref
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
+from torch.futures import Future
+
+from plink.runtime import torch_backend
+from plink.runtime.aggengine.aggregation import Aggregation, given, share
+from plink.runtime.aggengine.connections import Connections, sockets
+from plink.runtime.aggengine.crossover import NEVER, Crossover, measure
+from plink.runtime.aggengine.engine import Engine
+from plink.runtime.aggengine.failures import AggregationError, Watch
+from plink.runtime.aggengine.launcher_line import LauncherLine
+from plink.runtime.aggengine.reductions import only_ours, reduction_for
+from plink.runtime.aggengine.transport import GlooTransport
+from plink.runtime.aggengine.tuning import Tuning
+
+NAME = "plink"
+
+# What goes to Gloo.
+_DELEGATED = (
+    *("_allgather_base", "_reduce_scatter_base", "all_gather_single", "all_gather_single_coalesced"),
+    *("all_to_all_single",),
+    *("allgather", "allgather_coalesced", "allgather_into_tensor_coalesced", "allreduce_coalesced", "alltoall"),
+    *("alltoall_base", "barrier", "broadcast", "gather", "monitored_barrier", "recv", "recv_anysource", "reduce"),
+    *("reduce_scatter", "reduce_scatter_single", "reduce_scatter_single_coalesced", "reduce_scatter_tensor_coalesced"),
+    *("scatter", "send"),
+)
+_ENGINES: "weakref.WeakSet[Engine]" = weakref.WeakSet()
+_PATIENCE_S = 2.0
+_LEAST: Any = dist.ReduceOp.MIN
+_FEW = 2  # repetitions of what is measured for a group of some ranks, of which there may be many
+# What was measured before for such a group, which scripts make again and again: its ranks and schedules.
+_MEASURED: dict[tuple[tuple[int, ...], str], int] = {}
+_SAID: set[str] = set()  # of groups of some ranks
+
+
+class AllReduceWork(dist.Work):
+    """One all-reduce under way. (Of the works that torch makes of a future, ``wait`` raises nothing.)"""
+
+    def __init__(self, future: Future[list[torch.Tensor]]) -> None:
+        super().__init__()
+        self._future = future
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        """Until it is done. The group's time-out holds, whatever is asked for here.
+
+        :raises RuntimeError: when it failed.
+        """
+        self._future.wait()
+        return True
+
+    def get_future(self) -> Future[list[torch.Tensor]]:
+        """What DDP waits for."""
+        return self._future
+
+    def is_completed(self) -> bool:
+        """Whether it is done, or failed."""
+        return self._future.done()
+
+    def result(self) -> list[torch.Tensor]:
+        """The reduced tensor, once it is done."""
+        return self._future.value()
+
+
+class PlinkProcessGroup(dist.ProcessGroup):
+    """Ranks that all-reduce by a plan; without a plan for them it is a Gloo group."""
+
+    def __init__(self, store: Store, rank: int, size: int, timeout: timedelta, members: Sequence[int] = ()) -> None:
+        """:param members: the job's ranks that are in the group, in its order; none: it is the group of all."""
+        super().__init__(rank, size)  # type: ignore[call-arg]
+        self._members = tuple(members)
+        self._gloo: Any = dist.ProcessGroupGloo(PrefixStore("gloo/", store), rank, size, timeout)
+        self._gloo._set_sequence_number_for_group()
+        # Who calls from C++ finds Gloo here by itself. Calls from Python must not: of a process group of Python torch
+        # calls its own implementation with the interpreter's lock held, for which Gloo's thread may be waiting with
+        # its own. So they go to a group of C++ (below), as they would without plink.
+        self._plain: Any = dist.ProcessGroup(store, rank, size)
+        kind, self._on_gpus = _on_gpus(store, rank, size, timeout, self._gloo)
+        for group in (self, self._plain):
+            group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, self._gloo)
+            if self._on_gpus is not None:
+                group._register_backend(torch.device("cuda"), kind, self._on_gpus)
+            group._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
+        self._engine: Engine | None = None
+        self._smallest = NEVER
+        self._given: Aggregation | None = None
+        if size < 2:
+            return
+        self._given = aggregation = share(PrefixStore("plan/", store), rank, self._find)
+        if not self._members:
+            _MEASURED.clear()
+            _SAID.clear()
+        if aggregation is not None and aggregation.ranks == size:
+            self._engage(aggregation, store, timeout)
+        elif aggregation is not None and aggregation.ranks is not None and rank == 0 and not self._members:
+            print(
+                f"plink: the plan is for {aggregation.ranks} ranks; gloo serves this group of {size}", file=sys.stderr
+            )
+
+    def _find(self) -> Aggregation | None:
+        """What the group goes by: what all go by now, without those who are not in it; the plan as it is, where it is
+        for as many ranks as the group has, but not for all."""
+        if not self._members:
+            return given()
+        world = dist.group.WORLD
+        whole = world.current() if isinstance(world, PlinkProcessGroup) else given()
+        if whole is None or whole.ranks != dist.get_world_size():
+            return whole
+        return whole.for_members(self._members)
+
+    def current(self) -> Aggregation | None:
+        """What the group goes by now: Autotune may have replaced a schedule."""
+        return self._given if self._engine is None else self._engine.current()
+
+    def _engage(self, aggregation: Aggregation, store: Store, timeout: timedelta) -> None:
+        rank, size = self.rank(), self.size()
+        # Looking on finds out why before the transport gives up, which only knows whom it waited for.
+        patience = timeout + timedelta(seconds=5)
+        tuned = aggregation.tuned is not None and _first_on(PrefixStore("tuned/", store), rank)
+        others = sockets() if tuned else {}
+        names = self._members or range(size)
+        transport = GlooTransport(PrefixStore("engine/", store), rank, size, aggregation.lanes, patience, names)
+        opened = {fd: inode for fd, inode in sockets().items() if others.get(fd) != inode} if tuned else {}
+        watch = Watch(PrefixStore("watch/", store), rank, size, timeout, names=names)
+        self._engine = Engine(aggregation, rank, transport, watch)
+        _ENGINES.add(self._engine)
+        self._smallest = self._crossover(aggregation)
+        if names[rank] == 0:
+            said = f"plink: {_summary(aggregation, self._smallest, bool(self._members))}"
+            if said not in _SAID:
+                print(said, file=sys.stderr, flush=True)
+            if self._members:
+                _SAID.add(said)
+        if tuned and self._smallest >= NEVER:  # the same on all ranks
+            if rank == 0:
+                print("plink: not tuned: gloo does every all-reduce", file=sys.stderr)
+        elif tuned:
+            self._tune(aggregation, transport, Connections(opened, size), PrefixStore("aside/", store), timeout)
+
+    def _crossover(self, aggregation: Aggregation) -> int:
+        """From which size on schedules are used, bytes: as given, as measured before for the same ranks, or measured.
+        Who is in a group was in it before, so all know or nobody does."""
+        known = _MEASURED.get((self._members, aggregation.fingerprint())) if self._members else None
+        if aggregation.smallest_bytes is not None:
+            return aggregation.smallest_bytes
+        if known is not None:
+            return known
+        found = measure(
+            self._by_engine,
+            self._by_gloo,
+            lambda size: aggregation.choose(size).schedule is not None,
+            *((_FEW,) if self._members else ()),
+        )
+        if self._members:
+            _MEASURED[self._members, aggregation.fingerprint()] = found
+        return found
+
+    def _tune(
+        self,
+        aggregation: Aggregation,
+        transport: GlooTransport,
+        connections: Connections,
+        store: Store,
+        timeout: timedelta,
+    ) -> None:
+        """Let the launcher replace the schedule, if all ranks can say what they see."""
+        assert self._engine is not None
+        rank, size = self.rank(), self.size()
+        length = (size + 1) * aggregation.lanes  # one a peer and lane, and room for what others opened meanwhile
+        mine = torch.from_numpy(connections.identities(length))
+        everyone = [torch.empty_like(mine) for _ in range(size)]
+        self._gloo.allgather([everyone], [mine]).wait()
+        known = torch.tensor([int(connections.meet(torch.stack(everyone).numpy(), rank))])
+        self._by_gloo(known, _LEAST).wait()
+        if int(known):
+            line = LauncherLine() if rank == 0 else LauncherLine("")
+            if rank == 0 and not line.connected:
+                print("plink: not tuned: nobody listens at the launcher's end of the line", file=sys.stderr)
+            crossover = None
+            if aggregation.smallest_bytes is None:
+                aside: Any = dist.ProcessGroupGloo(store, rank, size, timeout)
+                crossover = Crossover(self._smallest, partial(_all_reduce, aside))
+                self._smallest = 0  # it is the engine now that knows what goes to Gloo
+            self._engine.tune(Tuning(aggregation, rank, transport, connections, line, crossover))
+        elif rank == 0:
+            print("plink: not tuned: the kernel does not tell which connection leads to which rank", file=sys.stderr)
+
+    def allreduce(  # type: ignore[override]
+        self, tensors: Sequence[torch.Tensor], opts: dist.AllreduceOptions | None = None
+    ) -> dist.Work:
+        """All-reduce one tensor in place; returns at once."""
+        opts = opts or dist.AllreduceOptions()
+        if len(tensors) == 1 and self._ours(tensors[0], opts.reduceOp):
+            return self._by_engine(tensors[0], opts.reduceOp, waits=not getattr(opts, "asyncOp", True))
+        where = self._plain if any(tensor.is_cuda for tensor in tensors) else self._gloo
+        work: dist.Work = where.allreduce(list(tensors), opts)
+        return work
+
+    def _ours(self, tensor: torch.Tensor, op: dist.ReduceOp) -> bool:
+        """Whether the engine does it: the same answer on every rank whose call is the same."""
+        if self._engine is None:
+            return False
+        if self._engine.broken is not None:
+            raise AggregationError(f"plink: {self._engine.broken}")
+        if tensor.device.type != "cpu" or tensor.layout is not torch.strided or tensor.nbytes == 0:
+            return False
+        # What Gloo cannot do must not depend on what is faster.
+        wanted = tensor.nbytes >= self._smallest or only_ours(op, tensor.dtype)
+        return (
+            wanted
+            and self._engine.aggregation.choose(tensor.nbytes).schedule is not None
+            and reduction_for(op, tensor.dtype) is not None
+        )
+
+    def _by_gloo(self, tensor: torch.Tensor, op: dist.ReduceOp) -> dist.Work:
+        return _all_reduce(self._gloo, tensor, op)
+
+    def _by_engine(self, tensor: torch.Tensor, op: dist.ReduceOp, waits: bool = True) -> dist.Work:
+        """Fetch, reduce, deliver. ``waits``: the caller waits for the result before it does anything else."""
+        assert self._engine is not None
+        reduction = reduction_for(op, tensor.dtype)
+        schedule = self._engine.aggregation.choose(tensor.nbytes).schedule
+        if reduction is None or schedule is None:
+            return self._by_gloo(tensor, op)
+        dense = tensor.is_contiguous()
+        flat = tensor.detach().view(-1) if dense else tensor.detach().contiguous().view(-1)
+        ended: Future[str | None] = Future()
+
+        def deliver(future: Future[str | None]) -> list[torch.Tensor]:
+            why = future.value()
+            if why is not None:
+                raise AggregationError(f"plink: {why}")
+            if not dense:
+                tensor.detach().copy_(flat.view(tensor.shape))
+            return [tensor]
+
+        # What a callback raises is an error for those who wait in C++ too, which an exception set from Python is not.
+        result = ended.then(deliver)
+        begin = self._engine.run if waits else self._engine.submit
+        begin(flat, schedule, reduction, ended.set_result)
+        return AllReduceWork(result)
+
+    def getBackendName(self) -> str:
+        """The name it is registered under."""
+        return NAME
+
+    def shutdown(self) -> None:
+        """End what belongs to the group; ``destroy_process_group`` calls it."""
+        if self._engine is not None:
+            self._engine.close(_PATIENCE_S)
+            _ENGINES.discard(self._engine)
+            self._engine = None
+        if self._on_gpus is not self._gloo and self._on_gpus is not None:
+            self._on_gpus.shutdown()
+        self._gloo.shutdown()
+
+    def abort(self) -> None:
+        """As :meth:`shutdown`, and what is under way fails."""
+        self.shutdown()
+
+
+def _on_gpus(store: Store, rank: int, size: int, timeout: timedelta, gloo: Any) -> tuple[Any, Any]:
+    """What serves tensors on GPUs, and its kind: NCCL, which connects when the first of them comes; Gloo where torch
+    has no NCCL or the script asked for Gloo, which does them too; None without a GPU."""
+    if not torch.cuda.is_available():
+        return None, None
+    if torch_backend.asked_for_gloo or not dist.is_nccl_available():
+        return dist.ProcessGroup.BackendType.GLOO, gloo
+    nccl: Any = dist.ProcessGroupNCCL
+    options = nccl.Options()
+    options._timeout = timeout
+    group = nccl(PrefixStore("nccl/", store), rank, size, options)
+    group._set_sequence_number_for_group()
+    return dist.ProcessGroup.BackendType.NCCL, group
+
+
+def _all_reduce(gloo: Any, tensor: torch.Tensor, op: Any) -> dist.Work:
+    opts = dist.AllreduceOptions()
+    opts.reduceOp = op
+    work: dist.Work = gloo.allreduce([tensor], opts)
+    return work
+
+
+def _summary(aggregation: Aggregation, smallest: int, some: bool) -> str:
+    """By what the group aggregates, in a line."""
+    who = f"groups of {aggregation.ranks} ranks" if some else f"{aggregation.ranks} ranks"
+    if smallest >= NEVER:
+        return f"all-reduces of {who} by gloo, which was faster up to 4 MB"
+    parts = [
+        entry.algo if entry.up_to_bytes is None else f"{entry.algo} up to {entry.up_to_bytes} bytes"
+        for entry in aggregation.classes
+        if entry.up_to_bytes is None or entry.up_to_bytes >= smallest
+    ]
+    below = f"gloo below {smallest} bytes, then " if smallest > 0 else ""
+    return f"all-reduces of {who} by {below}{', '.join(parts)}"
+
+
+def _first_on(store: Store, rank: int) -> bool:
+    """Whether this is the only group with an engine on rank 0, whose word counts for all: the world is tuned, groups
+    that are made besides keep their schedules."""
+    if rank == 0:
+        store.set("first", b"no" if _ENGINES else b"yes")  # type: ignore[arg-type]
+    return bool(store.get("first") == b"yes")
+
+
+def _delegate(name: str) -> Callable[..., Any]:
+    def delegated(self: PlinkProcessGroup, *arguments: Any, **options: Any) -> Any:
+        return getattr(self._plain, name)(*arguments, **options)
+
+    delegated.__name__ = name
+    delegated.__doc__ = f"{name}, by Gloo."
+    return delegated
+
+
+for _name in _DELEGATED:
+    if hasattr(dist.ProcessGroup, _name):  # which of them there are depends on torch's version
+        setattr(PlinkProcessGroup, _name, _delegate(_name))
+
+
+@atexit.register
+def _end() -> None:
+    """Scripts end without ``destroy_process_group``."""
+    for engine in list(_ENGINES):
+        engine.close(_PATIENCE_S)

@@ -1,0 +1,88 @@
+"""From which size on the engine is faster than Gloo, measured when a group begins and when its schedule changes."""
+
+import time
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+
+
+class Waits(Protocol):
+    """What an all-reduce gives back: :class:`torch.distributed.Work`."""
+
+    def wait(self) -> object:
+        """Until it is done."""
+
+
+AllReduce = Callable[[torch.Tensor, Any], Waits]
+
+SIZES = (4, 4 << 10, 64 << 10, 256 << 10)
+LARGER = (1 << 20, 4 << 20)  # only looked at where Gloo is faster at all smaller ones
+_REPEATS = 5
+_FEW = 2  # where it is measured in mid-run
+_MARGIN = 0.95  # of Gloo's time: what is no faster than that is left to Gloo, which everybody knows
+NEVER = 1 << 62
+
+
+class Crossover:
+    """Where schedules are replaced, the size from which on they are used may change with them. ``smallest``: that size,
+    bytes, the same on all ranks for the same all-reduce, since it changes where these meet.
+
+    :param gloo: all-reduces by a Gloo group that serves nothing else: which of its all-reduces is which follows from
+        their order, and those of other groups are asked for by another thread.
+    """
+
+    def __init__(self, smallest: int, gloo: AllReduce) -> None:
+        self.smallest = smallest
+        self._largest = max(smallest, LARGER[0])
+        self.gloo = gloo
+
+    def again(self, engine: AllReduce, has_schedule: Callable[[int], bool]) -> bool:
+        """Measure again, on all ranks at once; whether it is another size now. No message is larger than 256 KB: where
+        Gloo is faster at all of these, schedules are used from 1 MB on, or from what was found at first."""
+        found = measure(engine, self.gloo, has_schedule, _FEW, (SIZES,))
+        before, self.smallest = self.smallest, min(found, self._largest)
+        return self.smallest != before
+
+
+def measure(
+    engine: AllReduce,
+    gloo: AllReduce,
+    has_schedule: Callable[[int], bool],
+    repeats: int = _REPEATS,
+    steps: Sequence[Sequence[int]] = (SIZES, LARGER),
+) -> int:
+    """The smallest message, in bytes, from which on the engine was faster at every size that was looked at: those for
+    which there is a schedule. Where there is one for larger messages only, 0: nothing smaller goes by one anyway.
+
+    Takes a few milliseconds to some seconds, by the network; all ranks find the same, for the slowest of them counts.
+    """
+    looked_at = False
+    for sizes in ([size for size in some if has_schedule(size)] for some in steps):
+        if not sizes:
+            continue
+        seconds = torch.tensor(
+            [_seconds(engine, gloo, size, repeats) for size in sizes], dtype=torch.float64, device="cpu"
+        )
+        gloo(seconds, dist.ReduceOp.MAX).wait()
+        slower: list[int] = torch.nonzero(seconds[:, 0] > _MARGIN * seconds[:, 1]).flatten().tolist()
+        if not slower:
+            return sizes[0] if looked_at else 0
+        if slower[-1] + 1 < len(sizes):
+            return sizes[slower[-1] + 1]
+        looked_at = True
+    return NEVER if looked_at else 0
+
+
+def _seconds(engine: AllReduce, gloo: AllReduce, size_bytes: int, repeats: int) -> tuple[float, float]:
+    """The medians of both over some repetitions in turn, of which the first do not count."""
+    data = torch.zeros(max(1, size_bytes // 4), dtype=torch.float32, device="cpu")
+    taken: tuple[list[float], list[float]] = ([], [])
+    for _ in range(repeats + 1):
+        for times, all_reduce in zip(taken, (engine, gloo), strict=True):
+            began = time.perf_counter()
+            all_reduce(data, dist.ReduceOp.SUM).wait()
+            times.append(time.perf_counter() - began)
+    return median(taken[0][1:]), median(taken[1][1:])

@@ -1,0 +1,236 @@
+"""The engine of one rank: all-reduces one after the other, each cut over lanes, a thread a lane."""
+
+import threading
+import time
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from queue import SimpleQueue
+
+import torch
+
+from plink.runtime.aggengine.aggregation import Aggregation
+from plink.runtime.aggengine.cut import cut
+from plink.runtime.aggengine.failures import AggregationError, Watch
+from plink.runtime.aggengine.lane import run_lane
+from plink.runtime.aggengine.program import Program, compile_program
+from plink.runtime.aggengine.reductions import GLOO_SUMS, Reduction
+from plink.runtime.aggengine.transport import SIGNATURES, Transport
+from plink.runtime.aggengine.tuning import Tuning
+from plink.schedule import Schedule
+
+_END_S = 3.0
+_LINGER_S = 1.0
+_MEASURED = SIGNATURES - 2
+_PROGRAMS = 64  # kept a rank: a model has as many sizes of buckets as it has, and a thousand is not one of a model
+
+
+@dataclass
+class Job:
+    """One all-reduce. ``done(error)`` is called once, when every lane is through or one has failed."""
+
+    number: int
+    flat: torch.Tensor
+    schedule: Schedule
+    reduction: Reduction
+    signature: int
+    done: Callable[[str | None], None]
+    left: int
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    failed: bool = False
+    program: Program | None = None  # once it begins: until then its schedule may be replaced
+    by_gloo: bool = False  # found then, where the size from which on schedules are used may change
+
+
+class Engine:
+    """Executes schedules for one rank; jobs in the order in which they were submitted, which all ranks share."""
+
+    def __init__(self, aggregation: Aggregation, rank: int, transport: Transport, watch: Watch) -> None:
+        self.aggregation = aggregation
+        self._rank, self._transport, self._watch = rank, transport, watch
+        self._count = 0
+        self._queues: list[SimpleQueue[Job | None]] = [SimpleQueue() for _ in range(aggregation.lanes)]
+        self._programs: OrderedDict[tuple[int, int, int], tuple[Schedule, Program]] = OrderedDict()
+        self._submitting, self._compiling = threading.Lock(), threading.Lock()
+        self._pending = 0
+        self._broken: str | None = None
+        self._breaking = threading.Lock()
+        self._tuning: Tuning | None = None
+        watch.stop = self.stop
+        self._threads = [
+            threading.Thread(target=self._work, args=(lane,), name=f"plink-lane-{lane}", daemon=True)
+            for lane in range(aggregation.lanes)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def tune(self, tuning: Tuning) -> None:
+        """From now on, which is between the same two all-reduces on all ranks, schedules may be replaced."""
+        tuning.start(self._count, self._alone)
+        self._tuning = tuning
+
+    def submit(
+        self, flat: torch.Tensor, schedule: Schedule, reduction: Reduction, done: Callable[[str | None], None]
+    ) -> None:
+        """All-reduce in place by a schedule.
+
+        :param flat: contiguous, of one dimension, not empty.
+        :param done: is called once, from a thread of the engine, with what went wrong or None.
+        """
+        with self._submitting:
+            job = self._begin(flat, schedule, reduction, done)
+            for queue in self._queues:
+                queue.put(job)
+
+    def run(
+        self, flat: torch.Tensor, schedule: Schedule, reduction: Reduction, done: Callable[[str | None], None]
+    ) -> None:
+        """As :meth:`submit`, for a caller who waits: what one lane does alone, it does in the caller's thread, for a
+        small message is over sooner than two threads have changed places."""
+        with self._submitting:
+            job = self._begin(flat, schedule, reduction, done)
+            why = None if self._pending > 1 else self._try(lambda: self._prepare(job, 0))
+            if why is None and not job.by_gloo and (job.program is None or any(job.program.lanes[1:])):
+                for queue in self._queues:
+                    queue.put(job)
+                return
+            job.left = 1
+            self._take(job, 0)
+
+    def _begin(
+        self, flat: torch.Tensor, schedule: Schedule, reduction: Reduction, done: Callable[[str | None], None]
+    ) -> Job:
+        if self._broken is not None:
+            raise AggregationError(f"plink: {self._broken}")
+        self._count += 1
+        meaning = f"{reduction.name} of {flat.numel()} x {str(flat.dtype).removeprefix('torch.')}"
+        signature = zlib.crc32(f"{self._count} {meaning}".encode()) % SIGNATURES
+        with self._breaking:
+            self._pending += 1
+        self._watch.begin(self._count, meaning)
+        return Job(self._count, flat, schedule, reduction, signature, done, self.aggregation.lanes)
+
+    def stop(self, why: str) -> None:
+        """End all that is under way, and fail all that comes."""
+        with self._breaking:
+            first, self._broken = self._broken is None, self._broken or why
+        if first:
+            if self._tuning is not None:
+                self._tuning.stop(why)
+            self._transport.close()
+            if self._watch.keeps_store:  # it goes with it before the others have read why
+                time.sleep(_LINGER_S)
+
+    def close(self, patience_s: float) -> None:
+        """End the lanes; what is still under way after so long fails. Python must not end while they are in Gloo."""
+        for queue in self._queues:
+            queue.put(None)
+        for thread in self._threads:
+            thread.join(patience_s)
+        if any(thread.is_alive() for thread in self._threads):
+            self.stop("the group was closed")
+            for thread in self._threads:
+                thread.join(_END_S)
+        if self._tuning is not None:
+            self._tuning.close()
+        self._watch.close()
+        self._watch.stop = lambda why: None  # no circle of the two, so that connections go with the last reference
+
+    def current(self) -> Aggregation:
+        """What a group that is made now goes by: the schedules in use."""
+        if self._tuning is None:
+            return self.aggregation
+        tuning = self._tuning
+        return replace(
+            self.aggregation,
+            classes=tuple(
+                entry if entry.schedule is None else replace(entry, schedule=tuning.schedule(entry.schedule))
+                for entry in self.aggregation.classes
+            ),
+        )
+
+    @property
+    def broken(self) -> str | None:
+        """Why there will be no more sums."""
+        return self._broken
+
+    def _prepare(self, job: Job, lane: int) -> Program | None:
+        """What the job does, by the schedule that holds when it begins; None where Gloo does it."""
+        if self._tuning is not None:
+            self._tuning.before(job.number, lane, job.flat.nbytes)
+        with job.lock:
+            if job.program is None and not job.by_gloo:
+                crossover = None if self._tuning is None else self._tuning.crossover
+                if crossover is not None and job.flat.nbytes < crossover.smallest and job.flat.dtype in GLOO_SUMS:
+                    job.by_gloo = True
+                    return None
+                schedule = job.schedule if self._tuning is None else self._tuning.schedule(job.schedule)
+                with self._compiling:  # lanes may be at different jobs
+                    job.program = self._compile(schedule, job.flat.numel(), job.flat.element_size())
+            return job.program
+
+    def _compile(self, schedule: Schedule, elements: int, item_bytes: int) -> Program:
+        key = (id(schedule), elements, item_bytes)
+        if key not in self._programs:
+            cells = cut(elements, item_bytes, schedule.chunks, self.aggregation.cutting)
+            program = compile_program(schedule, self._rank, cells, self.aggregation.lanes)
+            self._programs[key] = schedule, program  # with the schedule: its id stays its own
+            if len(self._programs) > _PROGRAMS:
+                self._programs.popitem(last=False)
+        self._programs.move_to_end(key)
+        return self._programs[key][1]
+
+    def _work(self, lane: int) -> None:
+        queue = self._queues[lane]
+        while (job := queue.get()) is not None:
+            self._take(job, lane)
+
+    def _take(self, job: Job, lane: int) -> None:
+        """Do the lane's part of a job, and tell when it was the last or the first to fail."""
+        why = self._broken or self._try(lambda: self._run_lane(job, lane))
+        with job.lock:
+            job.left -= 1
+            told, job.failed = job.failed, job.failed or why is not None
+            last = job.left == 0
+        if last:
+            with self._breaking:
+                self._pending -= 1
+        if why is not None and not told:
+            self._watch.end(job.number)
+            job.done(why)
+        elif last and not job.failed:
+            job.done(self._finish(job))
+
+    def _run_lane(self, job: Job, lane: int) -> None:
+        program = self._prepare(job, lane)
+        if program is None:
+            if lane == 0 and self._tuning is not None and self._tuning.crossover is not None:
+                self._tuning.crossover.gloo(job.flat, job.reduction.kind).wait()
+            return
+        run_lane(program.lanes[lane], lane, job.flat, job.reduction.combine, self._transport, job.signature)
+
+    def _alone(self, flat: torch.Tensor, schedule: Schedule) -> None:
+        """Sum up a vector of one piece in the calling thread, which is the one that does what the first lane does."""
+        with self._compiling:
+            program = self._compile(schedule, flat.numel(), flat.element_size())
+        run_lane(program.lanes[0], 0, flat, torch.Tensor.add_, self._transport, _MEASURED)
+
+    def _try(self, do: Callable[[], object]) -> str | None:
+        """Do it; what went wrong, if anything did, which ends all."""
+        try:
+            do()
+        except Exception as error:
+            # Others must be able to read why before they lose their connections.
+            self.stop(self._broken or self._watch.explain(str(error)))
+            return self._broken
+        return None
+
+    def _finish(self, job: Job) -> str | None:
+        self._watch.end(job.number)
+        try:
+            if job.reduction.finish is not None:
+                job.reduction.finish(job.flat, job.schedule.ranks)
+        except Exception as error:
+            return f"{job.reduction.name}: {error}"
+        return None

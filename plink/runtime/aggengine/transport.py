@@ -1,0 +1,120 @@
+"""torch.distributed's point-to-point messages over several connections a pair, one for each lane."""
+
+import os
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+from torch.distributed import Store  # type: ignore[attr-defined]
+
+from plink.runtime.aggengine.failures import PeerLost
+
+_AT_ONCE = timedelta(milliseconds=1)
+_CLOSED = "the connections of this group were closed"
+
+
+class Pending(Protocol):
+    """A message under way: :class:`torch.distributed.Work`."""
+
+    def wait(self) -> object:
+        """Until it has left or arrived; raises when it never will."""
+
+
+class Transport(Protocol):
+    """Messages between the ranks of a group. Messages of one lane from one rank to another arrive in their order."""
+
+    def send(self, tensor: torch.Tensor, peer: int, lane: int, signature: int) -> Pending:
+        """Begin to send a contiguous tensor, which must not change until that is done."""
+
+    def receive(self, tensor: torch.Tensor, peer: int, lane: int, signature: int) -> Pending:
+        """Begin to receive into a contiguous tensor what ``peer`` sends with that signature."""
+
+    def wait(self, pending: Pending, peer: int, lane: int) -> None:
+        """Until a message to or from ``peer`` is through.
+
+        :raises PeerLost: when it never will be.
+        """
+
+    def close(self) -> None:
+        """End all that is under way: whoever waits here gets an error, and so do the peers, which lose connections."""
+
+
+# Gloo's tags are whole numbers below 2 ** 31.
+SIGNATURES = (1 << 27) - 1
+MOST_LANES = 16
+
+
+class GlooTransport:
+    """Gloo's messages between processes, over TCP.
+
+    Gloo gives each of its contexts a connection to every rank and picks the context by the tag (``getContext`` in
+    torch's ProcessGroupGloo.cpp), which is how a lane keeps to its own.
+    """
+
+    def __init__(
+        self, store: Store, rank: int, size: int, lanes: int, timeout: timedelta, names: Sequence[int] | None = None
+    ) -> None:
+        """:param names: the job's ranks, where the group has some of them: by these they are named."""
+        self._names = range(size) if names is None else names
+        self._lanes, self._peers = lanes, [peer for peer in range(size) if peer != rank]
+        self._closed = False
+        options = dist.ProcessGroupGloo._Options()  # type: ignore[attr-defined]
+        options._devices = _devices(lanes)
+        options._threads = 1  # these are for collectives, of which there are none here
+        options._timeout = timeout
+        self._group: Any = dist.ProcessGroupGloo(store, rank, size, options)
+
+    def send(self, tensor: torch.Tensor, peer: int, lane: int, signature: int) -> Pending:
+        """As :class:`Transport` says."""
+        return self._call(self._group.send, tensor, peer, signature * self._lanes + lane)
+
+    def receive(self, tensor: torch.Tensor, peer: int, lane: int, signature: int) -> Pending:
+        """As :class:`Transport` says."""
+        return self._call(self._group.recv, tensor, peer, signature * self._lanes + lane)
+
+    def _call(self, begin: Callable[..., Pending], tensor: torch.Tensor, peer: int, tag: int) -> Pending:
+        if self._closed:
+            raise PeerLost(self._names[peer], _CLOSED)
+        try:
+            return begin([tensor], peer, tag)
+        except RuntimeError as error:
+            raise PeerLost(self._names[peer], _first_line(error)) from None
+
+    def wait(self, pending: Pending, peer: int, lane: int) -> None:
+        """As :class:`Transport` says."""
+        try:
+            pending.wait()
+        except RuntimeError as error:
+            raise PeerLost(self._names[peer], _CLOSED if self._closed else _first_line(error)) from None
+
+    def close(self) -> None:
+        """As :class:`Transport` says.
+
+        Nothing in torch closes Gloo's connections while somebody waits for a message, except a message that does not
+        come in time: Gloo then closes all connections of its context (``waitRecv`` in gloo's tcp/unbound_buffer.cc).
+        One from a peer whose connection is gone already fails at once and closes nothing, so others are asked too.
+        """
+        self._closed = True
+        for lane in range(self._lanes):
+            for peer in self._peers:
+                try:
+                    nothing = torch.empty(1, dtype=torch.float32, device="cpu")
+                    self._group.recv([nothing], peer, SIGNATURES * self._lanes + lane).wait(_AT_ONCE)
+                except Exception as error:
+                    if "Timed out" in str(error):
+                        break
+
+
+def _first_line(error: BaseException) -> str:
+    """Without Gloo's place in its sources."""
+    return str(error).partition("\n")[0].rpartition("] ")[2]
+
+
+def _devices(lanes: int) -> Sequence[dist.ProcessGroupGloo.Device]:
+    """One a lane, on the interfaces that GLOO_SOCKET_IFNAME names, as torch itself takes them."""
+    names = [name for name in os.environ.get("GLOO_SOCKET_IFNAME", "").split(",") if name]
+    if not names:
+        return [dist.ProcessGroupGloo.create_default_device() for _ in range(lanes)]
+    return [dist.ProcessGroupGloo.create_device(interface=names[lane % len(names)]) for lane in range(lanes)]

@@ -1,0 +1,134 @@
+"""What a user's program gives to an elastic job: its tables, its data by pieces, the work on them, and when it is done.
+
+The input data are cut into a fixed number of pieces (Harlap thesis, 4.2.1 and Figure 4.4). A worker has some of them at
+a time, and others later; all that is to last between clocks is in the tables. So nothing depends on who works on what:
+:meth:`App.process` is given the items of one piece, the parameters as they were before the clock, and random numbers
+that belong to piece and clock.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from plink.errors import InputError, PlinkError
+from plink.runtime.agileml.layout import Layout, Table, Values
+from plink.runtime.agileml.params import Params
+
+RESERVED = "plink."  # how the names of plink's own tables begin
+MOST_PATIENCE = 16
+
+Items = TypeVar("Items")
+
+
+class AppError(PlinkError):
+    """The program did something that cannot be; the message names it, the method, the piece and the clock."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """The objective over some items: its sum and their number (or weight). The objective of an iteration is the mean
+    over all pieces, and less is better."""
+
+    total: float
+    weight: float
+
+
+@dataclass(frozen=True)
+class Stop:
+    """When training ends: what comes first of a number of clocks of work, seconds since the start, and ``patience``
+    iterations of which none had a mean objective better than the best before by more than ``tolerance`` of it."""
+
+    clocks: int | None = None
+    seconds: float | None = None
+    patience: int | None = None
+    tolerance: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.clocks is None and self.seconds is None and self.patience is None:
+            raise InputError("stop", "it has none of clocks, seconds and patience: the job would never end")
+        if self.clocks is not None and self.clocks < 1:
+            raise InputError("stop", f"{self.clocks} clocks")
+        if self.seconds is not None and not 0 < self.seconds < math.inf:
+            raise InputError("stop", f"{self.seconds} seconds")
+        if self.patience is not None and not 1 <= self.patience <= MOST_PATIENCE:
+            raise InputError("stop", f"a patience of {self.patience} iterations, which must be 1 to {MOST_PATIENCE}")
+        if not 0 <= self.tolerance < math.inf:
+            raise InputError("stop", f"a tolerance of {self.tolerance}")
+
+    def converged(self, objectives: Sequence[float]) -> bool:
+        """Whether the last ``patience`` iterations brought nothing; ``objectives`` of the latest ones, in order."""
+        if self.patience is None or len(objectives) <= self.patience:
+            return False
+        before = min(objectives[: -self.patience])
+        return before - min(objectives[-self.patience :]) <= self.tolerance * abs(before)
+
+
+class App(ABC, Generic[Items]):
+    """To be derived from, as most programs need only some of it.
+
+    A clock of work is one mini-batch: the part of every piece with its number. ``batches`` of them are an iteration.
+    As the pieces are all worked on at every clock, the global batch does not change with the number of workers.
+    """
+
+    tables: Sequence[Table]
+    pieces: int
+    stop: Stop
+    batches: int = 1
+    seed: int = 0
+
+    @abstractmethod
+    def load(self, piece: int) -> Sequence[Items]:
+        """The items of a piece, one entry for each mini-batch; called again wherever the piece goes."""
+
+    @abstractmethod
+    def process(self, items: Items, params: Params) -> Score | None:
+        """The work of one clock on one mini-batch of one piece: read parameters, add to them, say how good they were.
+
+        What it adds is seen from the next clock on, also by itself: only so does it not matter which pieces a worker
+        has.
+        """
+
+    def initial(self, table: str, rows: range, random: np.random.Generator) -> Values | None:
+        """What some vectors of a table begin with, shape (len(rows), width); None: with 0. Called in clock 0, when
+        nothing else is done."""
+        del table, rows, random
+        return None
+
+    def result(self, params: Params) -> None:
+        """Called once when the job has ended, on one (reliable) host: read what was learnt, and keep it."""
+        del params
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return type(self).__name__
+
+
+def check(app: App[Items]) -> None:
+    """Before anything is started. :raises InputError: the program asks for something that cannot be."""
+    where = f"app {app.name}"
+    for attribute in ("tables", "pieces", "stop"):
+        if not hasattr(app, attribute):
+            raise InputError(where, f"it gives no {attribute!r}")
+    for count, what in ((app.pieces, "pieces"), (app.batches, "batches")):
+        if not isinstance(count, int) or count < 1:
+            raise InputError(where, f"{what} is {count!r}, which must be a whole number above 0")
+    if not isinstance(app.seed, int) or app.seed < 0:
+        raise InputError(where, f"the seed is {app.seed!r}, which must be a whole number, 0 or above")
+    if not isinstance(app.stop, Stop):
+        raise InputError(where, f"stop is {app.stop!r}, which must be a Stop")
+    for table in app.tables:
+        if not isinstance(table, Table):
+            raise InputError(where, f"one of the tables is {table!r}, which must be a Table")
+        if table.name.startswith(RESERVED):
+            raise InputError(where, f"table {table.name!r}: names that begin with {RESERVED!r} are plink's own")
+
+
+def layout_of(app: App[Items], partitions: int, own: Sequence[Table]) -> Layout:
+    """All tables of a job, the program's first. :raises InputError: as for :func:`check`."""
+    check(app)
+    return Layout((*app.tables, *own), partitions)

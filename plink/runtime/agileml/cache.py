@@ -1,0 +1,144 @@
+"""What a client keeps of one table: vectors it was given, and its own additions that are not sent yet.
+
+Both are arrays of the size of the table; memory that was never touched costs nothing, the system gives it on first use.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from plink.errors import InputError
+from plink.runtime.agileml.layout import Indices, Places, Table, Values, rising
+from plink.runtime.agileml.memory import copied
+from plink.runtime.agileml.rules import Rule
+
+_NONE = np.iinfo(np.int64).min
+
+
+class Cache:
+    """Of one table; for one thread."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self._given: Values = np.zeros((table.rows, table.width), dtype=table.dtype)
+        self._state = np.full(table.rows, _NONE)  # the clock of the state that a row was given from
+        self._added: Values = np.zeros((table.rows, table.width), dtype=table.dtype)
+        self._touched = np.zeros(table.rows, dtype=bool)
+
+    def rows(self, rows: object) -> Indices:
+        """As an array of numbers. :raises InputError: they are none, or not of this table."""
+        found = np.asarray(rows)
+        if found.ndim != 1 or (len(found) and found.dtype.kind not in "iu"):
+            raise InputError(f"table {self.table.name!r}", f"rows of shape {found.shape} and type {found.dtype}")
+        found = found.astype(np.int64, copy=False)
+        if len(found) and not 0 <= int(found.min()) <= int(found.max()) < self.table.rows:
+            raise InputError(
+                f"table {self.table.name!r}", f"rows {found.min()} to {found.max()}, it has {self.table.rows}"
+            )
+        return found
+
+    def missing(self, rows: Indices, clock: int, rule: Rule) -> Indices:
+        """Those that must be had anew before they may be read at a clock, each once, rising."""
+        wanted = rows[~self._kept(self._state[rows], clock, rule)]
+        return wanted if rising(wanted) else np.unique(wanted)
+
+    def give(self, rows: Indices, values: Values, state: int) -> None:
+        """Keep vectors of the state of a clock, shape (len(rows), width)."""
+        places = _places(rows)
+        self._given[places] = values
+        self._state[places] = state
+
+    def given(self, rows: Indices) -> Values:
+        """Copies of the vectors without what was added at this clock, shape (len(rows), width)."""
+        return copied(self._given, _places(rows), len(rows))
+
+    def read(self, rows: Indices) -> Values:
+        """Copies of the vectors with one's own additions, shape (len(rows), width)."""
+        places = _places(rows)
+        found = copied(self._given, places, len(rows))
+        own = self._touched[places]
+        if own.all():
+            found += self._added[places]
+        elif own.any():
+            found[own] += self._added[rows[own]]
+        return found
+
+    def add(self, rows: Indices, deltas: object) -> None:
+        """Additions, shape (len(rows), width); a row may come more than once.
+
+        :raises InputError: another shape or kind of number, numbers that the table's type has no room for, or that
+            are none. Floats are rounded to the table's.
+        """
+        found, where = np.asarray(deltas), f"update of table {self.table.name!r}"
+        if found.shape != (len(rows), self.table.width):
+            raise InputError(where, f"shape {found.shape}, which must be {(len(rows), self.table.width)}")
+        found = self._as_the_table(found, where)
+        places = _places(rows)
+        once = isinstance(places, slice) or rising(rows)
+        if once and not self._touched[places].any():
+            self._added[places] = found  # what was there is of a clock that is over
+        else:
+            fresh = rows[~self._touched[rows]]
+            self._added[fresh] = 0
+            if once:
+                self._added[places] += found
+            else:
+                np.add.at(self._added, rows, found)
+        self._touched[places] = True
+
+    def _as_the_table(self, found: Values, where: str) -> Values:
+        """In the table's type, which must have room for every number."""
+        kind = np.dtype(self.table.dtype)
+        if not np.can_cast(found.dtype, kind, "same_kind"):
+            raise InputError(where, f"type {found.dtype}, the table has {kind}")
+        if kind.kind == "i" and found.size and not np.can_cast(found.dtype, kind):
+            least, most = int(found.min()), int(found.max())
+            if least < np.iinfo(kind).min or most > np.iinfo(kind).max:
+                raise InputError(where, f"numbers from {least} to {most}, for which {kind} has no room")
+        with np.errstate(over="ignore"):  # said below
+            cast: Values = found.astype(kind, copy=False)
+            # One pass: the sum is no number if any is none (or overflows, which is no better).
+            if kind.kind == "f" and not np.isfinite(cast.sum()) and not np.isfinite(cast).all():
+                raise InputError(where, f"it has infinities or numbers that are none (NaN) in {kind}")
+        return cast
+
+    def added_to(self) -> Indices:
+        """The rows that were added to, rising."""
+        return np.flatnonzero(self._touched)
+
+    def added(self, rows: Indices) -> Values:
+        """Copies of the sums of what was added to some of them, shape (len(rows), width)."""
+        return copied(self._added, _places(rows), len(rows))
+
+    def sent(self, rows: Indices, clock: int, rule: Rule) -> None:
+        """Nothing is to be sent now; what may be read at the new ``clock`` without asking has one's own in it."""
+        kept = rows[self._kept(self._state[rows], clock, rule)]
+        self._given[kept] += self._added[kept]
+        self._touched[rows] = False
+
+    @staticmethod
+    def _kept(states: Indices, clock: int, rule: Rule) -> npt.NDArray[np.bool_]:
+        """Which states may be read at a clock, shape as ``states``; there are few different ones, as a rule one."""
+        if len(states) and (states == states[0]).all():
+            return np.full(len(states), states[0] != _NONE and rule.keeps(clock, int(states[0])))
+        kept = [state for state in np.unique(states) if state != _NONE and rule.keeps(clock, int(state))]
+        return np.isin(states, kept) if kept else np.zeros(len(states), dtype=bool)
+
+    def discard(self) -> None:
+        """What was not sent."""
+        self._touched[:] = False
+
+    def forget(self) -> None:
+        """Everything: what was given and what was not sent."""
+        self._state[:] = _NONE
+        self._touched[:] = False
+
+
+def _places(rows: Indices) -> Places:
+    """A slice where the rows are evenly spaced and rise, as all of a partition are: several times as fast."""
+    if len(rows) > 1:
+        step = int(rows[1]) - int(rows[0])
+        if step > 0 and int(rows[-1]) - int(rows[0]) == step * (len(rows) - 1) and bool((np.diff(rows) == step).all()):
+            return slice(int(rows[0]), int(rows[-1]) + 1, step)
+    elif len(rows):
+        return slice(int(rows[0]), int(rows[0]) + 1)
+    return rows

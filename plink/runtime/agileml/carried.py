@@ -1,0 +1,78 @@
+"""Bytes that this process has sent and received over the connections of its job, sealed and with all around them."""
+
+import threading
+from dataclasses import dataclass
+from typing import Protocol
+from weakref import WeakSet
+
+
+class Counted(Protocol):
+    """A connection: bytes so far, and whether this process was connected to."""
+
+    sent: int
+    received: int
+    accepted: bool
+
+
+@dataclass(frozen=True)
+class Carried:
+    """``asked_*``: over connections that this process made, as its workers do; ``served_*``: over those made to it."""
+
+    asked_sent: int = 0
+    asked_received: int = 0
+    served_sent: int = 0
+    served_received: int = 0
+
+    @property
+    def sent(self) -> int:
+        """In all."""
+        return self.asked_sent + self.served_sent
+
+    @property
+    def received(self) -> int:
+        """In all."""
+        return self.asked_received + self.served_received
+
+
+class Account:
+    """Of all connections, also those that have ended; for any thread."""
+
+    def __init__(self) -> None:
+        self._open: WeakSet[Counted] = WeakSet()
+        self._past = Carried()
+        self._guard = threading.Lock()
+
+    def add(self, connection: Counted) -> None:
+        """One that begins."""
+        with self._guard:
+            self._open.add(connection)
+
+    def end(self, connection: Counted) -> None:
+        """One that is over; a second time changes nothing."""
+        with self._guard:
+            if connection in self._open:
+                self._open.discard(connection)
+                self._past = _with(self._past, connection)
+
+    def total(self) -> Carried:
+        """So far."""
+        with self._guard:
+            found = self._past
+            for connection in self._open:
+                found = _with(found, connection)
+            return found
+
+
+def _with(carried: Carried, one: Counted) -> Carried:
+    if one.accepted:
+        return Carried(
+            carried.asked_sent, carried.asked_received, carried.served_sent + one.sent,
+            carried.served_received + one.received,
+        )  # fmt: skip
+    return Carried(
+        carried.asked_sent + one.sent, carried.asked_received + one.received, carried.served_sent,
+        carried.served_received,
+    )  # fmt: skip
+
+
+ACCOUNT = Account()

@@ -1,0 +1,40 @@
+"""Checkpoints of a job in a folder that its reliable hosts share: ``clock-K/partition-P``, and which is the latest."""
+
+import json
+import os
+import secrets
+import shutil
+from pathlib import Path
+from typing import Any
+
+_LATEST = "latest.json"
+_KEPT = 2  # the latest and the one before, should somebody be reading that
+
+
+def keep(folder: Path, saved: dict[str, Any]) -> None:
+    """All files of a checkpoint are there: it is the latest, and those before the one before it are removed.
+
+    :param saved: what is to be known of it; ``clock`` at least.
+    """
+    temporary = folder / f".{_LATEST}.{secrets.token_hex(8)}"
+    temporary.write_text(json.dumps(saved))
+    with temporary.open("rb") as file:
+        os.fsync(file.fileno())
+    temporary.rename(folder / _LATEST)
+    clocks = sorted(
+        (int(path.name.removeprefix("clock-")), path)
+        for path in folder.glob("clock-*")
+        if path.name.removeprefix("clock-").isdigit()
+    )
+    older = [path for clock, path in clocks if clock <= saved["clock"]]
+    for path in older[:-_KEPT]:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def latest(folder: Path) -> dict[str, Any] | None:
+    """What :func:`keep` was given last; None where there is no checkpoint."""
+    try:
+        saved = json.loads((folder / _LATEST).read_text())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return saved if isinstance(saved, dict) and isinstance(saved.get("clock"), int) else None

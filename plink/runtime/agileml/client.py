@@ -1,0 +1,295 @@
+"""What a worker reads and updates parameters with.
+
+Reads are served from the cache as long as the rule allows; updates are summed in the cache until the worker's clock,
+and then go to every partition, one message each. The servers must have acknowledged them before :meth:`Client.clock`
+returns. What is asked of several partitions is under way at the same time, over a few connections to each server.
+
+Partitions move and servers die meanwhile. A message that was not acknowledged is sent again, to whoever owns the
+partition by then; worker and clock tell a server that it has it already.
+"""
+
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from plink.errors import PlinkError
+from plink.runtime.agileml.cache import Cache
+from plink.runtime.agileml.keys import RunKeys, Stranger
+from plink.runtime.agileml.layout import Indices, Layout, Places, Values
+from plink.runtime.agileml.line import Line
+from plink.runtime.agileml.pieces import Piece
+from plink.runtime.agileml.records import Forged, Lost
+from plink.runtime.agileml.rules import Rule
+from plink.runtime.agileml.wire import INCLUDED, Kind, Message, Status, Wanted
+
+_AGAIN_S = 0.02
+
+
+class Unanswered(PlinkError):
+    """A server, or the one who should be it, did not answer in time, or others kept a read waiting for too long."""
+
+
+class RolledBack(PlinkError):
+    """The parameters are as of ``clock`` again, in era ``era``: call :meth:`Client.roll_back` and go on with the work
+    of the clock after."""
+
+    def __init__(self, clock: int, era: int) -> None:
+        super().__init__(f"the parameters were rolled back to clock {clock}")
+        self.clock, self.era = clock, era
+
+
+@dataclass(frozen=True)
+class Ownership:
+    """Who has a partition; the greater epoch is the newer."""
+
+    address: str
+    epoch: int = 0
+
+
+@dataclass(frozen=True)
+class _Trouble:
+    """A partition that gives no answer: since when, what is known of why, and who owned it."""
+
+    since: float
+    why: str
+    address: str
+
+
+class Client:
+    """One worker's view of the parameters; for one thread, but for :meth:`point`.
+
+    :param worker: its number, which decides the order of additions; one who takes over for a lost worker takes its
+        number too, and redoes its clock: what the servers had of it counts once.
+    :param owners: of every partition.
+    :param clock: the first that it works in.
+    :param timeout_s: within which a partition's owner must answer, or become known; it must be longer than the
+        servers' ``patience_s``.
+    :param wait_s: within which the other workers must have come as far as a read needs.
+    :param lanes: connections to each server.
+    """
+
+    def __init__(
+        self, layout: Layout, keys: RunKeys, rule: Rule, worker: int, owners: Mapping[int, Ownership], *,
+        clock: int = 0, era: int = 0, timeout_s: float = 10.0, wait_s: float = 600.0, lanes: int = 2,
+    ) -> None:  # fmt: skip
+        self.layout, self.worker, self.now, self.era = layout, worker, clock, era
+        self._keys, self._rule = keys, rule
+        self._timeout_s, self._wait_s, self._lanes = timeout_s, wait_s, lanes
+        self._owners, self._pointing = dict(owners), threading.Lock()
+        self._caches = [Cache(table) for table in layout.tables]
+        self._lines: dict[tuple[str, int], Line] = {}
+        self._given_up = self._renamed = False
+        self._unsent: dict[int, Message] | None = None  # the updates of a clock that is not over yet
+
+    def read(self, table: str, rows: object, *, own: bool = True) -> Values:
+        """Vectors of a table with what this worker has added, shape (len(rows), width); the array is the caller's.
+
+        :param rows: numbers in any order, of which some may come twice.
+        :param own: with what it has added at this clock, too.
+        :raises RolledBack: begin again from there.
+        :raises Unanswered: a server or the other workers were silent for too long.
+        """
+        number = self.layout.table(table)
+        cache = self._caches[number]
+        wanted = cache.rows(rows)
+        missing = cache.missing(wanted, self.now, self._rule)
+        if len(missing):
+            if self._unsent is not None:
+                raise PlinkError(f"clock {self.now} is not over: call clock() again before reading")
+            self._fetch(number, missing)
+        return cache.read(wanted) if own else cache.given(wanted)
+
+    def update(self, table: str, rows: object, deltas: object) -> None:
+        """Add to vectors; others see it after :meth:`clock`.
+
+        :param deltas: shape (len(rows), width).
+        :raises InputError: shapes or types that do not fit, or NaN: nothing was added.
+        """
+        cache = self._caches[self.layout.table(table)]
+        cache.add(cache.rows(rows), deltas)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the updates of this clock are made but not acknowledged: :meth:`clock` is to be called again."""
+        return self._unsent is not None
+
+    def discard(self) -> None:
+        """Forget what was added at this clock, to begin it again."""
+        if self._unsent is None:
+            for cache in self._caches:
+                cache.discard()
+
+    def clock(self) -> None:
+        """The work of this clock is done: send all updates. After an :class:`Unanswered` it may be called again.
+
+        :raises RolledBack, Unanswered: as for :meth:`read`.
+        """
+        if self._unsent is None:
+            self._unsent = self._updates()
+        try:
+            self._ask_all(self._unsent)
+        except RolledBack:
+            self._unsent = None
+            raise
+        self._unsent = None
+        self.now += 1
+
+    def roll_back(self, clock: int, era: int) -> None:
+        """Forget everything after ``clock``; the next is the one after it."""
+        for cache in self._caches:
+            cache.forget()
+        self._unsent = None
+        self.now, self.era = clock + 1, era
+
+    def point(self, partition: int, owner: Ownership) -> None:
+        """A partition has another owner, if this is newer than what is known; from any thread."""
+        with self._pointing:
+            if owner.epoch >= self._owners[partition].epoch:
+                before, self._owners[partition] = self._owners[partition].address, owner
+                self._renamed |= before != owner.address
+                if all(other.address != before for other in self._owners.values()):
+                    for (address, _), line in self._lines.items():
+                        if address == before:  # it may be silent for ever
+                            line.wake()
+
+    def owners(self) -> dict[int, Ownership]:
+        """Who has what, as far as is known here."""
+        with self._pointing:
+            return dict(self._owners)
+
+    def give_up(self) -> None:
+        """From any thread: what is under way ends with :class:`Unanswered`, once the servers answer or are lost."""
+        self._given_up = True
+
+    def close(self) -> None:
+        """All connections."""
+        for line in self._lines.values():
+            line.close()
+        self._lines.clear()
+
+    def _fetch(self, table: int, rows: Indices) -> None:
+        places: dict[int, Places] = {}
+        asked: dict[int, Message] = {}
+        for partition, where, local in self.layout.cut(rows):
+            places[partition] = where
+            asked[partition] = Message(
+                Kind.READ, partition, worker=self.worker, era=self.era, clock=self.now, wanted=(Wanted(table, local),)
+            )
+        for partition, answer in self._ask_all(asked).items():
+            # What has one's update of this clock already must not get it again when the clock is over.
+            state = self._rule.needs(self.now) if answer.flags & INCLUDED else answer.clock
+            self._caches[table].give(rows[places[partition]], answer.pieces[0].values, state)
+
+    def _updates(self) -> dict[int, Message]:
+        """One for every partition, with what was added to it, if anything was."""
+        pieces: dict[int, list[Piece]] = {partition: [] for partition in range(self.layout.partitions)}
+        for table, cache in enumerate(self._caches):
+            rows = cache.added_to()
+            for partition, where, local in self.layout.cut(rows):
+                pieces[partition].append(Piece(table, local, cache.added(rows[where])))
+            cache.sent(rows, self.now + 1, self._rule)
+        return {
+            partition: Message(
+                Kind.UPDATE, partition, worker=self.worker, era=self.era, clock=self.now, sequence=self.now,
+                pieces=tuple(found),
+            )
+            for partition, found in pieces.items()
+        }  # fmt: skip
+
+    def _ask_all(self, messages: dict[int, Message]) -> dict[int, Message]:
+        """Answers to messages of several partitions; asks again where it was told to, until the time is over."""
+        answers: dict[int, Message] = {}
+        begun = time.monotonic()
+        trouble: dict[int, _Trouble] = {}
+        while len(answers) < len(messages):
+            if self._given_up:
+                raise Unanswered("given up, as was asked for")
+            for turn in self._turns(partition for partition in messages if partition not in answers):
+                for partition, answer in self._ask_turn(turn, messages, trouble).items():
+                    if self._heed(partition, answer, trouble):
+                        answers[partition] = answer
+            if not trouble:
+                continue
+            owners = self.owners()
+            for partition, seen in list(trouble.items()):
+                now = time.monotonic()
+                if partition in answers or seen.address != owners[partition].address:
+                    del trouble[partition]  # who owns it now has all its time
+                elif now - seen.since > self._timeout_s or now - begun > self._wait_s:
+                    silent_s = now - seen.since
+                    raise Unanswered(f"partition {partition} at {seen.address}, for {silent_s:.1f} s: {seen.why}")
+            if trouble.keys() - answers.keys():
+                time.sleep(_AGAIN_S)
+        return answers
+
+    def _heed(self, partition: int, answer: Message, trouble: dict[int, _Trouble]) -> bool:
+        """Whether it is an answer at all; what else it says is taken to heart."""
+        if answer.status is Status.ROLLED_BACK:
+            raise RolledBack(answer.clock, answer.era)
+        if answer.status is Status.REFUSED:
+            raise PlinkError(f"partition {partition} at {self._owners[partition].address}: {answer.text}")
+        asked = self._owners[partition].address
+        if answer.text and answer.status in (Status.OK, Status.ELSEWHERE):
+            self.point(partition, Ownership(answer.text, answer.epoch))
+        if answer.status is Status.WAITING:
+            why = f"waits for the updates of workers {answer.text} after clock {answer.clock}"
+            trouble[partition] = _Trouble(time.monotonic(), why, asked)  # it is alive
+        elif answer.status is not Status.OK:
+            trouble.setdefault(partition, _Trouble(time.monotonic(), f"says {answer.status.name.lower()}", asked))
+        return answer.status is Status.OK
+
+    def _turns(self, partitions: Iterable[int]) -> list[list[tuple[Line, int]]]:
+        """What can be under way together: on every line one message at a time."""
+        owners = self.owners()
+        if self._renamed:
+            self._leave_unused()
+        by_address: dict[str, list[int]] = {}
+        for partition in partitions:
+            by_address.setdefault(owners[partition].address, []).append(partition)
+        lanes: list[list[tuple[Line, int]]] = []
+        for address, theirs in by_address.items():
+            for lane in range(min(self._lanes, len(theirs))):
+                if (address, lane) not in self._lines:
+                    with self._pointing:
+                        self._lines[address, lane] = Line(address, self._keys, self.layout, self._timeout_s)
+                line = self._lines[address, lane]
+                lanes.append([(line, partition) for partition in theirs[lane :: self._lanes]])
+        longest = max(map(len, lanes))
+        return [[lane[turn] for lane in lanes if turn < len(lane)] for turn in range(longest)]
+
+    def _leave_unused(self) -> None:
+        """Connections to servers that own nothing any more."""
+        with self._pointing:
+            self._renamed, addresses = False, {owner.address for owner in self._owners.values()}
+            left = [key for key in self._lines if key[0] not in addresses]
+            for key in left:
+                self._lines.pop(key).close()
+
+    def _ask_turn(
+        self, turn: list[tuple[Line, int]], messages: dict[int, Message], trouble: dict[int, _Trouble]
+    ) -> dict[int, Message]:
+        """The answers that come, in one turn; a line that is lost has none."""
+        posted: list[tuple[Line, int]] = []
+        answers: dict[int, Message] = {}
+        begun, broken = time.monotonic(), None
+        for line, partition in turn:
+            if self._owners[partition].address != line.address:
+                continue  # named anew meanwhile, perhaps because this one is silent
+            try:
+                line.post(messages[partition])
+                posted.append((line, partition))
+            except (Lost, Forged, Stranger) as error:  # it may have died in the midst of a word
+                trouble.setdefault(partition, _Trouble(begun, str(error), line.address))
+            except PlinkError as error:
+                broken = error
+        for line, partition in posted:  # all of them, or an answer would be taken for that to the next question
+            try:
+                answers[partition] = line.answer()
+            except (Lost, Forged, Stranger) as error:  # it may have died in the midst of a word
+                trouble.setdefault(partition, _Trouble(begun, str(error), line.address))
+            except PlinkError as error:
+                broken = error
+        if broken is not None:
+            raise broken
+        return answers

@@ -1,0 +1,97 @@
+"""A connection to a server, as those who ask see it: made when it is needed, and anew after it was lost."""
+
+import contextlib
+import socket
+
+from plink.runtime.agileml.keys import RunKeys, Stranger
+from plink.runtime.agileml.layout import Layout
+from plink.runtime.agileml.records import Forged, Lost, SealedChannel
+from plink.runtime.agileml.wire import Kind, Message, receive, send
+
+_TICKETS = 1 << 32
+
+
+class _ClosedOnError:
+    """Whatever it was: what is half sent or not read yet must not meet the next question."""
+
+    def __init__(self, line: "Line") -> None:
+        self._line = line
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None:
+            self._line.close()
+            if isinstance(error, Lost | Forged | Stranger):
+                raise type(error)(f"{self._line.address}: {error}") from error
+
+
+class Line:
+    """Questions and answers, one at a time; for one thread.
+
+    :param address: ``host:port``.
+    :param timeout_s: for connecting, and for every wait in which nothing at all arrives.
+    """
+
+    def __init__(self, address: str, keys: RunKeys, layout: Layout, timeout_s: float) -> None:
+        self.address = address
+        self._keys, self._layout, self._timeout_s = keys, layout, timeout_s
+        self._channel: SealedChannel | None = None
+        self._meeting: socket.socket | None = None  # another handle of the socket, while the channel is not made
+        self._asked, self._ticket = Message(Kind.READ, 0), 0
+
+    def ask(self, message: Message) -> Message:
+        """:raises Lost: the server may or may not have done it. :raises Forged, Stranger: it is none of this run."""
+        self.post(message)
+        return self.answer()
+
+    def post(self, message: Message) -> None:
+        """Send and go on; :meth:`answer` must be called before the next."""
+        self._asked, self._ticket = message, (self._ticket + 1) % _TICKETS
+        with self._closed_on_error():
+            send(self._connected(), message, self._layout, self._ticket)
+
+    def answer(self) -> Message:
+        """What the server says to what was posted."""
+        with self._closed_on_error():
+            answer = receive(self._connected(), self._layout)
+            if answer.kind is not Kind.ANSWER or (answer.partition, answer.ticket) != (
+                self._asked.partition, self._ticket
+            ):  # fmt: skip
+                raise Forged(
+                    f"{answer.kind.name} of partition {answer.partition}, which is no answer to what was asked"
+                )
+            return answer
+
+    def _closed_on_error(self) -> _ClosedOnError:
+        return _ClosedOnError(self)
+
+    def wake(self) -> None:
+        """From any thread: whoever waits for this server hears that the connection is lost."""
+        channel, meeting = self._channel, self._meeting
+        for sock in (channel.socket if channel else None, meeting):
+            if sock is not None:
+                with contextlib.suppress(OSError):  # it was not connected any more
+                    sock.shutdown(socket.SHUT_RDWR)
+
+    def _connected(self) -> SealedChannel:
+        if self._channel is None:
+            host, _, port = self.address.rpartition(":")
+            try:
+                sock = socket.create_connection((host.strip("[]"), int(port)), timeout=self._timeout_s)
+            except OSError as error:
+                raise Lost(f"cannot connect: {error}") from error
+            self._meeting = sock.dup()
+            try:
+                self._channel = self._keys.connect(sock)
+            finally:
+                meeting, self._meeting = self._meeting, None
+                meeting.close()
+        return self._channel
+
+    def close(self) -> None:
+        """The next question connects again."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None

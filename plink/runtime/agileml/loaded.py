@@ -1,0 +1,56 @@
+"""The pieces of the input data that a worker's process has in memory; its workers may share them."""
+
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Generic
+
+from plink.errors import PlinkError
+from plink.runtime.agileml.app import App, AppError, Items
+from plink.runtime.agileml.blame import raised
+
+
+class Loaded(Generic[Items]):
+    """For any thread: pieces of a later day are loaded beside the work, and nobody loads one that is under way."""
+
+    def __init__(self, app: App[Items]) -> None:
+        self._app = app
+        self._pieces: dict[int, Sequence[Items]] = {}
+        self._under_way: dict[int, threading.Lock] = {}
+
+    def get(self, piece: int) -> Sequence[Items]:
+        """Its mini-batches, ``app.batches`` of them; loaded if need be.
+
+        :raises PlinkError: what the program raised as such, of a file for example.
+        :raises AppError: it raised something else, or gave another number of mini-batches.
+        """
+        with self._under_way.setdefault(piece, threading.Lock()):
+            if piece not in self._pieces:
+                self._pieces[piece] = self._load(piece)
+            return self._pieces[piece]
+
+    def ahead(self, pieces: Iterable[int]) -> None:
+        """Load those that are not here; as for :meth:`get`."""
+        for piece in pieces:
+            self.get(piece)
+
+    def here(self) -> list[int]:
+        """Those in memory."""
+        return sorted(self._pieces)
+
+    def drop(self, pieces: Iterable[int]) -> None:
+        """They will not be needed soon."""
+        for piece in pieces:
+            self._pieces.pop(piece, None)
+
+    def _load(self, piece: int) -> Sequence[Items]:
+        where = f"app {self._app.name}: load({piece})"
+        try:
+            batches = self._app.load(piece)
+            number = len(batches)
+        except PlinkError:
+            raise
+        except Exception as error:
+            raise raised(where, error) from error
+        if number != self._app.batches:
+            raise AppError(f"{where} gave {number} mini-batches, not {self._app.batches}")
+        return batches

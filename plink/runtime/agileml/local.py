@@ -1,0 +1,78 @@
+"""A whole job in one process, for writing and testing programs: real servers and workers, on the loopback."""
+
+import contextlib
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+
+from plink.runtime.agileml import progress
+from plink.runtime.agileml.app import App, Items, layout_of
+from plink.runtime.agileml.client import Client, Ownership, Unanswered
+from plink.runtime.agileml.keys import RunKeys
+from plink.runtime.agileml.layout import Values
+from plink.runtime.agileml.loaded import Loaded
+from plink.runtime.agileml.rules import BSP, Rule
+from plink.runtime.agileml.server import Server
+from plink.runtime.agileml.worker import Clock, Finished, Worker
+
+_PATIENCE_S = 60.0  # nothing is lost on the loopback; the machine may be busy
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The tables at the end, by name, each of shape (rows, width); the objectives of the latest iterations."""
+
+    tables: dict[str, Values]
+    objectives: list[float]
+    finished: Finished
+
+
+def train(
+    app: App[Items], *, workers: int = 1, servers: int = 1, partitions: int = 4, rule: Rule | None = None,
+    say: Callable[[str], None] = lambda line: None, done: Callable[[Clock], None] | None = None,
+) -> Trained:  # fmt: skip
+    """Until the stopping criterion is met; the first mistake of any worker ends the job.
+
+    :param done: called by worker 0 after every clock.
+    """
+    layout, rule, keys = layout_of(app, partitions, progress.TABLES), rule or BSP(), RunKeys.make()
+    with contextlib.ExitStack() as closing:
+        serving = [closing.enter_context(contextlib.closing(Server(layout, keys, rule))) for _ in range(servers)]
+        owners = {partition: Ownership(serving[partition % servers].address) for partition in range(partitions)}
+        for partition in owners:
+            serving[partition % servers].open(partition, dict.fromkeys(range(workers), 0))
+
+        def client(number: int, clock: int = 0) -> Client:
+            made = Client(layout, keys, rule, number, owners, clock=clock, timeout_s=_PATIENCE_S)
+            return closing.enter_context(contextlib.closing(made))
+
+        loaded, started = Loaded(app), time.time()
+        clients = [client(number) for number in range(workers)]
+        loops = [
+            Worker(
+                app, clients[number], rule, range(number, app.pieces, workers), loaded=loaded, started=started, say=say,
+                done=done if number == 0 else None,
+            )
+            for number in range(workers)
+        ]  # fmt: skip
+
+        def run(worker: Worker[Items]) -> Finished:
+            try:
+                return worker.run()
+            except BaseException:
+                for other in clients:  # or they would wait for this one
+                    other.give_up()
+                raise
+
+        with ThreadPoolExecutor(workers) as threads:
+            running = [threads.submit(run, worker) for worker in loops]
+            errors = [error for each in running if (error := each.exception()) is not None]
+        if errors:
+            raise min(errors, key=lambda error: isinstance(error, Unanswered))
+        end = max((each.result() for each in running), key=lambda finished: finished.clock)
+        reader = client(0, end.clock)
+        tables = {table.name: reader.read(table.name, np.arange(table.rows)) for table in app.tables}
+        return Trained(tables, progress.Progress(reader, rule, app.batches).objectives(), end)

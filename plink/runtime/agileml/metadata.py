@@ -1,0 +1,246 @@
+"""What the providers' metadata services say about this host being taken away: one question each, one answer.
+
+AWS: instance metadata, version 2 (a token, then ``spot/instance-action``); Amazon EC2 User Guide, "Spot Instance
+interruption notices". GCP: ``instance/preempted``; Compute Engine documentation, "Create and use Spot VMs". Azure:
+"Scheduled Events for Linux VMs". They are asked directly (nothing a proxy could answer), and nothing they answer leads
+anywhere else: redirects are not followed.
+"""
+
+import contextlib
+import email.utils
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from http.client import HTTPConnection, HTTPException
+from typing import Any, Protocol
+
+_WAIT_S = 2.0  # for a connection, and for an answer where nothing else is said
+_AZURE_HEADERS = {"Metadata": "true"}
+_LONGEST = 1 << 18  # bytes of an answer
+_AWS_S, _GCP_S, _AZURE_S = 120.0, 30.0, 900.0  # the longest notice that each of them gives
+_TOKEN_S = "21600"  # six hours, the longest there is
+_AZURE_FIRST_S = 120.0  # "expect a delayed response in your first call of up to two minutes"
+
+
+@dataclass(frozen=True)
+class Notice:
+    """This host will be taken away in ``seconds``, never negative; ``why``: who says so, for a line of a log."""
+
+    seconds: float
+    why: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """``at``: when it was given by the clock of whoever gave it, else by ours, seconds since 1970."""
+
+    status: int
+    text: str
+    at: float
+
+
+class Senseless(Exception):
+    """A service that cannot be reached, or says what it should not; one line."""
+
+
+class Line:
+    """Asks one endpoint, one question at a time. :meth:`close`, from any thread, ends the question under way."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._host, self._port = host, port
+        self._socket: socket.socket | None = None
+        self._closed = False
+        self._guard = threading.Lock()
+
+    def ask(self, method: str, path: str, headers: dict[str, str], within_s: float = _WAIT_S) -> Answer:
+        """:raises Senseless: when there is no answer within the time, or none that HTTP knows."""
+        connection = HTTPConnection(self._host, self._port, timeout=_WAIT_S)
+        over = threading.Event()
+        watch: threading.Timer | None = None
+        try:
+            connection.connect()
+            with self._guard:
+                if self._closed:
+                    raise Senseless("closed")
+                self._socket = connection.sock
+            connection.sock.settimeout(within_s)
+            watch = threading.Timer(within_s, _give_up, [connection.sock, over])
+            watch.daemon = True
+            watch.start()  # a socket's own time-out begins anew with each byte
+            connection.request(method, path, headers={"Connection": "close", **headers})
+            response = connection.getresponse()
+            body = response.read(_LONGEST + 1)
+            if over.is_set():
+                raise Senseless(f"no answer to {method} {path} within {within_s:g} s")
+            if len(body) > _LONGEST:
+                raise Senseless(f"the answer to {method} {path} is longer than {_LONGEST:,} bytes")
+            return Answer(response.status, body.decode("utf-8", "replace"), _clock(response.getheader("Date")))
+        except (OSError, HTTPException, ValueError) as error:  # ValueError: a header that cannot be sent
+            if over.is_set() or isinstance(error, TimeoutError):
+                raise Senseless(f"no answer to {method} {path} within {within_s:g} s") from None
+            why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            raise Senseless(f"no answer to {method} {path}: {why[:100]}") from None
+        finally:
+            if watch is not None:
+                watch.cancel()
+            with self._guard:
+                self._socket = None
+            connection.close()
+
+    def close(self) -> None:
+        """No more questions."""
+        with self._guard:
+            self._closed = True
+            if self._socket is not None:
+                _give_up(self._socket, threading.Event())
+
+
+def _give_up(sock: socket.socket, over: threading.Event) -> None:
+    over.set()
+    with contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)
+
+
+class Service(Protocol):
+    """One provider's way of telling."""
+
+    def ask(self, line: Line) -> dict[str, Notice]:
+        """The evictions that stand, by what tells them apart. :raises Senseless: when that cannot be known."""
+
+
+class Aws:
+    """A spot instance has two minutes, and none where it hibernates: that begins with the notice.
+
+    ``events/recommendations/rebalance`` is a hint, not an eviction, and is not asked for.
+    """
+
+    _TOKEN, _ACTION = "/latest/api/token", "/latest/meta-data/spot/instance-action"
+
+    def __init__(self) -> None:
+        self._token: str | None = None
+
+    def ask(self, line: Line) -> dict[str, Notice]:
+        """As :meth:`Service.ask`; a token that has expired is had anew."""
+        answer = self._answer(line)
+        if answer.status == 401:
+            self._token = None
+            answer = self._answer(line)
+        if answer.status == 404:
+            return {}
+        document = _document(answer, self._ACTION)
+        action = document.get("action")
+        if action not in ("terminate", "stop", "hibernate"):
+            raise Senseless(f"{self._ACTION}: {str(action)[:40]!r} is no action")
+        seconds = 0.0 if action == "hibernate" else _until(document.get("time"), answer.at, _AWS_S)
+        return {str(document.get("time")): Notice(seconds, f"aws: {action}")}
+
+    def _answer(self, line: Line) -> Answer:
+        if self._token is None:
+            told = line.ask(
+                "PUT", self._TOKEN, {"X-aws-ec2-metadata-token-ttl-seconds": "21600", "Content-Length": "0"}
+            )
+            token = told.text.strip()
+            if told.status != 200 or not token or not token.isascii() or not token.isprintable():
+                raise Senseless(f"{self._TOKEN}: status {told.status} and no token")
+            self._token = token
+        return line.ask("GET", self._ACTION, {"X-aws-ec2-metadata-token": self._token})
+
+
+class Gcp:
+    """Thirty seconds from when ``preempted`` turns; how much of that is left is reckoned from when it last had not."""
+
+    _PATH = "/computeMetadata/v1/instance/preempted"
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._not_yet: float | None = None
+
+    def ask(self, line: Line) -> dict[str, Notice]:
+        """As :meth:`Service.ask`."""
+        before = self._clock()
+        answer = line.ask("GET", self._PATH, {"Metadata-Flavor": "Google"})
+        text = answer.text.strip()
+        if answer.status != 200 or text not in ("TRUE", "FALSE"):
+            raise Senseless(f"{self._PATH}: status {answer.status} and {text[:40]!r}, neither TRUE nor FALSE")
+        if text == "FALSE":
+            self._not_yet = before
+            return {}
+        since = 0.0 if self._not_yet is None else self._clock() - self._not_yet
+        return {"preempted": Notice(max(0.0, _GCP_S - since), "gcp: preempted")}
+
+
+class Azure:
+    """``Preempt`` (a spot machine, thirty seconds) and ``Terminate`` (of a scale set, some minutes) of this very
+    machine: a set's machines are told each other's events. Reboots and the like come back, and are no evictions."""
+
+    _NAME = "/metadata/instance/compute/name?api-version=2021-02-01&format=text"
+    _EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
+
+    def __init__(self) -> None:
+        self._name: str | None = None
+        self._first = True
+
+    def ask(self, line: Line) -> dict[str, Notice]:
+        """As :meth:`Service.ask`; the first question switches the service on, which takes it a while."""
+        if self._name is None:
+            told = line.ask("GET", self._NAME, _AZURE_HEADERS)
+            if told.status != 200 or not told.text.strip():
+                raise Senseless(f"{self._NAME}: status {told.status} and no name")
+            self._name = told.text.strip().casefold()
+        answer = line.ask("GET", self._EVENTS, _AZURE_HEADERS, _AZURE_FIRST_S if self._first else _WAIT_S)
+        events = _document(answer, self._EVENTS).get("Events")
+        if not isinstance(events, list) or not all(isinstance(event, dict) for event in events):
+            raise Senseless(f"{self._EVENTS}: no list of events")
+        self._first = False
+        return {str(event.get("EventId")): self._notice(event, answer.at) for event in events if self._is_ours(event)}
+
+    def _is_ours(self, event: dict[str, Any]) -> bool:
+        named = event.get("Resources")
+        return (
+            event.get("EventType") in ("Preempt", "Terminate")
+            and event.get("EventStatus") in ("Scheduled", "Started")
+            and isinstance(named, list)
+            and self._name in {str(name).casefold() for name in named}
+        )
+
+    def _notice(self, event: dict[str, Any], at: float) -> Notice:
+        started = event["EventStatus"] == "Started"
+        return Notice(0.0 if started else _until(event.get("NotBefore"), at, _AZURE_S), f"azure: {event['EventType']}")
+
+
+def _document(answer: Answer, path: str) -> dict[str, Any]:
+    if answer.status != 200:
+        raise Senseless(f"{path}: status {answer.status}")
+    try:
+        document = json.loads(answer.text)
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict):
+        raise Senseless(f"{path}: {answer.text[:40]!r} is no JSON object")
+    return document
+
+
+def _clock(date: str | None) -> float:
+    """The answer's own clock where it tells: what is announced is by that clock, and ours may be wrong."""
+    return time.time() if (told := _instant(date)) is None else told
+
+
+def _until(when: object, at: float, most: float) -> float:
+    """Seconds from ``at`` to a time in the answer, 0 to ``most``; 0 for one that is none: better early than late."""
+    then = _instant(when)
+    return 0.0 if then is None else min(max(0.0, then - at), most)
+
+
+def _instant(text: object) -> float | None:
+    """``2017-09-18T08:22:00Z`` (with or without the Z, always UTC) or ``Mon, 19 Sep 2016 18:29:47 GMT``."""
+    if not isinstance(text, str):
+        return None
+    for read in (datetime.fromisoformat, email.utils.parsedate_to_datetime):
+        with contextlib.suppress(ValueError, OverflowError):
+            found = read(text)
+            return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    return None

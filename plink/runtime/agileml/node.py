@@ -1,0 +1,407 @@
+"""One host of an elastic job: ``python -m plink.runtime.agileml.node APP.py ARGUMENTS``.
+
+It has a parameter server and workers, and does what the controller says over the agent's line; it decides nothing.
+What takes long runs in threads of its own and is answered when it is done; everything else is done in the order in
+which it was said.
+
+Every message that wants an answer has an ``id``, which the answer repeats; every one has the number of the controller
+that sent it (``by``), and what an older one says than was heard already is refused: two controllers never both rule.
+"""
+
+import base64
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from plink.errors import PlinkError
+from plink.runtime.agileml.app import App, layout_of
+from plink.runtime.agileml.carried import ACCOUNT
+from plink.runtime.agileml.checkpoints import keep, latest
+from plink.runtime.agileml.client import Client, Ownership
+from plink.runtime.agileml.control_line import ControlLine
+from plink.runtime.agileml.host_state import memory_available
+from plink.runtime.agileml.keys import RunKeys
+from plink.runtime.agileml.loaded import Loaded
+from plink.runtime.agileml.notices import Notice, Notices, parse_source
+from plink.runtime.agileml.owner import Role
+from plink.runtime.agileml.params import Params
+from plink.runtime.agileml.partition import Refused
+from plink.runtime.agileml.program import load_app
+from plink.runtime.agileml.progress import TABLES
+from plink.runtime.agileml.rules import BSP, SSP, Rule
+from plink.runtime.agileml.server import Server
+from plink.runtime.agileml.worker_threads import WorkerThreads
+
+ALIVE_S = 0.3
+_LOOK_S = 0.05
+_MOVES = 4  # sent by one host at a time: more would each be later
+_SERVER_WAIT_S = 5.0
+_OWNER_WAIT_S = 60.0  # within which a partition's owner must answer, or become known
+_OTHERS_WAIT_S = 3600.0
+_AGAIN_S = 0.05
+_TIMES = 40
+
+Message = dict[str, Any]
+
+
+class Node:
+    """Of one job; :meth:`run` is for the main thread."""
+
+    def __init__(self, app: App[Any], line: ControlLine) -> None:
+        self._app, self._line = app, line
+        self._server: Server | None = None
+        self._workers: WorkerThreads | None = None
+        self._loaded: Loaded[Any] = Loaded(app)
+        self._owners: dict[int, Ownership] = {}
+        self._by = self._number = 0  # of the latest controller; the largest that one gave
+        self._map: Message = {}
+        self._ending = False
+        self._notice_s = 30.0
+        self._notices: Notices | None = None
+        self._checkpoints = ""
+        self._movers = ThreadPoolExecutor(_MOVES, thread_name_prefix="plink-move")
+        self._told: dict[int, list[Any]] = {}
+
+    def run(self) -> None:
+        """Until the controller says so, or is gone."""
+        app = self._app
+        layout = layout_of(app, 1, TABLES)
+        self._line.send(
+            {"is": "hello", "app": app.name, "pid": os.getpid(), "pieces": app.pieces, "batches": app.batches,
+             "bytes": sum(table.rows * table.row_bytes for table in layout.tables), "tables": layout.fingerprint,
+             "most_rows": max(table.rows for table in layout.tables), "memory": memory_available()}
+        )  # fmt: skip
+        threading.Thread(target=self._stay_alive, name="plink-alive", daemon=True).start()
+        try:
+            for message in self._line:
+                self._obey(message)
+                if self._ending:
+                    break
+        finally:
+            self._close()
+
+    def terminated(self, number: int, frame: FrameType | None) -> None:
+        """SIGTERM: the host will be taken away, or somebody ends the job."""
+        if self._ending or self._server is None:
+            os._exit(128 + number)
+        self._ending_notice(Notice(self._notice_s, "SIGTERM"))
+
+    def _ending_notice(self, notice: Notice) -> None:
+        self._line.send({"is": "notice", "seconds": notice.seconds, "why": notice.why})
+
+    def _obey(self, message: Message) -> None:
+        if message["by"] < self._by:
+            self._answer(message, why=f"controller {self._by} rules, not {message['by']}", kind="Deposed")
+            return
+        self._by = message["by"]
+        self._number = max([self._number, *(message[key] for key in ("epoch", "era", "count") if key in message)])
+        name = message["do"]
+        if name in _LONG:
+            pool: Callable[..., object] = self._movers.submit if name in _MOVING else _in_thread
+            pool(self._do, message, _LONG[name])
+        else:
+            self._do(message, _SHORT[name])
+
+    def _do(self, message: Message, does: "Callable[[Node, Message], Message | None]") -> None:
+        try:
+            self._answer(message, **(does(self, message) or {}))
+        except Exception as error:
+            why = str(error) if isinstance(error, PlinkError) else f"{type(error).__name__}: {error}"
+            self._answer(message, why=why, kind=type(error).__name__)
+
+    def _answer(self, message: Message, why: str | None = None, **more: Any) -> None:
+        if "id" in message:
+            self._line.send({"is": "answer", "id": message["id"], "why": why, **more})
+        elif why is not None and message["do"] in ("assign", "stand_in"):
+            self._line.send({"is": "failed", "worker": -1, "kind": more.get("kind", ""), "why": why})
+        elif why is not None:
+            self._line.send({"is": "said", "text": f"{message['do']}: {why}"})
+
+    @property
+    def server(self) -> Server:
+        """:raises Refused: before it was begun."""
+        if self._server is None:
+            raise Refused("nothing has begun here")
+        return self._server
+
+    @property
+    def workers(self) -> WorkerThreads:
+        """:raises Refused: before they were begun."""
+        if self._workers is None:
+            raise Refused("nothing has begun here")
+        return self._workers
+
+    # What the controller says, in its words.
+
+    def begin(self, message: Message) -> Message:
+        """A server that listens, and workers that have nothing to do; once."""
+        if self._server is None:
+            rule: Rule = BSP() if message["slack"] is None else SSP(message["slack"])
+            keys = RunKeys(base64.b64decode(message["keys"]))
+            layout = layout_of(self._app, message["partitions"], TABLES)
+            self._server = Server(layout, keys, rule, host=message["address"], timeout_s=_SERVER_WAIT_S)
+            self._server.push_up_to(-1)  # in rounds, as the controller says
+
+            def client(number: int, clock: int, era: int) -> Client:
+                return Client(
+                    layout, keys, rule, number, self._owners, clock=clock, era=era, timeout_s=_OWNER_WAIT_S,
+                    wait_s=_OTHERS_WAIT_S,
+                )  # fmt: skip
+
+            self._client = client
+            self._workers = WorkerThreads(self._app, rule, self._loaded, client, self._line.send, message["started"])
+            self._notice_s, self._checkpoints = message["notice_s"], message["checkpoints"]
+            if message["notices"]:
+                self._notices = Notices(
+                    parse_source(message["notices"]), on_notice=self._ending_notice,
+                    on_trouble=lambda text: self._line.send({"is": "said", "text": text}),
+                )  # fmt: skip
+            threading.Thread(target=self._watch_partitions, name="plink-watch", daemon=True).start()
+        restore = message["restore"]
+        return {
+            "address": self.server.address,
+            "saved": latest(Path(restore)) if restore else None,
+            "own": latest(Path(self._checkpoints)) if self._checkpoints else None,
+        }
+
+    def open(self, message: Message) -> None:
+        """Serve a partition that nobody has."""
+        self.server.open(message["partition"], {}, era=message["era"], epoch=message["epoch"], history=True)
+
+    def restore(self, message: Message) -> None:
+        """Serve a partition as of a clock of a checkpoint."""
+        self.server.restore(
+            message["partition"], Path(message["path"]), {}, era=message["era"], epoch=message["epoch"],
+            clock=message["clock"],
+        )  # fmt: skip
+
+    def prepare(self, message: Message) -> None:
+        """Send a partition on its way."""
+        self.server.prepare(message["partition"], message["address"], message["epoch"], backup=message["backup"])
+
+    def commit(self, message: Message) -> None:
+        """Let the new owner begin."""
+        self.server.commit(message["partition"], message["epoch"])
+
+    def cancel(self, message: Message) -> Message:
+        """A move is off."""
+        return {"off": self.server.cancel(message["partition"], message["epoch"])}
+
+    def back_up(self, message: Message) -> None:
+        """Another backup beside the one that is there."""
+        self.server.back_up(message["partition"], message["address"])
+
+    def push_to(self, message: Message) -> None:
+        """This backup alone."""
+        self.server.push_to(message["partition"], message["address"])
+
+    def stop_pushing(self, message: Message) -> None:
+        """Not that backup any more."""
+        self.server.stop_pushing(message["partition"], message["address"])
+
+    def restore_to(self, message: Message) -> None:
+        """A backup sends its state to who is to serve it."""
+        self.server.restore_to(message["partition"], message["address"], message["epoch"], {}, message["first"])
+
+    def drop(self, message: Message) -> None:
+        """What is here of a partition is of no use."""
+        self.server.drop(message["partition"], message["epoch"])
+
+    def take_over(self, message: Message) -> None:
+        """A backup serves."""
+        self.server.take_over(message["partition"], {}, message["first"], message["epoch"])
+
+    def forget(self, message: Message) -> None:
+        """Moves of before an epoch are off."""
+        for status in self.server.status():
+            self.server.cancel(status.partition, message["epoch"])
+
+    def roll_back(self, message: Message) -> None:
+        """Servers and backups go back; workers wait for what is to be done in the new era."""
+        _persist(lambda: self.server.roll_back(message["clock"], message["era"]))
+        self.workers.rolled_back(message["clock"], message["era"])
+
+    def begin_again(self, message: Message) -> None:
+        """All begin anew, perhaps from a checkpoint: partitions come by themselves."""
+        self.server.begin_anew(message["era"])
+        self.workers.rolled_back(message["clock"], message["era"])
+
+    def tell(self, message: Message) -> None:
+        """Tell anew of all partitions: who is told does not know what was said before."""
+        self._told.clear()
+
+    def release(self, message: Message) -> None:
+        """All backups have that clock."""
+        self.server.release(message["clock"])
+
+    def push_up_to(self, message: Message) -> None:
+        """The next round of pushes."""
+        self.server.push_up_to(message["clock"])
+
+    def take_part(self, message: Message) -> Message:
+        """From a clock on these workers take part in partitions; those that are not served here are told."""
+        elsewhere = []
+        for partition in message["partitions"]:
+            try:
+                self.server.workers_from(partition, message["workers"], message["first"])
+            except PlinkError as error:
+                elsewhere.append([partition, str(error)])
+        return {"elsewhere": elsewhere}
+
+    def point(self, message: Message) -> None:
+        """Who serves what."""
+        owners = {int(number): Ownership(address, epoch) for number, (address, epoch) in message["owners"].items()}
+        for number, owner in owners.items():
+            if number not in self._owners or owner.epoch >= self._owners[number].epoch:
+                self._owners[number] = owner
+        self.workers.point(owners)
+
+    def hold(self, message: Message) -> Message:
+        """Let no worker begin a clock."""
+        return {"begun": self.workers.hold(message["clock"])}
+
+    def let_go(self, message: Message) -> None:
+        """Let workers begin what they like."""
+        self.workers.let_go()
+
+    def assign(self, message: Message) -> None:
+        """Who works on what from a clock on: here, and everywhere (for a controller that was started again)."""
+        self._map = {key: message[key] for key in ("clock", "era", "everywhere", "left")}
+        own = {int(number): pieces for number, pieces in message["workers"].items()}
+        self.workers.assign(own, message["clock"], message["era"])
+
+    def stand_in(self, message: Message) -> None:
+        """Some clocks of a worker that is lost."""
+        self.workers.stand_in(
+            message["worker"], message["had"], message["clock"], message["until"], message["era"]
+        )  # fmt: skip
+
+    def load(self, message: Message) -> None:
+        """Pieces of the input data into memory."""
+        self._loaded.ahead(message["pieces"])
+
+    def checkpoint(self, message: Message) -> Message:
+        """Partitions into files of a folder."""
+        folder, begun, size = Path(message["folder"]), time.monotonic(), 0
+        folder.mkdir(parents=True, exist_ok=True)
+        for partition in message["partitions"]:
+            path = folder / f"partition-{partition}"
+            self.server.checkpoint(partition, path)
+            size += path.stat().st_size
+        return {"seconds": time.monotonic() - begun, "bytes": size}
+
+    def keep(self, message: Message) -> None:
+        """A checkpoint is whole: it is the latest from now on."""
+        keep(Path(message["folder"]), message["saved"])
+
+    def result(self, message: Message) -> None:
+        """The program's last word: it reads what was learnt."""
+        client = self._client(-1, message["clock"], message["era"])
+        try:
+            self._app.result(Params(client, self._app.seed, 0, message["clock"]))
+        finally:
+            client.close()
+
+    def report(self, message: Message) -> Message:
+        """All that a controller that was started again has to know of this host."""
+        roles: dict[str, dict[int, int]] = {"serves": {}, "backs": {}}
+        era, number = self.workers.era, max([self._number, *(owner.epoch for owner in self._owners.values())])
+        for one in self.server.status():
+            era, number = max(era, one.era), max(number, one.epoch, one.era)
+            if one.role == Role.SERVING.value:
+                roles["serves"][one.partition] = one.epoch
+            if one.role in (Role.SERVING.value, Role.BACKUP.value):
+                roles["backs"][one.partition] = one.clocks[-1]
+        return {
+            **roles, "era": era, "number": number, "loaded": self._loaded.here(), "map": self._map,
+            "address": self.server.address, "workers": self.workers.own(), "stands_in": self.workers.stands_in_for(),
+            "begun": self.workers.begun, "finished": self.workers.finished, "held": self.workers.held,
+            "saved": latest(Path(self._checkpoints)) if self._checkpoints else None,
+        }  # fmt: skip
+
+    def bye(self, message: Message) -> None:
+        """Nothing of this host is needed any more."""
+        self._ending = True
+
+    # What runs beside.
+
+    def _stay_alive(self) -> None:
+        while not self._ending:
+            self._line.mention({"is": "alive", "carried": asdict(ACCOUNT.total())})
+            time.sleep(ALIVE_S)
+
+    def _watch_partitions(self) -> None:
+        """Tell what has changed of partitions."""
+        while not self._ending:
+            changed = {}
+            for one in self.server.status():
+                now = [one.role, one.era, one.epoch, one.clocks[-1] if one.clocks else -1, one.pushed]
+                if self._told.get(one.partition) != now:
+                    self._told[one.partition] = changed[one.partition] = now
+            if changed:
+                self._line.send({"is": "partitions", "partitions": changed})
+            time.sleep(_LOOK_S)
+
+    def _close(self) -> None:
+        self._ending = True
+        if self._notices is not None:
+            self._notices.close()
+        self._line.close()
+
+
+def _in_thread(does: Callable[..., None], *arguments: Any) -> None:
+    threading.Thread(target=does, args=arguments, name="plink-command", daemon=True).start()
+
+
+def _persist(does: Callable[[], None]) -> None:
+    """What is refused because of something that passes is tried again for a moment."""
+    for _ in range(_TIMES):
+        try:
+            does()
+        except Refused as error:
+            refused = error
+            time.sleep(_AGAIN_S)
+        else:
+            return
+    raise refused
+
+
+_SHORT = {
+    "begin": Node.begin, "open": Node.open, "cancel": Node.cancel, "push_to": Node.push_to,
+    "stop_pushing": Node.stop_pushing, "drop": Node.drop, "take_over": Node.take_over, "forget": Node.forget,
+    "roll_back": Node.roll_back, "release": Node.release, "push_up_to": Node.push_up_to, "take_part": Node.take_part,
+    "point": Node.point, "hold": Node.hold, "let_go": Node.let_go, "assign": Node.assign, "stand_in": Node.stand_in,
+    "report": Node.report, "bye": Node.bye, "begin_again": Node.begin_again, "tell": Node.tell,
+}  # fmt: skip
+_LONG = {
+    "prepare": Node.prepare, "commit": Node.commit, "back_up": Node.back_up, "restore": Node.restore,
+    "restore_to": Node.restore_to, "load": Node.load, "checkpoint": Node.checkpoint, "keep": Node.keep,
+    "result": Node.result,
+}  # fmt: skip
+_MOVING = ("prepare", "back_up", "restore_to")
+
+
+def main(arguments: list[str]) -> int:
+    """Returns the exit code."""
+    try:
+        node = Node(load_app(arguments[0], arguments[1:]), ControlLine())
+    except PlinkError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    signal.signal(signal.SIGTERM, node.terminated)
+    node.run()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # threads that wait for a network are not waited for
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

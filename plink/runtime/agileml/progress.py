@@ -1,0 +1,75 @@
+"""What all workers of a job must agree on, kept in tables of its own: the objective by iteration, and when to stop.
+
+It is rolled back with the parameters, and who takes over finds it there. Whoever has piece 0 decides for all, and early
+enough: nobody starts the clock that is not to be done without having seen it (by the rule that reads follow).
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from plink.errors import InputError
+from plink.runtime.agileml.app import Score
+from plink.runtime.agileml.client import Client
+from plink.runtime.agileml.layout import Table
+from plink.runtime.agileml.rules import Rule
+
+# Rings: the objective of iteration i is in row i mod 64, and is taken away when it is 32 iterations old, long after the
+# slowest worker has added to it. When to stop is one row, so that one message asks for it; the decision of clock c is
+# in column c mod 64, for under a rule with slack two may decide before either sees it.
+_RING = 64
+KEPT = _RING // 2
+TABLES = (Table("plink.objective", _RING, 2, "float64"), Table("plink.stop", 1, _RING, "int64"))
+_OBJECTIVE, _STOP = (table.name for table in TABLES)
+
+
+class Progress:
+    """As one worker sees it; ``batches`` clocks are an iteration, the first at clock 1."""
+
+    def __init__(self, client: Client, rule: Rule, batches: int) -> None:
+        if rule.needs(KEPT) < 1:
+            raise InputError("rule", f"workers may be {KEPT} clocks apart, which is more than is kept of the objective")
+        self._client, self._rule, self._batches = client, rule, batches
+
+    def iteration(self, clock: int) -> int:
+        """That a clock belongs to; clock 0 is before the first, iteration 0."""
+        return (clock - 1) // self._batches
+
+    @property
+    def first_of_iteration(self) -> bool:
+        """Whether an iteration begins with the present clock."""
+        return (self._client.now - 1) % self._batches == 0
+
+    def add(self, scores: Iterable[Score]) -> None:
+        """What the pieces of this worker say at the present clock."""
+        found = [(score.total, score.weight) for score in scores]
+        if found:
+            row = self.iteration(self._client.now) % _RING
+            self._client.update(_OBJECTIVE, [row], [np.sum(found, axis=0)])
+
+    def objectives(self) -> list[float]:
+        """The means of the latest iterations whose updates are all in sight, in order; without those of no weight."""
+        over = self.iteration(self._rule.needs(self._client.now) + 1)
+        rows = np.arange(max(0, over - KEPT + 1), over) % _RING
+        found = self._client.read(_OBJECTIVE, rows, own=False)
+        return [float(total / weight) for total, weight in found if weight]
+
+    def make_room(self) -> None:
+        """For iterations to come; once an iteration, by one worker, at its first clock."""
+        old = self.iteration(self._client.now) - KEPT
+        if old >= 0 and self.first_of_iteration:
+            row = [old % _RING]
+            self._client.update(_OBJECTIVE, row, -self._client.read(_OBJECTIVE, row, own=False))
+
+    def stop_soon(self) -> None:
+        """At the first clock that everyone will begin with this in sight."""
+        now = self._client.now
+        first = next(clock for clock in range(now + 1, now + _RING + 1) if self._rule.needs(clock) >= now)
+        said = np.zeros((1, _RING), dtype=np.int64)
+        said[0, now % _RING] = first
+        self._client.update(_STOP, [0], said)
+
+    def stops_at(self) -> int | None:
+        """The first clock that is not to be done, if anybody said so."""
+        said = self._client.read(_STOP, [0], own=False)
+        return int(said[said > 0].min()) if (said > 0).any() else None

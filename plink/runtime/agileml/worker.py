@@ -1,0 +1,221 @@
+"""The loop of one worker: clock after clock, the work on the pieces it has (Harlap thesis, 4.2.1).
+
+Clock 0 gives the tables their first values: piece p's part are the rows r with ``r mod pieces = p``. From clock 1 on
+a clock is one mini-batch of every piece, an iteration ``app.batches`` clocks. Nothing a worker has is needed but what
+can be had again, from the servers or from the input data: it may go back to any clock, and others may go on for it.
+"""
+
+import math
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic
+
+from plink.errors import InputError, PlinkError
+from plink.runtime.agileml.app import App, AppError, Items, Score, check
+from plink.runtime.agileml.assigned import Assigned, Assignment
+from plink.runtime.agileml.blame import raised
+from plink.runtime.agileml.client import Client, RolledBack
+from plink.runtime.agileml.loaded import Loaded
+from plink.runtime.agileml.params import Params
+from plink.runtime.agileml.progress import Progress
+from plink.runtime.agileml.rules import Rule
+
+TOLD = "told to leave"
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Clock:
+    """What a worker did at one clock: how long it took, of which ``working_s`` in the program (with its reads).
+    ``leads``: it has piece 0; then ``objective`` is of the latest iteration that is over, told once."""
+
+    clock: int
+    iteration: int
+    pieces: int
+    seconds: float
+    working_s: float
+    leads: bool = False
+    objective: float | None = None
+
+
+@dataclass(frozen=True)
+class Finished:
+    """Why the loop ended; ``clock`` is the first that was not done."""
+
+    clock: int
+    why: str
+
+
+def _stderr(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+class Worker(Generic[Items]):
+    """One worker over one client, which is the worker's from now on. :meth:`run` is for one thread; :meth:`assign`,
+    :meth:`leave` and what ``loaded`` has are for any.
+
+    :param client: at the first clock that it works in.
+    :param rule: that of the client.
+    :param pieces: it has at first, or when it has what: :class:`Assigned`.
+    :param started: when the job was, by ``time.time``; seconds of the stopping criterion count from there.
+    :param say: for lines of the log. :param done: called after every clock.
+    """
+
+    def __init__(
+        self, app: App[Items], client: Client, rule: Rule, pieces: Sequence[int] | Assigned, *,
+        loaded: Loaded[Items] | None = None, started: float | None = None, say: Say = _stderr,
+        done: Callable[[Clock], None] | None = None,
+    ) -> None:  # fmt: skip
+        check(app)
+        self._app, self._client = app, client
+        self.loaded = loaded or Loaded(app)
+        self._started = time.time() if started is None else started
+        self._say, self._done = say, done
+        self._progress = Progress(client, rule, app.batches)
+        self._assigned = pieces if isinstance(pieces, Assigned) else Assigned(self._checked(pieces))
+        self._had: tuple[int, ...] | None = None
+
+    def assign(self, pieces: Sequence[int], clock: int, era: int = 0) -> None:
+        """Other pieces from ``clock`` on. Whoever has them until then is told the same clock.
+
+        :param era: for what is to be after a roll-back: the new one.
+        :raises PlinkError: that clock has begun, or there are no such pieces.
+        """
+        self._assigned.add(Assignment(clock, era, self._checked(pieces)))
+
+    def leave(self, clock: int, era: int = 0) -> None:
+        """``clock`` is the first that it does not take part in. :raises PlinkError: it has begun."""
+        self._assigned.add(Assignment(clock, era, None))
+
+    def run(self) -> Finished:
+        """To the end of the job, or until it is told to leave.
+
+        :raises AppError: the program made a mistake. :raises Unanswered: as :meth:`Client.read`; this may be
+            called again, and goes on where it was.
+        """
+        self._client.discard()  # of a clock that was broken off
+        while True:
+            try:
+                if self._client.unfinished:
+                    self._client.clock()
+                finished = self._clock()
+            except RolledBack as back:
+                self._say(f"clock {self._client.now}: rolled back to clock {back.clock}, era {back.era}")
+                self._client.roll_back(back.clock, back.era)
+                continue
+            if finished:
+                return finished
+
+    def _clock(self) -> Finished | None:
+        client, begun = self._client, time.perf_counter()
+        now = client.now
+        if self._app.stop.clocks is not None and now > self._app.stop.clocks:
+            return Finished(now, f"{self._app.stop.clocks} clocks are done")
+        if now and self._progress.stops_at() == now:
+            return Finished(now, "the stopping criterion is met")
+        pieces = self._assigned.begin(now, client.era)
+        if pieces is None:
+            return Finished(now, TOLD)
+        if pieces != self._had:
+            self._announce(pieces)
+        working, objective = time.perf_counter(), None
+        if now == 0:
+            self._begin(pieces)
+        else:
+            scores = [self._work(piece) for piece in pieces]
+            self._progress.add(score for score in scores if score is not None)
+            if 0 in pieces:
+                objective = self._decide()
+        worked = time.perf_counter()
+        client.clock()
+        if self._done:
+            iteration = self._progress.iteration(now)
+            seconds = time.perf_counter() - begun
+            self._done(Clock(now, iteration, len(pieces), seconds, worked - working, 0 in pieces, objective))
+        return None
+
+    def _announce(self, pieces: tuple[int, ...]) -> None:
+        had, self._had = self._had, pieces
+        before = "" if had is None else f" (it had {folded(had)})"
+        self._say(
+            f"clock {self._client.now}: worker {self._client.worker} has pieces {folded(pieces)}{before}, "
+            f"{len(pieces)} of {self._app.pieces}; the global batch stays the same, 1/{self._app.batches} of all pieces"
+        )
+
+    def _begin(self, pieces: Sequence[int]) -> None:
+        """The first values of the rows that go with the pieces."""
+        for piece in pieces:
+            params = Params(self._client, self._app.seed, piece, 0)
+            for table in self._app.tables:
+                rows = range(piece, table.rows, self._app.pieces)
+                where = f"app {self._app.name}: initial({table.name!r})"
+                if not rows:
+                    continue
+                try:
+                    values = self._app.initial(table.name, rows, params.random)
+                except Exception as error:
+                    raise raised(where, error) from error
+                if values is not None:
+                    try:
+                        params.update(table.name, rows, values)
+                    except InputError as error:
+                        raise AppError(f"{where}: {error}") from error
+
+    def _work(self, piece: int) -> Score | None:
+        now = self._client.now
+        items = self.loaded.get(piece)[(now - 1) % self._app.batches]
+        params = Params(self._client, self._app.seed, piece, now)
+        where = f"app {self._app.name}: process() of piece {piece} at clock {now}"
+        score, error = None, None
+        try:
+            score = self._app.process(items, params)
+        except Exception as raised_there:
+            error = raised_there
+        # First what the servers said, whatever the program made of it: it may be that all is to be done again.
+        if params.failed is not None and not isinstance(params.failed, InputError):
+            raise params.failed
+        if error is not None:
+            raise raised(where, error) from error
+        if params.failed is not None:
+            raise AppError(f"{where}: {params.failed}")
+        return self._score(where, score)
+
+    @staticmethod
+    def _score(where: str, score: object) -> Score | None:
+        if score is None:
+            return None
+        if not isinstance(score, Score):
+            raise AppError(f"{where} returned {type(score).__name__}, which must be a Score or None")
+        if not math.isfinite(score.total) or not 0 <= score.weight < math.inf:
+            raise AppError(f"{where} returned {score}: an objective must be finite (smaller steps may help)")
+        return score
+
+    def _decide(self) -> float | None:
+        """Only the one who has piece 0, for all; the objective of the iteration that is over, if one just is."""
+        self._progress.make_room()
+        first, stop = self._progress.first_of_iteration, self._app.stop
+        objectives = self._progress.objectives() if first and (self._done or stop.patience is not None) else []
+        if self._progress.stops_at() is None:
+            late = stop.seconds is not None and time.time() - self._started >= stop.seconds
+            if late or (first and stop.converged(objectives)):
+                self._progress.stop_soon()
+        return objectives[-1] if objectives else None
+
+    def _checked(self, pieces: Sequence[int]) -> tuple[int, ...]:
+        found = tuple(sorted(pieces))
+        if len(set(found)) < len(found) or any(not 0 <= piece < self._app.pieces for piece in found):
+            raise PlinkError(f"pieces {folded(found)}, of which there are 0 to {self._app.pieces - 1}, each once")
+        return found
+
+
+def folded(numbers: Sequence[int]) -> str:
+    """Rising numbers with runs as one: ``0-3,7``."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(f"{first}-{last}" if last > first else str(first) for first, last in runs) or "none"

@@ -1,0 +1,86 @@
+"""One rank of `plink check --measure`: the same all-reduce by several orders of the same processes, in turns.
+
+Argument: what :func:`packed` makes. Every order has a process group of its own in which this process takes the place
+that the order gives it; groups are made once. Sums are checked. Rank 0 prints a JSON line a repetition: the seconds of
+every order, the slowest rank's.
+
+Runs on the hosts, which may have PyTorch and no plink: imports plink only for its backend.
+"""
+
+import base64
+import datetime
+import json
+import os
+import resource
+import sys
+import time
+import zlib
+from typing import Any
+
+_PATIENCE = datetime.timedelta(seconds=300)
+
+
+def packed(asked: dict[str, Any]) -> str:
+    """``kind``: "gloo" or "plink"; ``places``, shape (orders, ranks): where in its group each rank stands;
+    ``size_bytes``, ``warm_up``, ``repeats``. As one word."""
+    return base64.urlsafe_b64encode(zlib.compress(json.dumps(asked).encode(), 9)).decode()
+
+
+def unpacked(word: str) -> dict[str, Any]:
+    """The other way."""
+    asked: dict[str, Any] = json.loads(zlib.decompress(base64.urlsafe_b64decode(word)))
+    return asked
+
+
+def _allow_files() -> None:
+    """As many open files as may be: every order has connections of its own to every rank, and the 1,024 that a login
+    has as a rule are spent by ten orders of forty ranks."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def main() -> None:
+    """Measure."""
+    import torch
+    import torch.distributed
+
+    dist: Any = torch.distributed
+    asked = unpacked(sys.argv[1])
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    torch.set_num_threads(1)
+    _allow_files()
+    store = dist.TCPStore(
+        os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), world, is_master=rank == 0, timeout=_PATIENCE
+    )
+    base = dist.ProcessGroupGloo(dist.PrefixStore("base/", store), rank, world, _PATIENCE)
+    groups: list[Any] = []
+    for number, places in enumerate(asked["places"]):
+        prefix = dist.PrefixStore(f"order-{number}/", store)
+        if asked["kind"] == "gloo":
+            groups.append(dist.ProcessGroupGloo(prefix, places[rank], world, _PATIENCE))
+        else:
+            from plink.runtime.aggengine.backend import PlinkProcessGroup
+
+            groups.append(PlinkProcessGroup(prefix, places[rank], world, _PATIENCE))
+    data = torch.empty(max(1, asked["size_bytes"] // 4), dtype=torch.float32)
+    for repeat in range(-asked["warm_up"], asked["repeats"]):
+        seconds = torch.zeros(len(groups), dtype=torch.float64)
+        for number, group in enumerate(groups):
+            data.fill_(rank + 1)
+            base.barrier().wait()
+            began = time.perf_counter()
+            group.allreduce([data]).wait()
+            seconds[number] = time.perf_counter() - began
+            if not torch.all(data == world * (world + 1) / 2):
+                raise RuntimeError(f"order {number}: the all-reduce gave a wrong sum")
+        base.allreduce([seconds], dist.ReduceOp.MAX).wait()
+        if rank == 0 and repeat >= 0:
+            print(json.dumps({"seconds": [round(value, 6) for value in seconds.tolist()]}), flush=True)
+    base.barrier().wait()  # the store ends with rank 0
+    for group in groups:
+        if asked["kind"] != "gloo":
+            group.shutdown()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,350 @@
+"""torchrun's rendezvous in plink's order: a node's group rank is its host's place in the order.
+
+One node serves a store at the endpoint and judges who came (:mod:`plink.runtime.membership`); every node reads its
+verdict. The membership is fixed: a restart is a new round of the same hosts in the same order. In each round the first
+host of the order serves a new store for the workers, at MASTER_ADDR and MASTER_PORT.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from types import FrameType
+
+from torch.distributed import DistError, PrefixStore, TCPStore  # type: ignore[attr-defined]
+from torch.distributed.elastic.rendezvous import (
+    RendezvousClosedError,
+    RendezvousConnectionError,
+    RendezvousError,
+    RendezvousHandler,
+    RendezvousInfo,
+    RendezvousParameters,
+    RendezvousStoreInfo,
+    RendezvousTimeoutError,
+)
+from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
+from torch.distributed.launcher.api import LaunchConfig
+
+from plink import workspace
+from plink.errors import PlinkError
+from plink.hosts import Host
+from plink.remote.addresses import family_of, local_addresses, source_towards
+from plink.runtime.membership import Registration, missing, refusal, registration_from, some
+from plink.runtime.roster import digest, find_self, is_loopback, is_numeric, numeric, read_roster
+
+PORT = 29500  # torchrun's default
+_JOIN_S = 600  # as torchrun's other backends
+_LOOK_S = 0.05
+_NODES_A_LOOK = 100  # looks get rarer with more nodes than this: one process answers them all
+_WAITING_LOOK_S = 1.0
+# The judge may have begun later than those who wait for its verdict.
+_VERDICT_S = 15.0
+_HANDSHAKE_S = 60.0
+# A verdict is of use to those only who can still read it, and the others leave a store more quietly before it goes.
+_LINGER_S = 10.0
+_LEAVING_S = 5.0
+_BACKLOG = 4096
+_KINDS: dict[str, type[RendezvousError]] = {
+    "refused": RendezvousError,
+    "late": RendezvousTimeoutError,
+    "closed": RendezvousClosedError,
+}
+
+
+def processes_asked_for() -> int | None:
+    """``--nproc-per-node``, resolved. No argument of a rendezvous holds it: it is read where torch's launcher, which
+    is calling us, keeps it. None when nobody up there is that launcher."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        config = frame.f_locals.get("config")
+        if isinstance(config, LaunchConfig):
+            return config.nproc_per_node
+        frame = frame.f_back
+    return None
+
+
+class PlinkRendezvous(RendezvousHandler):
+    """See the module. Settings of ``--rdzv-conf``: ``node``, ``join_timeout`` (seconds), ``is_host`` (serve the store
+    here, whoever the endpoint's name points to).
+
+    :param processes: ``--nproc-per-node``, None when unknown.
+    :raises ValueError: for an elastic ``--nnodes=A:B``, and for settings that cannot be.
+    """
+
+    def __init__(self, parameters: RendezvousParameters, processes: int | None) -> None:
+        if parameters.min_nodes != parameters.max_nodes:
+            raise ValueError(
+                f"--nnodes={parameters.min_nodes}:{parameters.max_nodes}: an order is for a fixed number of nodes"
+            )
+        self._parameters, self._processes = parameters, processes
+        self._join_s = parameters.get_as_int("join_timeout", _JOIN_S) or _JOIN_S
+        self._roster: tuple[Host, ...] = ()
+        self._me: Registration | None = None
+        self._store: TCPStore | None = None
+        self._served_here = False
+        self._worker_store: TCPStore | None = None
+        self._round = 0
+        self._looked_at, self._waiting = 0.0, 0
+
+    def get_backend(self) -> str:
+        """See :class:`RendezvousHandler`; so for the other methods."""
+        return "plink"
+
+    @property
+    def use_agent_store(self) -> bool:
+        """Workers use the store that the first host's torchrun serves."""
+        return True
+
+    def get_run_id(self) -> str:
+        return self._parameters.run_id
+
+    def next_rendezvous(self) -> RendezvousInfo:
+        deadline = time.monotonic() + self._join_s
+        if self._me is None:
+            self._me = self._register_myself()
+        if self._store is None:
+            self._store = self._open_store(deadline)
+        self._round += 1
+        try:
+            return self._join(self._me, self._in_round(self._round), deadline)
+        except DistError as error:
+            raise self._lost(error) from None
+
+    def is_closed(self) -> bool:
+        return self._store is not None and self._store.check([self._key("closed")])
+
+    def set_closed(self) -> None:
+        if self._store is not None and self._me is not None:
+            self._store.set(self._key("closed"), self._me.label)
+
+    def num_nodes_waiting(self) -> int:
+        """Nodes that wait for the next round, as their workers failed: whoever has healthy ones restarts them, too."""
+        if self._store is None or time.monotonic() < self._looked_at + _WAITING_LOOK_S:
+            return self._waiting
+        try:
+            self._waiting = self._in_round(self._round + 1).add("came", 0)
+        except DistError as error:
+            raise self._lost(error) from None
+        self._looked_at = time.monotonic()
+        return self._waiting
+
+    def shutdown(self) -> bool:
+        """This node leaves, and none can start another round without it."""
+        if self._store is None:
+            return True
+        try:
+            self.set_closed()
+            gone = self._store.add(self._key("gone"), 1)
+            deadline = time.monotonic() + _LEAVING_S
+            while self._served_here and gone < len(self._roster) and time.monotonic() < deadline:
+                time.sleep(_LOOK_S)
+                gone = self._store.add(self._key("gone"), 0)
+        except DistError:
+            return False
+        return True
+
+    # Who we are, and where the store is.
+
+    def _register_myself(self) -> Registration:
+        hostname, addresses = socket.gethostname(), local_addresses()
+        name, trouble = None, None
+        try:
+            self._roster = read_roster(os.environ.get("PLINK_ORDER") or workspace.ORDER, os.environ.get("PLINK_HOSTS"))
+            name = self._parameters.get("node") or os.environ.get("PLINK_NODE")
+            name = name or find_self(self._roster, hostname, addresses).name
+        except PlinkError as error:
+            trouble = str(error)
+            if not self._parameters.endpoint.strip():
+                raise RendezvousError(trouble) from None
+        nodes = self._parameters.max_nodes
+        return Registration(
+            name, hostname, tuple(addresses), os.getpid(), digest(self._roster), nodes, self._processes, trouble
+        )
+
+    def _endpoint(self) -> tuple[str, int, bool]:
+        """(host, port, whether this node serves the store there)."""
+        endpoint = self._parameters.endpoint.strip()
+        assert self._me is not None
+        if endpoint:
+            host, port = parse_rendezvous_endpoint(endpoint, PORT)
+            mine = host in ("localhost", self._me.hostname) or any(
+                is_loopback(address) or address in self._me.addresses for address in numeric(host)
+            )
+        else:
+            host, port = self._roster[0].address, PORT
+            mine = self._me.name == self._roster[0].name
+        return host, port, bool(self._parameters.get_as_bool("is_host", mine))
+
+    def _open_store(self, deadline: float) -> TCPStore:
+        host, port, mine = self._endpoint()
+        if mine:
+            found = numeric(host)
+            store = _serve(found[0] if found else "0.0.0.0", port, self._join_s)
+            if store is not None:
+                self._served_here = True
+                return store
+        return self._connect(host, port, deadline)
+
+    def _connect(self, host: str, port: int, deadline: float) -> TCPStore:
+        assert self._me is not None
+        while True:
+            try:
+                with socket.create_connection((host, port), timeout=max(0.1, deadline - time.monotonic())):
+                    break
+            except OSError as error:
+                if time.monotonic() >= deadline:
+                    raise RendezvousConnectionError(
+                        f"{self._me.label} found no rendezvous at {host}:{port} within {self._join_s} s "
+                        f"({error.strerror or error}): the host that has this address is to serve it"
+                    ) from None
+                time.sleep(_LOOK_S * 4)
+        # What accepts connections and says nothing would hold TCPStore for ever.
+        found: list[TCPStore | Exception] = []
+        limit_s = max(1.0, min(_HANDSHAKE_S, deadline - time.monotonic()))
+
+        def connect() -> None:
+            try:
+                found.append(TCPStore(host, port, is_master=False, timeout=timedelta(seconds=limit_s)))
+            except Exception as error:
+                found.append(error)
+
+        thread = threading.Thread(target=connect, daemon=True, name="plink-store")
+        thread.start()
+        thread.join(limit_s)
+        if not found or isinstance(found[0], Exception):
+            raise RendezvousConnectionError(f"what answers {self._me.label} at {host}:{port} is no rendezvous")
+        found[0].set_timeout(timedelta(seconds=self._join_s))
+        return found[0]
+
+    def _key(self, name: str) -> str:
+        return f"plink/{self.get_run_id()}/{name}"
+
+    def _in_round(self, number: int) -> PrefixStore:
+        assert self._store is not None
+        return PrefixStore(self._key(f"round-{number}"), self._store)
+
+    def _lost(self, error: Exception) -> RendezvousConnectionError:
+        host, port, _ = self._endpoint()
+        said = str(error).splitlines()[0]
+        return RendezvousConnectionError(
+            f"the rendezvous at {host}:{port} is gone, and with it the torchrun that served it ({said})"
+        )
+
+    # One round.
+
+    def _join(self, me: Registration, store: PrefixStore, deadline: float) -> RendezvousInfo:
+        number = store.add("came", 1) - 1
+        store.set(f"node-{number}", json.dumps(me.to_json()))
+        if self._served_here:
+            self._judge(store, deadline)
+        pause_s = _LOOK_S * max(1.0, me.nodes / _NODES_A_LOOK)
+        while not store.check(["verdict"]):
+            if time.monotonic() > deadline + _VERDICT_S:
+                raise RendezvousTimeoutError(f"{me.label} was told nothing by the rendezvous within {self._join_s} s")
+            time.sleep(pause_s)
+        verdict = json.loads(store.get("verdict"))
+        store.add("heard", 1)
+        if verdict["error"] is not None:
+            if self._served_here:
+                self._linger(store, verdict["expected"])
+            raise _KINDS[verdict["kind"]](verdict["error"])
+        if number not in verdict["members"]:
+            raise RendezvousError(f"{me.label} came when the job had begun: its place was taken")
+        rank = [host.name for host in self._roster].index(me.label)
+        self._waiting = 0
+        return RendezvousInfo(PrefixStore("agent", store), rank, len(self._roster), self._master(store, rank))
+
+    def _judge(self, store: PrefixStore, deadline: float) -> None:
+        came: list[Registration] = []
+        error, kind = None, "refused"
+        while error is None and (missing(self._roster, came) or not came):
+            if store.check([f"node-{len(came)}"]):
+                try:
+                    came.append(registration_from(store.get(f"node-{len(came)}")))
+                    error = refusal(self._roster, came)
+                except PlinkError as strange:
+                    error = str(strange)
+            elif self._store is not None and self._store.check([self._key("closed")]):
+                who = self._store.get(self._key("closed")).decode()
+                error, kind = f"{who} has left the job: its torchrun has ended", "closed"
+            elif time.monotonic() > deadline:
+                late = missing(self._roster, came)
+                error, kind = f"{some(late)}: not there within {self._join_s} s (join_timeout)", "late"
+            else:
+                time.sleep(_LOOK_S)
+        expected = len(came) if kind != "refused" else max([len(came), *(one.nodes for one in came)])
+        members = list(range(len(came)))
+        store.set("verdict", json.dumps({"error": error, "kind": kind, "members": members, "expected": expected}))
+
+    @staticmethod
+    def _linger(store: PrefixStore, expected: int) -> None:
+        until = time.monotonic() + _LINGER_S
+        while store.add("heard", 0) < expected and time.monotonic() < until:
+            time.sleep(_LOOK_S)
+
+    def _master(self, store: PrefixStore, rank: int) -> RendezvousStoreInfo:
+        """Where the workers find their store: served on the first host, new in each round."""
+        if rank == 0:
+            address = self._own_address()
+            served = _serve(address, 0, self._join_s)
+            assert served is not None  # a free port is never in use
+            self._worker_store = served
+            store.set("master", json.dumps([address, served.port]))
+        address, port = json.loads(store.get("master"))
+        return RendezvousStoreInfo(address, port)
+
+    def _own_address(self) -> str:
+        """Where the others reach this host: as the order has it, ``--local-addr``, or what reaches the store."""
+        assert self._me is not None
+        listed = next(host.address for host in self._roster if host.name == self._me.label)
+        mine = [*self._me.addresses, *(["127.0.0.1"] if is_loopback(listed) else [])]
+        for address in [listed, self._parameters.local_addr or ""]:
+            if is_numeric(address) and address in mine:
+                return address
+        if self._parameters.local_addr:
+            return self._parameters.local_addr
+        found = [address for address in numeric(listed) if address in mine]
+        if found:
+            return found[0]
+        endpoint = numeric(self._endpoint()[0])
+        try:
+            return source_towards(endpoint[0])
+        except (OSError, IndexError):
+            return listed
+
+
+def _serve(address: str, port: int, timeout_s: float) -> TCPStore | None:
+    """A store at this very address where it is ours, at every address of this machine where a network translates it;
+    None when the port is in use.
+
+    :raises RendezvousConnectionError: when it cannot be served here.
+    """
+    numbers: Sequence[str] = [address] if is_numeric(address) else numeric(address)[:1] or ["0.0.0.0"]
+    family = family_of(numbers[0])
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind((numbers[0], port))
+        except OSError as error:
+            if error.errno != errno.EADDRNOTAVAIL:
+                raise
+            sock.bind(("::" if family == socket.AF_INET6 else "0.0.0.0", port))
+        sock.listen(_BACKLOG)
+        host, bound = sock.getsockname()[:2]
+        return TCPStore(
+            {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), bound, is_master=True,
+            timeout=timedelta(seconds=timeout_s), wait_for_workers=False, master_listen_fd=sock.detach(),
+        )  # fmt: skip
+    except OSError as error:
+        sock.close()
+        if error.errno == errno.EADDRINUSE:
+            return None
+        raise RendezvousConnectionError(f"cannot serve a rendezvous at {address}:{port}: {error.strerror}") from None

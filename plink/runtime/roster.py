@@ -1,0 +1,100 @@
+"""Which hosts take part in a job, in which order, and which of them this machine is."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from plink.errors import HostError, InputError
+from plink.hosts import Host, hosts_from_json, parse_hosts
+from plink.order import order_from_json
+from plink.storage import name_of, parse_document, read_text
+
+
+def read_roster(order: str | Path, hosts: str | Path | None) -> tuple[Host, ...]:
+    """The hosts in rank order.
+
+    :param order: ``plink.order/1``, or a hosts file or list of names, one a line, in rank order.
+    :param hosts: a hosts file or a file with ``hosts`` (a network), for the addresses and slots that ``order`` lacks.
+    :raises InputError: when one cannot be read, or a host of the order is not among the hosts.
+    """
+    where, text = name_of(order), read_text(order)
+    if _is_json(where, text):
+        members = tuple(Host(name, name) for name in order_from_json(parse_document(text, where), where).hosts)
+    else:
+        members = parse_hosts(text, where).members
+    if hosts is None:
+        return members
+    place, text = name_of(hosts), read_text(hosts)
+    if _is_json(place, text):
+        known = hosts_from_json(parse_document(text, place).get("hosts"), None, place).by_name()
+    else:
+        known = parse_hosts(text, place).by_name()
+    for host in members:
+        if host.name not in known:
+            raise InputError(place, f"there is no {host.name!r}, which stands in {where}")
+    return tuple(replace(host, address=known[host.name].address, slots=known[host.name].slots) for host in members)
+
+
+def _is_json(where: str, text: str) -> bool:
+    return where.endswith((".json", ".json.gz")) or text.lstrip().startswith("{")
+
+
+def digest(roster: Sequence[Host]) -> str:
+    """The same where names, their order and slots are."""
+    said = json.dumps([(host.name, host.slots) for host in roster])
+    return hashlib.sha256(said.encode()).hexdigest()[:8]
+
+
+def numeric(name: str) -> list[str]:
+    """The addresses that a name (or an address) stands for here; none when that is not known."""
+    try:
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return []
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+def is_numeric(address: str) -> bool:
+    """Whether it is an IPv4 or IPv6 address rather than a name."""
+    return ":" in address or address.replace(".", "").isdigit()
+
+
+def is_loopback(address: str) -> bool:
+    """Whether every machine holds it."""
+    return address.startswith("127.") or address == "::1"
+
+
+def find_self(
+    roster: Sequence[Host],
+    hostname: str,
+    addresses: Sequence[str],
+    resolve: Callable[[str], list[str]] = numeric,
+) -> Host:
+    """The host that this machine is: by its addresses, else by its host name, else by what other names resolve to.
+
+    Names are resolved last: a resolver asked for each of thousands of names by each of as many machines is slow.
+
+    :raises HostError: when it is none of them, or may be several.
+    """
+    mine = set(addresses)
+    by_address = [h for h in roster if is_numeric(h.address) and (h.address in mine or is_loopback(h.address))]
+    named = [host for host in roster if hostname in (host.name, host.address)] or [
+        host for host in roster if hostname.split(".")[0] in (host.name.split(".")[0], host.address.split(".")[0])
+    ]
+    both = [host for host in by_address if host in named]
+    found = both or by_address or named
+    if not found:
+        names = [host for host in roster if not is_numeric(host.address)]
+        found = [host for host in names if mine & set(resolve(host.address))]
+    if not found:
+        held = ", ".join(addresses[:3]) or "no address"
+        raise HostError(f"{hostname} ({held})", "not in the order (PLINK_NODE=NAME says which host of it this is)")
+    if len(found) > 1:
+        several = " or ".join(host.name for host in found[:4])
+        raise HostError(hostname, f"may be {several} of the order: PLINK_NODE=NAME says which")
+    return found[0]

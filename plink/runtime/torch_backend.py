@@ -1,0 +1,82 @@
+"""The entry point ``plink`` of the group ``torch.backends``, which every ``import torch`` on the machine calls.
+
+It registers the name ``plink`` and, where PLINK_BACKEND is set (``plink launch --backend``), lets scripts that ask for
+Gloo have it. It must never raise: ``import torch`` would fail for everybody. TORCH_DEVICE_BACKEND_AUTOLOAD=0 turns it
+off.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch.distributed as dist
+
+VARIABLE = "PLINK_BACKEND"
+NAME = "plink"
+# Whether a script said "gloo" and has plink in its place: then Gloo serves tensors on GPUs too, as it would have.
+asked_for_gloo = False
+
+
+def autoload() -> None:
+    """What the entry point stands for."""
+    try:
+        register()
+        if os.environ.get(VARIABLE):
+            _stand_in()
+    except Exception as error:
+        print(f"plink: the backend is not there: {type(error).__name__}: {error}", file=sys.stderr)
+
+
+def register() -> None:
+    """Make ``init_process_group("plink")`` known; nothing is imported before somebody asks for it."""
+    import torch.distributed as dist
+
+    if dist.is_available() and NAME.upper() not in dist.Backend._plugins:
+        dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu"])
+
+
+def _create(asked: Any, options: object) -> dist.ProcessGroup:
+    """:param asked: torch's ``_DistributedBackendOptions``. :param options: of the script's, for other backends."""
+    from plink.runtime.aggengine.backend import PlinkProcessGroup
+
+    members = tuple(asked.global_ranks_in_group)  # none for the group of all
+    return PlinkProcessGroup(asked.store, asked.group_rank, asked.group_size, asked.timeout, members)
+
+
+def _stand_in() -> None:
+    """Wrap what makes groups, wherever torch has it: Gloo, or nothing in particular without a GPU, means plink."""
+    from torch.distributed import distributed_c10d
+
+    init, new = distributed_c10d.init_process_group, distributed_c10d.new_group
+
+    @functools.wraps(init)
+    def init_process_group(backend: str | None = None, *arguments: Any, **options: Any) -> None:
+        init(_translated(backend), *arguments, **options)
+
+    @functools.wraps(new)
+    def new_group(*arguments: Any, **options: Any) -> Any:
+        if options.get("backend") is not None:
+            options["backend"] = _translated(options["backend"])
+        return new(*arguments, **options)
+
+    for name, module in list(sys.modules.items()):
+        if name == "torch.distributed" or name.startswith("torch.distributed."):
+            for wrapped, original in ((init_process_group, init), (new_group, new)):
+                if vars(module).get(original.__name__) is original:
+                    setattr(module, original.__name__, wrapped)
+
+
+def _translated(backend: str | None) -> str | None:
+    import torch
+
+    global asked_for_gloo
+    if backend is None:
+        return NAME if not torch.cuda.is_available() else backend
+    if str(backend).lower() not in ("gloo", "cpu:gloo"):
+        return backend
+    asked_for_gloo = True
+    return NAME
