@@ -16,6 +16,8 @@ import numpy as np
 
 from benchmarks.clouds import Cloud, three_tier
 from benchmarks.record import Bar, record, seeds_of
+from benchmarks.shown import Shown
+from plink.cli.denoising import verdict_on
 from plink.network import Matrix
 from solvers.affinity import paia
 from solvers.costs.latency import symmetrised
@@ -61,11 +63,13 @@ def gains_of(kind: str, seeds: int) -> list[dict[str, Any]]:
 
 
 def _seconds_of(hosts: int) -> tuple[float, float, float, float]:
-    """Seconds, the process's largest size in MB, and PAIA raw and fitted; run in a process of its own."""
+    """Seconds with the verdict, the process's largest size in MB, and PAIA raw and fitted; in a process of its own."""
     cloud, measured = _cloud(hosts, "uneven", 0)
+    network = cloud.network(np.random.default_rng((0, 2)))
     embed(measured[:8, :8])
     began = time.perf_counter()
     found = embed(measured)
+    verdict_on(network, found, 0)
     took = time.perf_counter() - began
     largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return took, largest, paia(measured, cloud.rtt_us), paia(found.fitted_us, cloud.rtt_us)
@@ -77,6 +81,31 @@ def timed(hosts: int) -> dict[str, float]:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     names = ("seconds", "megabytes", "raw", "fitted")
     return {name: round(float(value), 3) for name, value in zip(names, done.stdout.split(), strict=True)}
+
+
+def shown(figures: dict[str, Any]) -> dict[str, Shown]:
+    """For docs/results/theses.md."""
+    from benchmarks.drawing import strips
+
+    points, clouds = figures["points"], figures["clouds"]
+    raw = statistics.mean(row["raw"] for row in clouds)
+    plane = [points[f"alpha {alpha}, 2 dimensions, no heights, absolute"]["mean"] for alpha in (1, 2)]
+    text = (
+        f"from {100 * raw:.1f} %, {len(clouds)} clouds: {points['alpha 1']['mean']:.1f} points at alpha 1, "
+        f"{points['alpha 2']['mean']:.1f} at alpha 2; as the thesis fits, in a plane, {plane[0]:.1f} and {plane[1]:.1f}"
+    )
+    names = {
+        "alpha 1": "alpha 1", "alpha 2": "alpha 2", "chosen": "what plink chooses",
+        "alpha 1, 2 dimensions, no heights, absolute": "alpha 1, a plane",
+        "alpha 2, 2 dimensions, no heights, absolute": "alpha 2, a plane",
+    }  # fmt: skip
+    picture = strips(
+        "embedding", "Points of PAIA that an embedding adds",
+        f"{len(clouds)} clouds of 64 hosts; the crosses are the thesis's",
+        {label: [row["points"][name] for row in clouds] for name, label in names.items()}, "points",
+        marks={"alpha 1": 5.0, "alpha 2": 8.1, "alpha 1, a plane": 5.0, "alpha 2, a plane": 8.1},
+    )  # fmt: skip
+    return {"embedding": Shown(text, picture)}
 
 
 def main() -> int:

@@ -16,10 +16,15 @@ RESULTS = Path(__file__).parent.parent / "docs" / "results"
 
 
 def _commit() -> str:
-    done = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, cwd=RESULTS.parent, check=False
-    )
-    return done.stdout.strip() or "unknown"
+    """Of what was measured; results that another benchmark has just written do not make it dirty."""
+    commit = _git("describe", "--always")
+    changed = _git("status", "--porcelain", "--untracked-files=no", "--", ":/", ":(exclude,top)docs/results")
+    return f"{commit}{'-dirty' if changed else ''}" if commit else "unknown"
+
+
+def _git(*words: str) -> str:
+    root = Path(__file__).parents[1]
+    return subprocess.run(["git", *words], capture_output=True, text=True, cwd=root, check=False).stdout.strip()
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,8 @@ def seeds_of(usual: dict[int, int]) -> dict[int, int]:
 
 
 def record(name: str, configuration: dict[str, Any], figures: dict[str, Any], bars: Sequence[Bar] = ()) -> int:
-    """Write ``docs/results/NAME.json``, print it and how the bars were met; the exit code: 1 when one was missed."""
+    """Write ``docs/results/NAME.json`` and what else shows its figures (:mod:`benchmarks.theses`); print it and how the
+    bars were met. The exit code: 1 when one was missed."""
     document = {
         "benchmark": name,
         "commit": _commit(),
@@ -74,4 +80,7 @@ def record(name: str, configuration: dict[str, Any], figures: dict[str, Any], ba
     text = json.dumps(document, indent=2) + "\n"
     (RESULTS / f"{name}.json").write_text(text)
     print(text)
+    from benchmarks import theses
+
+    theses.refresh(name)
     return judged(bars)

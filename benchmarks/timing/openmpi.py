@@ -1,5 +1,6 @@
 """Open MPI's tuned all-reduces, as they come from Debian."""
 
+import os
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -9,7 +10,8 @@ from benchmarks.labs import BenchLab
 from benchmarks.timing.orders import Names, Seconds, read_seconds, write_orders
 from runners.lab.state import State
 
-ALGORITHMS = {"openmpi-ring": 4, "openmpi-rabenseifner": 6}  # as `ompi_info --param coll tuned --level 9` numbers them
+# As `ompi_info --param coll tuned --level 9` numbers them.
+ALGORITHMS = {"openmpi-recursive-doubling": 3, "openmpi-ring": 4, "openmpi-rabenseifner": 6}
 _SOURCE = Path(__file__).parent / "openmpi_rank.c"
 _PATIENCE_S = 900
 
@@ -17,6 +19,13 @@ _PATIENCE_S = 900
 def check_installed() -> None:
     """End with the line to type when something is missing."""
     missing = [name for name in ("mpirun", "mpicc", "ssh") if shutil.which(name) is None]
+    if (
+        not missing
+        and subprocess.run(
+            ["mpicc", "-E", "-o", os.devnull, str(_SOURCE)], stderr=subprocess.DEVNULL, check=False
+        ).returncode
+    ):  # the compiler's wrapper comes without
+        missing = ["mpi.h"]
     if missing:
         raise SystemExit(f"{missing[0]} is missing: apt-get install openmpi-bin libopenmpi-dev openssh-client")
 

@@ -1,0 +1,269 @@
+"""AggEngine beside stock Gloo: all-reduces of every size on the lab, its own overhead on loopback, training, and groups
+from ProbeEmbed against random ones, the true ones and none (PLink thesis, Figures 6.12 to 6.14).
+
+With ``--full`` 64 MB and training, too, six minutes more.
+"""
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.labs import BenchLab, lab
+from benchmarks.record import Bar, record
+from benchmarks.shown import Shown
+from plink.order import read_order
+from plink.storage import read_document
+from plink.units import format_bytes
+
+ROOT = Path(__file__).parents[1]
+_PROGRAM = str(ROOT / "benchmarks/timing/aggregation.py")
+_RATE = 25e6  # bytes a second of every host and rack: 200 Mbit/s
+_SIZES = (4, 1 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 25_000_000)
+_FULL_SIZES = (*_SIZES, 64 << 20)
+_REPEATS = 5
+_PARTS = {"loopback", "sizes", "groups", "training"}
+_DRAWS = 20
+_DRAWN_BYTES, _DRAWN_REPEATS = 4 << 20, 5
+
+
+def _done(run: Any) -> str:
+    if run.returncode:
+        raise SystemExit(run.stderr[-3000:])
+    return str(run.stdout)
+
+
+def _launch(folder: Path, *words: str) -> list[dict[str, Any]]:
+    """What rank 0 said, line by line."""
+    said = _done(
+        subprocess.run(
+            [sys.executable, "-m", "plink", "launch", "--env", "OMP_NUM_THREADS=1", *words],
+            cwd=folder, capture_output=True, text=True, check=False,
+        )
+    )  # fmt: skip
+    lines = [line.partition("] ")[2] for line in said.splitlines()]
+    return [json.loads(line) for line in lines if line.startswith("{")]
+
+
+def _write(folder: Path, name: str, document: dict[str, Any]) -> str:
+    path = folder / name
+    path.write_text(json.dumps(document))
+    return str(path)
+
+
+def _given(bench: BenchLab) -> list[str]:
+    lines = Path(bench.hosts_file).read_text().splitlines()
+    return [line.split()[0] for line in lines if line and not line.startswith("#")]
+
+
+def _prepared(bench: BenchLab) -> tuple[list[str], list[int]]:
+    """The hosts as given, and the place of each in plink's order for Gloo's ring; a 2LHA plan of the given order."""
+    names = _given(bench)
+    (bench.folder / "given.txt").write_text("".join(f"{name}\n" for name in names))
+    for words in (
+        ("probe", bench.hosts_file),
+        ("cluster",),
+        ("reorder", "--algo", "gloo", "--size", "25MB"),
+        ("plan", "--algo", "2lha", "--size", "25MB", "--order", "given.txt", "-o", "2lha.json"),
+        ("plan", "--algo", "flat", "--size", "25MB", "--order", "given.txt", "-o", "flat.json"),
+    ):
+        run = bench.plink(*words)
+        if run.code:
+            raise SystemExit(run.stderr)
+    ordered = read_order(bench.folder / ".plink" / "order.json").hosts
+    return names, [ordered.index(name) for name in names]
+
+
+def _sizes(bench: BenchLab, ring: list[int]) -> dict[str, Any]:
+    groups = {
+        "gloo, given order": {"kind": "gloo", "order": None},
+        "gloo, plink's order": {"kind": "gloo", "order": ring},
+        "2lha, given order": {"kind": "plink", "order": None, "plan": str(bench.folder / "2lha.json")},
+        "flat, given order": {"kind": "plink", "order": None, "plan": str(bench.folder / "flat.json")},
+    }
+    asked = {"sizes": _FULL_SIZES if "--full" in sys.argv else _SIZES, "repeats": _REPEATS, "groups": groups}
+    said = _launch(
+        bench.folder, "--given", "--hosts", bench.hosts_file, _PROGRAM, _write(bench.folder, "sizes.json", asked)
+    )
+    rows = []
+    for row in said:
+        if "size_bytes" in row:
+            bound = 2 * 15 / 16 * row["size_bytes"] / _RATE  # what every host sends, and receives
+            medians = {name: statistics.median(times) for name, times in row["seconds"].items()}
+            rows.append({**row, "median_s": medians, "bound_s": bound})
+            print(row["size_bytes"], {name: round(value * 1e3, 2) for name, value in medians.items()}, flush=True)
+    return {"smallest_bytes": next(row["smallest_bytes"] for row in said if "group" in row), "rows": rows}
+
+
+def _random_groups(bench: BenchLab, ring: list[int]) -> dict[str, Any]:
+    """2LHA by the groups of `plink cluster` against balanced random ones, the racks themselves, and none (flat)."""
+    generator = np.random.default_rng(1)
+    plans = {"probed": str(bench.folder / "2lha.json"), "flat": str(bench.folder / "flat.json")}
+    names = np.array(bench.names)
+    drawn = {"true": [names[bench.racks == rack].tolist() for rack in np.unique(bench.racks)]}
+    drawn |= {f"random {k}": generator.permutation(_given(bench)).reshape(4, 4).tolist() for k in range(_DRAWS)}
+    for name, groups in drawn.items():
+        file, plans[name] = bench.folder / "groups.txt", str(bench.folder / f"{name.replace(' ', '-')}.json")
+        file.write_text("".join(" ".join(row) + "\n" for row in groups))
+        run = bench.plink("plan", "--algo", "2lha", "--order", "given.txt", "--groups", str(file), "-o", plans[name])
+        if run.code:
+            raise SystemExit(run.stderr)
+    asked = {
+        "sizes": [_DRAWN_BYTES], "repeats": _DRAWN_REPEATS, "one_by_one": True,
+        "groups": {name: {"kind": "plink", "order": None, "plan": plan} for name, plan in plans.items()},
+    }  # fmt: skip
+    said = _launch(
+        bench.folder, "--given", "--hosts", bench.hosts_file, _PROGRAM, _write(bench.folder, "random.json", asked)
+    )
+    samples = {name: times for row in said if "seconds" in row for name, times in row["seconds"].items()}
+    seconds = {name: statistics.median(times) for name, times in samples.items()}
+    over = {name: round(took / seconds["probed"], 3) for name, took in seconds.items() if name != "probed"}
+    print("groups:", over, flush=True)
+    return {
+        "size_bytes": _DRAWN_BYTES, "samples": samples, "seconds": seconds,
+        "gains": [gain for name, gain in over.items() if name.startswith("random")],
+        "over_true": over["true"], "over_flat": over["flat"],
+    }  # fmt: skip
+
+
+def _training(bench: BenchLab, pairs: int = 3) -> dict[str, Any]:
+    """DDP of the VGG-like network in the given order: stock Gloo and 2LHA, turn and turn about."""
+    program = (str(ROOT / "examples/ddp_vgg.py"), "--steps", "6")
+    steps: dict[str, list[float]] = {"gloo": [], "2lha": []}
+    for pair in range(pairs):
+        for which in sorted(steps, reverse=bool(pair % 2)):
+            words = ("--backend", "2lha") if which == "2lha" else ()
+            said = _launch(bench.folder, "--given", "--hosts", bench.hosts_file, *words, *program)
+            steps[which].append(next(row["step_s"] for row in said if "step_s" in row))
+            print(which, steps[which][-1], flush=True)
+    gain = statistics.median(steps["gloo"]) / statistics.median(steps["2lha"])
+    return {"step_s": steps, "gain": round(gain, 3)}
+
+
+def _loopback() -> dict[str, Any]:
+    """Two processes here, 64 MB, no limit of any rate: what the engine itself costs."""
+    from plink.runtime.aggengine.aggregation import Aggregation, SizeClass, aggregation_to_json
+    from solvers.schedules.catalogue import schedule_for
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        classes = (SizeClass(None, "ring", schedule_for("ring", 2)),)
+        plan = _write(folder, "plan.json", aggregation_to_json(Aggregation(classes, smallest_bytes=0)))
+        groups = {"gloo": {"kind": "gloo", "order": None}, "ring": {"kind": "plink", "order": None, "plan": plan}}
+        asked = {"sizes": [64 << 20], "repeats": 11, "groups": groups}
+        said = _launch(folder, "--runner", "local", "--slots", "2", _PROGRAM, _write(folder, "asked.json", asked))
+    (row,) = (row for row in said if "size_bytes" in row)
+    medians = {name: statistics.median(times) for name, times in row["seconds"].items()}
+    print("loopback:", medians, flush=True)
+    return {**row, "median_s": medians, "throughput_of_gloo": round(medians["gloo"] / medians["ring"], 3)}
+
+
+def shown(figures: dict[str, Any]) -> dict[str, Shown]:
+    """For docs/results/theses.md."""
+    from benchmarks.drawing import curves, strips
+
+    rows = figures["sizes"]["rows"]
+    names = list(dict.fromkeys(name for row in rows for name in row["median_s"]))
+    times = {
+        row["size_bytes"]: {name: row["median_s"]["gloo, given order"] / took for name, took in row["median_s"].items()}
+        for row in rows
+    }
+    ours = [name for name in ("flat, given order", "2lha, given order") if name in names]
+    text = "times stock Gloo in the given order, " + "; ".join(
+        f"{size}: " + ", ".join(f"{name.partition(',')[0]} {times[count][name]:.2f}" for name in ours)
+        for size, count in (("4 B", 4), ("25 MB", 25_000_000))
+    )
+    kept = [row for row in rows if row["size_bytes"] > 4]
+    picture = curves(
+        "figure-6-12", "All-reduce beside stock Gloo in the given order", "higher is faster; 16 lab hosts", {
+            name: ([row["size_bytes"] for row in kept], [times[row["size_bytes"]][name] for row in kept])
+            for name in names
+        }, "size", "times as fast", "x",
+        xticks={row["size_bytes"]: format_bytes(row["size_bytes"]) for row in kept},
+    )  # fmt: skip
+    found = {"figure-6-12": Shown(text, picture)}
+    if "groups" in figures and "samples" in figures["groups"]:
+        found["figure-6-13"] = _groups_shown(figures["groups"], strips)
+    return found
+
+
+def _groups_shown(groups: dict[str, Any], strips: Any) -> Shown:
+    """2LHA by groups of either kind, over what it takes by the probed ones."""
+    probed, gains = groups["seconds"]["probed"], sorted(groups["gains"])
+    p95 = float(np.percentile(gains, 95))
+    text = (
+        f"by probed groups {groups['over_true']:.2f} times as fast as by the true ones, {statistics.mean(gains):.2f} "
+        f"(median {statistics.median(gains):.2f}, 95 % {p95:.2f}) as by {len(gains)} random draws, "
+        f"{groups['over_flat']:.2f} as flat aggregation"
+    )
+    kinds = {"probed": "probed groups", "true": "true groups", "random": "random groups", "flat": "flat, no groups"}
+    rows = {
+        label: [s / probed for name, times in groups["samples"].items() if name.split()[0] == kind for s in times]
+        for kind, label in kinds.items()
+    }
+    second = f"every all-reduce of {groups['size_bytes'] / 1e6:.1f} MB, in the median by probed groups; 16 lab hosts"
+    picture = strips("figure-6-13", "Two levels by probed, true and random groups", second, rows, "times as long")
+    return Shown(text, picture)
+
+
+def main() -> int:
+    """Run and record; the exit code. Words (sizes, groups, training, loopback) measure these only, the rest is kept."""
+    path = ROOT / "docs/results/aggengine.json"
+    words = [word for word in sys.argv[1:] if not word.startswith("--")]
+    wanted = words or ["loopback", "sizes", "groups", *(["training"] if "--full" in sys.argv else [])]
+    found = read_document(path)["figures"] if path.exists() and set(wanted) != _PARTS else {}
+    if "loopback" in wanted:
+        found["loopback"] = _loopback()
+    if set(wanted) - {"loopback"}:
+        with lab("--seed", "5") as bench:
+            _, ring = _prepared(bench)
+            for part, measure in (("sizes", _sizes), ("groups", _random_groups)):
+                if part in wanted:
+                    found[part] = measure(bench, ring)
+            if "training" in wanted:
+                found["training"] = _training(bench)
+    return record(
+        "aggengine", {"racks": 4, "hosts_per_rack": 4, "rate": "200mbit", "repeats": _REPEATS}, found, _bars(found)
+    )
+
+
+def _bars(found: dict[str, Any]) -> list[Bar]:
+    bars = []
+    if "sizes" in found:
+        rows = {row["size_bytes"]: row["median_s"] for row in found["sizes"]["rows"]}
+        bound = {row["size_bytes"]: row["bound_s"] for row in found["sizes"]["rows"]}
+        given, ordered, engine = "gloo, given order", "gloo, plink's order", "2lha, given order"
+        large = 25_000_000
+        bars += [
+            Bar("25 MB: times stock Gloo in the given order", rows[large][given] / rows[large][engine], at_least=3.0),
+            Bar("25 MB: share of Gloo in plink's order", rows[large][ordered] / rows[large][engine], at_least=0.95),
+            Bar("25 MB: share of the bound", bound[large] / rows[large][engine], at_least=0.9),
+            Bar("64 KB: times Gloo in the better order", _better(rows[64 << 10], engine), at_least=4.0),
+            Bar("1 MB: times Gloo in the better order", _better(rows[1 << 20], engine), at_least=1.0),
+            Bar(
+                "any size: slower than stock Gloo by, worst",
+                max(row[engine] / row[given] for row in rows.values()),
+                at_most=1.05,
+            ),
+        ]
+    if "loopback" in found:
+        share = found["loopback"]["throughput_of_gloo"]
+        bars.append(Bar("64 MB between two processes: share of Gloo's throughput", share, at_least=0.8))
+    if "training" in found:
+        bars.append(Bar("DDP in the given order, times stock Gloo", found["training"]["gain"], at_least=2.3))
+    if "groups" in found:
+        bars.append(Bar("probed against random groups, mean", statistics.mean(found["groups"]["gains"]), at_least=1.3))
+    return bars
+
+
+def _better(row: dict[str, float], engine: str) -> float:
+    return min(seconds for name, seconds in row.items() if name != engine) / row[engine]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

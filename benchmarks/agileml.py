@@ -1,0 +1,419 @@
+"""Elastic jobs on the lab (Harlap thesis, 4.5.3 to 4.5.5): the three stages beside a traditional parameter server, jobs
+of 4 to 16 hosts, hosts that come and go in mid-run, and everything that can be killed.
+
+Words (stages, scaling, elastic, faults) measure these only, without any all but faults; what is kept of the rest stays.
+``--full``: all four, and three rounds of 24 iterations instead of two of 12.
+"""
+
+import contextlib
+import json
+import math
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.labs import BenchLab, lab
+from benchmarks.record import Bar, record
+from benchmarks.shown import Shown
+from plink.hosts import Hosts, read_hosts, render_hosts
+from plink.storage import read_document
+
+ROOT = Path(__file__).parents[1]
+_MF = str(ROOT / "examples/agile_mf.py")
+_LAB = ("--racks", "4", "--hosts-per-rack", "4", "--host-rate", "100mbit", "--uplink-rate", "400mbit", "--seed", "5")
+_WAITING = str(ROOT / "benchmarks/timing/waiting_app.py")
+_FULL = "--full" in sys.argv
+_ROUNDS, _CLOCKS = (3, 24) if _FULL else (2, 12)
+_SETUPS = {  # reliable hosts, and what else is asked for
+    "traditional": (16, ()),
+    "stage 1": (1, ("--thresholds", "100:100")),
+    "stage 2": (1, ("--thresholds", "1:100")),
+    "stage 3": (1, ("--thresholds", "1:14")),
+    "stage 1, 2 reliable": (2, ("--thresholds", "100:100")),
+    "stage 1, 4 reliable": (4, ("--thresholds", "100:100")),
+    "stage 1, 8 reliable": (8, ("--thresholds", "100:100")),
+    "stage 2, 8 reliable": (8, ("--thresholds", "0.5:100")),
+    "stage 3, 8 reliable": (8, ("--thresholds", "0.2:0.5")),
+}
+_SCALES = {  # as in Figure 4.14: hosts, reliable ones, and what else is asked for
+    4: (4, ()),
+    8: (4, ("--thresholds", "1:100")),
+    16: (1, ("--thresholds", "1:14")),
+}
+_WAIT_S, _SCALE_CLOCKS = 0.1, 8
+_SIZES = ("--users", "6000", "--movies", "2000", "--rank", "31", "--count", "100000", "--pieces", "48")
+_STAGE_3, _STALL, _EVICTION, _SAME, _DETECTED_S = 1.10, 1.10, 1.13, 0.01, 2.0
+_FAULT_CLOCKS = 70
+_LONG = ("raw", "seconds", "events", "undisturbed")
+
+
+@dataclass
+class Job:
+    """One run that is watched. ``at``: what is done when an iteration has begun, once."""
+
+    bench: BenchLab
+    hosts: Hosts
+    words: tuple[str, ...]
+    app: tuple[str, ...]
+    at: dict[int, Callable[["Job"], None]] = field(default_factory=dict)
+    program: str = _MF
+    log: list[dict[str, Any]] = field(default_factory=list)
+    id: str = ""
+    process: subprocess.Popen[str] | None = None
+
+    def run(self) -> dict[str, Any]:
+        """To its end; the iterations' seconds and what the log has."""
+        folder = self.bench.folder
+        (folder / "hosts.txt").write_text(render_hosts(self.hosts))
+        before = set(folder.glob(".plink/runs/*"))
+        self.process = process = subprocess.Popen(
+            [sys.executable, "-m", "plink", "launch", "--backend", "agileml", "--env", "OMP_NUM_THREADS=1",
+             "--hosts", "hosts.txt", "--timeout", "5m", *self.words, self.program, *self.app],
+            cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        while process.poll() is None:
+            time.sleep(0.05)
+            new = set(folder.glob(".plink/runs/*")) - before
+            path = next((one / "agile.jsonl" for one in new if (one / "agile.jsonl").exists()), None)
+            if path is None:
+                continue
+            self.id = path.parent.name
+            self.log = [json.loads(line) for line in path.read_text().splitlines()[1:] if line.endswith("}")]
+            iteration = max((line["iteration"] for line in self.log if line["what"] == "iteration"), default=-1)
+            for number in [number for number in self.at if iteration >= number]:
+                self.at.pop(number)(self)
+        assert process.stderr is not None
+        if process.returncode:
+            raise SystemExit(f"{self.words} {self.app}: {process.stderr.read()[-2000:]}")
+        process.stderr.close()
+        self.log = [json.loads(line) for line in path.read_text().splitlines()[1:]]  # type: ignore[union-attr]
+        return {"seconds": self.seconds(), "events": [line for line in self.log if line["what"] in _EVENTS]}
+
+    def seconds(self) -> dict[int, float]:
+        """By iteration; of one that was done twice, the last."""
+        return {line["iteration"]: line["seconds"] for line in self.log if line["what"] == "iteration"}
+
+    def plink(self, *words: str) -> None:
+        """A command beside it."""
+        done = self.bench.plink(*words)
+        if done.code:
+            raise SystemExit(done.stderr)
+
+    def child(self, pattern: str) -> int:
+        """A process that the job itself started on this machine."""
+        assert self.process is not None
+        for children in Path(f"/proc/{self.process.pid}/task").glob("*/children"):
+            for pid in map(int, children.read_text().split()):
+                if pattern in Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " "):
+                    return pid
+        raise SystemExit(f"the job has no {pattern}")
+
+    def pid(self, name: str, pattern: str) -> int:
+        """Of a process in a lab host's namespace."""
+        for pid in _pids(self.bench, name):
+            with contextlib.suppress(OSError):
+                if pattern in Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " "):
+                    return pid
+        raise SystemExit(f"no {pattern} on {name}")
+
+
+_EVENTS = ("host", "stage", "rolled back", "controller", "checkpoint", "end")
+
+
+def _pids(bench: BenchLab, name: str) -> list[int]:
+    """Everything that runs on a lab host."""
+    words = ["ip", "netns", "pids", f"plink.{bench.name}.{name}"]
+    return [int(pid) for pid in subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()]
+
+
+def _tiers(bench: BenchLab, reliable: int, number: int = 16) -> Hosts:
+    """The lab's hosts as they are given, the first so many reliable."""
+    hosts = read_hosts(bench.hosts_file)
+    members = tuple(
+        replace(host, tier="reliable" if place < reliable else "transient")
+        for place, host in enumerate(hosts.members[:number])
+    )
+    return replace(hosts, members=members)
+
+
+def _median(seconds: dict[int, float], since: int = 3) -> float:
+    return statistics.median(value for number, value in seconds.items() if number >= since)
+
+
+def _stages(bench: BenchLab) -> dict[str, Any]:
+    """Turn and turn about."""
+    found: dict[str, list[float]] = {name: [] for name in _SETUPS}
+    raw: dict[str, list[dict[int, float]]] = {name: [] for name in _SETUPS}
+    for turn in range(_ROUNDS):
+        for name in list(_SETUPS)[:: 1 if turn % 2 == 0 else -1]:
+            reliable, words = _SETUPS[name]
+            job = Job(
+                bench, _tiers(bench, reliable), (*words, "--most-hosts", "32"),
+                ("--clocks", str(_CLOCKS), *_SIZES),
+            )  # fmt: skip
+            seconds = job.run()["seconds"]
+            found[name].append(_median(seconds))
+            raw[name].append(seconds)
+            print(name, round(found[name][-1], 3), flush=True)
+    medians = {name: statistics.median(values) for name, values in found.items()}
+    ratios = {name: round(value / medians["traditional"], 3) for name, value in medians.items()}
+    return {"seconds": medians, "ratios": ratios, "raw": raw}
+
+
+def _scaling(bench: BenchLab) -> dict[str, Any]:
+    """4, 8 and 16 hosts, whose work is to wait: two cores cannot do the work of 16 hosts (Figure 4.14)."""
+    raw: dict[int, dict[int, float]] = {}
+    for hosts, (reliable, words) in _SCALES.items():
+        job = Job(
+            bench, _tiers(bench, reliable, hosts), (*words, "--most-hosts", "32"),
+            ("--clocks", str(_SCALE_CLOCKS), "--wait", str(_WAIT_S)), program=_WAITING,
+        )  # fmt: skip
+        raw[hosts] = job.run()["seconds"]
+        print(hosts, raw[hosts], flush=True)
+    seconds = {hosts: _median(times, 2) for hosts, times in raw.items()}
+    ideal = {hosts: seconds[4] * 4 / hosts for hosts in seconds}
+    return {"seconds": seconds, "ideal": ideal, "raw": raw}
+
+
+def _elastic(bench: BenchLab) -> dict[str, Any]:
+    """4 hosts; 12 more at iteration 11, which are warned at iteration 35 (Figure 4.15)."""
+    first, every = _tiers(bench, 1, 4), _tiers(bench, 1)
+    kept = bench.folder / "factors"
+    sizes = (*_SIZES, "--clocks", "50")
+    undisturbed = Job(bench, first, ("--most-hosts", "32"), (*sizes, "--save", f"{kept}-0.npz"))
+    calm = undisturbed.run()
+    more = render_hosts(replace(every, members=every.members[4:]))
+    (bench.folder / "more.txt").write_text(more)
+    names = [host.name for host in every.members[4:]]
+    job = Job(
+        bench, first, ("--most-hosts", "32"), (*sizes, "--save", f"{kept}-1.npz"),
+        at={
+            10: lambda job: job.plink("agile", "add", "last", "--hosts", "more.txt"),
+            34: lambda job: job.plink("agile", "evict", "last", *names, "--in", "60s"),
+        },
+    )  # fmt: skip
+    told = job.run()
+    seconds = told["seconds"]
+    lines = [line for line in job.log if line["what"] == "iteration" and line["iteration"] >= 5]
+    took_over = next(line["iteration"] for line in lines if line["workers"] == len(every))
+    before = [line for line in lines if line["iteration"] <= took_over]
+    usual = statistics.median(line["seconds"] for line in before if line["iteration"] <= 10)
+    adding = [line["seconds"] for line in before if line["iteration"] > 10]
+    # Their programs start on the cores that all lab hosts share: what plink itself does begins when they have joined.
+    joined = max(line["at"] for line in job.log if line["what"] == "host" and line["event"] == "joined")
+    loading = [line["seconds"] for line in before if line["at"] - line["seconds"] >= joined]
+    large = [seconds[number] for number in range(28, 34)]
+    after = [seconds[number] for number in range(42, 49)]
+    left = next((line["iteration"] for line in lines if line["iteration"] > 34 and line["workers"] == len(first)), 42)
+    evicting = max((seconds[number], number) for number in range(34, left + 2))
+    one, other = np.load(f"{kept}-0.npz"), np.load(f"{kept}-1.npz")
+    return {
+        "seconds": seconds, "undisturbed": calm["seconds"], "events": told["events"],
+        "took_over": took_over, "left": left, "usual_s": usual,
+        "worst_while_adding": round(max(adding, default=usual) / usual, 3),
+        "worst_while_loading": round(max(loading) / usual, 3) if loading else None,  # none ended meanwhile
+        "with_16_s": statistics.median(large), "after_s": statistics.median(after),
+        "eviction_s": evicting[0], "eviction_iteration": evicting[1],
+        "eviction": round(evicting[0] / max(statistics.median(large), statistics.median(after)), 3),
+        "largest_difference": float(max(abs(one[key] - other[key]).max() for key in ("users", "movies"))),
+        "rolled_back": sum(line["what"] == "rolled back" for line in job.log),
+    }  # fmt: skip
+
+
+def _faults(bench: BenchLab) -> dict[str, Any]:
+    """One run for each; its last objective beside the undisturbed one, when the loss was found, what was redone."""
+    hosts = _tiers(bench, 1, 8)
+    names = hosts.names
+    words = ("--most-hosts", "16", "--checkpoint", str(bench.folder / "checkpoints"), "--checkpoint-every", "2s")
+    app = (*_SIZES, "--clocks", str(_FAULT_CLOCKS))
+
+    def several(*some: str) -> Callable[[Job], None]:
+        def kill(job: Job) -> None:
+            pids = [job.pid(name, "agileml.node") for name in some]
+            for pid in pids:
+                os.kill(pid, signal.SIGKILL)
+
+        return kill
+
+    def frozen(name: str) -> Callable[[Job], None]:
+        def freeze(job: Job) -> None:
+            pids = _pids(bench, name)
+            for pid in pids:
+                os.kill(pid, signal.SIGSTOP)
+            threading.Timer(10, thaw, [pids]).start()
+
+        def thaw(pids: list[int]) -> None:
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+
+        return freeze
+
+    def parted(job: Job) -> None:
+        rack = f"rack{bench.racks[bench.names.index(names[1])]}"
+        job.plink("lab", "cut", rack, "--name", bench.name)
+        threading.Timer(10, lambda: job.plink("lab", "heal", "--name", bench.name)).start()
+
+    def controller(job: Job) -> None:
+        os.kill(job.child("runners.agile.main"), signal.SIGKILL)
+
+    # With 7 transient hosts the first four of them serve.
+    faults: dict[str, Callable[[Job], None] | None] = {
+        "undisturbed": None, "an ActivePS": several(names[1]), "half of the transient hosts": several(*names[1:5]),
+        "all transient hosts": several(*names[1:]), "a worker": several(names[7]), "the controller": controller,
+        "the reliable host": several(names[0]), "a host frozen for 10 s": frozen(names[2]),
+        "a rack cut off for 10 s": parted,
+    }  # fmt: skip
+    found: dict[str, Any] = {}
+    for name, does in faults.items():
+        job = Job(bench, hosts, words, app, at={20: does} if does else {})
+        told = job.run()
+        objectives = [line["objective"] for line in job.log if line["what"] == "iteration" and line["objective"]]
+        found[name] = {
+            "objective": objectives[-1], "seconds": round(job.log[-1]["seconds"], 1),
+            "redone": [line["redone"] for line in job.log if line["what"] == "rolled back"],
+            "lost": [line["why"] for line in job.log if line["what"] == "host" and line["event"] == "failed"],
+            "events": told["events"],
+        }  # fmt: skip
+        found[name]["off"] = abs(objectives[-1] / found["undisturbed"]["objective"] - 1)
+        print(name, {key: value for key, value in found[name].items() if key != "events"}, flush=True)
+    return found
+
+
+def shown(figures: dict[str, Any]) -> dict[str, Shown]:
+    """For docs/results/theses.md."""
+    found = {}
+    if stages := figures.get("stages"):
+        names = {
+            "harlap-4-10": (
+                "traditional",
+                "stage 1, 8 reliable",
+                "stage 1, 4 reliable",
+                "stage 1, 2 reliable",
+                "stage 1",
+            ),
+            "harlap-4-11": ("traditional", "stage 1", "stage 2"),
+            "harlap-4-12": ("traditional", "stage 2", "stage 3"),
+            "harlap-4-13": ("traditional", "stage 2, 8 reliable", "stage 3, 8 reliable"),
+        }
+        found = {plot: _stages_shown(plot, stages, wanted) for plot, wanted in names.items()
+                 if all(name in stages["ratios"] for name in wanted)}  # fmt: skip
+    if scaling := figures.get("scaling"):
+        found["harlap-4-14"] = _scaling_shown(scaling)
+    if elastic := figures.get("elastic"):
+        found["harlap-4-15"] = _elastic_shown(elastic)
+    return found
+
+
+_LABELS = {
+    "traditional": "traditional, 16 reliable", "stage 1": "stage 1, 1 reliable", "stage 2": "stage 2, 1 reliable",
+    "stage 3": "stage 3, 1 reliable",
+}  # fmt: skip
+
+
+def _stages_shown(plot: str, stages: dict[str, Any], names: Sequence[str]) -> Shown:
+    from benchmarks.drawing import strips
+
+    text = "beside the traditional server: " + ", ".join(
+        f"{_LABELS.get(name, name)} {stages['ratios'][name]:.2f}" for name in names if name != "traditional"
+    )
+    raw = stages.get("raw", {})
+    rows = {
+        _LABELS.get(name, name): [
+            value for run in raw.get(name, []) for number, value in run.items() if int(number) >= 3
+        ] or [stages["seconds"][name]]
+        for name in names
+    }  # fmt: skip
+    second = "MF, 1 MB of parameters, 16 lab hosts of 100 Mbit/s; every iteration, the first three left out"
+    return Shown(text, strips(plot, "Time of an iteration", second, rows, "seconds"))
+
+
+def _scaling_shown(scaling: dict[str, Any]) -> Shown:
+    from benchmarks.drawing import curves
+
+    seconds, ideal = ({int(k): v for k, v in scaling[key].items()} for key in ("seconds", "ideal"))
+    text = "; ".join(
+        f"{hosts} hosts {took:.2f} s, {took / ideal[hosts]:.2f} of ideal" for hosts, took in seconds.items()
+    )
+    series = {
+        "measured": (list(seconds), list(seconds.values())), "ideal, from 4 hosts": (list(ideal), list(ideal.values()))
+    }  # fmt: skip
+    picture = curves(
+        "harlap-4-14", "Time of an iteration, by hosts",
+        "work that waits; traditional with 4, stage 1 with 8, 3 with 16",
+        series, "hosts", "seconds",
+    )  # fmt: skip
+    return Shown(text, picture)
+
+
+def _elastic_shown(elastic: dict[str, Any]) -> Shown:
+    from benchmarks.drawing import curves
+
+    text = (
+        f"an iteration while they join {elastic['worst_while_adding']:.2f} times the usual one at worst (iteration "
+        f"{elastic['took_over']} is the first with all), the longest at the eviction {elastic['eviction']:.2f} times "
+        f"its neighbours; parameters the same to {elastic['largest_difference']:.0e}"
+    )
+    series = {
+        label: ([int(number) for number in elastic[key]], list(elastic[key].values()))
+        for label, key in (("hosts come and go", "seconds"), ("undisturbed, 4 hosts", "undisturbed"))
+        if elastic.get(key)
+    }
+    # Iterations are numbered from 0, the thesis's from 1.
+    picture = curves(
+        "harlap-4-15", "Time of an iteration while hosts come and go",
+        "12 hosts join 4 at iteration 10, are warned at 34", series,
+        "iteration", "seconds", spans={"16 hosts": (elastic["took_over"], elastic["left"])},
+    )  # fmt: skip
+    return Shown(text, picture)
+
+
+def main() -> int:
+    """Run and record; the exit code."""
+    path = ROOT / "docs/results/agileml.json"
+    parts = {"stages": _stages, "scaling": _scaling, "elastic": _elastic, "faults": _faults}
+    words = [word for word in sys.argv[1:] if not word.startswith("--")]
+    # What a short run leaves out is kept as it was recorded.
+    found: dict[str, Any] = read_document(path)["figures"] if path.exists() and (words or not _FULL) else {}
+    for name in words or (parts if _FULL else ("stages", "scaling", "elastic")):
+        with lab(*_LAB) as bench:
+            found[name] = parts[name](bench)
+        print(
+            name,
+            {
+                key: value
+                for key, value in found[name].items()
+                if key not in ("raw", "seconds", "events", "undisturbed")
+            },
+        )
+    return record("agileml", {"lab": _LAB, "sizes": _SIZES, "clocks": _CLOCKS, "rounds": _ROUNDS}, found, _bars(found))
+
+
+def _bars(found: dict[str, Any]) -> list[Bar]:
+    bars = []
+    if ratios := found.get("stages", {}).get("ratios"):
+        bars.append(Bar("stage 3: an iteration beside the traditional server's", ratios["stage 3"], at_most=_STAGE_3))
+    if elastic := found.get("elastic"):
+        bars += [
+            Bar("an iteration while hosts are added, beside the others", elastic["worst_while_adding"], at_most=_STALL),
+            Bar("the same from their joining on", elastic.get("worst_while_loading") or math.nan, at_most=_STALL),
+            Bar("the eviction's iteration beside its neighbours", elastic["eviction"], at_most=_EVICTION),
+            Bar("the largest difference from the undisturbed parameters", elastic["largest_difference"], at_most=1e-4),
+        ]
+    for name, row in found.get("faults", {}).items():
+        bars.append(Bar(f"{name}: the objective's distance from the undisturbed one", row["off"], at_most=_SAME))
+    return bars
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,40 @@
+"""Every benchmark: what it is for, and about how many minutes it takes on two cores with nothing beside it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Entry:
+    """``theses``: it does figures of the theses again, and is one of those that ``make bench`` runs."""
+
+    name: str
+    shows: str
+    minutes: float
+    theses: bool = False
+
+
+ENTRIES = (
+    Entry("table_4_1", "PLink Table 4.1: rounds and bytes of each algorithm, counted", 0.5, True),
+    Entry("alpha_agreement", "PLink Figure 4.4: alpha and the agreement of clusterings (AMI)", 2, True),
+    Entry("probe_methods", "PLink 6.2.5: PAIA by the kind of probe, raw and embedded", 5, True),
+    Entry("embedding", "PLink 6.2.5: what an embedding adds to PAIA, by alpha", 2, True),
+    Entry("cost_models", "PLink Table 6.4: predicted against measured, by setup", 9, True),
+    Entry("order_spread", "PLink Figure 5.1: 500 random orders, priced and run", 4, True),
+    Entry("speedups", "PLink Figure 6.16: worst over best order, by algorithm and library", 6, True),
+    Entry("aggengine", "PLink Figures 6.12 to 6.14: AggEngine, 2LHA by probed, true and random groups", 8, True),
+    Entry("autotune", "PLink Figure 6.15: a host that falls to a quarter of its rate", 8, True),
+    Entry("agileml", "Harlap Figures 4.10 to 4.15: stages, scaling, elasticity", 12, True),
+    Entry("adaptive_probing", "a tenth of the pairs, simulated", 5),
+    Entry("demo", "`plink demo`, three times", 5),
+    Entry("grouping", "agreement of clusterings, and whether they are right", 6),
+    Entry("launching", "what an order gains for real programs", 22),
+    Entry("mutants", "how many small mistakes the tests of the solvers notice", 15),
+    Entry("order_noise", "whether the gain that is promised is there", 5),
+    Entry("order_rings", "rings against fast-tsp and their bounds (--seeds 1: 2 minutes)", 17),
+    Entry("orders", "other collectives against plain annealing (--seeds 1: 6 minutes)", 10),
+    Entry("parameter_server", "what goes through a server of AgileML's store", 3),
+    Entry("pricing", "what computing a price costs", 2),
+    Entry("probing", "time and accuracy of the probe", 9),
+    Entry("report", "size of the page, and how fast it opens", 2),
+)
+NAMES = tuple(entry.name for entry in ENTRIES)

@@ -1,0 +1,127 @@
+"""``plink launch``: what an order gains for real clients (``--ab``), and what launching itself takes with 64 hosts."""
+
+import json
+import statistics
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.labs import lab
+from benchmarks.record import Bar, record
+from plink.storage import read_document
+
+ROOT = Path(__file__).parents[1]
+_SIZE = "16000000"
+_LINES = 10_000
+
+
+@dataclass(frozen=True)
+class Client:
+    """A program whose gain is measured; ``algo``: what `plink reorder` is asked for, ``least``: what gain is wanted."""
+
+    name: str
+    algo: str
+    pairs: int
+    figure: str
+    words: tuple[str, ...]
+    least: float
+
+
+def _open_mpi(algorithm: int) -> tuple[str, ...]:
+    settings = {
+        "OMPI_MCA_coll_tuned_use_dynamic_rules": "1",
+        "OMPI_MCA_coll_tuned_allreduce_algorithm": str(algorithm),
+        "OMPI_MCA_mpi_yield_when_idle": "1",  # every lab host believes it has the machine's cores to itself
+    }
+    env = tuple(f"--env={name}={value}" for name, value in settings.items())
+    return ("--runner", "mpirun", *env, str(ROOT / "benchmarks/timing/mpi_allreduce.py"), _SIZE, "3")
+
+
+_SECONDS = "seconds: ([0-9.]+)"
+_GLOO = (str(ROOT / "plink/runtime/allreduce_benchmark.py"), "--size-bytes", _SIZE, "--repeats", "3")
+_DDP = (str(ROOT / "examples/ddp_vgg.py"), "--steps", "6")
+_TREES = (str(ROOT / "examples/lightgbm_train.py"), "--iterations", "4")
+CLIENTS = (
+    Client("PyTorch all-reduce of 16 MB over Gloo", "gloo", 5, "seconds", ("--env=OMP_NUM_THREADS=1", *_GLOO), 2.5),
+    Client("Open MPI ring of 16 MB", "openmpi-ring", 5, _SECONDS, _open_mpi(4), 2.5),
+    Client("Open MPI Rabenseifner of 16 MB", "openmpi-rabenseifner", 5, _SECONDS, _open_mpi(6), 1.5),
+    Client("DDP training of a VGG-like network", "gloo", 3, "step_s", ("--env=OMP_NUM_THREADS=1", *_DDP), 1.5),
+    Client("LightGBM, distributed", "lightgbm", 3, "iteration_s", _TREES, 1.2),
+)
+
+
+def _gains(wanted: list[str]) -> dict[str, Any]:
+    """Every client in the given order and in plink's, on 4 racks of 4 hosts whose racks share what one host has."""
+    rows: dict[str, Any] = {}
+    with lab("--seed", "5") as bench:
+        _done(bench.plink("probe", bench.hosts_file))
+        for client in CLIENTS:
+            if wanted and not any(word in client.name.lower() for word in wanted):
+                continue
+            _done(bench.plink("reorder", "--algo", client.algo, "--size", "16MB"))
+            trial = ("--ab", str(client.pairs), "--figure", client.figure)
+            run = bench.plink("launch", "--hosts", bench.hosts_file, *trial, *client.words)
+            if run.code:  # the others are worth having
+                print(run.stderr[-3000:], file=sys.stderr)
+                rows[client.name] = {"algo": client.algo, "gain": 0.0}
+                continue
+            rows[client.name] = {"algo": client.algo, **read_document(bench.folder / ".plink" / "ab.json")}
+            print(json.dumps({client.name: rows[client.name]["gain"]}), flush=True)
+    return rows
+
+
+def _many() -> dict[str, Any]:
+    """64 ranks on 64 hosts: `true`, five times, and 10,000 lines of each."""
+    with lab("--racks", "8", "--hosts-per-rack", "8", "--seed", "1") as bench:
+        words = ("launch", "--given", "--hosts", bench.hosts_file)
+        up_and_down = []
+        for _ in range(5):
+            run = bench.plink(*words, "true")
+            _done(run)
+            up_and_down.append(round(run.seconds, 2))
+        printing = f"import os\nfor k in range({_LINES}): print(os.environ['RANK'], k)\n"
+        (bench.folder / "prints.py").write_text(printing)
+        run = bench.plink(*words, "prints.py")
+        _done(run)
+        (logs,) = (path for path in (bench.folder / ".plink/runs").glob("*/logs") if (path / "rank-0.out").exists())
+        whole = sum(
+            (logs / f"rank-{rank}.out").read_text() == "".join(f"{rank} {k}\n" for k in range(_LINES))
+            for rank in range(64)
+        )
+        return {"up_and_down_s": up_and_down, "whole_outputs": whole, "printing_s": round(run.seconds, 2),
+                "printing_peak_mb": round(run.peak_mb)}  # fmt: skip
+
+
+def _done(run: Any) -> None:
+    if run.code:
+        raise SystemExit(run.stderr)
+
+
+def main() -> int:
+    """Run and record; the exit code. Words name clients to measure again, ``many`` the 64 hosts; the rest is kept."""
+    wanted = [word.lower() for word in sys.argv[1:]]
+    path = ROOT / "docs/results/launching.json"
+    kept = read_document(path)["figures"] if wanted and path.exists() else {"gains": {}}
+    gains = {**kept["gains"], **(_gains(wanted) if wanted != ["many"] else {})}
+    many = kept["many"] if "many" in kept and wanted and "many" not in wanted else _many()
+    return record(
+        "launching",
+        {"racks": 4, "hosts_per_rack": 4, "rate": "200mbit", "size_bytes": int(_SIZE)},
+        {"gains": gains, "many": many},
+        [
+            *(
+                Bar(f"gain: {one.name}", gains[one.name]["gain"], at_least=one.least)
+                for one in CLIENTS
+                if one.name in gains
+            ),
+            Bar(
+                "64 ranks of true, up and down, seconds, median", statistics.median(many["up_and_down_s"]), at_most=20.0
+            ),
+            Bar("ranks of 64 whose 10,000 lines are whole", many["whole_outputs"], at_least=64),
+        ],
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

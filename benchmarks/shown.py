@@ -1,0 +1,14 @@
+"""What a benchmark has to show for a figure of the theses."""
+
+from dataclasses import dataclass
+
+from plink.pictures.canvas import Picture
+
+
+@dataclass(frozen=True)
+class Shown:
+    """``ours``: the figure in a few words; ``picture``: its plot; ``details``: Markdown that goes below the table."""
+
+    ours: str
+    picture: Picture
+    details: str = ""

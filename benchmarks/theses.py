@@ -1,0 +1,112 @@
+"""docs/results/theses.md: every figure of the theses that is done again, theirs beside ours, from what is recorded.
+
+``python -m benchmarks.theses`` writes page and plots anew from the JSON files, and measures nothing; a benchmark that
+is recorded does so by itself. Its module says in ``shown(figures)`` what it has to show, by the plot's name; what
+the theses say, and why it differs, stands in theses.toml.
+"""
+
+import functools
+import importlib
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks import record
+from benchmarks.drawing import write
+from benchmarks.shown import Shown
+from plink.storage import read_document, write_text
+
+
+@dataclass(frozen=True)
+class Row:
+    """A figure of a thesis. ``benchmark``: the module that does it again, ``plot``: by what name it shows it; ``page``:
+    where there is more."""
+
+    source: str
+    figure: str
+    shows: str
+    thesis: str
+    why: str
+    benchmark: str
+    plot: str
+    page: str | None = None
+
+    @property
+    def json(self) -> str:
+        """The file of its raw samples."""
+        return f"{self.benchmark.replace('_', '-')}.json"
+
+
+_TOLD = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
+ROWS = tuple(Row(**told) for told in _TOLD["figure"])
+
+
+def shown_by(benchmark: str) -> dict[str, Shown]:
+    """By plot, what a benchmark has to show of its recorded figures; empty when nothing is recorded."""
+    document = _document(benchmark)
+    return importlib.import_module(f"benchmarks.{benchmark}").shown(document["figures"]) if document else {}
+
+
+def _document(benchmark: str) -> dict[str, Any] | None:
+    path = record.RESULTS / f"{benchmark.replace('_', '-')}.json"
+    return read_document(path) if path.exists() else None
+
+
+def page() -> str:
+    """The whole page."""
+    every = functools.cache(shown_by)
+    lines = [_TOLD["introduction"]]
+    for source in dict.fromkeys(row.source for row in ROWS):
+        lines += [
+            f"\n## {source}\n",
+            "| figure | shows | the thesis | ours | why they differ | again |",
+            "|---" * 6 + "|",
+        ]
+        rows = [row for row in ROWS if row.source == source]
+        for row in rows:
+            found = every(row.benchmark).get(row.plot)
+            again = f"`make bench NAME={row.benchmark}`"
+            if found:
+                again += f"; [JSON]({row.json}), [plot](plots/{row.plot}.svg)"
+            if row.page:
+                again += f", [page]({row.page})"
+            ours = found.ours if found else "not recorded yet"
+            lines.append(f"| {row.figure} | {row.shows} | {row.thesis} | {ours} | {row.why} | {again} |")
+        for row in rows:
+            if found := every(row.benchmark).get(row.plot):
+                document = _document(row.benchmark)
+                assert document is not None
+                machine = document["machine"]
+                lines += [
+                    f"\n### {row.figure}: {row.shows}\n",
+                    f"![{found.picture.alt}](plots/{row.plot}.svg)\n",
+                    f"Commit {document['commit']}, {document['date']}, "
+                    f"{machine['cores']} cores, Linux {machine['kernel']}.",
+                    *([f"\n{found.details}"] if found.details else []),
+                ]
+    return "\n".join(lines) + "\n"
+
+
+def refresh(name: str) -> None:
+    """Draw anew what this record (``NAME.json``) shows, and write the page; nothing for one that shows none of it."""
+    benchmark = name.replace("-", "_")
+    if all(row.benchmark != benchmark for row in ROWS):
+        return
+    folder = record.RESULTS / "plots"
+    folder.mkdir(exist_ok=True)
+    for plot, found in shown_by(benchmark).items():
+        write(found.picture, folder / f"{plot}.svg")
+    write_text(record.RESULTS / "theses.md", page())
+
+
+def main() -> int:
+    """Everything anew from what is recorded."""
+    for benchmark in dict.fromkeys(row.benchmark for row in ROWS):
+        refresh(benchmark)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""Work of a fixed length instead of learning, for ``plink launch --backend agileml``: how a job scales on hosts with
+cores of their own, told by hosts that share two.
+
+Each of 240 pieces reads half of 4,000 vectors at every clock, waits, and adds to them: the parameters go to real
+servers on real connections, only the computing is a wait. Options: ``--clocks``, ``--wait`` (seconds of a piece).
+"""
+
+import argparse
+import time
+
+import numpy as np
+
+from plink.runtime.agileml.app import App, Score, Stop
+from plink.runtime.agileml.layout import Table
+from plink.runtime.agileml.params import Params
+
+_PIECES, _ROWS, _WIDTH = 240, 4000, 31
+
+
+class Waiting(App[range]):
+    """The objective says nothing."""
+
+    def __init__(self, clocks: int, wait_s: float) -> None:
+        self.tables = (Table("counts", _ROWS, _WIDTH),)
+        self.pieces, self.stop, self._wait_s = _PIECES, Stop(clocks=clocks), wait_s
+
+    def load(self, piece: int) -> list[range]:
+        """Every second row, the even ones or the odd."""
+        return [range(piece % 2, _ROWS, 2)]
+
+    def process(self, items: range, params: Params) -> Score:
+        """Read, wait, add."""
+        rows = np.array(items)
+        params.read("counts", rows)
+        time.sleep(self._wait_s)
+        params.update("counts", rows, np.ones((len(rows), _WIDTH), dtype=np.float32))
+        return Score(0.0, 1.0)
+
+
+def make(arguments: list[str] | None = None) -> tuple[Waiting, argparse.Namespace]:
+    """The program as told on the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--clocks", type=int, default=10)
+    parser.add_argument("--wait", type=float, default=0.1)
+    asked = parser.parse_args(arguments)
+    return Waiting(asked.clocks, asked.wait), asked
+
+
+def main() -> None:
+    """In this process, for trying it."""
+    from plink.runtime.agileml.local import train
+
+    train(make()[0], workers=2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,217 @@
+"""Topics of documents by collapsed Gibbs sampling (LDA) on plink's elastic parameter server.
+
+    python examples/agile_lda.py --workers 4
+    python examples/agile_lda.py --docword docword.nips.txt --topics 50
+
+Every token has a topic, which is drawn anew in each iteration given all others (Griffiths and Steyvers, PNAS 2004;
+Harlap thesis, 2.3.3). Pieces of the documents do so side by side, each with the counts as they were before the clock
+and its own draws since (Newman et al., JMLR 2009). Within a piece one token of every document is drawn at a time.
+
+The topics of the tokens are a table, too: so a worker has nothing to lose, and counts always agree with them. Without
+--docword the documents are made here.
+"""
+
+import argparse
+import sys
+from dataclasses import dataclass
+
+import numpy as np
+
+from plink.errors import InputError, PlinkError
+from plink.runtime.agileml.app import App, Score, Stop
+from plink.runtime.agileml.layout import Table
+from plink.runtime.agileml.local import train
+from plink.runtime.agileml.params import Params
+
+_BLOCK = 64  # tokens in a row of the table of their topics
+
+
+@dataclass(frozen=True)
+class Documents:
+    """``doc`` and ``word`` of every token, numbered from 0, shape (tokens,), by document. Where they were made:
+    ``truth``, the words' probabilities, shape (topics, vocabulary), and ``floor``, the mean of -log p(token) of one who
+    knows all of it."""
+
+    doc: np.ndarray
+    word: np.ndarray
+    documents: int
+    vocabulary: int
+    truth: np.ndarray | None = None
+    floor: float = 0.0
+
+
+def made(documents: int, vocabulary: int, length: int, topics: int, seed: int) -> Documents:
+    """As the model says: each document has a few topics, each topic its own words; words of low numbers are frequent
+    (1/sqrt(place)), and ``length`` is the mean number of a document's tokens."""
+    random = np.random.default_rng(seed)
+    frequent = 1 / np.sqrt(np.arange(1, vocabulary + 1))
+    truth = random.dirichlet(0.1 * vocabulary * frequent / frequent.sum(), size=topics)
+    mixed = random.dirichlet(np.full(topics, 0.1), size=documents)
+    lengths = np.maximum(1, random.poisson(length, size=documents))
+    doc = np.repeat(np.arange(documents), lengths)
+    topic = _drawn(mixed[doc], random)
+    cumulative = truth.cumsum(axis=1)
+    word = np.empty(len(doc), dtype=np.int64)
+    for each in range(topics):
+        mine = topic == each
+        word[mine] = np.searchsorted(cumulative[each], random.random(mine.sum()) * cumulative[each, -1])
+    likely = np.einsum("nk,kn->n", mixed[doc], truth[:, word])
+    return Documents(doc, word, documents, vocabulary, truth, float(-np.log(likely).mean()))
+
+
+def read_docword(path: str) -> Documents:
+    """UCI's bag of words: three lines with the numbers of documents, words and lines to come, then ``document word
+    count``, numbered from 1. :raises InputError: a line is not like that, or they are not as many as the third says."""
+    found: list[tuple[int, int, int]] = []
+    heading: list[int] = []
+    try:
+        with open(path, encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                try:
+                    numbers = [int(word) for word in line.split()]
+                except ValueError:
+                    numbers = []
+                if number <= 3:
+                    if len(numbers) != 1 or numbers[0] < 1:
+                        raise InputError(f"{path}, line {number}", f"no number above 0: {line.strip()[:60]!r}")
+                    heading += numbers
+                    continue
+                if len(numbers) != 3 or min(numbers) < 1:
+                    raise InputError(f"{path}, line {number}", f"no document, word and count: {line.strip()[:60]!r}")
+                for value, most, what in zip(numbers, heading[:2], ("document", "word"), strict=False):
+                    if value > most:
+                        raise InputError(f"{path}, line {number}", f"{what} {value}, of which there are {most}")
+                found.append((numbers[0] - 1, numbers[1] - 1, numbers[2]))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(path, str(error)) from error
+    if len(heading) < 3 or len(found) != heading[2]:
+        raise InputError(path, f"{len(found)} lines, its heading says {heading[2] if len(heading) == 3 else 'nothing'}")
+    columns = np.array(sorted(found))
+    doc, word = (np.repeat(columns[:, column], columns[:, 2]) for column in (0, 1))
+    return Documents(doc, word, heading[0], heading[1])
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some documents: which rows of the table of topics are theirs, the words among them, rising, and for every token
+    its document's and its word's place. ``turns``: tokens, one of every document that has so many, in each."""
+
+    rows: range
+    words: np.ndarray
+    doc: np.ndarray
+    word: np.ndarray
+    turns: list[np.ndarray]
+
+
+class TopicModel(App[Batch]):
+    """The objective is the mean of -log p(token | all other tokens) while they are drawn, in nats.
+
+    :param alpha: pseudo-counts of topics in a document. :param beta: of words in a topic.
+    """
+
+    def __init__(
+        self, data: Documents, topics: int, stop: Stop, *, pieces: int = 16, batches: int = 1, alpha: float = 0.1,
+        beta: float = 0.05, seed: int = 0,
+    ) -> None:  # fmt: skip
+        self.data, self.topics, self.alpha, self.beta = data, topics, alpha, beta
+        self.stop, self.pieces, self.batches, self.seed = stop, pieces, batches, seed
+        self._part = data.doc % (pieces * batches)
+        blocks = -(-np.bincount(self._part, minlength=pieces * batches) // _BLOCK)
+        self._ends = blocks.cumsum()
+        self.tables = (
+            Table("words", data.vocabulary, topics, "int32"),
+            Table("topics", 1, topics, "int64"),
+            Table("tokens", int(self._ends[-1]), _BLOCK, "int32"),  # topics from 1; 0: it has none yet
+        )
+
+    def load(self, piece: int) -> list[Batch]:
+        """Documents in turns; their tokens in a random order, that of the piece."""
+        random = np.random.default_rng((self.seed, piece))
+        return [self._batch(piece * self.batches + batch, random) for batch in range(self.batches)]
+
+    def process(self, items: Batch, params: Params) -> Score:
+        """Draw the topic of every token anew."""
+        tokens, vocabulary = len(items.doc), self.data.vocabulary
+        before = params.read("tokens", items.rows)
+        topic = before.reshape(-1)[:tokens].astype(np.int64) - 1
+        words = params.read("words", items.words)
+        totals = params.read("topics")[0]
+        words_before, totals_before = words.copy(), totals.copy()
+        documents = np.zeros((items.doc.max(initial=-1) + 1, self.topics), dtype=np.int64)
+        known = np.flatnonzero(topic >= 0)
+        np.add.at(documents, (items.doc[known], topic[known]), 1)
+        loss = 0.0
+        for turn in items.turns:
+            old, doc, word = topic[turn], items.doc[turn], items.word[turn]
+            had = np.flatnonzero(old >= 0)
+            in_document, in_words, in_all = documents[doc], words[word], np.tile(totals, (len(turn), 1))
+            for counts in (in_document, in_words, in_all):  # all tokens but this one
+                counts[had, old[had]] -= 1
+            likely = (in_document + self.alpha) * (np.maximum(in_words, 0) + self.beta)
+            likely /= np.maximum(in_all, 0) + vocabulary * self.beta
+            loss -= np.log(likely.sum(axis=1) / (in_document.sum(axis=1) + self.topics * self.alpha)).sum()
+            new = topic[turn] = _drawn(likely, params.random)
+            for change, who, what in ((-1, had, old[had]), (1, slice(None), new)):
+                documents[doc[who], what] += change  # no document is there twice
+                np.add.at(words, (word[who], what), change)
+                totals += change * np.bincount(what, minlength=self.topics)
+        after = np.zeros_like(before)
+        after.reshape(-1)[:tokens] = topic + 1
+        params.update("tokens", items.rows, after - before)
+        params.update("words", items.words, words - words_before)
+        params.update("topics", [0], [totals - totals_before])
+        return Score(float(loss), tokens)
+
+    def _batch(self, part: int, random: np.random.Generator) -> Batch:
+        mine = np.flatnonzero(self._part == part)
+        mine = mine[np.lexsort((random.random(len(mine)), self.data.doc[mine]))]
+        _, starts, doc, lengths = np.unique(
+            self.data.doc[mine], return_index=True, return_inverse=True, return_counts=True
+        )
+        words, word = np.unique(self.data.word[mine], return_inverse=True)
+        turns = [starts[lengths > turn] + turn for turn in range(int(lengths.max(initial=0)))]
+        first = int(self._ends[part - 1]) if part else 0
+        return Batch(range(first, int(self._ends[part])), words, doc, word, turns)
+
+
+def _drawn(likely: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """One column for each row of shape (rows, columns), as likely as the numbers there say."""
+    cumulative = likely.cumsum(axis=1)
+    at = random.random(len(likely)) * cumulative[:, -1]
+    return np.minimum((cumulative <= at[:, None]).sum(axis=1), likely.shape[1] - 1)
+
+
+def make(arguments: list[str] | None = None) -> tuple[TopicModel, argparse.Namespace]:
+    """The program as told on the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--docword", help="a file in the format of UCI's bags of words")
+    parser.add_argument("--documents", type=int, default=2000)
+    parser.add_argument("--vocabulary", type=int, default=2000)
+    parser.add_argument("--length", type=int, default=100, help="of a document, on average")
+    parser.add_argument("--topics", type=int, default=20)
+    parser.add_argument("--pieces", type=int, default=16)
+    parser.add_argument("--batches", type=int, default=1, help="mini-batches of an iteration")
+    parser.add_argument("--clocks", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=2)
+    asked = parser.parse_args(arguments)
+    data = (
+        read_docword(asked.docword) if asked.docword
+        else made(asked.documents, asked.vocabulary, asked.length, asked.topics, asked.seed)
+    )  # fmt: skip
+    stop = Stop(clocks=asked.clocks)
+    return TopicModel(data, asked.topics, stop, pieces=asked.pieces, batches=asked.batches, seed=asked.seed), asked
+
+
+def main() -> None:
+    app, asked = make()
+    trained = train(app, workers=asked.workers, say=lambda line: print(line, file=sys.stderr))
+    for objective in trained.objectives:
+        print(f"{objective:.4f} nats a token" + (f" (at best {app.data.floor:.4f})" if app.data.floor else ""))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except PlinkError as error:
+        sys.exit(f"error: {error}")

@@ -1,0 +1,185 @@
+"""A small convolutional network by SGD with momentum, in PyTorch, on plink's elastic parameter server.
+
+    python examples/agile_torch.py --workers 2
+    python examples/agile_torch.py --images train-images-idx3-ubyte.gz --labels train-labels-idx1-ubyte.gz --batches 60
+
+A tenth of the images is held out, and at the end it is said how many of them are told rightly. The step is the same
+however many workers there are: one on the global mini-batch. Without --images they are made here.
+"""
+
+import argparse
+import gzip
+import math
+import sys
+import zlib
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.ndimage import gaussian_filter
+from torch import nn
+
+from plink.errors import InputError, PlinkError
+from plink.runtime.agileml.app import Stop
+from plink.runtime.agileml.local import train
+from plink.runtime.agileml.sgd import Sgd
+from plink.runtime.agileml.torch_app import TorchApp
+
+Batch = tuple[torch.Tensor, torch.Tensor]  # images, shape (items, 1, height, width), and classes, shape (items,)
+
+
+@dataclass(frozen=True)
+class Images:
+    """``pixels``: shape (items, height, width), bytes; ``labels``: shape (items,), the classes from 0."""
+
+    pixels: np.ndarray
+    labels: np.ndarray
+    classes: int
+
+
+def made(items: int, classes: int, side: int, noise: float, seed: int) -> Images:
+    """Each class is a smooth pattern of its own; images have it moved by up to an eighth of the side, brighter or
+    darker, under noise."""
+    random = np.random.default_rng(seed)
+    patterns = gaussian_filter(random.normal(size=(classes, side, side)), (0, side / 10, side / 10), mode="wrap")
+    patterns /= patterns.std(axis=(1, 2), keepdims=True)
+    labels = random.integers(classes, size=items)
+    moved = random.integers(-(side // 8), side // 8 + 1, size=(items, 2))
+    place = np.arange(side)
+    exact = patterns[
+        labels[:, None, None],
+        (place[:, None] + moved[:, :1, None]) % side,
+        (place + moved[:, 1:, None]) % side,
+    ]
+    bright = random.uniform(0.5, 1.5, size=(items, 1, 1))
+    pixels = 128 + 32 * (bright * exact + random.normal(scale=noise, size=exact.shape))
+    return Images(np.clip(pixels, 0, 255).astype(np.uint8), labels, classes)
+
+
+def read_idx(path: str, dimensions: int) -> np.ndarray:
+    """MNIST's format of bytes, perhaps gzipped: 0, 0, 8, the number of dimensions, each of them in 32 bits with the
+    high byte first, then the values. :raises InputError: the file is not like that."""
+    try:
+        with open(path, "rb") as file:
+            found = file.read()
+        if found[:2] == b"\x1f\x8b":
+            found = gzip.decompress(found)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(path, str(error)) from error
+    if found[:4] != bytes((0, 0, 8, dimensions)) or len(found) < 4 + 4 * dimensions:
+        raise InputError(path, f"it does not begin like idx of bytes in {dimensions} dimensions: {found[:4].hex(' ')}")
+    shape = np.frombuffer(found, ">u4", dimensions, 4).tolist()
+    start = 4 + 4 * dimensions
+    if len(found) - start != math.prod(shape) or not math.prod(shape):
+        raise InputError(path, f"{len(found) - start} bytes of values, for a shape of {tuple(shape)}")
+    return np.frombuffer(found, np.uint8, offset=start).reshape(shape)
+
+
+def read_images(images: str, labels: str) -> Images:
+    """:raises InputError: either file is no idx, or they do not belong together."""
+    pixels, said = read_idx(images, 3), read_idx(labels, 1)
+    if len(pixels) != len(said):
+        raise InputError(labels, f"{len(said)} labels for {len(pixels)} images")
+    if min(pixels.shape[1:]) < 4:
+        raise InputError(images, f"images of {pixels.shape[1]} x {pixels.shape[2]}, and the network needs 4 x 4")
+    return Images(pixels, said, int(said.max()) + 1)
+
+
+class ConvNet(TorchApp[Batch]):
+    """The objective is the mean of -log p(class | image), as of before each step."""
+
+    def __init__(
+        self, data: Images, stop: Stop, *, channels: int = 8, pieces: int = 8, batches: int = 10, lr: float = 0.1,
+        momentum: float = 0.9, decay: float = 1e-4, seed: int = 0,
+    ) -> None:  # fmt: skip
+        self.data, self.channels = data, channels
+        self.stop, self.pieces, self.batches, self.seed = stop, pieces, batches, seed
+        clocks = stop.clocks or math.inf
+
+        def falling(clock: int) -> float:
+            return lr * min(1.0, clock / 10, max(0.1, 2 - 2 * clock / clocks))
+
+        self.optimiser = Sgd(falling, momentum=momentum, weight_decay=decay)
+        order = np.random.default_rng(seed).permutation(len(data.labels))
+        self._held_out, self._order = np.split(order, [len(order) // 10])
+
+    def model(self) -> nn.Module:
+        """Two convolutions; GroupNorm, as BatchNorm's running statistics would have to be in tables."""
+        few, many = self.channels, 2 * self.channels
+        height, width = (side // 4 for side in self.data.pixels.shape[1:])
+        return nn.Sequential(
+            nn.Conv2d(1, few, 3, padding=1), nn.GroupNorm(2, few), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Conv2d(few, many, 3, padding=1), nn.GroupNorm(2, many), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Flatten(), nn.Dropout(0.1), nn.Linear(many * height * width, self.data.classes),
+        )  # fmt: skip
+
+    def load(self, piece: int) -> list[Batch]:
+        """In a random order: files may be sorted by label."""
+        parts = [
+            self._order[piece * self.batches + batch :: self.pieces * self.batches] for batch in range(self.batches)
+        ]
+        return [self._batch(part) for part in parts]
+
+    def loss(self, model: nn.Module, items: Batch) -> torch.Tensor:
+        """Mean cross entropy."""
+        images, labels = items
+        return nn.functional.cross_entropy(model(images), labels)
+
+    def right(self, model: nn.Module) -> float:
+        """Which part of the images held out it tells rightly."""
+        images, labels = self._batch(self._held_out)
+        with torch.inference_mode():
+            return float((model.eval()(images).argmax(dim=1) == labels).float().mean())
+
+    def _batch(self, places: np.ndarray) -> Batch:
+        images = torch.from_numpy(self.data.pixels[places]).float().unsqueeze(1)
+        return (images - 128) / 64, torch.from_numpy(self.data.labels[places].astype(np.int64))
+
+
+def make(arguments: list[str] | None = None) -> tuple[ConvNet, argparse.Namespace]:
+    """The program as told on the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--images", help="idx3 file of bytes, as MNIST has them, gzipped or not")
+    parser.add_argument("--labels", help="idx1 file of bytes")
+    parser.add_argument("--items", type=int, default=4000, help="images to make")
+    parser.add_argument("--classes", type=int, default=10)
+    parser.add_argument("--side", type=int, default=16, help="of the images to make, in pixels")
+    parser.add_argument("--noise", type=float, default=2.0, help="as a multiple of the contrast")
+    parser.add_argument("--channels", type=int, default=8)
+    parser.add_argument("--pieces", type=int, default=8)
+    parser.add_argument("--batches", type=int, default=10, help="mini-batches of an iteration")
+    parser.add_argument("--clocks", type=int, default=100)
+    parser.add_argument("--lr", type=float, default=0.1)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--save", help="file for the state_dict of the trained model")
+    asked = parser.parse_args(arguments)
+    if bool(asked.images) != bool(asked.labels):
+        parser.error("--images and --labels go together")
+    data = (
+        read_images(asked.images, asked.labels) if asked.images
+        else made(asked.items, asked.classes, asked.side, asked.noise, asked.seed)
+    )  # fmt: skip
+    app = ConvNet(
+        data, Stop(clocks=asked.clocks), channels=asked.channels, pieces=asked.pieces, batches=asked.batches,
+        lr=asked.lr, seed=asked.seed,
+    )  # fmt: skip
+    return app, asked
+
+
+def main() -> None:
+    app, asked = make()
+    trained = train(app, workers=asked.workers, say=lambda line: print(line, file=sys.stderr))
+    for objective in trained.objectives:
+        print(f"{objective:.4f} nats an image")
+    model = app.trained(trained.tables)
+    print(f"{app.right(model):.4f} of the images held out are told rightly")
+    if asked.save:
+        torch.save(model.state_dict(), asked.save)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except PlinkError as error:
+        sys.exit(f"error: {error}")
