@@ -1,0 +1,182 @@
+"""Write the reference of every command, as the command line describes itself: ``make reference``.
+
+What it cannot know is told here: exit codes beyond those of all commands, and what an example needs to be run (see
+tests/docs/pages.py). A test holds docs/reference.md against what this gives.
+"""
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+PAGE = Path(__file__).parent.parent / "docs" / "reference.md"
+
+_HEAD = """\
+# Reference: every command
+
+Made from the command line itself by `make reference`; `plink COMMAND --help` says the same. A size is written like
+`100MB`, a time like `250ms`, `2s`, `5m`, a rate like `200mbit`. `-` as a file is standard input or output.
+
+`plink --debug COMMAND ...` shows the trace of an error; `--version` the version; `--install-completion` completes
+commands in your shell.
+
+| exit code | all commands |
+|---|---|
+| 0 | done |
+| 1 | failed: a host, a file that cannot be written, a rank |
+| 2 | the command line or a file says something that cannot be |
+| 3 | partly done: something is missing and named, the rest is there |
+| 4 | the question has no answer |
+| 130 | Ctrl-C; 128 + N for another signal |
+
+Errors are one line on standard error. `--json` prints the result on standard output, in a [described form](formats.md).
+"""
+
+# Beyond those of all commands, or what they mean here.
+_CODES = {
+    "probe": "3: pairs are missing; `--resume` goes on",
+    "doctor": "0: nothing is wrong that plink can see; 3: it found something",
+    "embed": "3: hosts of which nothing was measured are left out; 4: too little was measured",
+    "cluster": "3: hosts of which nothing was measured are left out; 4: too little was measured",
+    "reorder": "3: `--prove` ended without a proof; 4: nothing was measured",
+    "check": "1: it falls short of a limit; 4: nothing can be told apart, or ranked",
+    "diff": "1: something got worse; 4: there is nothing to compare",
+    "launch": "that of the first rank that failed (128 + N where signal N ended it); 124: `--timeout`",
+    "schedule verify": "1: the schedule is wrong",
+    "autotune replay": "1: it decides otherwise than the log",
+    "lab exec": "that of the command",
+}
+_NEEDS = {
+    "agile": "prepared",
+    "autotune": "prepared",
+    "check": "cluster",
+    "demo": "prepared",
+    "doctor": "cluster",
+    "lab": "prepared",
+    "launch": "cluster",
+    "plink": "cluster",
+    "probe": "cluster",
+    "reflector": "prepared",
+    "runs": "prepared",
+    "schedule count": "prepared",
+    "schedule verify": "prepared",
+    "stamp": "prepared",
+}
+_VALUES = {"int": "N", "float": "X", "str": "TEXT", "Path": "FILE"}
+
+
+def reference() -> str:
+    """The page."""
+    from plink.cli.app import command
+
+    top = command()
+    listed = ["| command | what it does |", "|---|---|"]
+    sections: list[str] = []
+    for words, node in _commands(top, []):
+        name = " ".join(words)
+        listed.append(f"| [`plink {name}`](#plink-{'-'.join(words)}) | {_cell(_paragraphs(node)[0])} |")
+        sections.append(_section(words, node))
+    return "\n".join([_HEAD, *listed, "", "\n".join(sections)])
+
+
+def _commands(node: Any, words: list[str]) -> Iterator[tuple[list[str], Any]]:
+    for name, child in node.commands.items():
+        yield [*words, name], child
+        if hasattr(child, "commands"):
+            yield from _commands(child, [*words, name])
+
+
+def _paragraphs(node: Any) -> list[str]:
+    """The help in one line a paragraph, without its example."""
+    text = re.split(r"\s*Example: ", node.help or "")[0]
+    return [" ".join(part.split()) for part in re.split(r"\n\s*\n", text.replace("\b", ""))]
+
+
+def _example(node: Any) -> str:
+    found = re.search(r"Example: (.+?)(?:\n\s*\n|$)", node.help or "", re.DOTALL)
+    return " ".join(found[1].split()) if found else ""
+
+
+def _section(words: list[str], node: Any) -> str:
+    name = " ".join(words)
+    arguments = [entry for entry in node.params if entry.param_type_name == "argument"]
+    options = [entry for entry in node.params if entry.param_type_name == "option" and not entry.hidden]
+    pieces = ["plink", name, "[OPTIONS]" if options else "", *map(_place, arguments)]
+    pieces += ["COMMAND ..."] if hasattr(node, "commands") else []
+    lines = [f"## plink {name}", "", *_joined(_paragraphs(node)), f"Usage: `{' '.join(filter(None, pieces))}`", ""]
+    example = _example(node)
+    if example:
+        need = _NEEDS.get(name, _NEEDS.get(words[0], ""))
+        lines += [f"<!-- needs: {need} -->", ""] if need else []
+        lines += [f"    {example}", ""]
+    if arguments:
+        lines += ["| argument | |", "|---|---|"]
+        lines += [f"| `{_cell(_place(entry))}` | {_cell(entry.help or '')} |" for entry in arguments]
+        lines += [""]
+    if options:
+        lines += ["| option | default | |", "|---|---|---|"]
+        lines += [
+            f"| {_cell(_spelt(entry))} | {_default(entry)} | {_cell(entry.help or '')}{_range(entry)} |"
+            for entry in options
+        ]
+        lines += [""]
+    if name in _CODES:
+        lines += [f"Exit codes: {_CODES[name]}.", ""]
+    return "\n".join(lines)
+
+
+def _joined(paragraphs: list[str]) -> Iterator[str]:
+    for paragraph in paragraphs:
+        yield paragraph
+        yield ""
+
+
+def _place(argument: Any) -> str:
+    shown = (argument.metavar or argument.name.upper()) + ("..." if argument.nargs == -1 else "")
+    shown = shown.replace("......", "...")
+    return shown if argument.required else f"[{shown.strip('[]')}]"
+
+
+def _spelt(option: Any) -> str:
+    names = ", ".join(f"`{name}`" for name in sorted(option.opts, key=len))
+    if option.is_flag or option.is_bool_flag:
+        return names + "".join(f", `{name}`" for name in option.secondary_opts)
+    value = option.metavar or _VALUES.get(_kind(option), "TEXT")
+    *others, last = sorted(option.opts, key=len)
+    return ", ".join([*(f"`{name}`" for name in others), f"`{last} {value}`"])
+
+
+def _kind(option: Any) -> str:
+    """The name of the annotated type; of a list, that of its members; of an optional one, the other."""
+    annotation = option.type_descriptor.annotation
+    members = [entry for entry in getattr(annotation, "__args__", ()) if entry is not type(None)]
+    return getattr(members[0] if members else annotation, "__name__", "str")
+
+
+def _default(option: Any) -> str:
+    value = option.default
+    if option.required:
+        return "required"
+    if option.secondary_opts and value is not None:
+        return f"`{option.opts[0] if value else option.secondary_opts[0]}`"
+    if option.is_flag or value is None or value in ([], ()):
+        return ""
+    return f"`{value}`"
+
+
+def _range(option: Any) -> str:
+    if option.min is None and option.max is None:
+        return ""
+    if option.max is None or option.max >= 1 << 31:
+        return f" At least {option.min}."
+    return f" {option.min} to {option.max:.12g}."
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(reference())
+    print(PAGE, file=sys.stderr)
