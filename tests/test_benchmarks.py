@@ -1,17 +1,29 @@
 """Benchmarks state their bars, and fail when one is missed."""
 
+import ast
 import json
 import math
+import re
+import subprocess
+import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 import benchmarks.cost_models
 import benchmarks.record
+import benchmarks.run
+from benchmarks import drawing, table_4_1, theses
 from benchmarks.adaptive_probing import bars_of
-from benchmarks.cost_models import candidates, spread
+from benchmarks.catalogue import ENTRIES, NAMES
+from benchmarks.cost_models import candidates
+from benchmarks.fates import KILLED, NOT_ASKED, SURVIVED, Fate, Mutant, read, written
+from benchmarks.mutation import places
 from benchmarks.record import RESULTS, Bar, record
+from benchmarks.run import chosen
+from plink.pictures.colours import PAGE
 
 
 @pytest.mark.parametrize(
@@ -67,15 +79,106 @@ def test_orders_to_be_timed_reach_from_group_after_group_to_turns() -> None:
     assert max(changes) == 16
 
 
-def test_orders_are_chosen_at_even_steps_of_the_cost() -> None:
-    costs = np.random.default_rng(0).permutation(np.concatenate([np.linspace(1, 5, 41), np.full(1000, 5.0)]))
-    chosen = spread(costs, 5, np.random.default_rng(0))
-    assert costs[chosen].tolist() == pytest.approx([1, 2, 3, 4, 5])
-    assert len(set(spread(np.ones(20), 12, np.random.default_rng(0)).tolist())) == 12
-
-
 def test_the_bars_of_the_cost_models_are_told_from_what_was_recorded() -> None:
     figures = json.loads((RESULTS / "cost-models.json").read_text())["figures"]
     assert all(bar.met for bar in benchmarks.cost_models.bars_of(figures))
     figures["gloo"]["spearman"]["contention"] = 0.94
     assert sum(not bar.met for bar in benchmarks.cost_models.bars_of(figures)) == 1
+
+
+def test_every_benchmark_stands_in_the_catalogue() -> None:
+    folder = Path(benchmarks.record.__file__).parent
+    programs = {path.stem for path in folder.glob("*.py") if "def main() -> int:" in path.read_text()}
+    assert programs - {"run", "theses"} == set(NAMES)
+    assert sum(entry.minutes for entry in ENTRIES if entry.theses) <= 60
+    assert {row.benchmark for row in theses.ROWS} == {entry.name for entry in ENTRIES if entry.theses}
+
+
+def test_benchmarks_are_chosen_by_name_and_by_set() -> None:
+    assert chosen(["cost-models", "demo", "cost_models"]) == ["cost_models", "demo"]
+    assert set(chosen(["theses"])) | set(chosen(["others"])) == set(chosen(["all"])) == set(NAMES)
+    with pytest.raises(KeyError):
+        chosen(["demos"])
+
+
+def test_one_that_fails_stops_no_other(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    codes = {"benchmarks.demo": 1, "benchmarks.report": 0}
+    monkeypatch.setattr(sys, "argv", ["run.py", "demo", "report", "--seeds", "1"])
+    asked = []
+
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        asked.append(command[2:])
+        return subprocess.CompletedProcess(command, codes[command[2]])
+
+    monkeypatch.setattr(subprocess, "run", run)
+    assert benchmarks.run.main() == 1
+    assert asked == [["benchmarks.demo", "--seeds", "1"], ["benchmarks.report", "--seeds", "1"]]
+    assert [line.split(" min  ")[1] for line in capsys.readouterr().out.splitlines()[-2:]] == [
+        "failed, or a bar was missed",
+        "done",
+    ]
+
+
+def test_the_page_of_the_theses_is_what_was_recorded() -> None:
+    """`python -m benchmarks.theses` writes it."""
+    assert (RESULTS / "theses.md").read_text() == theses.page()
+    plots = {plot for row in theses.ROWS for plot in theses.shown_by(row.benchmark)}
+    assert plots <= {row.plot for row in theses.ROWS}
+    assert {path.stem for path in (RESULTS / "plots").glob("*.svg")} == plots
+
+
+@pytest.mark.parametrize("kind", ["strips", "curves", "spreads"])
+def test_a_chart_is_one_file_that_follows_light_and_dark(kind: str, tmp_path: Path) -> None:
+    samples = {"one": [1.0, 2.0, 4.0], "two": [3.0, 3.5, 5.0]}
+    charts = {
+        "strips": lambda: drawing.strips("x", "Heading", "second", samples, "s", marks={"one": 2.5}),
+        "curves": lambda: drawing.curves(
+            "x", "Heading", "second", {name: ([1, 2, 3], values) for name, values in samples.items()}, "x", "y", "x"
+        ),
+        "spreads": lambda: drawing.spreads("x", "Heading", "second", samples, "s", 1.0),
+    }
+    drawing.write(charts[kind](), tmp_path / "x.svg")
+    root = ElementTree.parse(tmp_path / "x.svg").getroot()
+    texts = {"".join(text.itertext()).strip() for text in root.iter("{http://www.w3.org/2000/svg}text")}
+    assert {"Heading", "one", "two"} <= texts
+    written = (tmp_path / "x.svg").read_text()
+    assert "prefers-color-scheme:dark" in written
+    assert not set(vars(PAGE).values()) & set(re.findall(r"#[0-9a-f]{6}", written))
+
+
+def test_counts_of_table_4_1_are_the_table_s_where_it_does_not_round() -> None:
+    rows = {line.name: table_4_1.rows_of(line)[:3] for line in table_4_1.LINES}
+    same = {name for name, found in rows.items() if all(table_4_1.exact(found, c) for c in table_4_1._COLUMNS)}
+    assert same == {"PS, sharded", "2-level hierarchical"}
+    assert all(row["counted"]["verified"] for found in rows.values() for row in found)
+
+
+def test_the_fate_of_a_mutant_is_kept_though_lines_come_before_it(tmp_path: Path) -> None:
+    """Two places on one line, and a line that is there twice; what is no longer there is told."""
+    path = tmp_path / "a.py"
+    path.write_text("x = 1 + 1\ny = 2\nx = 1 + 1\n")
+    fates = [Fate(Mutant("a.py", place), KILLED, "a test") for place in places(ast.parse(path.read_text()))]
+    assert [fate.mutant.place.what for fate in fates].count("1 to 2") == 4
+    rows = written(fates, tmp_path)
+    assert read(rows, tmp_path) == (fates, [])
+    path.write_text("z = x == 3\nx = 1 + 1\nx = 1 + 1\n")
+    found, gone = read(rows, tmp_path)
+    assert [fate.mutant.place.line for fate in found] == [2, 2, 2, 3, 3, 3]
+    assert gone == ["a.py: y = 2"]
+
+
+@pytest.mark.parametrize(
+    ("what", "by", "judgement", "is_open"),
+    [
+        (KILLED, "a test", "", False),
+        (SURVIVED, "", "", True),
+        (SURVIVED, "", "equivalent: it is the same", False),
+        (SURVIVED, "a test since", "a missing test", True),
+        (NOT_ASKED, "the time was over", "", True),
+    ],
+)
+def test_mutants_are_asked_about_again_until_a_reader_has_judged(
+    what: str, by: str, judgement: str, is_open: bool
+) -> None:
+    (place,) = places(ast.parse("x = 1"))
+    assert Fate(Mutant("a.py", place), what, by, judgement).open is is_open

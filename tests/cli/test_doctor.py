@@ -50,6 +50,30 @@ def test_what_is_wrong_is_one_line_each(tmp_path: Path) -> None:
     assert all(set(finding) >= {"kind", "hosts", "evidence", "advice"} for finding in as_json["findings"])
 
 
+def test_a_limited_rate_is_seen_in_a_file_with_bandwidths(tmp_path: Path) -> None:
+    rates = [[None if i == j else 0.02 if 4 in (i, j) else 0.1 for j in range(12)] for i in range(12)]
+    shared = [
+        {
+            "members": [f"h{i}" for i in range(first, first + 3)],
+            "out_gbps": gbps,
+            "in_gbps": 0.3,
+            "out_limited_by": "link",
+        }
+        for first, gbps in ((0, 0.3), (3, 0.3), (6, 0.05), (9, 0.3))
+    ]
+    write(tmp_path / "n.json", network(bandwidth_gbps=rates, shared_links=shared))
+    done = plink("doctor", "n.json", cwd=tmp_path)
+    assert done.returncode == 3
+    host, link = done.stdout.splitlines()
+    assert host.startswith("slow host (bandwidth): h4: sends at most 20 Mbit/s and receives at most 20 Mbit/s with")
+    assert link.startswith("slow shared link: h6, h7, h8: together they get 50 Mbit/s out, other groups 300 Mbit/s")
+    as_json = json.loads(plink("doctor", "n.json", "--json", cwd=tmp_path).stdout)
+    assert [(row["kind"], row["hosts"]) for row in as_json["findings"]] == [
+        ("slow host (bandwidth)", ["h4"]),
+        ("slow shared link", ["h6", "h7", "h8"]),
+    ]
+
+
 @pytest.mark.parametrize("rows", [[[0]], [[0, None], [None, 0]], [[0, 5], [5, 0]]])
 def test_few_hosts_or_nothing_measured_are_no_reason_to_fall_over(rows: list[list[int | None]], tmp_path: Path) -> None:
     hosts = [{"name": f"h{i}"} for i in range(len(rows))]

@@ -1,12 +1,16 @@
 """Help is quick because it imports nothing heavy, and every page begins with what one types."""
 
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import plink
+from tests.conftest import typed as typed_here
 
 HEAVY = {"numpy", "torch", "z3", "scapy", "paramiko", "scipy", "sklearn", "matplotlib"}
 OURS = {"probes", "solvers", "runners"}
@@ -54,6 +58,75 @@ def test_help_imports_nothing_heavy(words: list[str]) -> None:
     assert "plink" in imported
     assert imported & HEAVY == set()
     assert imported & OURS == set()
+
+
+@pytest.mark.parametrize("words", PAGES, ids=" ".join)
+def test_examples_can_be_typed(words: list[str]) -> None:
+    """Every page has one, of this very command (or of one under it), and all of its options exist."""
+    from plink.cli.app import command
+
+    top = node = command()
+    for word in words:
+        node = node.commands[word]
+    found = re.findall(r"Example: (.+)", " ".join((node.help or "").split()))
+    assert found, words
+    typed = [part.split(">")[0].split() for part in found[0].split("&&")]
+    for line in typed:
+        line = line[1:] if line[0] == "sudo" else line
+        assert line[0] == "plink"
+        target, rest = top, line[1:]
+        while rest and rest[0] in getattr(target, "commands", {}):
+            target, rest = target.commands[rest[0]], rest[1:]
+        with target.make_context(" ".join(line), list(rest), resilient_parsing=False) as context:
+            assert context.command is target
+    if words:
+        assert " ".join(words) in found[0]
+
+
+def test_pages_say_what_a_value_is_not_how_it_is_kept() -> None:
+    for words in PAGES:
+        page = typed_here(*words, "--help", cwd=Path.cwd(), COLUMNS="80").stdout
+        boxed = "\n".join(line for line in page.splitlines() if line.startswith("│"))
+        for kind in ("<str>", "<int", "<float", "<path>", "<bool>", "<list", "922337", "1000000.0"):
+            assert kind not in boxed, (words, kind)
+
+
+@pytest.mark.parametrize("words", PAGES, ids=" ".join)
+def test_no_name_is_cut_on_a_screen_of_80_columns(words: list[str]) -> None:
+    from plink.cli.app import command
+
+    node = command()
+    for word in words:
+        node = node.commands[word]
+    page = typed_here(*words, "--help", cwd=Path.cwd(), COLUMNS="80").stdout
+    assert "…" not in page
+    for option in (entry for entry in node.params if entry.param_type_name == "option" and not entry.hidden):
+        for name in (*option.opts, *option.secondary_opts, *filter(None, [option.metavar])):
+            assert re.search(rf"(^|\s){re.escape(name)}(\s|$)", page, re.MULTILINE), name
+
+
+def test_many_options_stand_in_panels() -> None:
+    """More than a dozen without a heading are not read."""
+    from plink.cli.app import command
+
+    def visit(node: Any, name: str) -> None:
+        options = [entry for entry in node.params if entry.param_type_name == "option"]
+        assert sum(entry.rich_help_panel is None for entry in options) <= 12, name
+        for word, child in getattr(node, "commands", {}).items():
+            visit(child, f"{name} {word}")
+
+    visit(command(), "plink")
+
+
+def test_commands_are_listed_from_measuring_to_running_without_their_examples() -> None:
+    page = typed_here("--help", cwd=Path.cwd(), COLUMNS="80").stdout
+    listed = page.split("Commands", 1)[1]
+    names = re.findall(r"^│ ([a-z]+) ", listed, re.MULTILINE)
+    assert set(names) == {words[0] for words in PAGES if words}
+    some = ["probe", "doctor", "diff", "reorder", "plan", "schedule", "launch", "runs", "lab", "info"]
+    assert [name for name in names if name in some] == some
+    assert "Example" not in listed
+    assert "…" not in listed
 
 
 @pytest.mark.parametrize("words", [["-h"], ["reorder", "-h"], ["lab", "-h"], ["lab", "up", "-h"]])

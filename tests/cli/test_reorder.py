@@ -31,6 +31,16 @@ def here(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_a_ring_waits_for_no_library_that_it_does_not_use(here: Path) -> None:
+    """Each of these takes a tenth of a second or more to load, and a ring of 64 hosts is found in half a second."""
+    words = ["-X", "importtime", "-m", "plink", "reorder", "n.json", "--json"]
+    done = subprocess.run([sys.executable, *words], cwd=here, capture_output=True, text=True, check=True)
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+    assert "numpy" in imported
+    slow = {"ortools", "scipy.cluster", "scipy.sparse", "scipy.spatial", "scipy.special", "sklearn", "torch", "z3"}
+    assert imported & slow == set()
+
+
 def test_json_is_the_order_and_nothing_else(here: Path) -> None:
     done = plink("reorder", "n.json", "--json", "--seed", "5", cwd=here)
     assert done.returncode == 0

@@ -13,8 +13,8 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Running]]:
     """Start plink commands in the test's folder; those still running at its end are killed."""
     begun: list[Running] = []
 
-    def run(*words: str) -> Running:
-        begun.append(Running(tmp_path, *words))
+    def run(*words: str, **more: str) -> Running:
+        begun.append(Running(tmp_path, *words, **more))
         return begun[-1]
 
     yield run

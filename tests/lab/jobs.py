@@ -31,7 +31,7 @@ def write_script(folder: Path, text: str, name: str = "train.py") -> str:
 class Running:
     """A plink command under way, as its user's shell would run it; what it prints is kept in files."""
 
-    def __init__(self, folder: Path, *words: str) -> None:
+    def __init__(self, folder: Path, *words: str, **more: str) -> None:
         self._out, self._err = folder / "stdout.txt", folder / "stderr.txt"
         with self._out.open("w") as out, self._err.open("w") as err:
             self.process = subprocess.Popen(
@@ -40,7 +40,7 @@ class Running:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
-                env={**os.environ, "NO_COLOR": "1"},
+                env={**os.environ, "NO_COLOR": "1", **more},
                 # A shell without job control starts its background commands with Ctrl-C ignored.
                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             )
@@ -55,7 +55,7 @@ class Running:
         """Standard error so far."""
         return self._err.read_text()
 
-    def await_lines(self, count: int, holding: str) -> list[str]:
+    def await_lines(self, count: int, holding: str, seconds: float = 20) -> list[str]:
         """Lines of standard output with this text, once there are so many."""
 
         def look() -> list[str]:
@@ -63,7 +63,7 @@ class Running:
             found = [line for line in self.out.splitlines() if holding in line]
             return found if len(found) >= count else []
 
-        return until(look, 20, f"{count} lines with {holding!r}")
+        return until(look, seconds, f"{count} lines with {holding!r}")
 
     def ends(self, seconds: float) -> int:
         """Its exit code; fails when it takes longer."""

@@ -3,6 +3,7 @@
 import concurrent.futures
 import json
 import re
+import statistics
 from itertools import pairwise
 
 import pytest
@@ -61,14 +62,21 @@ def test_routers_on_the_way(lab: Lab) -> None:
 
 
 def test_racks_are_farther_than_neighbours(lab: Lab) -> None:
-    """The routers cost real time: what plink lives on."""
-    times = []
-    for a, b in pairs(lab):
-        done = inside(lab, a, "ping", "-q", "-c200", "-i0.002", "-s100", address(lab, b))
-        found = re.search(r"rtt min/avg/max/mdev = ([\d.]+)/", done.stdout)
-        assert found, done.stdout
-        times.append(float(found.group(1)))
-    assert times[0] < times[1]
+    """The routers cost real time: what plink lives on. In turns, so that what else the machine does concerns both."""
+    ways = pairs(lab)
+    times: tuple[list[float], list[float]] = ([], [])
+    for _ in range(9):
+        for found, (a, b) in zip(times, ways, strict=True):
+            found.append(fastest(lab, a, b))
+    assert statistics.median(times[0]) < statistics.median(times[1]), times
+
+
+def fastest(lab: Lab, source: str, sink: str) -> float:
+    """Round trip of the fastest of some pings, in milliseconds."""
+    done = inside(lab, source, "ping", "-q", "-c100", "-i0.002", "-s100", address(lab, sink))
+    found = re.search(r"rtt min/avg/max/mdev = ([\d.]+)/", done.stdout)
+    assert found, done.stdout
+    return float(found.group(1))
 
 
 def test_whole_frames_of_the_mtu_pass(lab: Lab) -> None:

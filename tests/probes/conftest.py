@@ -1,16 +1,12 @@
-"""Properties of the probing part are not held against the clock: the machine that tests them may be busy."""
+"""A kernel that stamps packets before the first test looks at its stamps."""
 
 import socket
 import time
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import settings
 
 from probes import timestamps
-
-settings.register_profile("no deadline", deadline=None)
-settings.load_profile("no deadline")
 
 
 @pytest.fixture(scope="session", autouse=True)

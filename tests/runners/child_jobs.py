@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from plink.hosts import Host, Hosts
-from runners.job.launcher import Job, RunResult, launch
+from runners.job.job import Job
+from runners.job.launcher import FleetRunner
 from runners.job.proof import Finding
+from runners.job.result import RunResult
+from runners.runner import Watch
 from tests.child_hosts import ChildHosts
 
 
@@ -17,7 +20,7 @@ class ChildJobs:
 
     def __init__(self, connector: ChildHosts, folder: Path) -> None:
         self.connector, self.folder = connector, folder
-        self.printed: list[tuple[int, str, str]] = []
+        self.printed: list[tuple[int | None, str, str]] = []
         self.proofs: list[list[Finding]] = []
 
     def job(self, program: str, *args: str, env: dict[str, str] | None = None) -> Job:
@@ -34,12 +37,13 @@ class ChildJobs:
     ) -> RunResult:
         """Run it on one host with so many slots (or on ``hosts``); ``on_line`` is called at every line of output."""
 
-        def sink(rank: int, stream: str, line: str) -> None:
+        def sink(rank: int | None, stream: str, line: str) -> None:
             self.printed.append((rank, stream, line))
             on_line()
 
         hosts = hosts or Hosts((Host("here", "127.0.0.1", slots=slots),))
-        return launch(hosts, job, self.connector, machines or {}, sink, self.proofs.append, time.monotonic)
+        watch = Watch(sink, self.proofs.append, time.monotonic, machines=machines or {})
+        return FleetRunner("children", self.connector).run(job, hosts, watch)
 
     def python(self, code: str, *args: str, slots: int = 1, env: dict[str, str] | None = None) -> RunResult:
         """Run Python code."""

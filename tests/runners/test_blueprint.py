@@ -93,7 +93,7 @@ def test_the_truth_is_the_rack_of_every_host() -> None:
 @given(SETTINGS)
 def test_a_blueprint_is_kept_in_a_file(settings: Settings) -> None:
     blueprint = draw(settings)
-    again: Blueprint = from_json(json.loads(json.dumps(blueprint.to_json())))
+    again: Blueprint = from_json(json.loads(json.dumps(blueprint.to_json())), "lab.json")
     assert again == blueprint
 
 

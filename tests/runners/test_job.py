@@ -12,7 +12,8 @@ import pytest
 from plink.errors import PlinkError, UsageError
 from plink.hosts import Host, Hosts
 from plink.remote.addresses import local_addresses
-from runners.job.launcher import Job, OrderNotKept
+from runners.job.job import Job
+from runners.job.result import OrderNotKept
 from tests.child_hosts import ChildHosts
 from tests.runners.child_jobs import ChildJobs
 

@@ -10,6 +10,7 @@ import pytest
 
 import plink.remote.fleet
 import runners.job.launcher
+import runners.job.watching
 from plink.hosts import Host
 from plink.remote.fleet import Fleet
 from tests.child_hosts import ChildHosts, ends
@@ -112,7 +113,7 @@ def test_ctrl_c_ends_the_ranks_also_where_nobody_reads_what_they_print(
     jobs: ChildJobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Like `plink launch ... | less` when Ctrl-C is typed: showing the next line takes until less is left."""
-    monkeypatch.setattr(runners.job.launcher, "_END_S", 0.5)
+    monkeypatch.setattr(runners.job.watching, "_END_S", 0.5)
     monkeypatch.setattr(plink.remote.fleet, "MOST_WAITING", 1)
     flood = "while True: print('x' * 1000)"
 

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.clouds import three_tier
+from benchmarks.clouds import Cloud, three_tier
 from plink.errors import NoAnswer, UsageError
 from plink.network import Matrix
 from solvers.affinity import paia
@@ -16,7 +16,7 @@ from solvers.embedding.fitting import distances_us
 from solvers.embedding.pairs import folds, reachable
 from solvers.embedding.settings import Wishes
 from solvers.embedding.triangles import triangle_violations
-from solvers.embedding.verdict import judge_halves, judge_held_out
+from solvers.embedding.verdict import Verdict, judge_halves, judge_held_out
 
 
 def points(n: int, dimension: int, alpha: float = 1.0, seed: int = 0) -> Matrix:
@@ -242,20 +242,52 @@ def test_a_space_has_no_detours() -> None:
 
 
 def test_fitting_helps_where_noise_is_large_and_hurts_where_it_is_small() -> None:
-    noisy = three_tier(24, 0, "powers", noise_sigma=0.0, sample_sigma=0.3)
+    noisy = three_tier(64, 0, "powers", noise_sigma=0.0, sample_sigma=0.6)
     quiet = three_tier(24, 0, "powers", noise_sigma=0.4, sample_sigma=0.01)
-    wishes = Wishes(dimension=4, alpha=1.0, heights=False)
-    helps, hurts = (judge_halves(cloud.halves(np.random.default_rng(1)), wishes) for cloud in (noisy, quiet))
-    assert (helps.word, helps.basis, helps.pairs) == ("helps", "halves", 276)
+    wishes = Wishes(8, 1.0, heights=False, relative=True)
+
+    def judged(cloud: Cloud) -> Verdict:
+        halves = cloud.halves(np.random.default_rng(1))
+        return judge_halves(halves, embed(np.sqrt(halves[0] * halves[1]), wishes))
+
+    helps, hurts = judged(noisy), judged(quiet)
+    assert (helps.word, helps.basis, helps.pairs) == ("helps", "halves", 64 * 63 // 2)
     assert hurts.word == "hurts"
     assert hurts.raw_error < 0.05 < hurts.fitted_error
 
 
+@pytest.mark.parametrize("sigma", [0.1, 0.2, 0.4])
+def test_errors_by_halves_are_those_to_the_truth(sigma: float) -> None:
+    """Of all samples together, and of one half; the fit of a half is a little worse than that of the whole."""
+    true = three_tier(48, 3, "powers", noise_sigma=0.2).rtt_us
+    rng = np.random.default_rng(2)
+    noise = [np.triu(rng.normal(0, sigma, true.shape), 1) for _ in range(2)]  # the same in both directions
+    halves = true * np.exp(noise[0] + noise[0].T), true * np.exp(noise[1] + noise[1].T)
+    both = np.sqrt(halves[0] * halves[1])
+    found = embed(both, Wishes(8, 1.0, heights=False, relative=True))
+    upper = np.triu_indices(48, 1)
+
+    def off(said: Matrix) -> float:
+        return float(np.sqrt((np.log(said[upper] / true[upper]) ** 2).mean()))
+
+    verdict, of_half = judge_halves(halves, found), judge_halves(halves, found, whole=False)
+    assert verdict.raw_error == pytest.approx(off(both), rel=0.15)
+    assert of_half.raw_error == pytest.approx(off(halves[0]), rel=0.15)
+    assert off(found.fitted_us) * 0.9 < verdict.fitted_error < off(found.fitted_us) * 1.6
+
+
 def test_without_halves_pairs_are_held_out() -> None:
-    verdict = judge_held_out(points(24, 2), Wishes(dimension=2, alpha=1.0, heights=False))
+    true = points(24, 2)
+    verdict = judge_held_out(true, embed(true, Wishes(dimension=2, alpha=1.0, heights=False)))
     assert (verdict.word, verdict.basis) == ("helps", "held-out")
     alike = np.full((24, 24), 60.0) * np.random.default_rng(0).lognormal(0, 0.1, (24, 24))
-    assert judge_held_out(alike, Wishes(dimension=8, alpha=2.0, heights=False)).word != "helps"
+    assert judge_held_out(alike, embed(alike, Wishes(dimension=8, alpha=2.0, heights=False))).word != "helps"
+
+
+def test_few_pairs_judge_nothing() -> None:
+    rtt = points(5, 2)
+    with pytest.raises(NoAnswer, match="too few to judge"):
+        judge_held_out(rtt, embed(rtt, Wishes(dimension=2)))
 
 
 def test_halves_without_a_pair_in_common_are_no_answer() -> None:
@@ -264,4 +296,4 @@ def test_halves_without_a_pair_in_common_are_no_answer() -> None:
     even = (np.add.outer(np.arange(16), np.arange(16)) % 3 != 0) | none
     halves = np.where(odd, np.nan, rtt), np.where(even, np.nan, rtt)
     with pytest.raises(NoAnswer):
-        judge_halves(halves, Wishes(dimension=2))
+        judge_halves(halves, embed(rtt, Wishes(dimension=2)))

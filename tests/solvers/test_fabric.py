@@ -126,3 +126,17 @@ def test_a_rate_of_nothing_is_no_rate() -> None:
     nothing = fabric_of(network([2, 2], np.full((4, 4), np.nan))[0])
     assert nothing.pair_gbps is None
     assert model_for("auto", nothing) == "latency"
+
+
+@pytest.mark.parametrize("halves", [None, "no", [[[0]], [[0]]], [1, 2]])
+def test_halves_that_are_none_confirm_nothing_and_deny_nothing(halves: Any) -> None:
+    assert len(set(fabric_of(network([4, 4], halves_us=halves)[0]).group_of.tolist())) == 2
+
+
+def test_groups_that_the_halves_do_not_confirm_are_noise() -> None:
+    given, _ = network([4, 4])
+    real = [given.latency_us.tolist()] * 2
+    alike = np.full((8, 8), 60.0) * ~np.eye(8, dtype=bool)
+    noise = [(alike * np.random.default_rng(seed).lognormal(0, 0.2, (8, 8))).tolist() for seed in (1, 2)]
+    assert len(set(fabric_of(network([4, 4], halves_us=real)[0]).group_of.tolist())) == 2
+    assert set(fabric_of(network([4, 4], halves_us=noise)[0]).group_of.tolist()) == {0}

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from plink.errors import UsageError
 from plink.schedule import Schedule, mirrored, there_and_back
+from solvers.costs.by_name import pattern_for
 from solvers.schedules.bcube import bcube
 from solvers.schedules.bml import bml, bml_reduce_scatter
 from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
@@ -113,6 +114,7 @@ def test_the_catalogue_refuses_what_it_does_not_have() -> None:
         (12, Options(levels=2), "2 levels needs .* not 12; nearest: 9 or 16"),
         (3, Options(levels=2), "not 3; nearest: 4$"),
         (3, Options(levels=0), "one level or more, not 0"),
+        (4, Options(levels=999_999_999), r"with 999999999 levels needs 2\^999999999 ranks"),
     ],
 )
 @pytest.mark.parametrize("algo", ["bcube", "bml"])
@@ -121,10 +123,19 @@ def test_numbers_that_are_no_power_are_refused(algo: str, ranks: int, options: O
         schedule_for(algo, ranks, options)
 
 
+@pytest.mark.parametrize("pieces", [0, 4097, 999_999_999])
+def test_pieces_that_no_block_has_are_refused_before_they_are_made(pieces: int) -> None:
+    """As a schedule and as a pattern for prices; a file of recorded runs may name them."""
+    for make in (schedule_for, pattern_for):
+        with pytest.raises(UsageError, match=f"cut into {pieces} pieces: 1 to 4096"):
+            make("ring-chunked", 4, Options(pieces=pieces))
+
+
 @pytest.mark.parametrize("algo", LIBRARIES)
 def test_the_presets_say_what_they_were_read_from(algo: str) -> None:
     assert " at " in str(ALGORITHMS[algo].source)
-    assert ALGORITHMS[algo].collectives == ["all-reduce"]
+    more = ["reduce-scatter", "all-gather"] if algo == "lightgbm" else []  # which runs the first of them alone
+    assert ALGORITHMS[algo].collectives == ["all-reduce", *more]
 
 
 # The ring.

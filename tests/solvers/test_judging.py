@@ -8,6 +8,7 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import stdtrit
 
 from benchmarks.clouds import Cloud, alike, three_tier
 from plink.errors import NoAnswer
@@ -16,7 +17,7 @@ from solvers.costs.by_name import NAMES, parts_of, pattern_for, pricing_for
 from solvers.costs.fabric import Fabric
 from solvers.costs.latency import symmetrised
 from solvers.costs.patterns import Pattern
-from solvers.ordering.judging import Judgement, judge, split
+from solvers.ordering.judging import Judgement, judge, split, students_quantile
 from solvers.schedules.catalogue import Options
 
 Order = npt.NDArray[np.intp]
@@ -208,6 +209,12 @@ def test_an_order_of_which_no_pair_was_judged_is_within_the_noise() -> None:
     assert said.pairs == 0
     assert said.gain > 0.9
     assert said.within_noise
+
+
+@pytest.mark.parametrize("freedom", [2, 4, 6, 64, 500, 16384])
+@pytest.mark.parametrize("share", [0.6, 0.9, 0.975, 0.99995])
+def test_students_quantile_is_that_of_scipy(freedom: int, share: float) -> None:
+    assert students_quantile(freedom, share) == pytest.approx(stdtrit(freedom, share), rel=1e-9)
 
 
 def test_an_unknown_pair_that_is_used_is_refused() -> None:

@@ -59,6 +59,18 @@ def test_only_what_the_classes_allow_is_exchanged() -> None:
     assert result.cost == pytest.approx(min(price(other) for other in neighbours(order, blocks[0])), rel=1e-5)
 
 
+def test_windows_are_found_where_the_dearest_hops_are_of_ranks_that_stay() -> None:
+    n = 24
+    one, found, order = pattern("ring", n), made(n, 3, False), np.arange(n)
+    found.rtt_us[:12, :12] *= 100
+    result = improve(
+        one, found, SIZE, "latency", order, [[[rank] for rank in range(13, n)]], lambda: True, Effort(1_000_000), 5, 6
+    )
+    price = closed_form(one, found, SIZE, "latency")
+    assert result.order[:13].tolist() == list(range(13))
+    assert result.cost == price(result.order) < price(order)
+
+
 def test_without_effort_or_time_nothing_is_claimed() -> None:
     one, found, order = pattern("ring", 10), made(10, 3, False), np.arange(10)
     units = [[rank] for rank in range(10)]

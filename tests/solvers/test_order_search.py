@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -227,6 +228,15 @@ def test_one_order_for_nccls_tree_and_ring(model: str) -> None:
             assert mixed.cost == pytest.approx(ring.cost)
 
 
+def test_the_turns_are_looked_at_though_the_ring_took_all_the_time() -> None:
+    found, order = fabric(40, 4), np.random.default_rng(4).permutation(40)
+    mixed = search(Task(found, order, "nccl", Options(), 1e5, "latency"), 1, until(3), 10**9)
+    price = pricing_for("nccl", 40, Options(), found, 1e5, "latency")
+    turns = [np.roll(way, k) for way in (mixed.order, mixed.order[::-1]) for k in range(40)]
+    assert mixed.cost == pytest.approx(min(price(turn) for turn in turns))
+    assert mixed.cost < mixed.given
+
+
 def test_the_baseline_is_the_median_of_random_orders() -> None:
     """Where all hops cost the same, every random order does."""
     result = found_by(alike(racks([9], 0, near=7.0)[0]), np.arange(9), "ring", "latency")
@@ -294,6 +304,17 @@ def test_no_order_costs_less_than_the_bound_of_its_pattern(algo: str, model: str
 
 
 @pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("algo", ["halving-doubling", "bcube", "tree", "double-binary-tree", "nccl-tree", "bml"])
+def test_where_all_hosts_are_alike_the_bound_is_what_every_order_costs(algo: str, model: str) -> None:
+    """Also where ranks idle in some rounds, and where pairs are slower than their hosts."""
+    n = {"tree": 7, "bml": 4}.get(algo, 8)
+    for pair_gbps in (None, np.full((n, n), 4.0)):
+        found = dataclasses.replace(alike(100.0 * ~np.eye(n, dtype=bool)), pair_gbps=pair_gbps)
+        pattern, price = pattern_for(algo, n, Options()), pricing_for(algo, n, Options(), found, 1e6, model)
+        assert pattern_bound(pattern, found, 1e6, model, np.arange(n)) == pytest.approx(price(np.arange(n)))
+
+
+@pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("algo", ["halving-doubling", "tree", "double-binary-tree"])
 def test_annealing_finds_the_best_of_few(algo: str, model: str) -> None:
     """What the search of so few leaves to trying every order."""
@@ -304,6 +325,34 @@ def test_annealing_finds_the_best_of_few(algo: str, model: str) -> None:
     moves = moves_of(seats.classes(order), n)
     result = annealer.search([order], moves, 3, 60_000, always)
     assert result.cost == pytest.approx(cheapest(found, algo, model, n))
+
+
+def test_annealing_ends_where_nothing_can_be_better() -> None:
+    """An order that costs what the lower bound says, but for rounding."""
+    n, found = 8, fabric(8, 7)
+    order, annealer = np.arange(n), Annealer(pattern_for("halving-doubling", n, Options()), found, 1e6, "latency")
+    moves = moves_of(Seats(order, found.names, Wishes()).classes(order), n)
+    cost = annealer.price(order)
+    for bound in (cost, cost * (1 - 1e-12)):
+        result = annealer.search([order], moves, 3, 5000, always, bound)
+        assert (result.order.tolist(), result.cost, result.moves) == (order.tolist(), cost, 0)
+
+
+def test_orders_to_begin_with_do_not_depend_on_the_library_that_finds_eigenvectors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A vector and its negative are the same answer, and libraries differ in which one they give."""
+    import scipy.linalg
+
+    found, order, eigh = fabric(12, 3), np.random.default_rng(3).permutation(12), scipy.linalg.eigh
+
+    def other_way(*given: Any, **more: Any) -> Any:
+        values, vectors = eigh(*given, **more)
+        return values, -vectors
+
+    one = [begun.tolist() for begun in initial_orders(found, order)]
+    monkeypatch.setattr(scipy.linalg, "eigh", other_way)
+    assert [begun.tolist() for begun in initial_orders(found, order)] == one
 
 
 def test_direction_matters_where_rates_have_one() -> None:

@@ -1,11 +1,14 @@
 """Unmeasured pairs: the tree of few pairs, the tiers in it, host offsets, and what is predicted from all three."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.cluster.hierarchy import cophenet, linkage
+from scipy.sparse import csr_array
 from scipy.spatial.distance import squareform
 
 from benchmarks.fabric import three_tier
@@ -15,7 +18,7 @@ from solvers.grouping.valley import innermost_tier_us
 from solvers.prediction.merging import merge_tree
 from solvers.prediction.observed import Observed, observed
 from solvers.prediction.offsets import host_offsets_us
-from solvers.prediction.tiered import predict_tiered
+from solvers.prediction.tiered import TieredPrediction, predict_tiered
 
 
 def some_rounds(n: int, seed: int, rounds: int, **more: float) -> tuple[Matrix, np.ndarray]:
@@ -94,6 +97,41 @@ def test_what_is_unknown_may_be_near_and_what_is_known_is_not() -> None:
     assert prediction.count.shape[0] == prediction.groups.max() + 1
     counts = prediction.count.toarray()[prediction.groups][:, prediction.groups][apart]
     assert bonus == pytest.approx(0.3 / (1 + counts), abs=1e-9)
+
+
+def test_an_unmeasured_pair_of_one_rack_takes_what_the_others_there_take() -> None:
+    """Whatever the tree says of pairs of racks."""
+    rack = np.repeat(np.arange(3), 4)
+    measured = np.where(rack[:, None] == rack, 20.0, np.where(rack[:, None] + rack == 1, 100.0, 160.0))
+    measured[0, 1] = measured[1, 0] = np.nan
+    assert predict_tiered(measured).rtt_us(np.array([0]))[0].tolist() == [0.0] + [20.0] * 3 + [100.0] * 4 + [160.0] * 4
+
+
+def test_between_groups_a_few_pairs_are_held_against_the_tree() -> None:
+    """It counts for so many pairs; within a group it says nothing, and where nothing was measured it says all."""
+    total, count = csr_array([[20.0, 60.0], [60.0, 0.0]]), csr_array([[1.0, 1.0], [1.0, 0.0]])
+    one = TieredPrediction(np.array([0, 0, 1]), np.array([90.0]), total, count, np.zeros(3), prior=2.0)
+    assert one.rtt_us(np.array([0]))[0].tolist() == [0.0, 20.0, (60.0 + 2 * 90.0) / 3]
+    one = replace(one, total_us=csr_array(np.diag([20.0, 0.0])), count=csr_array(np.diag([1.0, 0.0])))
+    assert one.rtt_us(np.array([0]))[0].tolist() == [0.0, 20.0, 90.0]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_tree_counts_for_little_where_racks_differ_and_for_much_where_single_pairs_do(seed: int) -> None:
+    """Times that differ from what the tree says by a fifth: by the racks, by the pairs, by both."""
+    rng, rack = np.random.default_rng(seed), np.repeat(np.arange(8), 4)
+
+    def spread(n: int) -> Matrix:
+        drawn = np.triu(rng.uniform(0.8, 1.2, (n, n)), 1)
+        return drawn + drawn.T
+
+    def prior(factor: Matrix) -> float:
+        return predict_tiered(np.where(rack[:, None] == rack, 20.0, 100.0 * factor)).prior
+
+    by_racks, by_pairs = spread(8)[rack][:, rack], spread(32)
+    assert prior(by_racks) == 1.0
+    assert prior(by_pairs) > 20.0
+    assert 1.0 < prior(by_racks * by_pairs) < 5.0
 
 
 def test_tiers_are_told_apart_by_the_valley_between_them() -> None:

@@ -103,6 +103,27 @@ def test_without_effort_nothing_is_claimed() -> None:
     assert cheaper(one, found, SIZE, "latency", order, units, price / 3, Effort(rlimit=1000)) == Answer(None, False)
 
 
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("algo", ["tree", "halving-doubling"])
+def test_where_all_hosts_are_alike_that_nothing_is_cheaper_is_seen_at_once(algo: str, model: str) -> None:
+    """Without trying thousands of orders that cost the same."""
+    n = 8
+    one, found = pattern(algo, n), fabric(n, 2)
+    rates, free = np.full(n, 5.0), np.full(len(found.group_out_gbps), np.inf)
+    found = dataclasses.replace(
+        found,
+        rtt_us=100.0 * ~np.eye(n, dtype=bool),
+        host_out_gbps=rates,
+        host_in_gbps=rates,
+        group_out_gbps=free,
+        group_in_gbps=free,
+    )
+    cost = closed_form(one, found, SIZE, model)(np.arange(n))
+    for below in (cost, 0.6 * cost):
+        answer = cheaper(one, found, SIZE, model, np.arange(n), [[rank] for rank in range(n)], below, Effort())
+        assert answer == Answer(None, True)
+
+
 def test_what_was_not_measured_has_no_price() -> None:
     one, found = pattern("ring", 5), made(5, 2, False)
     found.rtt_us[0, 1] = found.rtt_us[1, 0] = np.nan

@@ -48,6 +48,14 @@ def test_what_is_superfluous_has_an_equal_that_is_left(algo: str, n: int, left: 
         assert len(kept) == left
 
 
+def test_a_pair_that_was_not_measured_is_the_same_both_ways() -> None:
+    one, found = pattern_for("ring", 6, Options()), made(6, 4, False)
+    whole = list(superfluous(one, "latency", found.rtt_us))
+    found.rtt_us[0, 1] = found.rtt_us[1, 0] = np.nan
+    assert list(superfluous(one, "latency", found.rtt_us)) == whole
+    assert whole
+
+
 def test_hosts_that_are_not_symmetric_make_nothing_superfluous() -> None:
     one, found = pattern_for("ring", 6, Options()), made(6, 4, False)
     found.rtt_us[0, 1] += 1.0

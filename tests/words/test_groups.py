@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plink.errors import InputError
-from plink.groups import read_groups
+from plink.groups import Groups, NamedTier, read_groups
 
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,10}", fullmatch=True)
 GROUPS = st.lists(st.lists(NAMES, min_size=1, max_size=4), min_size=1, max_size=5)
@@ -64,3 +64,17 @@ def test_what_is_no_list_of_groups_is_refused_where_it_is(tmp_path: Path, text: 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"nowhere\.txt"):
         read_groups(tmp_path / "nowhere.txt")
+
+
+def test_groups_that_were_found_are_written_and_read_again(tmp_path: Path) -> None:
+    tier = NamedTier((("a", "b"), ("c",)), 20.5, None, 4.2, 0.97)
+    random = {"cohesion_us": 44.0, "across_us": None}
+    found = Groups("sha256:0", (("a", "b"), ("c",)), 1.5, "k-means", 20.5, 90.0, random, 0.8, 10, (tier,), ("d",), 3)
+    found.write(tmp_path / "groups.json")
+    assert read_groups(tmp_path / "groups.json") == [["a", "b"], ["c"]]
+    document = json.loads((tmp_path / "groups.json").read_text())
+    assert (document["schema"], document["k"], document["left_out"]) == ("plink.groups/1", 2, ["d"])
+    assert document["agreement"] == {"ami": 0.8, "runs": 10}
+    assert document["tiers"] == [
+        {"groups": [["a", "b"], ["c"]], "within_us": 20.5, "next_us": None, "ratio": 4.2, "confidence": 0.97}
+    ]

@@ -21,6 +21,7 @@ HOST = st.builds(
     user=st.none() | st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9._@\\-]{0,20}", fullmatch=True),
     port=st.none() | st.integers(1, 65535),
     key=st.none() | st.text(string.ascii_letters + string.digits + "~/._-=", min_size=1, max_size=30),
+    price=st.none() | st.floats(1e-9, 1e11) | st.just(0.0) | st.sampled_from([1e-5, 0.1 + 0.2]),
 )
 HOSTS = st.builds(
     Hosts,
@@ -30,9 +31,10 @@ HOSTS = st.builds(
 
 
 def test_every_setting_of_a_line_is_read() -> None:
-    text = "# ours\n\nann@node-1 slots=8 tier=transient address=10.0.0.1 port=2222 key=~/.ssh/id  # fast\nnode-2\n"
+    line = "ann@node-1 slots=8 tier=transient address=10.0.0.1 port=2222 key=~/.ssh/id price=0.35"
+    text = f"# ours\n\n{line}  # fast\nnode-2\n"
     first, second = parse_hosts(text, "hosts.txt")
-    assert first == Host("node-1", "10.0.0.1", 8, "transient", "ann", 2222, "~/.ssh/id")
+    assert first == Host("node-1", "10.0.0.1", 8, "transient", "ann", 2222, "~/.ssh/id", 0.35)
     assert second == Host("node-2", "node-2")
 
 
@@ -75,6 +77,14 @@ def test_the_lab_is_named_in_a_comment() -> None:
         ("a slots=0\n", "h.txt:1", "slots=0 is not a whole number"),
         ("a slots=-1\n", "h.txt:1", "slots=-1 is not a whole number"),
         ("a slots=2.5\n", "h.txt:1", "slots=2.5 is not a whole number"),
+        ("a price=-1\n", "h.txt:1", "price=-1 is not a plain number from 0 up"),
+        ("a\nb price=1e3\n", "h.txt:2", "price=1e3 is not a plain number"),
+        ("a price=$2\n", "h.txt:1", "price=$2 is not a plain number"),
+        ("a price=nan\n", "h.txt:1", "price=nan is not a plain number"),
+        ("a price=inf\n", "h.txt:1", "price=inf is not a plain number"),
+        ("a price=0,5\n", "h.txt:1", "price=0,5 is not a plain number"),
+        ("a price=\u0661\n", "h.txt:1", "is not a plain number"),
+        ("a price=1 price=1\n", "h.txt:1", "price is given twice"),
         ("a slots=1e3\n", "h.txt:1", "slots=1e3 is not a whole number"),
         ("a slots=" + "9" * 5000 + "\n", "h.txt:1", "is not a whole number"),
         ("a max_slots=many\n", "h.txt:1", "max_slots=many is not a whole number"),
@@ -157,6 +167,10 @@ def test_any_text_is_hosts_or_an_error_that_names_the_source(text: str) -> None:
         ([{"name": "a", "key": ""}], "n: hosts[0]", "cannot be a key file's name"),
         ([{"name": "a", "key": "my key"}], "n: hosts[0]", "cannot be a key file's name"),
         ([{"name": "a", "key": "id#1"}], "n: hosts[0]", "cannot be a key file's name"),
+        ([{"name": "a", "price": -0.5}], "n: hosts[0]", "price=-0.5 is not a plain number"),
+        ([{"name": "a", "price": True}], "n: hosts[0]", "price=True is not a plain number"),
+        ([{"name": "a", "price": float("inf")}], "n: hosts[0]", "price=inf is not a plain number"),
+        ([{"name": "a", "price": 10**400}], "n: hosts[0]", "is not a plain number"),
         ([{"name": "a", "port": "ssh"}], "n: hosts[0]", "port=ssh is not a whole number"),
     ],
 )

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from jsonschema import Draft202012Validator
 
+from plink.errors import PlinkError
 from plink.hosts import Host, Hosts
 from plink.network import Network, network_from_json
 from plink.schedule import COLLECTIVES
@@ -23,7 +24,29 @@ from tests.child_hosts import ChildHosts
 from tests.runners.child_jobs import ChildJobs
 
 FOLDER = Path(__file__).parents[2] / "docs" / "schemas"
-NAMES = ["network", "order", "run", "demo", "schedule", "cost", "advice", "count", "verification"]
+NAMES = [
+    "network",
+    "order",
+    "run",
+    "demo",
+    "schedule",
+    "cost",
+    "advice",
+    "count",
+    "verification",
+    "plan",
+    "groups",
+    "embedding",
+    "check",
+    "rehearsal",
+    "ab",
+    "submission",
+    "show",
+    "aggregation",
+    "agile-summary",
+    "diff",
+]
+ELSEWHERE = ["info"]  # tests/cli/test_info.py
 Document = dict[str, Any]
 
 
@@ -92,7 +115,9 @@ def test_a_schema_is_one_and_says_what_every_key_means(name: str) -> None:
 
 
 def test_every_schema_is_tested() -> None:
-    assert sorted(path.name for path in FOLDER.iterdir()) == sorted(f"{name}.schema.json" for name in NAMES)
+    assert sorted(path.name for path in FOLDER.iterdir()) == sorted(
+        f"{name}.schema.json" for name in [*NAMES, *ELSEWHERE]
+    )
 
 
 def test_a_measured_network(measured: Network) -> None:
@@ -126,6 +151,7 @@ def test_an_order(measured: Network) -> None:
         ({"pins": ("b=0",), "groups": "2"}, {"judged", "pins", "groups"}),
         ({"algo": "2lha", "model": "contention"}, {"groups", "size_bytes", "capacities"}),
         ({"algo": "tree", "prove": True, "force": True}, {"questions"}),
+        ({"algo": "bcube", "typed": ("base=6",)}, {"options"}),
     ],
     ids=lambda value: " ".join(value) or "nothing wished",
 )
@@ -154,7 +180,8 @@ def test_the_order_of_one_host() -> None:
 def test_a_run(which: str, runs: dict[str, Document]) -> None:
     document = runs[which]
     assert complaints("run", document) == []
-    assert set(document) == set(read_document(FOLDER / "run.schema.json")["properties"])
+    schema = read_document(FOLDER / "run.schema.json")
+    assert set(schema["required"]) <= set(document) <= set(schema["properties"])
     assert (document["failure"] is None) == (which == "good")
 
 
@@ -182,6 +209,12 @@ PRICED: Document = {
 SCHEDULE: Document = schedule_for("tree", 3).to_json()
 COUNT: Document = count(schedule_for("tree", 3), 9).to_json()
 
+GROUPS: Document = {
+    "schema": "plink.groups/1",
+    "groups": [["a", "c"], ["b"]],
+    "elasticity": 1.5,
+    "tiers": [{"groups": [["a", "c"], ["b"]], "within_us": 10, "next_us": None, "ratio": 9, "confidence": 0.9}],
+}
 DEMO: Document = {
     "schema": "plink.demo/1",
     "hosts": ["node-01", "node-02"],
@@ -259,6 +292,112 @@ def test_costs_and_advice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert described("advice", printed(capsys, "advise", str(tmp_path / "n.json"), "--algos", "ring,bcube,tree"))
 
 
+def test_what_there_is_to_see(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+    """With an order and without, with groups and without, and where nearly nothing was measured."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "order.txt").write_text("a\nc\nb\n")
+    (tmp_path / "n.json").write_text(json.dumps(PRICED))
+    rows = [[0, 10, None], [None, 0, None], [None, None, 0]]
+    (tmp_path / "holes.json").write_text(json.dumps(PRICED | {"latency_us": rows}))
+    known = set(read_document(FOLDER / "show.schema.json")["properties"])
+    for words in (["n.json"], ["n.json", "--order", "order.txt"], ["holes.json"]):
+        found = printed(capsys, "show", *words)
+        assert described("show", found)
+        assert set(found) == known
+        assert (found["order"] is None) == ("--order" not in words)
+    assert found["left_out"] == ["c"]
+    assert complaints("show", found | {"bottleneck": ["a"]}) == ["$.bottleneck"]
+    assert complaints("show", found | {"tiers": [{"name": "all pairs"}]}) == ["$.tiers[0]"] * 5
+
+
+def differing(worse: bool) -> Network:
+    """Eight hosts in two racks, before and after all went wrong that can."""
+    rack = np.arange(8) // 4
+    latency = np.where(rack[:, None] == rack[None, :], 40.0, 90.0) * ~np.eye(8, dtype=bool)
+    loss, hops, rates = np.zeros((8, 8)), np.ones((8, 8)), np.full((8, 8), 10.0)
+    if worse:
+        latency[3] *= 3
+        latency[:, 3] *= 3
+        latency[0, 1] = latency[1, 0] = np.nan
+        loss[4, 5] = loss[5, 4] = 0.1
+        hops[6, 7] = 3
+        rates[2] = 4.0
+    names = "abcdefgh"
+    shared = {"members": list(names[:4]), "out_gbps": 2.0 if worse else 4.0, "in_gbps": 4.0}
+    details = {
+        "loss_forward": loss.tolist(),
+        "hops": [[int(value) for value in row] for row in hops],
+        "samples": [[1000] * 8 for _ in range(8)],
+        "shared_links": [shared],
+    }
+    return Network(Hosts(tuple(Host(name, name) for name in names)), latency, rates, details)
+
+
+def test_differences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With everything that can be in it: a slow host, losses, rates and capacities that fell, hops, a lost pair."""
+    old, new = str(tmp_path / "old.json"), str(tmp_path / "new.json")
+    before, after = (differing(worse).to_json() for worse in (False, True))
+    for path, document in ((old, before), (new, after)):
+        Path(path).write_text(json.dumps(document))
+    with pytest.raises(PlinkError, match="got worse"):
+        printed(capsys, "diff", old, new)
+    found = json.loads(capsys.readouterr().out)
+    assert described("diff", found)
+    assert set(found) == set(read_document(FOLDER / "diff.schema.json")["properties"])
+    assert {row["what"] for row in found["findings"]} == {"latency", "loss", "rate", "capacity", "unmeasured", "hops"}
+    assert {key for row in found["findings"] for key in row} == set(
+        read_document(FOLDER / "diff.schema.json")["properties"]["findings"]["items"]["properties"]
+    )
+    assert complaints("diff", found | {"findings": [{**found["findings"][0], "verdict": "odd"}]}) == [
+        "$.findings[0].verdict"
+    ]
+    assert described("diff", printed(capsys, "diff", old, old))
+
+
+def test_embeddings_and_what_rests_on_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    network = str(tmp_path / "n.json")
+    alike().write(network)
+    (tmp_path / "truth").write_text("a b\nc d e f\n")
+    assert described("embedding", printed(capsys, "embed", network, "--dimension", "2"))
+    assert described("check", printed(capsys, "check", network, "--truth", str(tmp_path / "truth")))
+    runs = [{"order": str(k), "predicted_us": k + 1, "achieved_s": [k + 0.5]} for k in range(4)]
+    (tmp_path / "runs").write_text(json.dumps({"schema": "plink.check/1", "runs": runs}))
+    assert described("check", json.loads((tmp_path / "runs").read_text()))
+    assert described("check", printed(capsys, "check", "--results", str(tmp_path / "runs")))
+    assert "denoised" in order_of(alike(), denoise=True)
+    assert described("order", order_of(alike(), denoise=True))
+    assert described("cost", printed(capsys, "cost", network, "--denoise"))
+    assert described("advice", printed(capsys, "advise", network, "--denoise", "--algos", "ring,flat"))
+
+
+def test_groups(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With tiers and without; the least that a file says."""
+    far = [[0 if i == j else 10 if i % 2 == j % 2 else 90 for j in range(6)] for i in range(6)]
+    near = [[0 if i == j else 10 for j in range(2)] for i in range(2)]
+    for rows in (far, near, [[0]]):
+        document = {"schema": "plink.network/1", "hosts": [{"name": n} for n in "abcdef"[: len(rows)]]}
+        (tmp_path / "n.json").write_text(json.dumps(document | {"latency_us": rows}))
+        found = printed(capsys, "cluster", str(tmp_path / "n.json"))
+        assert described("groups", found)
+        assert set(found) == set(read_document(FOLDER / "groups.schema.json")["properties"])
+    assert complaints("groups", {"schema": "plink.groups/1", "groups": [["a"], ["b", "c"]]}) == []
+
+
+def test_plans(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "n.json").write_text(json.dumps(PRICED))
+    for more in (
+        [],
+        ["--groups", "2", "--chunks", "7"],
+        ["--algo", "nccl-ring"],
+        ["--algo", "bcube", "--set", "base=3"],
+    ):
+        plan = printed(capsys, "plan", str(tmp_path / "n.json"), *more)
+        assert described("plan", plan)
+        assert described("order", plan["order"])
+        assert described("schedule", plan["schedule"])
+        assert complaints("plan", plan | {"groups": [[]]}) == ["$.groups[0]"]
+
+
 def without(key: str) -> Callable[[Document], None]:
     """Leaves a key away."""
     return lambda document: document.pop(key)
@@ -296,10 +435,11 @@ def setting(value: Any, *path: str | int) -> Callable[[Document], None]:
         ("order", setting("md5:12", "network"), "$.network"),
         ("order", setting("yes", "proven"), "$.proven"),
         ("order", setting({"a": -1}, "pins"), "$.pins.a"),
+        ("order", setting({"base": "4"}, "options"), "$.options.base"),
         ("order", setting({"gain": 0.1}, "judged", "pairs"), "$.judged.pairs"),
         ("order", setting({"found": ["a"]}, "kept_given"), "$.kept_given"),
         ("run", without("proof"), "$"),
-        ("run", setting(False, "proof", "held"), "$.proof.held"),
+        ("run", setting("yes", "proof", "held"), "$.proof.held"),
         ("run", setting([], "proof", "ranks"), "$.proof.ranks"),
         ("run", setting(-1, "exit_code"), "$.exit_code"),
         ("run", setting({"rank": 1}, "failure"), "$.failure"),
@@ -313,6 +453,10 @@ def setting(value: Any, *path: str | int) -> Callable[[Document], None]:
         ("schedule", setting("0", "transfers", 1, "from"), "$.transfers[1].from"),
         ("schedule", setting("add", "transfers", 1, "op"), "$.transfers[1].op"),
         ("schedule", setting([1.5], "transfers", 1, "after"), "$.transfers[1].after[0]"),
+        ("groups", without("groups"), "$"),
+        ("groups", setting([["a"], []], "groups"), "$.groups[1]"),
+        ("groups", setting(2.5, "elasticity"), "$.elasticity"),
+        ("groups", setting(1.5, "tiers", 0, "confidence"), "$.tiers[0].confidence"),
         ("count", without("cross_group_bytes"), "$"),
         ("count", setting(-1, "sent_bytes", 2), "$.sent_bytes[2]"),
     ],
@@ -325,7 +469,7 @@ def test_what_is_broken_is_refused(
         "order": lambda: order_of(measured),
         "run": lambda: runs["failed"],
     }
-    by_hand = {"demo": DEMO, "schedule": SCHEDULE, "count": COUNT}
+    by_hand = {"demo": DEMO, "schedule": SCHEDULE, "count": COUNT, "groups": GROUPS}
     document = json.loads(json.dumps(by_hand[name] if name in by_hand else good[name]()))
     change(document)
     assert complaints(name, document) == [where]

@@ -14,7 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plink.errors import InputError, PlinkError
-from plink.storage import read_document, read_text, render_document, write_document, write_text
+from plink.storage import (
+    check_writable,
+    parse_document,
+    read_document,
+    read_text,
+    render_document,
+    write_document,
+    write_text,
+)
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
@@ -81,6 +89,31 @@ def test_a_place_that_cannot_be_written_is_named(target: str, tmp_path: Path) ->
     assert os.listdir(tmp_path) == ["file"]
 
 
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [
+        ("no-such-folder/n.json", "there is no folder .*no-such-folder"),
+        ("file/n.json", "there is no folder"),
+        (".", "is a folder; name a file in it"),
+        ("x" * 300, "cannot write .*: File name too long"),
+    ],
+)
+def test_what_could_not_be_written_is_refused_before(target: str, why: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(PlinkError, match=why):
+        check_writable(tmp_path / target)
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_check_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "old").write_text("old")
+    for path in (tmp_path / "old", tmp_path / "new", "-", "/dev/null"):
+        check_writable(path)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("old", "old")]
+    with pytest.raises(PlinkError, match="cannot write /proc/x: "):
+        check_writable("/proc/x")
+
+
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is a folder"):
         write_text(tmp_path, "text")
@@ -137,3 +170,28 @@ def test_standard_input_is_called_by_its_name(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(sys, "stdin", None)  # as Python has it when descriptor 0 is closed
     with pytest.raises(InputError, match="standard input: it is closed"):
         read_document("-")
+
+
+@pytest.mark.parametrize("name", ["/dev/zero", "bomb.json.gz"])
+def test_what_has_no_end_is_refused_before_the_memory_is_full(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("plink.storage.MOST_BYTES", 3 << 20)
+    path = tmp_path / name
+    if name.endswith(".gz"):
+        path.write_bytes(gzip.compress(bytes(8 << 20)))
+    with pytest.raises(InputError, match="more than 3 MiB, which no file of plink's has"):
+        read_document(path)
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e400", "1" * 400 + ".0"])
+def test_a_number_that_would_be_infinite_is_none(number: str) -> None:
+    with pytest.raises(InputError, match="is too large a number"):
+        parse_document(f'{{"a": [{number}]}}', "x.json")
+
+
+def test_a_message_is_one_short_line_whatever_stands_in_the_file() -> None:
+    error = InputError("x.json: \x1b[31m\n", "\u2028" + "a" * 5000)
+    assert str(error).isprintable()
+    assert len(str(error)) < 600
+    assert str(error).startswith(r"x.json: \x1b[31m\n: \u2028aaa")

@@ -1,0 +1,124 @@
+"""`plink launch --backend`: what it takes, what it refuses, and ranks of this machine that aggregate by it."""
+
+import base64
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from plink.cli.aggregating import backend_for
+from plink.errors import NoAnswer
+from plink.hosts import Host, Hosts
+from plink.network import Network
+from plink.runtime.aggengine.aggregation import TEXT, from_bytes
+from solvers.schedules.catalogue import schedule_for
+from tests.conftest import typed
+
+SUMS = """
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+x = torch.full((50_000,), float(dist.get_rank()))
+dist.all_reduce(x)
+print(dist.get_backend(), x[0].item(), x[-1].item())
+dist.destroy_process_group()
+"""
+STAR = [(0, 0, 1, "reduce"), (0, 2, 1, "reduce"), (1, 1, 0, "copy"), (1, 1, 2, "copy")]
+
+
+def write_schedule(folder: Path, transfers: list[tuple[int, int, int, str]], ranks: int = 3) -> str:
+    """A schedule of one chunk."""
+    rows = [{"round": t, "from": a, "to": b, "chunk": 0, "op": op} for t, a, b, op in transfers]
+    document = {"schema": "plink.schedule/1", "algo": "star", "ranks": ranks, "chunks": 1, "transfers": rows}
+    (folder / "star.json").write_text(json.dumps(document))
+    return "star.json"
+
+
+def local(folder: Path, backend: str, *words: str) -> tuple[int, str, str]:
+    """Three ranks of this machine."""
+    (folder / "sums.py").write_text(SUMS)
+    done = typed("launch", "--runner", "local", "--slots", "3", "--backend", backend, *words, "sums.py", cwd=folder)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("backend", ["ring", "flat", "FILE"])
+def test_an_unmodified_program_aggregates_by_it(backend: str, tmp_path: Path) -> None:
+    """By an algorithm's name, or by a schedule of one's own; rank 0 says so."""
+    name = write_schedule(tmp_path, STAR) if backend == "FILE" else backend
+    code, out, err = local(tmp_path, name)
+    assert code == 0, err
+    assert sorted(out.splitlines()) == [f"[{rank}] plink 3.0 3.0" for rank in range(3)]
+    algo = "star" if backend == "FILE" else backend
+    assert f"plink: all-reduces of any size: {algo}" in err
+    assert "[0] plink: all-reduces of 3 ranks by " in err
+
+
+@pytest.mark.parametrize(
+    ("backend", "words", "said"),
+    [
+        ("rinf", (), "--backend rinf: there are auto, ring, "),
+        ("gloo", (), "--backend gloo: PyTorch's own does that; leave --backend away"),
+        ("none.json", (), "none.json: "),
+        ("2lha", (), "--backend 2lha needs to know the network: `plink probe` first, or give a --plan"),
+        ("auto", (), "--backend auto needs to know the network"),
+        ("ring", ("--slots", "1"), "--backend: one rank has nobody to aggregate with"),
+        ("ring", ("--ab", "2"), "--backend has a schedule for one order; --ab runs two"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_runs(
+    backend: str, words: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
+    """In one line."""
+    code, out, err = local(tmp_path, backend, *words)
+    assert code in (2, 4)
+    assert out == ""
+    assert said in err.splitlines()[-1]
+    assert len(err.splitlines()) == 1
+
+
+def test_a_schedule_of_ones_own_is_proven(tmp_path: Path) -> None:
+    """One that leaves somebody out, one of other ranks, one that is no all-reduce."""
+    code, _, err = local(tmp_path, write_schedule(tmp_path, STAR[1:]))
+    assert (code, "`plink schedule verify star.json` tells all" in err) == (2, True), err
+    code, _, err = local(tmp_path, write_schedule(tmp_path, STAR, ranks=4))
+    assert (code, "a schedule of 4 ranks, and the job has 3" in err) == (2, True), err
+    (tmp_path / "half.json").write_text(json.dumps(schedule_for("ring", 3, collective="reduce-scatter").to_json()))
+    code, _, err = local(tmp_path, "half.json")
+    assert (code, "half.json: reduce-scatter was found, an all-reduce was expected" in err) == (2, True), err
+
+
+def test_auto_takes_what_is_cheapest_at_each_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two racks far apart: few rounds for what is small, few bytes between racks for the rest."""
+    names = [f"h{k}" for k in range(8)]
+    rack = np.arange(8) % 2
+    latency = np.where(rack[:, None] == rack[None, :], 40.0, 400.0)
+    np.fill_diagonal(latency, 0.0)
+    bandwidth = np.full((8, 8), 1000.0)
+    np.fill_diagonal(bandwidth, 0.0)
+    hosts = Hosts(tuple(Host(name, name) for name in names))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".plink").mkdir()
+    links = [
+        {"members": names[k::2], "out_gbps": 1.0, "in_gbps": 1.0, "out_limited_by": "link", "in_limited_by": "link"}
+        for k in range(2)
+    ]
+    Network(hosts, latency, bandwidth / 1000, {"shared_links": links}).write(tmp_path / ".plink" / "network.json")
+    found = from_bytes(base64.b64decode(backend_for("auto", hosts, None).environment[TEXT]))
+    assert len(found.classes) >= 2
+    assert len({entry.algo for entry in found.classes}) == len(found.classes)
+    assert all(entry.schedule is not None or entry.algo == "gloo" for entry in found.classes)
+    small, large = found.choose(100).schedule, found.choose(1 << 30).schedule
+    assert small is not None
+    assert large is not None
+    assert small.rounds < large.rounds
+
+
+def test_auto_needs_bandwidths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Round trips alone know no sizes; the option that it names is there."""
+    hosts = Hosts(tuple(Host(name, name) for name in "abc"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".plink").mkdir()
+    Network(hosts, 50.0 * ~np.eye(3, dtype=bool)).write(tmp_path / ".plink" / "network.json")
+    with pytest.raises(NoAnswer, match=r"needs bandwidths; `plink probe` measures them \(--bandwidth\)"):
+        backend_for("auto", hosts, None)
+    assert "--bandwidth" in typed("probe", "--help", cwd=tmp_path).stdout

@@ -1,0 +1,188 @@
+"""`plink agile plot` and `plink agile summary`: what they make of a log, and what they refuse."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+from PIL import Image
+
+from plink.agile_log import (
+    AgileLog,
+    ControllerEvent,
+    End,
+    Entry,
+    HostEvent,
+    Iteration,
+    RolledBack,
+    StageChange,
+    Traffic,
+)
+from tests.cli.files import listing, refusal, write
+from tests.conftest import plink, typed
+
+GOLDEN = """\
+3 iterations in 3,600.0 s; exit code 0 (it was to do 3)
+1 iterations were lost to roll-backs
+objective: 0.25
+stage 1: 1 iterations, median 1.5 s
+stage 2: 2 iterations, median 0.5 s
+cost: 1.1, 0.367 an iteration
+without a price (price=X in the hosts file), so not in the cost: spot-2
+host    tier       held       sent   received  price/h
+node-1  reliable   3,600.0 s  45 MB  2 kB      1
+spot-1  transient  1,800.0 s                   0.2
+spot-2  transient  1,799.5 s
+      0.0 s  controller started
+      0.0 s  node-1 (reliable) joined: in the hosts file
+  1,800.0 s  2 transient hosts joined (spot-1, spot-2)
+  3,000.0 s  rolled back to clock 2, 1 to be done again
+  3,100.0 s  spot-2 (transient) warned, 120 s left: aws: terminate
+"""
+
+
+def entries() -> list[Entry]:
+    return [
+        ControllerEvent(0.0, "started"),
+        HostEvent(0.0, "node-1", 0, "reliable", 4, "joined", 1.0, None, "in the hosts file"),
+        StageChange(0.0, 1, "no transient host"),
+        Iteration(10.0, 1, 1.5, 1, 4, 1, 1.0),
+        HostEvent(1800.0, "spot-1", 1, "transient", 1, "joined", 0.2),
+        HostEvent(1800.5, "spot-2", 2, "transient", 1, "joined"),
+        StageChange(1801.0, 2, "2 transient hosts to 1"),
+        Iteration(1900.0, 2, 0.5, 2, 6, 2, 0.5),
+        Iteration(2000.0, 3, 0.9, 2, 6, 3, 0.3),
+        RolledBack(3000.0, 2, 1, 1),
+        HostEvent(3100.0, "spot-2", 2, "transient", 1, "warned", None, 120.0, "aws: terminate"),
+        Iteration(3200.0, 3, 0.5, 2, 6, 3, 0.25),
+        Traffic(3300.0, "node-1", 45_000_000, 2_000),
+        End(3600.0, 3600.0, 0, "it was to do 3"),
+    ]
+
+
+@pytest.fixture
+def workplace(tmp_path: Path) -> Path:
+    """A folder with two runs: an elastic one, and (the last) one that was not."""
+    for name, started in (("elastic-1", "2026-01-01"), ("plain-1", "2026-01-02")):
+        (tmp_path / ".plink/runs" / name).mkdir(parents=True)
+        write(tmp_path / ".plink/runs" / name / "run.json", {"schema": "plink.run/1", "started": started})
+    log = AgileLog(tmp_path / ".plink/runs/elastic-1/agile.jsonl")
+    for entry in entries():
+        log.add(entry)
+    log.close()
+    return tmp_path
+
+
+def test_a_summary_word_for_word(workplace: Path) -> None:
+    done = typed("agile", "summary", "elastic", cwd=workplace)
+    assert done.returncode == 0, done.stderr
+    assert [line.rstrip() for line in done.stdout.splitlines()] == GOLDEN.splitlines()
+
+
+def test_a_summary_for_programs(workplace: Path) -> None:
+    document = json.loads(typed("agile", "summary", "elastic-1", "--json", cwd=workplace).stdout)
+    assert document["schema"] == "plink.agile-summary/1"
+    assert document["end"] == {"why": "it was to do 3", "code": 0}
+    assert (document["iterations"], document["lost"], document["objective"]) == (3, 1, 0.25)
+    assert document["stages"] == [
+        {"stage": 1, "iterations": 1, "median_s": 1.5},
+        {"stage": 2, "iterations": 2, "median_s": 0.5},
+    ]
+    assert document["hosts"][0] == {"sent_bytes": 45_000_000, "received_bytes": 2_000, "host": "node-1",
+                                    "tier": "reliable", "price": 1.0, "held_s": 3600.0}  # fmt: skip
+    assert document["cost"] == {"total": 1.1, "per_iteration": 0.366667, "without_price": ["spot-2"]}
+    assert [event["what"] for event in document["events"]] == [
+        "controller",
+        "host",
+        "host",
+        "host",
+        "rolled back",
+        "host",
+    ]
+    assert document["events"][-1]["seconds"] == 120
+
+
+def test_a_summary_is_as_its_schema_says(workplace: Path) -> None:
+    schema = json.loads((Path(__file__).parents[2] / "docs/schemas/agile-summary.schema.json").read_text())
+    log = AgileLog(workplace / "log")
+    log.add(Traffic(1.0, "stranger", 1, 2))
+    log.close()
+    for run in ("elastic-1", "log"):
+        document = json.loads(typed("agile", "summary", run, "--json", cwd=workplace).stdout)
+        assert set(document) == set(schema["properties"])
+        assert list(Draft202012Validator(schema).iter_errors(document)) == []
+    assert document["hosts"][0]["held_s"] is None
+
+
+def test_a_run_under_way(workplace: Path) -> None:
+    """Its last line may be half written."""
+    log = workplace / ".plink/runs/elastic-1/agile.jsonl"
+    lines = log.read_text().splitlines(keepends=True)
+    log.write_text("".join(lines[:9]) + lines[9][:20])
+    (workplace / ".plink/runs/plain-1/run.json").unlink()
+    done = typed("agile", "summary", "last", cwd=workplace)
+    assert "2 iterations in 1,900.0 s; it still runs, or was cut off" in done.stdout
+    drawn = typed("agile", "plot", "last", cwd=workplace)
+    assert drawn.stderr == "plink: 2 iterations -> agile.svg\n"
+
+
+def test_without_prices_there_is_no_cost(workplace: Path) -> None:
+    log = AgileLog(workplace / "log")
+    log.add(HostEvent(0.0, "a", 0, "reliable", 1, "joined"))
+    log.close()
+    done = typed("agile", "summary", "log", cwd=workplace)
+    assert "\ncost: " not in done.stdout
+    assert "0 iterations in 0.0 s" in done.stdout
+    document = json.loads(typed("agile", "summary", "log", "--json", cwd=workplace).stdout)
+    assert document["cost"] == {"total": None, "per_iteration": None, "without_price": ["a"]}
+    assert "no iteration was done yet" in refusal(typed("agile", "plot", "log", cwd=workplace), 1)
+
+
+def test_pictures(workplace: Path) -> None:
+    for words in (("-o", "run.svg"), ("-o", "run.png"), ("--over", "seconds", "-o", "seconds.svg")):
+        done = plink("agile", "plot", "elastic-1", *words, cwd=workplace)
+        assert (done.returncode, done.stdout) == (0, ""), done.stderr
+        assert done.stderr == f"plink: 3 iterations -> {words[-1]}\n"
+    assert ">iteration</text>" in (workplace / "run.svg").read_text()
+    assert ">seconds since the run began</text>" in (workplace / "seconds.svg").read_text()
+    image = Image.open(io.BytesIO((workplace / "run.png").read_bytes())).convert("RGB")
+    assert image.width > 1500
+    assert image.getpixel((1, image.height - 1)) == (255, 255, 255)
+    shown = typed("agile", "plot", ".plink/runs/elastic-1/agile.jsonl", "-o", "-", cwd=workplace)
+    assert shown.stdout == (workplace / "run.svg").read_text()
+    assert shown.stderr == ""
+
+
+@pytest.mark.parametrize("command", ["plot", "summary"])
+@pytest.mark.parametrize(
+    ("run", "why"),
+    [
+        ("last", "the run plain-1 was not elastic: there is no .plink/runs/plain-1/agile.jsonl"),
+        ("nowhere", "no run nowhere in .plink/runs; `plink runs` lists them"),
+        ("empty", "empty: it tells nothing yet; has the run begun?"),
+        ("other", "other:1: schema: 'plink.autotune/1' was found; plink.agile/1 was expected"),
+        ("binary", "binary: not a text file"),
+        ("bad", "bad:2: what='iteration' without 'iteration'"),
+    ],
+)
+def test_what_is_no_log_is_refused(command: str, run: str, why: str, workplace: Path) -> None:
+    (workplace / "empty").write_text("")
+    (workplace / "other").write_text('{"schema": "plink.autotune/1"}\n')
+    (workplace / "binary").write_bytes(b"\xff\xfe\x00\n")
+    (workplace / "bad").write_text('{"at": 0, "what": "stage", "stage": 1}\n{"at": 1, "what": "iteration"}\n')
+    before = listing(workplace)
+    assert refusal(typed("agile", command, run, cwd=workplace)) == why
+    assert listing(workplace) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("-o", "run.pdf"), "-o run.pdf: a picture's name ends in .svg or .png"),
+        (("-o", "nowhere/run.png"), "nowhere/run.png: there is no folder nowhere"),
+        (("--over", "hosts"), "--over"),
+    ],
+)
+def test_pictures_that_cannot_be(words: tuple[str, ...], why: str, workplace: Path) -> None:
+    assert why in refusal(typed("agile", "plot", "elastic-1", *words, cwd=workplace))

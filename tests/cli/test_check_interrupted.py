@@ -1,0 +1,52 @@
+"""``plink check --measure`` that ends early: what was run before stays. The hosts are stood in for."""
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from plink.cli import check_course
+from plink.cli.check_course import Asked, run
+from plink.cli.checking import Limits
+from plink.cli.running_orders import Planned, Trying
+from plink.errors import PlinkError
+from plink.network import Network
+from plink.trials import Series, Trial
+from solvers.checking.regression import Tolerance
+from tests.cli.files import network, write
+
+
+@pytest.mark.parametrize(
+    ("ends", "why"), [(KeyboardInterrupt(), "it was interrupted"), (PlinkError("rank 3 died"), "rank 3 died")]
+)
+def test_what_the_first_algorithm_took_is_kept(
+    ends: BaseException, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what it fell short of is said with it."""
+
+    def run_orders(given: Network, planned: Planned, *_: Any) -> Series:
+        if planned.algo == "tree":
+            raise ends
+        costs = [cost for _, cost in planned.orders]
+        trials = tuple(Trial(str(k), cost, (float(len(costs) - k),)) for k, cost in enumerate(costs))
+        return Series(trials, planned.algo, 1e6, planned.model)
+
+    monkeypatch.setattr(check_course, "run_orders", run_orders)
+    cloud, left, junit = write(tmp_path / "cloud.json", network()), tmp_path / "check.json", tmp_path / "check.xml"
+    trying = Trying(1_000_000, "auto", 3, 1, 0)
+    asked = Asked(
+        cloud, True, None, None, None, ("ring", "tree"), trying, Limits(0.9, (), Tolerance()), False, left, junit,
+        False, False,
+    )  # fmt: skip
+    with pytest.raises(type(ends)):
+        run(asked)
+    document = json.loads(left.read_text())
+    assert [entry["algo"] for entry in document["checks"]] == ["ring"]
+    assert document["ok"] is False
+    assert len(document["failures"]) == 2
+    assert "below --min-spearman 0.9" in document["failures"][0]
+    assert document["failures"][1] == why
+    top = ElementTree.parse(junit).getroot()
+    assert (top.get("tests"), top.get("failures"), top.get("errors")) == ("2", "1", "1")

@@ -1,0 +1,236 @@
+"""``plink check --results``: recorded runs judged without hosts; what CI is given; what is refused before any run."""
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.cli.files import network, refusal, write
+from tests.conftest import typed
+
+ORDERS = ["abcd", "acbd", "abdc", "adbc"]
+
+
+def series(times: list[list[float]], **changes: Any) -> dict[str, Any]:
+    """A Gloo ring over four hosts: as given it leaves the racks four times, else twice."""
+    runs = [
+        {"order": f"{k + 1} of 4", "hosts": list(hosts), "predicted_us": 100.0 * (k + 1), "achieved_s": seconds}
+        for k, (hosts, seconds) in enumerate(zip(ORDERS, times, strict=True))
+    ]
+    return {"algo": "gloo", "model": "latency", "size_bytes": 1000, "options": [], "runs": runs} | changes
+
+
+def checked(*entries: dict[str, Any]) -> dict[str, Any]:
+    return {"schema": "plink.check/1", "network": None, "ok": True, "checks": list(entries)}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "cloud.json", network(hosts=[{"name": name, "address": "10.0.0.1"} for name in "abcd"]))
+    write(tmp_path / "good.json", checked(series([[1.0, 1.2], [2.0, 2.2], [3.0, 3.1], [4.0, 4.4]], model="contention")))
+    write(tmp_path / "bad.json", checked(series([[4.0, 4.2], [3.0, 3.2], [2.0, 2.1], [1.0, 1.4]])))
+    return tmp_path
+
+
+def test_figures_by_hand(here: Path) -> None:
+    done = typed("check", "--results", "good.json", "--json", "--min-spearman", "0.9", cwd=here)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    (entry,) = document["checks"]
+    assert (document["ok"], document["failures"], document["spearman"]) == (True, [], 1.0)
+    assert (entry["spearman"], entry["interval"][1], entry["orders"]) == (1.0, 1.0, 4)
+    assert entry["calibration"] == {"factor": 10500.0, "low": 10166.6667, "high": 11000.0}
+    # medians of the four orders: 2.5 and 2.65 s; the first took 1.0 and 1.2 s
+    assert entry["gain"]["gain"] == pytest.approx((2.5 / 1.0 * 2.65 / 1.2) ** 0.5, abs=1e-4)
+
+
+def test_falling_short_is_exit_code_1_and_a_failure_in_junit(here: Path) -> None:
+    done = typed("check", "--results", "bad.json", "--min-spearman", "0.9", "--junit", "out.xml", cwd=here)
+    assert done.returncode == 1
+    assert "is -1.000, below --min-spearman 0.9" in done.stderr
+    assert "Spearman's rank correlation: -1.000" in done.stdout
+    top = ElementTree.parse(here / "out.xml").getroot()
+    assert (top.get("tests"), top.get("failures"), top.get("errors")) == ("1", "1", "0")
+    (case,) = top.iter("testcase")
+    assert (case.get("classname"), case.get("name")) == ("plink.gloo", "spearman")
+    failure = case.find("failure")
+    assert failure is not None
+    assert "below --min-spearman 0.9" in str(failure.get("message"))
+
+
+def test_priced_anew_by_the_network_and_the_models_of_today(here: Path) -> None:
+    """What was predicted then does not count: by latency `abcd` is the dearest ring of the four."""
+    found = json.loads(typed("check", "cloud.json", "--results", "bad.json", "--json", cwd=here).stdout)
+    (entry,) = found["checks"]
+    costs = [run["predicted_us"] for run in entry["runs"]]
+    assert costs[0] == max(costs) == 400
+    assert costs[1:] == [220, 220, 220]
+    assert entry["spearman"] != -1
+    assert found["network"] is not None
+
+
+def test_against_a_baseline(here: Path) -> None:
+    """Half as fast, and the model ranks the other way round: two failures; the same again: none."""
+    slow = series([[2.0, 2.4], [1.9, 1.95], [1.8, 1.85], [1.7, 1.75]], model="contention")
+    write(here / "slow.json", checked(slow))
+    words = ("check", "--results", "slow.json", "--max-regression", "good.json", "--json", "--junit", "out.xml")
+    done = typed(*words, cwd=here)
+    assert done.returncode == 1
+    first, second = json.loads(done.stdout)["failures"]
+    assert first == "the cheapest order takes 2.2 s; 1.1 s in the baseline: 2.00 times, more than 1.10"
+    assert second == "Spearman's rank correlation -1.000; 1.000 in the baseline"
+    assert ElementTree.parse(here / "out.xml").getroot().get("failures") == "2"
+    tolerant = typed(*words, "--tolerance", "1.5", cwd=here)
+    assert len(json.loads(tolerant.stdout)["failures"]) == 1
+    same = typed("check", "--results", "good.json", "--max-regression", "good.json", cwd=here)
+    assert same.returncode == 0, same.stderr
+
+
+def test_a_baseline_of_something_else(here: Path) -> None:
+    write(here / "other.json", checked(series([[1.0]] * 3 + [[2.0]], algo="ring")))
+    done = typed("check", "--results", "good.json", "--max-regression", "other.json", cwd=here)
+    assert done.returncode == 1
+    assert "the baseline has no run of gloo of this size" in done.stderr
+
+
+def test_what_the_demo_printed_can_be_judged(here: Path) -> None:
+    demo = {
+        "schema": "plink.demo/1", "predicted_given_s": 2.4, "predicted_plink_s": 0.6, "given_samples_s": [2.5, 2.6],
+        "plink_samples_s": [0.6, 0.7],
+    }  # fmt: skip
+    write(here / "demo.json", demo)
+    found = json.loads(typed("check", "--results", "demo.json", "--json", cwd=here).stdout)
+    assert (found["spearman"], found["checks"][0]["interval"]) == (1.0, None)
+
+
+def test_other_options_are_another_collective_and_other_hosts_are_named(here: Path) -> None:
+    times = [[1.0], [2.0], [3.0], [4.0]]
+    write(here / "two.json", checked(series(times, algo="bcube", options=["base=2"])))
+    write(here / "four.json", checked(series(times, algo="bcube", options=["base=4"])))
+    done = typed("check", "--results", "two.json", "--max-regression", "four.json", cwd=here)
+    assert done.returncode == 1
+    assert "no run of bcube of this size and these options" in done.stderr
+    strangers = series(times, algo="bcube", options=["base=2"])
+    for run in strangers["runs"]:
+        run["hosts"] = list("wxyz")
+    write(here / "others.json", checked(strangers))
+    words = ("check", "--results", "two.json", "--max-regression", "others.json", "--junit", "out.xml")
+    assert typed(*words, cwd=here).returncode == 0
+    assert "which was run on other hosts" in (here / "out.xml").read_text()
+
+
+def test_what_stands_in_a_file_is_shown_and_not_obeyed(here: Path) -> None:
+    odd = series([[1.0], [2.0], [3.0], [4.0]], algo="[/x]\x1b[31m")
+    odd["runs"][0]["order"] = "[/y] [bold]z"
+    write(here / "odd.json", checked(odd))
+    done = typed("check", "--results", "odd.json", "--junit", "out.xml", cwd=here)
+    assert done.returncode == 0, done.stderr
+    assert "[/x]" in done.stdout
+    assert "[/y] [bold]z" in done.stdout
+    assert "\x1b" not in done.stdout
+    assert next(ElementTree.parse(here / "out.xml").getroot().iter("testsuite")).get("name") == "[/x]\ufffd[31m"
+
+
+def test_two_sizes_of_one_algorithm_are_two_cases_for_ci(here: Path) -> None:
+    """GitLab shows one of those that have the same name."""
+    times = [[1.0], [2.0], [3.0], [4.0]]
+    write(here / "sizes.json", checked(series(times), series(times[::-1], size_bytes=2000)))
+    words = ("check", "--results", "sizes.json", "--min-spearman", "0.5", "--junit", "out.xml")
+    assert typed(*words, cwd=here).returncode == 1
+    cases = {
+        case.get("name"): case.find("failure") is None for case in ElementTree.parse(here / "out.xml").iter("testcase")
+    }
+    assert cases == {"spearman": True, "spearman (2)": False}
+
+
+def test_an_error_is_told_to_ci_too(here: Path) -> None:
+    write(here / "same.json", checked(series([[1.0]] * 4)))
+    done = typed("check", "--results", "same.json", "--junit", "out.xml", cwd=here)
+    assert "two orders or more that differ" in refusal(done, 4)
+    top = ElementTree.parse(here / "out.xml").getroot()
+    assert (top.get("tests"), top.get("failures"), top.get("errors")) == ("1", "0", "1")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        ([], 2, "--measure runs orders on the hosts"),
+        (["--measure", "--results", "good.json"], 2, "give one of the two"),
+        (["--results", "good.json", "--min-spearman", "2"], 2, "--min-spearman 2: give a correlation"),
+        (["--min-spearman", "0.5", "cloud.json"], 2, "--measure runs orders"),
+        (["--results", "good.json", "--min-paia", "0.9"], 2, "--min-paia goes with --truth"),
+        (["--results", "good.json", "-o", "x"], 2, "-o goes with --measure"),
+        (["--results", "good.json", "--dry-run"], 2, "--dry-run goes with --measure"),
+        (["--results", "nowhere.json"], 2, "nowhere.json: no such file"),
+        (["--results", "cloud.json"], 2, "holds measured runs"),
+        (["--results", "good.json", "--junit", "no/folder.xml"], 2, "there is no folder no"),
+        (["--measure", "--algo", "nccl"], 2, "what can be run here is ring"),
+        (["--measure", "cloud.json", "--size", "3"], 2, "an element has 4 bytes"),
+        (["--measure", "cloud.json", "--env", "RANK"], 2, "write NAME=VALUE"),
+        (["--measure"], 2, "no .plink/network.json here yet"),
+        (["cloud.json", "--results", "strangers.json"], 4, "is not one of the hosts in cloud.json"),
+        (["cloud.json", "--results", "plain.json"], 2, "leave NETWORK away"),
+        (["--results", "unpredicted.json"], 4, "nothing was predicted of order"),
+        (["--results", "zero.json"], 2, "takes more than 0 seconds"),
+        (["--results", "good.json", "--max-regression", "empty.json"], 2, "checks: a list was expected"),
+        (["--results", "good.json", "--max-regression", "zero.json"], 2, "gloo is no baseline: order 1 of 4"),
+        (["--results", "good.json", "--max-regression", "unpredicted.json"], 2, "gloo is no baseline: nothing was"),
+        (["--measure", "--max-regression", "good.json", "-o", "./good.json"], 2, "would be the next baseline"),
+    ],
+)
+def test_what_cannot_be_is_refused(words: list[str], code: int, message: str, here: Path) -> None:
+    plain = {"order": "given", "predicted_us": 1.0, "achieved_s": [1.0]}
+    write(here / "plain.json", {"schema": "plink.check/1", "runs": [plain, plain | {"achieved_s": [2.0]}]})
+    write(here / "empty.json", checked())
+    strange = series([[1.0], [2.0], [3.0], [4.0]])
+    strange["runs"][2]["hosts"] = list("abcx")
+    write(here / "strangers.json", checked(strange))
+    unpredicted = series([[1.0], [2.0], [3.0], [4.0]])
+    del unpredicted["runs"][0]["predicted_us"]
+    write(here / "unpredicted.json", checked(unpredicted))
+    write(here / "zero.json", checked(series([[0.0], [2.0], [3.0], [4.0]])))
+    assert message in refusal(typed("check", *words, cwd=here), code)
+
+
+def test_runs_that_cannot_be_read_are_an_error_for_ci(here: Path) -> None:
+    """The file of an earlier day must not stay there and say that all is well."""
+    (here / "out.xml").write_text("of yesterday")
+    done = typed("check", "--results", "nowhere.json", "--junit", "out.xml", cwd=here)
+    assert "no such file" in refusal(done)
+    assert ElementTree.parse(here / "out.xml").getroot().get("errors") == "1"
+
+
+def test_no_order_rests_on_a_pair_that_nobody_knows(here: Path) -> None:
+    """A search takes such a pair to be ten times as far as any other; the clock knows nothing of that."""
+    rows = [[0 if i == j else 10 * (i - j) ** 2 for j in range(5)] for i in range(5)]
+    rows[0][2] = rows[2][0] = None  # type: ignore[call-overload]
+    hosts = [{"name": name, "address": "10.0.0.1"} for name in "abcde"]
+    write(here / "hole.json", network(hosts=hosts, latency_us=rows))
+    words = ("check", "hole.json", "--measure", "--dry-run", "--json", "--algo", "ring")
+    found = json.loads(typed(*words, cwd=here).stdout)["orders"]
+    assert found
+    for row in found:
+        a, c = row["hosts"].index("a"), row["hosts"].index("c")
+        assert (a - c) % 5 in (2, 3)
+    rows[2] = [None] * 5  # type: ignore[list-item]
+    for row in rows:
+        row[2] = None  # type: ignore[call-overload]
+    write(here / "dead.json", network(hosts=hosts, latency_us=rows))
+    refused = refusal(typed("check", "dead.json", "--measure", "--dry-run", cwd=here), 4)
+    assert "too many pairs were not measured; `plink probe HOSTS --resume`" in refused
+
+
+def test_hosts_that_are_all_alike_have_nothing_to_rank(here: Path) -> None:
+    write(here / "alike.json", network(latency_us=[[0 if i == j else 50 for j in range(4)] for i in range(4)]))
+    assert "costs the same" in refusal(typed("check", "alike.json", "--measure", "--dry-run", cwd=here), 4)
+
+
+def test_a_rehearsal_names_orders_by_cost(here: Path) -> None:
+    done = typed("check", "cloud.json", "--measure", "--dry-run", "--json", "--algo", "ring", cwd=here)
+    rows = json.loads(done.stdout)["orders"]
+    assert [row["predicted_us"] for row in rows] == sorted(row["predicted_us"] for row in rows)
+    assert all(sorted(row["hosts"]) == list("abcd") for row in rows)
+    assert not (here / ".plink" / "check.json").exists()

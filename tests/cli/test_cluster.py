@@ -1,0 +1,167 @@
+"""``plink cluster`` on eight hosts in two racks: groups, tiers, files; every refusal in one line."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plink.cli.app import command
+from plink.cli.folded import folded
+from plink.errors import PartlyDone, PlinkError
+from tests.cli.files import listing, network, refusal, write
+from tests.conftest import typed
+
+# node1, node3, node5, node7 are 20 us from each other, so are the others; 80 us between the two.
+ROWS: list[list[float | None]] = [
+    [0 if i == j else 20 if i % 2 == j % 2 else 80 for j in range(8)] for i in range(8)
+]  # fmt: skip
+HOSTS: list[dict[str, Any]] = [{"name": f"node{i}", "address": f"10.0.0.{i}"} for i in range(1, 9)]
+RACKS = [["node1", "node3", "node5", "node7"], ["node2", "node4", "node6", "node8"]]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with networks in it: two racks, one host nobody heard of, two parts, one host, bad halves."""
+    deaf: list[list[float | None]] = [[None if 2 in (i, j) and i != j else row[j] for j in range(8)]
+                                      for i, row in enumerate(ROWS)]  # fmt: skip
+    parts = [[None if (i < 4) != (j < 4) else row[j] for j in range(8)] for i, row in enumerate(ROWS)]
+    write(tmp_path / "n.json", network(hosts=HOSTS, latency_us=ROWS, halves_us=[ROWS, ROWS]))
+    write(tmp_path / "deaf.json", network(hosts=HOSTS, latency_us=deaf))
+    write(tmp_path / "parts.json", network(hosts=HOSTS, latency_us=parts))
+    write(tmp_path / "one.json", network(hosts=HOSTS[:1], latency_us=[[0]]))
+    write(tmp_path / "two.json", network(hosts=HOSTS[:2], latency_us=[[0, 7], [9, 0]]))
+    write(tmp_path / "silent.json", network(hosts=HOSTS[:2], latency_us=[[0, None], [None, 0]]))
+    write(tmp_path / "halves.json", network(hosts=HOSTS, latency_us=ROWS, halves_us=[ROWS]))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*words: str) -> None:
+    """``plink cluster`` in this process."""
+    command().main(args=["cluster", *words], prog_name="plink", standalone_mode=False)
+
+
+def found(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    """What is printed as JSON."""
+    capsys.readouterr()
+    run(*words, "--json")
+    return json.loads(capsys.readouterr().out)  # type: ignore[no-any-return]
+
+
+def test_groups_as_people_see_them(here: Path) -> None:
+    done = typed("cluster", "n.json", "--groups", "2", cwd=here)
+    assert (done.returncode, done.stderr) == (0, "plink: groups -> .plink/groups.json\n")
+    assert "node[1,3,5,7]" in done.stdout
+    assert "node[2,4,6,8]" in done.stdout
+    assert done.stdout.splitlines()[-3:] == [
+        "mean round trip within groups 20 us, across 80 us; within balanced random groups "
+        + done.stdout.splitlines()[-3].rpartition("groups ")[2],
+        "10 searches agree by 1.00 (adjusted mutual information)",
+        "tier: 2 groups of 4 hosts, 20 us within, 80 us to the next; confidence 1.00",
+    ]
+    assert json.loads((here / ".plink" / "groups.json").read_text())["groups"] == RACKS
+
+
+def test_groups_as_programs_see_them(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document = found(capsys, "n.json", "--groups", "2", "--seed", "5", "--elasticity", "1.5")
+    assert (document["schema"], document["k"], document["groups"]) == ("plink.groups/1", 2, RACKS)
+    assert (document["cohesion_us"], document["across_us"]) == (20, 80)
+    assert 20 < document["random"]["cohesion_us"] < 80
+    assert (document["elasticity"], document["seed"], document["left_out"]) == (1.5, 5, [])
+    assert document["agreement"] == {"ami": 1.0, "runs": 10}
+    (tier,) = document["tiers"]
+    assert (tier["groups"], tier["within_us"], tier["next_us"], tier["confidence"]) == (RACKS, 20, 80, 1)
+    assert not (here / ".plink").exists()
+
+
+def test_square_root_of_the_hosts_is_the_usual_number(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document = found(capsys, "n.json")
+    assert sorted(len(group) for group in document["groups"]) == [2, 3, 3]
+    assert document == found(capsys, "n.json")
+
+
+def test_the_last_network_and_a_file_of_its_own(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / ".plink").mkdir()
+    (here / "two.json").rename(here / ".plink" / "network.json")
+    run("-o", "groups.json.gz")
+    printed = capsys.readouterr()
+    assert printed.err.startswith("plink: read .plink/network.json (")
+    assert printed.err.endswith("plink: groups -> groups.json.gz\n")
+    assert printed.out.endswith("no tier stands out\n")
+    assert listing(here / ".plink").keys() == {"network.json"}
+    run("-o", "-")
+    assert json.loads(capsys.readouterr().out)["groups"] == [["node1", "node2"]]
+
+
+def test_groups_are_those_that_reorder_takes(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run("n.json", "--groups", "2")
+    capsys.readouterr()
+    words = ["reorder", "n.json", "--groups", ".plink/groups.json", "--moves", "50", "--json"]
+    command().main(args=words, prog_name="plink", standalone_mode=False)
+    order = json.loads(capsys.readouterr().out)["hosts"]
+    assert {frozenset(order[:4]), frozenset(order[4:])} == {frozenset(group) for group in RACKS}
+
+
+def test_one_host_is_a_group(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document = found(capsys, "one.json")
+    assert (document["groups"], document["tiers"], document["cohesion_us"]) == ([["node1"]], [], None)
+
+
+def test_a_host_nobody_heard_of_is_left_out_and_named(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(PartlyDone, match="nothing was measured of these hosts, they are left out: node3"):
+        run("deaf.json", "--groups", "2", "--json")
+    document = json.loads(capsys.readouterr().out)
+    assert document["left_out"] == ["node3"]
+    assert sorted(name for group in document["groups"] for name in group) == sorted(
+        host["name"] for host in HOSTS if host["name"] != "node3"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("n.json --groups 0", 2, "--groups 0: there is 1 group at least"),
+        ("n.json --groups -3", 2, "--groups -3: there is 1 group at least"),
+        ("n.json --groups 9", 2, "--groups 9: 1 to 8 groups can be made of 8 hosts"),
+        ("deaf.json --groups 8", 2, "--groups 8: 1 to 7 groups can be made of 7 hosts"),
+        ("n.json --elasticity 0.5", 2, "--elasticity 0.5: it takes 1"),
+        ("n.json --elasticity 3", 2, "--elasticity 3: it takes 1"),
+        ("n.json --elasticity nan", 2, "--elasticity nan: it takes 1"),
+        ("n.json --json -o x.json", 2, "--json prints the groups; leave -o away or give one of the two"),
+        ("parts.json", 4, "the measured pairs fall into 2 parts with nothing measured between them; one is node"),
+        ("silent.json", 4, "nothing was measured between any two hosts; measure them: plink probe"),
+        ("halves.json", 2, "halves.json: halves_us: two matrices were expected"),
+        ("nowhere.json", 2, "nowhere.json"),
+        ("", 2, "no .plink/network.json here yet: run `plink probe hosts.txt` first"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(
+    words: str, code: int, said: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = listing(here)
+    with pytest.raises(PlinkError) as refused:
+        run(*words.split())
+    assert str(refused.value).startswith(said)
+    assert (refused.value.exit_code, "\n" in str(refused.value)) == (code, False)
+    assert capsys.readouterr().out == ""
+    assert listing(here) == before
+
+
+def test_a_refusal_as_people_see_it(here: Path) -> None:
+    assert refusal(typed("cluster", "n.json", "--groups", "0", cwd=here)).startswith("--groups 0: there is 1")
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        ("a", "a"),
+        ("node1 node2 node3 node9", "node[1-3,9]"),
+        ("node09 node10 node1", "node[09-10] node1"),
+        ("a1.lab a2.lab b", "a[1-2].lab b"),
+        ("10.0.0.1 10.0.0.3 10.0.0.2", "10.0.0.[1-3]"),
+        ("z a", "z a"),
+    ],
+)
+def test_names_are_folded(names: str, text: str) -> None:
+    assert folded(names.split()) == text

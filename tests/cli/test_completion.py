@@ -1,0 +1,191 @@
+"""What a shell is offered: by the protocol that the installed scripts speak, and by the shells themselves."""
+
+import contextlib
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from plink.cli import completion
+from plink.cli.app import command
+from tests.cli.test_help import HEAVY
+
+OURS = {"probes", "solvers", "runners"}
+
+
+def protocol(line: str) -> dict[str, str]:
+    """What bash says of a line with the cursor at its end."""
+    words = str(len(line.split(" ")) - 1)
+    return {"COMP_WORDS": line, "COMP_CWORD": words, "_PLINK_COMPLETE": "complete_bash"}
+
+
+def offered(line: str, cwd: Path) -> tuple[list[str], str]:
+    """The words that bash is given, and what stood on standard error: the command line in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        patch.chdir(cwd)
+        for name, value in protocol(line).items():
+            patch.setenv(name, value)
+        code: object = None
+        try:
+            command().main(args=[], prog_name="plink", standalone_mode=False)
+        except SystemExit as left:
+            code = left.code
+    assert code == 0
+    return out.getvalue().split(), err.getvalue()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """With a network, and a run that went over three hosts."""
+    (tmp_path / ".plink" / "runs" / "ab12cd34").mkdir(parents=True)
+    hosts = [{"name": name} for name in ("gpu-a", "gpu-b", "other")]
+    network = {"schema": "plink.network/1", "hosts": hosts[:2], "latency_us": [[0, 5], [5, 0]]}
+    (tmp_path / ".plink" / "network.json").write_text(json.dumps(network))
+    run = {"schema": "plink.run/1", "started": "2026-01-01T00:00:00Z", "hosts": hosts}
+    (tmp_path / ".plink" / "runs" / "ab12cd34" / "run.json").write_text(json.dumps(run))
+    (tmp_path / "mine.json").write_text(json.dumps(network | {"hosts": [{"name": "x1"}, {"name": "x2"}]}))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("plink re", ["reorder", "report", "reflector"]),
+        ("plink lab sh", ["shape"]),
+        ("plink reorder --ob", ["--objective"]),
+        ("plink reorder --algo halv", ["halving-doubling"]),
+        ("plink cost --algo ncc", ["nccl-ring", "nccl-tree", "nccl"]),
+        ("plink schedule --algo ncc", ["nccl-ring", "nccl-tree"]),
+        ("plink reorder --format open", ["openmpi", "openmpi-rankfile"]),
+        ("plink reorder --set f", ["fan-out="]),
+        ("plink advise --algos ring,2", ["ring,2lha"]),
+        ("plink advise --model l", []),
+        ("plink launch --runner m", ["mpirun", "mpich"]),
+        ("plink launch --backend a", ["auto", "agileml"]),
+        ("plink launch --again ", ["last", "ab12cd34"]),
+        ("plink runs show a", ["ab12cd34"]),
+        ("plink agile evict last gpu", ["gpu-a", "gpu-b"]),
+        ("plink reorder --pin g", ["gpu-a=", "gpu-b="]),
+        ("plink agile plot --over s", ["seconds"]),
+        ("plink reorder --pin x", []),
+        ("plink lab cut nowhere --name none x", []),
+        ("plink lab kill --name none n", []),
+        # Nothing is offered where a file is meant: the shell completes names of files then.
+        ("plink report ", []),
+        ("plink cost --order ", []),
+        ("plink probe h", []),
+        ("plink nonsense x", []),
+    ],
+)
+def test_words_offered(line: str, words: list[str], folder: Path) -> None:
+    found, errors = offered(line, folder)
+    assert (found, errors) == (words, "")
+
+
+def test_broken_files_offer_nothing(folder: Path) -> None:
+    (folder / ".plink" / "network.json").write_text("{nonsense")
+    (folder / ".plink" / "runs" / "ab12cd34" / "run.json").write_text("[]")
+    for line in ("plink reorder --pin g", "plink agile evict last g"):
+        assert offered(line, folder) == ([], "")
+
+
+def test_a_large_network_is_not_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(completion, "_MOST_BYTES", 10)
+    assert completion._read_names(folder / "mine.json") == []
+
+
+def test_completion_imports_nothing_heavy(folder: Path) -> None:
+    """As a shell starts it. Whatever it is asked for, it is quick for that."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "plink"], cwd=folder, capture_output=True, text=True, check=True,
+        env={**os.environ, **protocol("plink agile evict last g")},
+    )  # fmt: skip
+    assert done.stdout.split() == ["gpu-a", "gpu-b"]
+    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines() if "|" in line}
+    assert "plink" in imported
+    assert imported & (HEAVY | OURS) == set()
+
+
+def test_the_words_are_those_that_the_commands_take() -> None:
+    """They stand in the module so that nothing has to be imported for them."""
+    from plink.cli.probe import _METHODS
+    from plink.cli.reorder import _FORMATS
+    from plink.hosts import TIERS
+    from plink.schedule import COLLECTIVES
+    from runners.choice import NAMES as RUNNERS
+    from runners.hostfiles import FORMATS
+    from solvers.costs.by_name import NAMES
+    from solvers.schedules.catalogue import ALGORITHMS, Options
+
+    assert completion.NAMES == NAMES
+    assert tuple(ALGORITHMS) == completion.ALGORITHMS
+    assert tuple(FORMATS) == _FORMATS == completion.FORMATS
+    values = completion.VALUES
+    assert set(values["--collective"]) == set(COLLECTIVES)
+    assert values["--method"] == _METHODS
+    assert values["--runner"] == RUNNERS
+    assert values["--tier"] == TIERS
+    options = set(Options.__dataclass_fields__) - {"groups"}
+    assert set(values["--set"]) == {f"{name.replace('_', '-')}=" for name in options}
+
+
+@pytest.mark.parametrize(("words", "option"), [(key.split()[:-1], key.split()[-1]) for key in completion.VALUES])
+def test_every_option_in_the_table_exists(words: list[str], option: str) -> None:
+    """And no value in it is refused by the command as one that does not exist."""
+
+    def options(node: object) -> set[str]:
+        found = {name for parameter in node.params for name in parameter.opts}  # type: ignore[attr-defined]
+        return found.union(*(options(child) for child in getattr(node, "commands", {}).values()))
+
+    node = command()
+    for word in words:
+        node = node.commands[word]
+    assert option in options(node)
+
+
+SHELLS = {
+    # Each loads the script that plink prints for it, has a line completed and prints what came of it.
+    "bash": """
+eval "$(plink --show-completion bash)"
+COMP_WORDS=(plink reorder --algo halv); COMP_CWORD=3; COMP_LINE="${COMP_WORDS[*]}"; COMP_POINT=${#COMP_LINE}
+_plink_completion plink halv --algo; echo "${COMPREPLY[@]}"
+complete -p plink
+""",
+    "zsh": """
+autoload -Uz compinit; compinit -u -d "$HOME/.zcompdump"
+eval "$(plink --show-completion zsh)"
+_arguments() { print -r -- "$*" }
+words=(plink reorder --algo halv); CURRENT=4; _plink_completion
+""",
+    "fish": """
+plink --show-completion fish | source
+complete -C 'plink reorder --algo halv'
+""",
+}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_shells_complete(shell: str, folder: Path) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"needs {shell}")
+    bin_folder = folder / "bin"
+    bin_folder.mkdir()
+    program = bin_folder / "plink"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m plink "$@"\n')
+    program.chmod(0o755)
+    flags = {"bash": ["--norc", "--noprofile"], "zsh": ["-f"], "fish": ["--no-config"]}[shell]
+    done = subprocess.run(
+        [shell, *flags, "-c", SHELLS[shell]], cwd=folder, capture_output=True, text=True, timeout=120, check=False,
+        env={**os.environ, "PATH": f"{bin_folder}:{os.environ['PATH']}", "HOME": str(folder),
+             "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"},
+    )  # fmt: skip
+    assert "halving-doubling" in done.stdout, (done.stdout, done.stderr)
+    assert done.stderr == ""
+    if shell == "bash":
+        assert "-o default" in done.stdout  # names of files where nothing is offered

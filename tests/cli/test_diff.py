@@ -1,0 +1,156 @@
+"""`plink diff`: what changed between two files, in words or as JSON, with the exit code that tells CI."""
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.cli.files import refusal, write
+from tests.conftest import typed
+
+
+def network(slow: int | None = None, prefix: str = "node-", **changes: Any) -> dict[str, Any]:
+    """Twelve hosts in two racks, one of them slow if asked for."""
+    rows = [
+        [0.0 if i == j else (40.0 if i // 6 == j // 6 else 90.0) * (3 if slow in (i, j) else 1) for j in range(12)]
+        for i in range(12)
+    ]
+    hosts = [{"name": f"{prefix}{i:02}", "address": f"10.0.0.{i}"} for i in range(12)]
+    return {"schema": "plink.network/1", "hosts": hosts, "latency_us": rows} | changes
+
+
+def test_where_nothing_changed_it_says_so(tmp_path: Path) -> None:
+    write(tmp_path / "a.json", network(measured_at="2026-01-02T03:04:05+00:00"))
+    done = typed("diff", "a.json", "a.json", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    first, second = done.stdout.splitlines()
+    assert first == "a.json (2026-01-02 03:04) -> a.json (2026-01-02 03:04): 12 hosts, 66 pairs' round trips"
+    assert second == "nothing changed beyond noise"
+    document = json.loads(typed("diff", "a.json", "a.json", "--json", cwd=tmp_path).stdout)
+    assert (document["schema"], document["ok"], document["findings"]) == ("plink.diff/1", True, [])
+
+
+def test_what_got_worse_is_a_line_and_the_exit_code_tells(tmp_path: Path) -> None:
+    write(tmp_path / "a.json", network())
+    write(tmp_path / "b.json", network(slow=4))
+    done = typed("diff", "a.json", "b.json", cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr == "plink: error: 1 thing got worse\n"
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("worse")]
+    assert " ".join(line.split()) == "worse node-04 round trip 90.0 us 270.0 us 3.00 x, 11 pairs"
+    document = json.loads(typed("diff", "a.json", "b.json", "--json", cwd=tmp_path).stdout)
+    assert (document["ok"], [row["hosts"] for row in document["findings"]]) == (False, [["node-04"]])
+    # The other way round it got better, which is told and is no failure.
+    done = typed("diff", "b.json", "a.json", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "better  node-04" in done.stdout
+    assert typed("diff", "a.json", "b.json", "--threshold", "3", cwd=tmp_path).returncode == 0
+    assert typed("diff", "a.json", "b.json", "--floor", "1ms", cwd=tmp_path).returncode == 0
+
+
+def test_many_findings_that_are_alike_share_a_line(tmp_path: Path) -> None:
+    before, after = network(), network()
+    for host in (1, 3, 5, 7, 9):
+        for other in range(12):
+            if other != host:
+                for i, j in ((host, other), (other, host)):
+                    after["latency_us"][i][j] *= 2
+    write(tmp_path / "a.json", before)
+    write(tmp_path / "b.json", after)
+    done = typed("diff", "a.json", "b.json", cwd=tmp_path)
+    assert done.stderr == "plink: error: 5 things got worse\n"
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("worse")]
+    assert "5 hosts: node-[01,03,05,07,09]" in line
+
+
+def test_hosts_that_came_went_and_moved_are_named(tmp_path: Path) -> None:
+    before, after = network(), network()
+    after["hosts"][0]["name"] = "node-99"
+    after["hosts"][1]["address"] = "10.9.9.9"
+    write(tmp_path / "a.json", before)
+    write(tmp_path / "b.json", after)
+    done = typed("diff", "a.json", "b.json", cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[1:] == [
+        "nothing changed beyond noise",
+        "not in the new file: node-00",
+        "only in the new file: node-99",
+        "at another address now: node-01",
+    ]
+
+
+def test_a_pair_that_nobody_measured_any_more_is_told(tmp_path: Path) -> None:
+    after = network()
+    after["latency_us"][2][7] = after["latency_us"][7][2] = None
+    write(tmp_path / "a.json", network())
+    write(tmp_path / "b.json", after)
+    done = typed("diff", "a.json", "b.json", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "node-02 - node-07  not measured now" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code", "why"),
+    [
+        (network(), network(prefix="other-"), 4, "a.json and b.json share no host, by name"),
+        (network(), {"schema": "plink.order/1"}, 2, "b.json: schema: 'plink.order/1' was found"),
+        (network(hops=[[1]]), network(hops=[[1]]), 2, "a.json: hops: 12 rows of 12 numbers were expected"),
+        (network(halves_us=[1]), network(), 2, "a.json: halves_us: two matrices were expected"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_in_one_line(
+    old: dict[str, Any], new: dict[str, Any], code: int, why: str, tmp_path: Path
+) -> None:
+    write(tmp_path / "a.json", old)
+    write(tmp_path / "b.json", new)
+    assert refusal(typed("diff", "a.json", "b.json", cwd=tmp_path), code).startswith(why)
+
+
+def test_one_host_and_one_standard_input_are_too_few(tmp_path: Path) -> None:
+    alone = {"schema": "plink.network/1", "hosts": [{"name": "a"}], "latency_us": [[0]]}
+    write(tmp_path / "a.json", alone)
+    assert "share one host (a)" in refusal(typed("diff", "a.json", "a.json", cwd=tmp_path), 4)
+    assert "standard input holds one file" in refusal(typed("diff", "-", "-", cwd=tmp_path))
+    assert "is not a duration" in refusal(typed("diff", "a.json", "a.json", "--floor", "x", cwd=tmp_path))
+    (tmp_path / "nan.json").write_text('{"schema": "plink.network/1", "hosts": [{"name": "a"}], "latency_us": [[NaN]]}')
+    assert refusal(typed("diff", "nan.json", "a.json", cwd=tmp_path)).startswith("nan.json")
+
+
+def test_ci_is_told_what_got_worse_by_kinds(tmp_path: Path) -> None:
+    write(tmp_path / "a.json", network())
+    write(tmp_path / "b.json", network(slow=4))
+    for new, failures in (("a.json", 0), ("b.json", 1)):
+        done = typed("diff", "a.json", new, "--junit", "out.xml", cwd=tmp_path)
+        assert done.returncode == failures
+        top = ElementTree.parse(tmp_path / "out.xml").getroot()
+        assert (top.get("tests"), top.get("failures")) == ("5", str(failures))
+    (failed,) = [case for case in top.iter("testcase") if case.find("failure") is not None]
+    assert failed.get("name") == "round trips"
+    failure = failed.find("failure")
+    assert failure is not None
+    assert failure.text == "node-04 round trip 90.0 us -> 270.0 us 3.00 x, 11 pairs"
+
+
+def test_ci_is_told_that_nothing_could_be_compared(tmp_path: Path) -> None:
+    """The file of an earlier day must not stay there and say that all is well."""
+    (tmp_path / "out.xml").write_text("of yesterday")
+    done = typed("diff", "a.json", "nowhere.json", "--junit", "out.xml", cwd=tmp_path)
+    assert "no such file" in refusal(done)
+    top = ElementTree.parse(tmp_path / "out.xml").getroot()
+    assert (top.get("tests"), top.get("failures"), top.get("errors")) == ("1", "0", "1")
+
+
+@pytest.mark.parametrize("gone", ["of a host", "of all"])
+def test_bandwidths_that_are_not_measured_any_more_are_told(gone: str, tmp_path: Path) -> None:
+    """Without a word it would look as if they had been compared."""
+    rates = [[None if i == j else 10.0 for j in range(12)] for i in range(12)]
+    fewer = None if gone == "of all" else [[None if 0 in (i, j) else rates[i][j] for j in range(12)] for i in range(12)]
+    write(tmp_path / "a.json", network(bandwidth_gbps=rates))
+    write(tmp_path / "b.json", network(bandwidth_gbps=fewer))
+    lost = 66 if gone == "of all" else 11
+    done = typed("diff", "a.json", "b.json", cwd=tmp_path)
+    assert done.returncode == 0
+    assert f"{lost} pairs' bandwidths were measured before and are not now: not compared" in done.stdout
+    assert "bandwidths were measured" not in typed("diff", "b.json", "a.json", cwd=tmp_path).stdout

@@ -1,0 +1,176 @@
+"""``plink embed`` and ``--denoise``: what they print and leave, and what they refuse, in one line."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.clouds import Cloud, three_tier
+from plink.hosts import Host, Hosts
+from plink.network import Network, read_network
+from tests.cli.files import listing, refusal, write
+from tests.conftest import typed
+
+N = 16
+QUICK = ("--dimension", "4", "--alpha", "1", "--loss", "relative", "--no-heights")
+SEARCH = ("--moves", "2000", "--force", "--json")
+
+
+def cloud() -> Cloud:
+    return three_tier(N, 3, "powers", noise_sigma=0.0, sample_sigma=0.8)
+
+
+def network_of(*halves: np.ndarray, **details: Any) -> Network:
+    hosts = Hosts(tuple(Host(f"h{i}", f"h{i}") for i in range(len(halves[0]))))
+    rtt = np.sqrt(halves[0] * halves[-1])
+    np.fill_diagonal(rtt, 0.0)
+    return Network(hosts, rtt, None, {"halves_us": [half.tolist() for half in halves]} if len(halves) == 2 else details)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A noisy cloud with halves; one in which h0 and h1 saw nobody; three hosts; two parts; hosts all alike."""
+    rng = np.random.default_rng(5)
+    noisy = cloud()
+    network_of(*(noisy.sample(rng) for _ in range(2))).write(tmp_path / "noisy.json")
+    lonely = noisy.sample(rng)
+    lonely[:2] = lonely[:, :2] = np.nan
+    network_of(lonely).write(tmp_path / "lonely.json")
+    network_of(noisy.sample(rng)[:3, :3]).write(tmp_path / "three.json")
+    parts = noisy.sample(rng)
+    parts[:5, 5:] = parts[5:, :5] = np.nan
+    network_of(parts).write(tmp_path / "parts.json")
+    network_of(np.full((6, 6), 20.0)).write(tmp_path / "alike.json")
+    network_of(np.zeros((6, 6))).write(tmp_path / "zero.json")
+    (tmp_path / ".plink").mkdir()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_an_embedding_is_left_and_told(here: Path) -> None:
+    done = typed("embed", "noisy.json", cwd=here)
+    assert (done.returncode, done.stderr) == (0, "plink: embedding -> .plink/embedding.json\n")
+    first, second, third, last = done.stdout.splitlines()
+    assert first.startswith("16 hosts in ")
+    assert first.endswith(" settings)")
+    assert " off; " in second
+    assert third.startswith("farthest from the fit: h")
+    assert last.startswith("judged by the halves of the samples fitted distances are ")
+    document = json.loads((here / ".plink/embedding.json").read_text())
+    verdict = document["verdict"]
+    ends = {"helps": "--denoise helps", "hurts": "--denoise hurts, leave it away", "no difference": "no difference"}
+    assert last.endswith(f"(120 pairs): {ends[verdict['word']]}")
+    assert f"{verdict['fitted_error']:.1%} off, measured ones {verdict['raw_error']:.1%}" in last
+    assert document["network"] == read_network(here / "noisy.json").fingerprint()
+    assert len(document["coordinates"]) == len(document["fitted_us"]) == len(document["hosts"]) == N
+    assert {len(row) for row in document["coordinates"]} == {document["dimension"]}
+
+
+def test_wishes_are_kept_and_the_seed_gives_the_same_again(here: Path) -> None:
+    runs = [typed("embed", "noisy.json", *QUICK, "--seed", seed, "--json", cwd=here).stdout for seed in "112"]
+    assert runs[0] == runs[1] != runs[2]
+    found = json.loads(runs[0])
+    assert (found["dimension"], found["alpha"], found["loss"], found["heights"]) == (4, 1.0, "relative", False)
+    assert (found["settings_tried"], set(found["heights_us"])) == (1, {0.0})
+    assert not list((here / ".plink").iterdir())
+
+
+def test_hosts_without_distances_are_left_out_by_name(here: Path) -> None:
+    done = typed("embed", "lonely.json", *QUICK, "-o", "e.json", cwd=here)
+    assert done.returncode == 3
+    assert done.stderr.endswith("nothing was measured of 2 hosts, they are left out: h0, h1\n")
+    document = json.loads((here / "e.json").read_text())
+    assert document["left_out"] == ["h0", "h1"]
+    assert document["hosts"] == [f"h{i}" for i in range(2, N)]
+    assert "guess from the nearest hosts" in done.stdout  # no halves
+
+
+@pytest.mark.parametrize("name", ["alike", "zero"])
+def test_hosts_that_are_all_alike(name: str, here: Path) -> None:
+    found = json.loads(typed("embed", f"{name}.json", "--json", cwd=here).stdout)
+    fitted = np.array(found["fitted_us"])[np.triu_indices(6, 1)]
+    expected = 20.0 if name == "alike" else 0.0
+    assert fitted == pytest.approx(expected, abs=1.0)
+
+
+def test_an_embedding_on_standard_output(here: Path) -> None:
+    done = typed("embed", "noisy.json", *QUICK, "-o", "-", cwd=here)
+    assert json.loads(done.stdout)["schema"] == "plink.embedding/1"
+    assert "plink: 16 hosts in 4 dimensions" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["noisy.json", "--alpha", "0.5"], 2, "alpha 0.5: it takes 1 to 2"),
+        (["noisy.json", "--alpha", "nan"], 2, "alpha nan: it takes 1 to 2"),
+        (["noisy.json", "--dimension", "0"], 2, "dimension 0: it takes 1 to 64"),
+        (["noisy.json", "--loss", "huber"], 2, "--loss huber: there are auto, relative, absolute"),
+        (["noisy.json", "--device", "abacus"], 2, "device 'abacus': PyTorch cannot use it here"),
+        (["noisy.json", "--json", "-o", "x"], 2, "--json prints the embedding"),
+        (["nowhere.json"], 2, "nowhere.json: no such file"),
+        (["three.json"], 4, "an embedding takes 4 hosts"),
+        (["parts.json"], 4, "2 parts with nothing measured between them; one is h0, h1, h2, h3, h4"),
+    ],
+)
+def test_what_cannot_be_is_refused(words: list[str], code: int, message: str, here: Path) -> None:
+    before = listing(here)
+    assert message in refusal(typed("embed", *words, cwd=here), code)
+    assert listing(here) == before
+
+
+def test_an_order_rests_on_fitted_distances_of_one_half(here: Path) -> None:
+    done = typed("reorder", "noisy.json", "--denoise", *SEARCH, cwd=here)
+    assert done.returncode == 0
+    assert "judged by the halves" in done.stderr
+    order = json.loads(done.stdout)
+    assert order["denoised"]["verdict"]["raw_error"] > order["denoised"]["verdict"]["fitted_error"]
+    assert order["network"] == read_network(here / "noisy.json").fingerprint()
+    assert order["judged"]["gain"] > 0.2
+    plain = json.loads(typed("reorder", "noisy.json", *SEARCH, cwd=here).stdout)
+    assert "denoised" not in plain
+    assert plain["cost"] != order["cost"]
+    # What holds the order to account was not looked at: another second half leaves the fitted costs as they are.
+    document = json.loads((here / "noisy.json").read_text())
+    other_half = cloud().sample(np.random.default_rng(9))
+    document["halves_us"][1] = other_half.tolist()
+    document["latency_us"] = np.sqrt(np.array(document["halves_us"][0]) * other_half).tolist()
+    write(here / "other.json", document)
+    other = json.loads(typed("reorder", "other.json", "--denoise", *SEARCH, cwd=here).stdout)
+    assert (other["hosts"], other["cost"]) == (order["hosts"], order["cost"])
+    assert other["judged"]["gain"] != order["judged"]["gain"]
+
+
+def test_prices_of_fitted_distances(here: Path) -> None:
+    fitted = json.loads(typed("embed", "noisy.json", "--json", cwd=here).stdout)["fitted_us"]
+    write(here / "fitted.json", {"schema": "plink.network/1", "hosts": [{"name": f"h{i}"} for i in range(N)],
+                                 "latency_us": fitted})  # fmt: skip
+    costs = [
+        json.loads(typed("cost", *words, "--model", "latency", "--json", cwd=here).stdout)["cost_us"]
+        for words in (("noisy.json", "--denoise"), ("fitted.json",), ("noisy.json",))
+    ]
+    assert costs[0] == pytest.approx(costs[1], rel=1e-4)
+    assert costs[0] != pytest.approx(costs[2], rel=1e-2)
+
+
+def test_fitted_distances_stand_for_pairs_that_were_not_measured(here: Path) -> None:
+    document = json.loads((here / "noisy.json").read_text())
+    del document["halves_us"]
+    for k in range(N):
+        document["latency_us"][k][k - 1] = document["latency_us"][k - 1][k] = None
+    write(here / "holes.json", document)
+    assert typed("cost", "holes.json", "--model", "latency", "--random", "0", cwd=here).returncode == 4
+    assert typed("cost", "holes.json", "--model", "latency", "--denoise", cwd=here).returncode == 0
+
+
+@pytest.mark.parametrize("words", [["cost", "three.json"], ["advise", "three.json"], ["reorder", "three.json"]])
+def test_too_few_hosts_to_denoise(words: list[str], here: Path) -> None:
+    assert "an embedding takes 4 hosts" in refusal(typed(*words, "--denoise", cwd=here), 4)
+
+
+def test_assumed_round_trips_have_no_noise(here: Path) -> None:
+    (here / "topology.conf").write_text("SwitchName=s1 Nodes=n[1-4]\n")
+    done = typed("reorder", "--topology", "topology.conf", "--denoise", cwd=here)
+    assert "--denoise goes with measured round trips" in refusal(done)

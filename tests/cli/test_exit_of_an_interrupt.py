@@ -1,0 +1,49 @@
+"""An interrupt that was dealt with is an exit code, wherever it struck."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+# As when Ctrl-C comes while a module with dataclasses is being loaded: they are made by exec() of a string.
+STRUCK = """
+import plink.__main__ as program
+def run(words):
+    try:
+        exec("raise KeyboardInterrupt")
+    except KeyboardInterrupt:
+        return 130
+program.run = run
+program.main()
+"""
+
+
+def test_one_that_struck_inside_an_exec(tmp_path: Path) -> None:
+    (tmp_path / "struck.py").write_text(STRUCK)
+    words = [sys.executable, "-m", "struck"]  # only after -m does Python look back at its end
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+FAILS_WHEN_STRUCK = """
+import os, signal
+import plink.cli.app
+from plink.cli import entry
+from plink.errors import PlinkError
+class Command:
+    def main(self, **more):
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            signal.sigtimedwait([], 10)
+        except KeyboardInterrupt:
+            raise PlinkError("the ranks have gone")
+plink.cli.app.command = Command
+raise SystemExit(entry.run([]))
+"""
+
+
+def test_an_error_that_came_of_one_is_told_and_is_still_an_interrupt(tmp_path: Path) -> None:
+    (tmp_path / "struck.py").write_text(FAILS_WHEN_STRUCK)
+    words = [sys.executable, str(tmp_path / "struck.py")]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 130
+    assert done.stderr.splitlines()[-1] == "plink: error: the ranks have gone"

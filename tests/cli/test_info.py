@@ -1,0 +1,189 @@
+"""``plink info``: what a bug report needs, in one go, and nothing that is not for the public."""
+
+import getpass
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import plink as package
+from plink.cli import about
+from plink.storage import read_document
+from tests.conftest import NO_LAB, plink
+
+SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "info.schema.json"
+
+
+def info(*words: str, cwd: Path, **env: str) -> dict[str, Any]:
+    done = plink("info", "--json", *words, cwd=cwd, **env)
+    assert done.returncode == 0, done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+def program(folder: Path, name: str, body: str) -> None:
+    """A program of that name."""
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
+def test_versions_are_those_of_what_is_there(tmp_path: Path) -> None:
+    document = info(cwd=tmp_path)
+    assert document["plink"]["version"] == package.__version__
+    assert document["python"]["version"] == platform.python_version()
+    assert document["packages"]["torch"] == importlib.metadata.version("torch")
+    assert document["hardware"]["cpus"] == os.cpu_count()
+    assert document["hardware"]["memory_bytes"] > 1 << 28
+    assert document["entry_points"]["torch.backends"] == "plink.runtime.torch_backend:autoload"
+    assert document["lab"]["possible"] is (NO_LAB == "")
+    assert document["workspace"] == {}
+
+
+@pytest.mark.parametrize("words", [(), ("--full",)])
+def test_the_document_is_as_its_schema_says(words: tuple[str, ...], tmp_path: Path) -> None:
+    from jsonschema import Draft202012Validator
+
+    (tmp_path / ".plink").mkdir()
+    (tmp_path / ".plink" / "network.json").write_text("{}")
+    schema = read_document(SCHEMA)
+    Draft202012Validator.check_schema(schema)
+    validator = Draft202012Validator(schema)
+    document = info(*words, cwd=tmp_path, NCCL_DEBUG="INFO")
+    assert list(validator.iter_errors(document)) == []
+    for key in ("plink", "packages", "lab"):
+        assert list(validator.iter_errors({name: part for name, part in document.items() if name != key}))
+    assert list(validator.iter_errors(document | {"schema": "plink.info/9"}))
+
+
+def test_nothing_is_imported_for_it(tmp_path: Path) -> None:
+    """Of the libraries that it names; so that it works where one of them is what is broken."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "plink", "info"], cwd=tmp_path, capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    lines = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
+    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in lines}
+    assert imported & {"torch", "numpy", "numba", "ortools", "z3", "paramiko", "scapy", "sklearn"} == set()
+
+
+def test_the_commit_of_a_checkout(tmp_path: Path) -> None:
+    root = Path(package.__file__).parents[1]
+    found = info(cwd=tmp_path)["plink"]
+    if not (root / ".git").exists():
+        assert found["source"] == "installed"
+        return
+    head = subprocess.run(["git", "-C", str(root), "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
+    assert found["source"] == "checkout"
+    assert head.stdout.startswith(found["commit"])
+
+
+def test_who_and_where_is_not_told(tmp_path: Path) -> None:
+    """Not even by a program that names them when it is asked for its version, nor by an error."""
+    home = tmp_path / "home" / "gertrude"
+    (home / "cluster").mkdir(parents=True)
+    bin_folder = home / "bin"
+    bin_folder.mkdir()
+    program(bin_folder, "mpirun", f'echo "[{socket.gethostname()}:1] Open MPI 9.1 of {home}/x on 10.1.2.3"')
+    program(bin_folder, "iperf3", 'echo "no address fe80::1:2:3:4, none at /home/gertrude/y 3.1"; exit 1')
+    env = {"HOME": str(home), "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}", "LOGNAME": "gertrude"}
+    secrets = {"NCCL_COMM_ID": "10.1.2.3:99", "PLINK_TOKEN": "swordfish", "GLOO_SOCKET_IFNAME": "10.1.2.3/gertrude"}
+    done = plink("info", cwd=home / "cluster", **env, **secrets)
+    assert done.returncode == 0
+    for secret in (socket.gethostname(), "gertrude", "10.1.2.3", "fe80", "swordfish", str(tmp_path)):
+        assert not _told(secret, done.stdout), secret
+    assert "[<host>:1] Open MPI 9.1 of ~/x on <address>" in done.stdout
+    assert "PLINK_TOKEN" in done.stdout
+    assert "--full" in done.stderr
+    full = info("--full", cwd=home / "cluster", **env, **secrets)
+    assert full["names"]["hostname"] == socket.gethostname()
+    assert full["names"]["folder"] == str(home / "cluster")
+    assert full["pytorch"]["gloo"] is True
+    assert "swordfish" not in json.dumps(full)
+
+
+def _told(word: str, text: str) -> bool:
+    """As a word of its own: a machine called ``vm`` is not told by the kernel's name."""
+    return re.search(rf"(?<![\w.-]){re.escape(word)}(?![\w])", text) is not None
+
+
+def test_values_of_variables_that_are_known_to_be_harmless(tmp_path: Path) -> None:
+    found = info(cwd=tmp_path, NCCL_DEBUG="INFO", NCCL_SOCKET_IFNAME="^lo,docker0", NCCL_TOPO_FILE="/home/x/t.xml",
+                 PLINK_ORDER="", HOME_NCCL="1")["environment"]  # fmt: skip
+    assert found["NCCL_DEBUG"] == "INFO"
+    assert found["NCCL_SOCKET_IFNAME"] == "^lo,docker0"
+    assert found["NCCL_TOPO_FILE"] == "(set)"
+    assert found["PLINK_ORDER"] == "(empty)"
+    assert "HOME_NCCL" not in found
+
+
+def test_what_stands_in_the_workspace(tmp_path: Path) -> None:
+    folder = tmp_path / ".plink"
+    (folder / "runs" / "secret-run").mkdir(parents=True)
+    (folder / "runs" / "secret-run" / "run.json").write_text("{}")
+    (folder / "network.json").write_text("{}" * 10)
+    os.utime(folder / "network.json", (0, 0))
+    found = info(cwd=tmp_path)["workspace"]
+    assert found["network.json"]["bytes"] == 20
+    assert found["network.json"]["age_s"] > 1e9
+    assert found["runs"]["count"] == 1
+    shown = plink("info", cwd=tmp_path)
+    assert "secret-run" not in shown.stdout
+    assert "1 runs" in shown.stdout
+
+
+def test_a_part_that_fails_is_a_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from plink.cli.info import info as command
+
+    def broken() -> dict[str, Any]:
+        raise ImportError(f"no {Path.home()}/lib")
+
+    for part in ("_packages", "_lab", "_hardware", "_programs", "_workspace", "_plink", "_entry_points"):
+        monkeypatch.setattr(about, part, broken)
+    command()
+    shown = capsys.readouterr().out
+    assert shown.count("error") == 7
+    assert "ImportError" in shown
+    assert str(Path.home()) not in shown or len(str(Path.home())) == 1
+    assert platform.python_version() in shown
+
+
+def test_a_program_that_hangs_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(tmp_path, "fping", "exec sleep 60")
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(about, "_ANSWER_S", 0.2)
+    assert "does not answer" in about._programs()["fping"]
+
+
+def test_a_user_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody() -> str:
+        raise KeyError("uid not found: 4321")
+
+    monkeypatch.setattr(getpass, "getuser", nobody)
+    assert about.scrubbed("x 1.2.3.4 y") == "x <address> y"
+
+
+@pytest.mark.skipif(shutil.which("ssh") is None, reason="needs ssh")
+def test_versions_stay_whole(tmp_path: Path) -> None:
+    """What looks a little like an address is a version."""
+    assert about.scrubbed("OpenSSH_9.2p1, OpenSSL 3.0.19") == "OpenSSH_9.2p1, OpenSSL 3.0.19"
+    assert "OpenSSH" in info(cwd=tmp_path)["programs"]["ssh"]
+
+
+def test_complaints_are_no_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slurm's srun without a configuration says errors only, whatever it is asked for."""
+    program(tmp_path, "srun", "echo 'srun: error: no configuration' >&2; exit 1")
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    assert about._programs()["srun"] == "found"
+    program(tmp_path, "srun", "echo 'srun: error: no host'; echo 'slurm 22.05.8'")
+    assert about._programs()["srun"] == "slurm 22.05.8"

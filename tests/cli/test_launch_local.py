@@ -1,0 +1,184 @@
+"""`plink launch` on this machine alone: what it refuses, rehearses, compares and shows."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from plink.cli.figures import figure_from
+from plink.errors import UsageError
+from plink.storage import read_document
+from tests.cli.files import refusal
+from tests.conftest import typed
+
+SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
+HOSTS = "a address=127.0.0.1\nb address=127.0.0.2\n"
+
+
+def local(folder: Path, *words: str) -> tuple[int, str, str]:
+    """Exit code, standard output, standard error."""
+    done = typed("launch", "--runner", "local", *words, cwd=folder)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> str:
+    """A program that prints its rank and arguments."""
+    (tmp_path / "hello.py").write_text(
+        "import os, sys\nfor k in range(3): print(k, os.environ['RANK'], os.environ['WORLD_SIZE'], sys.argv[1:])\n"
+    )
+    return "hello.py"
+
+
+def test_ranks_on_this_machine(tmp_path: Path, script: str) -> None:
+    code, out, err = local(tmp_path, "--slots", "2", "--json", script, "a b")
+    assert code == 0, err
+    run = json.loads(out)
+    assert [(rank["rank"], rank["host"], rank["wrong"]) for rank in run["proof"]["ranks"]] == [
+        (0, "localhost", None),
+        (1, "localhost", None),
+    ]
+    assert run["exits"] == {"0": 0, "1": 0}
+    kept = read_document(tmp_path / ".plink" / "runs" / run["id"] / "run.json")
+    assert (kept["runner"], kept["args"]) == ("local", ["a b"])
+    assert (tmp_path / str(kept["logs"]) / "rank-1.out").read_text().splitlines()[2] == "2 1 2 ['a b']"
+
+
+def test_again_is_all_of_it_again(tmp_path: Path) -> None:
+    """Folder, time, interface and environment too; what is typed beside it wins."""
+    (tmp_path / "there").mkdir()
+    text = "import os; print(os.getcwd(), os.environ['A'], os.environ['B'], os.environ['GLOO_SOCKET_IFNAME'])"
+    (tmp_path / "there" / "where.py").write_text(text)
+    first = ("--slots", "1", "--workdir", str(tmp_path / "there"), "--interface", "lo", "--timeout", "50s")
+    code, out, err = local(tmp_path, *first, "--env", "A=1", "--env", "B=1", "where.py")
+    assert (code, out) == (0, f"[0] {tmp_path / 'there'} 1 1 lo\n"), err
+    done = typed("launch", "--again", "last", "--env", "B=2", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, f"[0] {tmp_path / 'there'} 1 2 lo\n"), done.stderr
+    last, before = json.loads(typed("runs", "--json", cwd=tmp_path).stdout)["runs"]
+    same = ("runner", "program", "args", "workdirs", "pythons", "timeout_s", "interface", "hosts")
+    assert {key: last[key] for key in same} == {key: before[key] for key in same}
+    assert (last["timeout_s"], last["runner"]) == (50.0, "local")
+    assert list(Draft202012Validator(read_document(SCHEMAS / "run.schema.json")).iter_errors(last)) == []
+
+
+def test_logs_can_be_watched(tmp_path: Path) -> None:
+    """Lines are in the files while the job goes on."""
+    (tmp_path / "waits.py").write_text(
+        "import pathlib, time\nprint('begun')\nuntil = time.monotonic() + 20\n"
+        "def found():\n"
+        "    logs = pathlib.Path('.plink/runs').glob('*/logs/rank-0.out')\n"
+        "    return [log for log in logs if log.read_text() == 'begun\\n']\n"
+        "while not found() and time.monotonic() < until: time.sleep(0.1)\nprint('seen', len(found()))\n"
+    )
+    assert local(tmp_path, "--slots", "1", "waits.py")[1] == "[0] begun\n[0] seen 1\n"
+
+
+def test_a_folder_for_logs_is_begun_anew(tmp_path: Path) -> None:
+    for word in ("first", "second"):
+        assert local(tmp_path, "--slots", "1", "--log-dir", "logs", "echo", word)[0] == 0
+    assert (tmp_path / "logs" / "rank-0.out").read_text() == "second\n"
+
+
+def test_a_rehearsal_starts_nothing(tmp_path: Path, script: str) -> None:
+    (tmp_path / "marks.py").write_text("open('mark', 'w')")
+    code, out, err = local(tmp_path, "--dry-run", "--slots", "2", "--env", "X=it's", "marks.py", "$(a)\n")
+    assert code == 0, err
+    lines = out.splitlines()
+    assert lines[0] == "# on localhost, rank 0"
+    assert lines[1].startswith(f"cd {tmp_path} && env RANK=0 ")
+    assert "X='it'\"'\"'s'" in lines[1]
+    assert lines[1].endswith("marks.py '$(a)")
+    assert not (tmp_path / "mark").exists()
+    assert not (tmp_path / ".plink").exists()
+    code, out, _ = local(tmp_path, "--dry-run", "--slots", "2", "--json", "marks.py", "$(a)\n")
+    rehearsal = json.loads(out)
+    assert list(Draft202012Validator(read_document(SCHEMAS / "rehearsal.schema.json")).iter_errors(rehearsal)) == []
+    assert rehearsal["schema"] == "plink.rehearsal/1"
+    assert [command["ranks"] for command in rehearsal["commands"]] == [[0], [1]]
+    assert rehearsal["commands"][1]["argv"][1:] == ["marks.py", "$(a)\n"]
+    code, _, err = local(tmp_path, "--dry-run", "nowhere.py")
+    assert code == 1
+    assert "there is no" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--runner", "teleport", "x"], "--runner teleport: there are ssh, local"),
+        (["--runner", "local", "--hosts", "hosts.txt", "x"], "--runner local runs every rank on this machine"),
+        (["--slots", "2", "--hosts", "hosts.txt", "x"], "--slots goes with --runner local"),
+        (["--sync", ".", "--workdir", "/tmp", "x"], "--sync runs the job in the copy; leave --workdir away"),
+        (["--figure", "s", "x"], "--figure and --higher-is-better go with --ab"),
+        (["--ab", "2", "--given", "x"], "--ab runs both orders anew"),
+        (["--hosts", "hosts.txt", "--given", "--order", "o", "x"], "--order, --plan and --given each say what the"),
+        (["--hosts", "hosts.txt", "--timeout", "soon", "x"], "soon"),
+        (["--hosts", "hosts.txt", "--max-age", "old", "x"], "old"),
+        (["--hosts", "hosts.txt", "--env", "A;touch x=1", "x"], "write NAME=VALUE"),
+        (["--runner", "local", "--launcher-args=-v", "x"], "--runner local has no launcher of others"),
+        (["--again", "last", "--workdir", "/tmp"], "takes program, hosts, order, folder and interpreter from that run"),
+        (["--submit", "--hosts", "hosts.txt", "x"], "--runner ssh has no queue"),
+        (["--hosts", "hosts.txt", "--ab", "2", "x"], "--ab: plink's order is the given one; there is nothing to"),
+    ],
+)
+def test_what_is_refused(words: list[str], complaint: str, tmp_path: Path) -> None:
+    (tmp_path / "hosts.txt").write_text(HOSTS)
+    assert complaint in refusal(typed("launch", *words, cwd=tmp_path), 2)
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path, script: str) -> None:
+    assert "--sync nope: there is no such folder" in refusal(
+        typed("launch", "--runner", "local", "--sync", "nope", script, cwd=tmp_path), 2
+    )
+
+
+def test_a_job_that_takes_too_long(tmp_path: Path) -> None:
+    (tmp_path / "hangs.py").write_text("import threading\ndef stuck(): threading.Event().wait()\nstuck()\n")
+    code, _, err = local(tmp_path, "--slots", "1", "--timeout", "1s", "hangs.py")
+    assert code == 124
+    assert "stuck" in err
+    assert err.splitlines()[-1].startswith("plink: error: the job was ended after ")
+    assert typed("runs", "show", "last", "--json", cwd=tmp_path).stdout.count('"timed_out": true') == 1
+
+
+def test_only_the_last_lines(tmp_path: Path, script: str) -> None:
+    code, out, _ = local(tmp_path, "--slots", "2", "--tail", "1", script)
+    assert code == 0
+    assert out.splitlines() == ["[0] 2 0 2 []", "[1] 2 1 2 []"]
+    kept = next((tmp_path / ".plink" / "runs").iterdir())
+    assert len((kept / "logs" / "rank-0.out").read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("pattern", "lines", "expected"),
+    [
+        ("took ([0-9.]+) s", ["took 3 s", "took 1.5 s, took 2.5 s", "done"], 2.5),
+        ("seconds", ['{"seconds": 4}', "no"], 4.0),
+        ("seconds", ['{"seconds": [1, 9, 2]}', '{"other": 1}', "{broken"], 2.0),
+        ("seconds", ['{"seconds": true}', '{"seconds": []}', '["seconds"]'], None),
+        ("took ([0-9.]+)", [], None),
+    ],
+)
+def test_figures(pattern: str, lines: list[str], expected: float | None) -> None:
+    assert figure_from(pattern)(lines) == expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "complaint"),
+    [("(a", "no regular expression"), ("(a)(b)", "has 2 groups"), ("(?:a)", "has 0 groups")],
+)
+def test_figures_that_cannot_be_read(pattern: str, complaint: str) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        figure_from(pattern)
+
+
+def test_a_figure_that_is_no_number() -> None:
+    with pytest.raises(UsageError, match="'soon' is no number"):
+        figure_from("in (.*)")(["in soon"])
+
+
+def test_this_python_runs_it(tmp_path: Path) -> None:
+    (tmp_path / "who.py").write_text("import sys; open('who', 'w').write(sys.executable)")
+    assert local(tmp_path, "--slots", "1", "who.py")[0] == 0
+    assert (tmp_path / "who").read_text() == sys.executable

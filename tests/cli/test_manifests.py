@@ -1,0 +1,125 @@
+"""``plink launch --runner kubernetes``: writes objects, and refuses in one line what Kubernetes would."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.conftest import typed
+
+HOSTS = "node-c address=10.0.0.3\nnode-a slots=2\nnode-b\n"
+
+
+def launch(folder: Path, *words: str, hosts: str = HOSTS) -> "subprocess.CompletedProcess[str]":
+    """``plink launch --runner kubernetes`` with a hosts file."""
+    (folder / "hosts.txt").write_text(hosts)
+    order = [] if "--order" in words else ["--given"]
+    return typed("launch", "--hosts", "hosts.txt", *order, "--runner", "kubernetes", *words, cwd=folder)
+
+
+def test_objects_on_standard_output_and_what_to_do_with_them_beside_it(tmp_path: Path) -> None:
+    done = launch(tmp_path, "--image", "i", "--job-name", "mine", "train.py", "--epochs", "3")
+    assert done.returncode == 0, done.stderr
+    kinds = [document["kind"] for document in yaml.safe_load_all(done.stdout)]
+    assert kinds == ["ConfigMap", "Service", "Job"]
+    assert "`kubectl apply -f -` starts it" in done.stderr
+    assert "-l plink-job=mine | grep plink-rank`" in done.stderr
+    assert not (tmp_path / ".plink" / "runs").exists()  # nothing was run
+
+
+def test_a_file_and_json(tmp_path: Path) -> None:
+    done = launch(tmp_path, "--image", "i", "--job-name", "mine", "-o", "job.json", "--json", "train.py")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "`kubectl apply -f job.json` starts it" in done.stderr
+    document = json.loads((tmp_path / "job.json").read_text())
+    assert (document["apiVersion"], document["kind"]) == ("v1", "List")
+    as_yaml = launch(tmp_path, "--image", "i", "--job-name", "mine", "train.py").stdout
+    items = list(yaml.safe_load_all(as_yaml))
+    for one in (*items, *document["items"]):
+        if one["kind"] == "ConfigMap":
+            settings = json.loads(one["data"].pop("settings.json"))
+            assert settings["settings"].pop("job")  # of this run alone
+            assert settings["settings"]["nodes"] == ["node-c", "node-a", "node-b"]
+    assert items == document["items"]
+
+
+def test_the_order_and_the_options_reach_the_pods(tmp_path: Path) -> None:
+    (tmp_path / "order.txt").write_text("node-b\nnode-c\nnode-a\n")
+    words = ["--order", "order.txt", "--env", "A=$(B)", "--workdir", "/srv", "--interface", "eth1", "--timeout", "2h"]
+    more = ["--resources", "cpu=4", "--resources", "nvidia.com/gpu=2", "--namespace", "team", "--master-port", "29500"]
+    done = launch(tmp_path, "--image", "i", *words, *more, "--python", "python3.12", "train.py", "$(A)")
+    documents = {document["kind"]: document for document in yaml.safe_load_all(done.stdout)}
+    settings = json.loads(documents["ConfigMap"]["data"]["settings.json"])["settings"]
+    assert (settings["nodes"], settings["slots"]) == (["node-b", "node-c", "node-a"], [1, 1, 2])
+    assert settings["env"] == {"A": "$(B)"}
+    assert settings["ask"] == {"workdirs": ["/srv"], "pythons": ["python3.12"], "interface": "eth1", "port": 29500}
+    assert documents["Job"]["spec"]["activeDeadlineSeconds"] == 7200
+    (container,) = documents["Job"]["spec"]["template"]["spec"]["containers"]
+    assert container["args"] == ["train.py", "$$(A)"]
+    assert container["resources"]["requests"] == {"cpu": "4", "nvidia.com/gpu": "2"}
+    assert "kubectl logs -n team" in done.stderr
+
+
+def test_folders_and_interpreters_of_this_machine_are_not_asked_for(tmp_path: Path) -> None:
+    done = launch(tmp_path, "--image", "i", "train.py")
+    assert str(tmp_path) not in done.stdout
+    settings = json.loads(next(yaml.safe_load_all(done.stdout))["data"]["settings.json"])["settings"]
+    assert (settings["ask"]["workdirs"], settings["ask"]["pythons"]) == (["."], ["python3"])
+
+
+@pytest.mark.parametrize(("kind", "made"), [("mpijob", "MPIJob"), ("pytorchjob", "PyTorchJob")])
+def test_other_kinds(kind: str, made: str, tmp_path: Path) -> None:
+    done = launch(tmp_path, "--image", "i", "--kind", kind, "train.py")
+    assert [document["kind"] for document in yaml.safe_load_all(done.stdout)] == ["ConfigMap", made]
+
+
+def test_a_dry_run_is_a_rehearsal(tmp_path: Path) -> None:
+    words = ["--image", "i", "--job-name", "mine", "--dry-run"]
+    done = launch(tmp_path, *words, "train.py")
+    assert done.stdout.startswith("# mine.yaml\n---\napiVersion: v1\n")
+    assert done.stdout.endswith("\nkubectl apply -f mine.yaml\n")
+    document = json.loads(launch(tmp_path, *words, "--json", "train.py").stdout)
+    assert (document["schema"], document["runner"]) == ("plink.rehearsal/1", "kubernetes")
+    assert json.loads(document["files"]["mine.json"])["kind"] == "List"
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ([], "give --image IMAGE, with python3 and the program in it"),
+        (["--image", "i", "--kind", "pod"], "--kind pod: there are job, mpijob, pytorchjob"),
+        (["--image", "i", "--job-name", "My_Job"], "--job-name My_Job: write a letter and then lower-case"),
+        (["--image", "i", "--namespace", "a.b"], "--namespace a.b: write lower-case letters"),
+        (["--image", "i", "--resources", "gpus=8"], "--resources gpus=8: write cpu=4"),
+        (["--image", "i", "--tail", "3"], "--tail: --runner kubernetes starts nothing"),
+        (["--image", "i", "--log-dir", "x"], "--log-dir: --runner kubernetes starts nothing"),
+    ],
+)
+def test_what_cannot_be_is_one_line(words: list[str], why: str, tmp_path: Path) -> None:
+    done = launch(tmp_path, *words, "train.py")
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = [line for line in done.stderr.splitlines() if "error" in line]
+    assert why in line
+
+
+def test_a_host_that_is_no_node(tmp_path: Path) -> None:
+    done = launch(tmp_path, "--image", "i", "train.py", hosts="Node_1 address=10.0.0.1\n")
+    assert done.returncode == 2
+    assert "Node_1 cannot be a node's name" in done.stderr
+    assert "write `NODE address=10.0.0.1` in the hosts file" in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--image", "--kind", "--job-name", "--namespace", "--resources", "--output"])
+def test_options_of_this_runner_are_refused_with_others(option: str, tmp_path: Path) -> None:
+    done = typed("launch", "--runner", "local", option, "x", "true", cwd=tmp_path)
+    assert done.returncode == 2
+    assert f"{option} is for --runner kubernetes, not for local" in done.stderr
+
+
+def test_a_runner_that_does_not_exist_is_told_of_this_one(tmp_path: Path) -> None:
+    (tmp_path / "hosts.txt").write_text("here\n")
+    done = typed("launch", "--hosts", "hosts.txt", "--runner", "nomad", "true", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "kubernetes" in done.stderr

@@ -1,0 +1,245 @@
+"""``plink plan``: orders, groups, masters, what is left where, and what is refused."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from plink.cli.app import command
+from plink.errors import PlinkError
+from plink.plan import Plan
+from plink.plan_file import plan_from_json, read_plan
+from solvers.planning.schedules import schedule_of
+from solvers.schedules.verifier import verify
+from tests.cli.files import listing, network, refusal, write
+from tests.conftest import typed
+
+# As `network` has them: a and c (two slots) are near, b and d are near.
+RACKS = [["a", "c"], ["b", "d"]]
+ORDER = {"schema": "plink.order/1", "algo": "ring", "hosts": ["d", "b", "c", "a"], "network": "sha256:12"}
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    """A folder with a network in it."""
+    write(tmp_path / "n.json", network())
+    return tmp_path
+
+
+def planned(here: Path, *words: str) -> Plan:
+    """The plan that is printed."""
+    done = typed("plan", "n.json", *words, "--json", cwd=here)
+    assert done.returncode == 0, done.stderr
+    return plan_from_json(json.loads(done.stdout), "out")
+
+
+def groups_of(plan: Plan) -> list[list[str]]:
+    """The names of the hosts at each group's ranks."""
+    seats = [host.name for host in plan.hosts for _ in range(host.slots)]
+    return [sorted({seats[rank] for rank in group}) for group in plan.groups or ()]
+
+
+def test_a_plan_is_left_here_and_told(here: Path) -> None:
+    done = typed("plan", "n.json", "--size", "1MB", "--model", "contention", cwd=here)
+    assert (done.returncode, done.stderr.splitlines()) == (
+        0,
+        ["plink: no order was given: groups one after the other", "plink: plan -> .plink/plan.json"],
+    )
+    plan = read_plan(here / ".plink" / "plan.json")
+    assert plan.order.hosts == ("a", "c", "b", "d")
+    assert plan.groups == ((0, 1, 2), (3, 4))
+    assert plan.masters is not None
+    assert sorted(plan.masters.global_masters.tolist()) == [0, 1, 2, 3, 4]
+    assert (plan.algo, plan.model, plan.size_bytes, plan.chunks) == ("2lha", "contention", 1e6, 5)
+    assert plan.cost_us is not None
+    assert plan.cost_us < min(plan.baseline["flat"], plan.baseline["random_groups_median"])
+    assert verify(schedule_of(plan)) == []
+    for words in ("2lha, 5 ranks in 2 groups", "compared with: flat", "a c", "in proportion to sizes", "3 (3)"):
+        assert words in done.stdout
+
+
+def test_the_price_is_that_of_the_schedule(here: Path) -> None:
+    from plink.network import read_network
+    from solvers.costs.evaluator import evaluate
+    from solvers.costs.fabric import fabric_of
+
+    plan = planned(here, "--model", "contention", "--chunks", "7")
+    index = {name: k for k, name in enumerate("abcd")}
+    ranks = np.array([index[host.name] for host in plan.hosts for _ in range(host.slots)])
+    fabric = fabric_of(read_network(here / "n.json"))
+    assert plan.cost_us == pytest.approx(evaluate(schedule_of(plan), fabric, ranks, 1e8, "contention").cost_us)
+
+
+def test_json_and_files_are_the_same_plan(here: Path) -> None:
+    printed = typed("plan", "n.json", "--json", cwd=here)
+    assert "2lha, 5 ranks" in printed.stderr
+    for words in (("-o", "-"), ("-o", "-", "--json")):
+        assert typed("plan", "n.json", *words, cwd=here).stdout == printed.stdout
+    assert list(listing(here)) == ["n.json"]
+    assert typed("plan", "n.json", "-o", "p.json.gz", cwd=here).returncode == 0
+    assert gzip.decompress((here / "p.json.gz").read_bytes()).decode() == printed.stdout
+    both = typed("plan", "n.json", "-o", "p.json", "--json", cwd=here)
+    assert both.stdout == (here / "p.json").read_text() == printed.stdout
+
+
+def test_the_last_network_and_order_are_taken(here: Path) -> None:
+    (here / ".plink").mkdir()
+    (here / "n.json").rename(here / ".plink" / "network.json")
+    write(here / ".plink" / "order.json", ORDER)
+    done = typed("plan", "--algo", "ring", "-o", "p.json", cwd=here)
+    assert done.returncode == 0
+    assert "read .plink/network.json" in done.stderr
+    assert "read .plink/order.json" in done.stderr
+    assert "the order is one for ring, on another measurement of these hosts" in done.stderr
+    assert read_plan(here / "p.json").order.hosts == ("d", "b", "c", "a")
+    assert (here / ".plink" / "plan.json").read_bytes() == (here / "p.json").read_bytes()
+    write(here / ".plink" / "order.json", ORDER | {"hosts": ["a", "b"]})
+    done = typed("plan", "--algo", "ring", cwd=here)
+    assert ".plink/order.json is for other hosts and is left aside" in done.stderr
+    assert read_plan(here / ".plink" / "plan.json").order.hosts == ("a", "b", "c", "d")
+
+
+def test_groups_of_a_file_of_an_order_and_by_number(here: Path) -> None:
+    write(here / "order.json", ORDER)
+    (here / "groups.txt").write_text("a b\nc d\n")
+    assert groups_of(planned(here)) == RACKS
+    assert groups_of(planned(here, "--groups", "1")) == [["a", "b", "c", "d"]]
+    assert groups_of(planned(here, "--groups", "4")) == [["a"], ["b"], ["c"], ["d"]]
+    assert groups_of(planned(here, "--groups", "groups.txt")) == [["a", "b"], ["c", "d"]]
+    plan = planned(here, "--groups", "groups.txt", "--order", "order.json")
+    assert plan.order.hosts == tuple(ORDER["hosts"])
+    assert (groups_of(plan), plan.groups) == ([["a", "b"], ["c", "d"]], ((1, 4), (0, 2, 3)))
+    write(here / "order.json", ORDER | {"groups": [[0], [1, 2, 3, 4]]})
+    assert groups_of(planned(here, "--order", "order.json")) == [["d"], ["a", "b", "c"]]
+    assert groups_of(planned(here, "--order", "order.json", "--groups", "2")) == RACKS
+
+
+def test_masters_by_bandwidth(here: Path) -> None:
+    """The group of the faster hosts is global master of more, and of its two slots each has half."""
+    rates = [[0, 2, 2, 2], [2, 0, 2, 6], [2, 2, 0, 2], [2, 6, 2, 0]]
+    write(here / "n.json", network(bandwidth_gbps=rates))
+    plan = planned(here, "--weights", "bandwidth")
+    assert plan.masters is not None
+    assert (plan.masters.weights, plan.chunks) == ("bandwidth", 40)
+    assert plan.masters.rank_weights == pytest.approx((2, 1, 1, 10 / 3, 10 / 3), rel=1e-5)
+    assert plan.baseline["masters_by_sizes"] > 0
+    assert plan.masters.group_weights == (4, 4)  # to hosts outside all rates are 2
+    assert np.bincount(plan.masters.local_masters[:, 0]).tolist() == [20, 10, 10]
+
+
+@pytest.mark.parametrize(
+    ("algo", "words", "environment"),
+    [
+        ("ring", (), {}),
+        ("bcube", ("--set", "levels=1"), {}),
+        ("nccl-tree", (), {"NCCL_ALGO": "Tree"}),
+        (
+            "openmpi-ring",
+            (),
+            {"OMPI_MCA_coll_tuned_use_dynamic_rules": "1", "OMPI_MCA_coll_tuned_allreduce_algorithm": "4"},
+        ),
+        ("flat", (), {}),
+    ],
+)
+def test_other_algorithms(algo: str, words: tuple[str, ...], environment: dict[str, str], here: Path) -> None:
+    plan = planned(here, "--algo", algo, *words)
+    assert (plan.groups, plan.masters, plan.environment) == (None, None, environment)
+    assert plan.options == ({"levels": 1} if words else {})
+    assert plan.schedule is not None
+    assert plan.chunks == plan.schedule.chunks
+    assert verify(plan.schedule) == []
+    assert plan.cost_us == plan.baseline["given"]
+
+
+def many(hosts: int, **changes: Any) -> dict[str, Any]:
+    """Hosts in racks of 16."""
+    rack = np.arange(hosts) // 16
+    rows = np.where(rack[:, None] == rack[None, :], 40, 90) * ~np.eye(hosts, dtype=bool)
+    return network(hosts=[{"name": f"h{k}"} for k in range(hosts)], latency_us=rows.tolist()) | changes
+
+
+def test_a_schedule_that_is_too_large_is_left_out(here: Path) -> None:
+    write(here / "n.json", many(256))
+    done = typed("plan", "n.json", "--algo", "ring", "-o", "p.json", cwd=here)
+    assert "the schedule is too large for the file" in done.stderr
+    plan = read_plan(here / "p.json")
+    assert (plan.schedule, plan.chunks) == (None, None)
+    assert len(schedule_of(plan)) == 2 * 255 * 256
+    assert (here / "p.json").stat().st_size < 100_000
+
+
+def test_the_file_of_512_ranks_is_not_large(here: Path) -> None:
+    write(here / "n.json", many(512))
+    assert typed("plan", "n.json", "--chunks", "4096", "-o", "p.json", cwd=here).returncode == 0
+    assert (here / "p.json").stat().st_size < 8_000_000
+    plan = read_plan(here / "p.json")
+    assert plan.schedule is not None
+    assert verify(plan.schedule) == []
+
+
+def test_pairs_that_were_not_measured(here: Path) -> None:
+    """Groups are formed without them; what uses them has no price."""
+    rows = network()["latency_us"]
+    rows[2][3] = rows[3][2] = None
+    write(here / "n.json", network(latency_us=rows))
+    assert "flat" not in planned(here, "--groups", "2", "--chunks", "1").baseline
+    said = refusal(typed("plan", "n.json", "--groups", "1", cwd=here), 4).splitlines()[-1]
+    assert "c - d is needed and was not measured" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--algo", "best"), "--algo best: there are ring, "),
+        (("--algo", "nccl"), "--algo nccl: there are ring, "),
+        (("--size", "0"), "--size 0: give more than 0 bytes"),
+        (("--model", "guess"), "--model guess: there are auto, latency"),
+        (("--groups", "5"), "--groups 5: 1 to 4 groups can be made of 4 hosts"),
+        (("--groups", "0"), "--groups 0: 1 to 4 groups can be made of 4 hosts"),
+        (("--groups", "9" * 30), "1 to 4 groups can be made of 4 hosts"),
+        (("--groups", ""), "--groups: a file, or how many groups to form"),
+        (("--groups", "none.txt"), "none.txt: no such file"),
+        (("--groups", "part.txt"), "part.txt: d is in no group; every host belongs to one"),
+        (("--groups", "twice.txt"), "twice.txt: a is named more than once"),
+        (("--groups", "strange.txt"), "strange.txt: there is no host e"),
+        (("--chunks", "0"), "--chunks 0: 1 to 100000 are possible"),
+        (("--chunks", "100001"), "--chunks 100001: 1 to 100000 are possible"),
+        (("--weights", "colour"), "--weights colour: there are sizes, bandwidth"),
+        (("--weights", "bandwidth"), "--weights bandwidth: the network holds no bandwidths"),
+        (("--algo", "ring", "--chunks", "4"), "--chunks goes with --algo 2lha; ring has no masters"),
+        (("--algo", "ring", "--weights", "sizes"), "--weights goes with --algo 2lha; ring has no masters"),
+        (("--algo", "ring", "--groups", "2"), "--groups goes with --algo 2lha; ring has no masters"),
+        (("--set", "base=4"), "--set base=4: 2lha takes no base"),
+        (("--order", "other.json"), "other.json: the order leaves out hosts of the hosts list: d"),
+        (("--order", "grouped.json"), "grouped.json: groups: every rank from 0 to 4 belongs to exactly one group"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    words: tuple[str, ...],
+    why: str,
+    here: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In this process, for there are many; nothing is said before and nothing is left behind."""
+    monkeypatch.chdir(here)
+    (here / "part.txt").write_text("a b\nc\n")
+    (here / "twice.txt").write_text("a b\nc d a\n")
+    (here / "strange.txt").write_text("a b\nc d e\n")
+    write(here / "other.json", ORDER | {"hosts": ["a", "b", "c"]})
+    write(here / "grouped.json", ORDER | {"groups": [[0, 1], [2, 3]]})
+    with pytest.raises(PlinkError) as caught:
+        command().main(args=["plan", "n.json", *words], prog_name="plink", standalone_mode=False)
+    assert caught.value.exit_code == 2
+    assert why in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert capsys.readouterr() == ("", "")
+    assert ".plink" not in {name.split("/")[0] for name in listing(here)}
+
+
+def test_a_network_of_one_rank_has_nothing_to_plan(here: Path) -> None:
+    write(here / "n.json", network(hosts=[{"name": "a"}], latency_us=[[0]]))
+    assert "a collective needs two ranks or more" in refusal(typed("plan", "n.json", cwd=here))

@@ -1,0 +1,148 @@
+"""`plink show`: the network in the terminal, word for word, and what it refuses."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.files import network, refusal, write
+from tests.conftest import plink, typed
+
+GOLDEN = """\
+The network between 4 hosts
+11 of 12 round trips between 4 hosts were measured (91.7%).
+The hosts form two groups. A round trip usually takes 10 µs inside groups, 100
+µs between groups.
+A ring costs 220 µs in plink's order and 400 µs in the given one, 45% less (by
+the measurements that it was fitted to). Its longest hop is a – d, 100 µs.
+Nothing looks wrong with hosts or links.
+
+Round trips, hosts as given             The same in plink's order for a ring
+  ██··██                                  ··████
+██  ██··                                ··  ██??
+··██  ??                                ████  ··
+██··██                                  ████··
+10 µs ·░▒▓█ 100 µs   ? not measured
+
+tier             pairs measured   median     80% within
+inside groups                 2    10 µs     10 – 10 µs
+between groups                4   100 µs   100 – 100 µs
+
+round trips
+    9.8 – 11.9 µs    █████████████████████████████████ 4
+   11.9 – 14.5 µs
+   14.5 – 17.6 µs
+   17.6 – 21.4 µs
+   21.4 – 26 µs
+     26 – 31.6 µs
+   31.6 – 38.4 µs
+   38.4 – 46.7 µs
+   46.7 – 56.8 µs
+   56.8 – 69 µs
+     69 – 83.9 µs
+   83.9 – 102 µs     █████████████████████████████████████████████████████████ 7
+"""
+
+
+@pytest.fixture
+def cloud(tmp_path: Path) -> Path:
+    document = network()
+    document["latency_us"][2][3] = None
+    write(tmp_path / "cloud.json", document)
+    order = {"schema": "plink.order/1", "algo": "ring", "hosts": list("acbd"), "cost": 220, "baseline": {"given": 400}}
+    write(tmp_path / "order.json", order)
+    return tmp_path
+
+
+def test_piped_it_is_plain_text(cloud: Path) -> None:
+    done = plink("show", "cloud.json", "--order", "order.json", cwd=cloud, COLUMNS="80")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == GOLDEN.splitlines()
+
+
+def test_colour_where_it_is_wanted_and_not_where_it_is_not(cloud: Path) -> None:
+    colourful = {"FORCE_COLOR": "1", "COLORTERM": "truecolor", "TERM": "xterm-256color", "COLUMNS": "80"}
+    done = plink("show", "cloud.json", cwd=cloud, **colourful, NO_COLOR="")
+    assert "\x1b[38;2;" in done.stdout
+    assert "▀" in done.stdout
+    done = plink("show", "cloud.json", cwd=cloud, **colourful)
+    assert "\x1b[38" not in done.stdout
+    assert "·" in done.stdout
+
+
+def test_ascii_where_the_terminal_has_no_more(cloud: Path) -> None:
+    done = plink("show", "cloud.json", cwd=cloud, PYTHONIOENCODING="ascii", COLUMNS="60")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.isascii()
+    assert max(map(len, done.stdout.splitlines())) <= 60
+
+
+def test_the_figures_as_json(cloud: Path) -> None:
+    document = json.loads(typed("show", "cloud.json", "--order", "order.json", "--json", cwd=cloud).stdout)
+    assert document["schema"] == "plink.show/1"
+    assert (document["hosts"], document["measured"], document["possible"]) == (4, 11, 12)
+    assert document["groups"] == [["a", "c"], ["b", "d"]]
+    assert document["bottleneck"] == ["a", "d"]
+    assert [tier["median_us"] for tier in document["tiers"]] == [10.0, 100.0]
+
+
+def test_groups_as_a_file_lists_them(cloud: Path) -> None:
+    (cloud / "groups.txt").write_text("a b\nc d\n")
+    document = json.loads(typed("show", "cloud.json", "--groups", "groups.txt", "--json", cwd=cloud).stdout)
+    assert document["groups"] == [["a", "b"], ["c", "d"]]
+
+
+@pytest.mark.parametrize("hosts", [2, 3])
+def test_few_hosts(hosts: int, tmp_path: Path) -> None:
+    rows = [[0 if i == j else 20 + i for j in range(hosts)] for i in range(hosts)]
+    write(tmp_path / "n.json", network(hosts=[{"name": f"h{k}"} for k in range(hosts)], latency_us=rows))
+    done = typed("show", "n.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"The network between {hosts} hosts\n")
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "why"),
+    [
+        ({"hosts": [{"name": "a"}], "latency_us": [[0]]}, 2, "one host (a) has no network to draw"),
+        (
+            {"latency_us": [[0 if i == j else None for j in range(4)] for i in range(4)]},
+            4,
+            "no round trip was measured",
+        ),
+        ({"schema": "plink.order/1"}, 2, "was expected"),
+    ],
+)
+def test_nothing_to_see(changes: dict[str, object], code: int, why: str, tmp_path: Path) -> None:
+    write(tmp_path / "n.json", network(**changes))
+    assert why in refusal(typed("show", "n.json", cwd=tmp_path), code)
+
+
+@pytest.mark.parametrize(
+    ("groups", "why"),
+    [("a b\nc\n", "leaves out d"), ("a b c d e\n", "e is none of the hosts"), ("a b\nb c d\n", "b is in two groups")],
+)
+def test_groups_of_other_hosts_are_refused(groups: str, why: str, cloud: Path) -> None:
+    (cloud / "groups.txt").write_text(groups)
+    assert why in refusal(typed("show", "cloud.json", "--groups", "groups.txt", cwd=cloud))
+
+
+def test_groups_that_are_near_each_other_follow_each_other(tmp_path: Path) -> None:
+    """So that hosts sorted by group show the outer tiers too; here zones are handed out in turns."""
+    rack = [k % 4 for k in range(16)]
+    near, far, farther = 10, 100, 400
+    rows = [
+        [0 if i == j else near if a == b else far if a % 2 == b % 2 else farther for j, b in enumerate(rack)]
+        for i, a in enumerate(rack)
+    ]
+    write(tmp_path / "n.json", network(hosts=[{"name": f"h{k}"} for k in range(16)], latency_us=rows))
+    document = json.loads(typed("show", "n.json", "--json", cwd=tmp_path).stdout)
+    assert [int(group[0][1:]) for group in document["groups"]] == [0, 2, 1, 3]
+    assert [tier["median_us"] for tier in document["tiers"]] == [near, far, farther]
+
+
+def test_an_error_without_hosts_harms_nothing(cloud: Path) -> None:
+    document = network(errors=[{"from": ["a"], "to": {}, "why": 3}, {"from": "c", "to": "d", "why": "timed out"}])
+    document["latency_us"][2][3] = None
+    write(cloud / "n.json", document)
+    assert typed("show", "n.json", cwd=cloud).returncode == 0

@@ -1,0 +1,117 @@
+"""A command of the documentation held against the command line itself, without running it: its own parser reads the
+words, and values that a parser takes for mere text are read by what will read them."""
+
+from collections.abc import Callable
+from typing import Any
+
+from plink.cli.app import command
+from plink.errors import PlinkError
+from plink.units import parse_bytes, parse_duration, parse_rate
+
+
+def refusal(words: list[str]) -> str:
+    """Why the command line would refuse these words (after ``plink``); nothing where it takes them."""
+    if words[:1] == ["--debug"]:
+        words = words[1:]
+    node: Any = command()
+    name, context = "plink", None
+    try:
+        while True:
+            context = node.make_context(name, list(words), parent=context)
+            if not hasattr(node, "commands"):
+                return _values(context.params)
+            words = [*context._protected_args, *context.args]
+            if not words:  # a group that lists something by itself (plink runs), or shows its help
+                return ""
+            name, node, words = node.resolve_command(context, words)
+    except Exception as error:
+        if type(error).__name__ == "Exit":  # --help, --version
+            return ""
+        return str(error.format_message()) if hasattr(error, "format_message") else f"{type(error).__name__}: {error}"
+
+
+def _values(given: dict[str, Any]) -> str:
+    for name, value in given.items():
+        read = _READERS.get(name)
+        for one in value if isinstance(value, list | tuple) else [value]:
+            if read is None or one is None:
+                continue
+            try:
+                read(one)
+            except PlinkError as error:
+                return f"{name}: {error}"
+    return ""
+
+
+def _one_of(names: Any) -> Callable[[str], None]:
+    def check(value: str) -> None:
+        if value not in names:
+            raise PlinkError(f"{value} is none of {', '.join(names)}")
+
+    return check
+
+
+def _each(read: Callable[[str], object]) -> Callable[[str], None]:
+    """A size, or a range of sizes."""
+
+    def check(value: str) -> None:
+        for part in value.split(".."):
+            read(part)
+
+    return check
+
+
+def _algo(value: str) -> None:
+    from solvers.costs.by_name import NAMES
+
+    _one_of(NAMES)(value)
+
+
+def _backend(value: str) -> None:
+    from solvers.costs.by_name import NAMES
+
+    if not value.endswith((".json", ".json.gz")):
+        _one_of((*NAMES, "auto", "agileml"))(value)
+
+
+def _runner(value: str) -> None:
+    from runners.choice import known_runner
+
+    known_runner(value)
+
+
+def _format(value: str) -> None:
+    from runners.hostfiles import format_named
+
+    format_named(value)
+
+
+def _notices(value: str) -> None:
+    from plink.runtime.agileml.notices import parse_source
+
+    parse_source(value)
+
+
+_READERS: dict[str, Callable[[str], object]] = {
+    "algo": _algo,
+    "backend": _backend,
+    "bandwidth_bytes": parse_bytes,
+    "bandwidth_time": parse_duration,
+    "budget": parse_duration,
+    "checkpoint_every": parse_duration,
+    "duration": parse_duration,
+    "format": _format,
+    "host_rate": parse_rate,
+    "kind": _one_of(("job", "mpijob", "pytorchjob")),
+    "max_age": parse_duration,
+    "method": _one_of(("stamp", "icmp", "tcp", "iperf3", "auto")),
+    "model": _one_of(("latency", "alpha-beta", "contention", "auto")),
+    "notices": _notices,
+    "objective": _one_of(("auto", "time", "sum", "bottleneck")),
+    "rate": parse_rate,
+    "runner": _runner,
+    "size": _each(parse_bytes),
+    "timeout": parse_duration,
+    "uplink_rate": parse_rate,
+    "within": parse_duration,
+}

@@ -1,0 +1,82 @@
+"""Files that pages speak of without showing them, made the same every time: networks of six hosts in two racks handed
+out mixed (as orders.md has them), a hosts file and a topology file of these, an order, orders that were run."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+_RACKS = ("ace", "bdf")
+_ROWS = (
+    (0, 81, 22, 79, 25, 84),
+    (81, 0, 83, 21, 80, 24),
+    (22, 83, 0, 78, 20, 82),
+    (79, 21, 78, 0, 85, 23),
+    (25, 80, 20, 85, 0, 86),
+    (84, 24, 82, 23, 86, 0),
+)
+
+
+def write_samples(folder: Path) -> None:
+    """Put all of them into a folder."""
+    names = "abcdef"
+    rows: list[list[float | None]] = [[*row] for row in _ROWS]
+    _write(folder / "cloud.json", _network(names, rows))
+    part = [[*row] for row in rows]
+    for other in (2, 3):
+        part[0][other] = part[other][0] = None
+    _write(folder / "part.json", _network(names, part))
+    partly = [[*row] for row in rows]
+    for other in (2, 3, 4, 5):
+        partly[0][other] = partly[other][0] = None
+    _write(folder / "partly.json", _network(names, partly))
+    _write(folder / "yesterday.json", _network(names, rows))
+    _write(folder / "today.json", _network(names, rows))
+    _write(folder / "check.json", _checked())
+    _write(folder / "alike.json", _drawn(8, racks=1, sigma=0.2))
+    _write(folder / "cloud64.json", _drawn(64, racks=8, sigma=0.05))
+    _write(folder / "order.json", {"schema": "plink.order/1", "algo": "ring", "hosts": list("acebfd")})
+    hosts = [f"{name} address=127.0.0.{k}" for k, name in enumerate(names, start=2)]  # nothing leaves this machine
+    (folder / "hosts.txt").write_text("\n".join(hosts) + "\n")
+    (folder / "topology.conf").write_text(
+        "SwitchName=spine Switches=leaf[1-2]\n"
+        + "".join(f"SwitchName=leaf{k} Nodes={','.join(rack)}\n" for k, rack in enumerate(_RACKS, start=1))
+    )
+    (folder / "train.py").write_text('print("trained")\n')
+
+
+def _network(names: str, rows: list[list[float | None]]) -> dict[str, Any]:
+    return {"schema": "plink.network/1", "hosts": [{"name": name} for name in names], "latency_us": rows}
+
+
+def _checked() -> dict[str, Any]:
+    """Four orders that were run: the more often the ring leaves a rack, the longer it took."""
+    orders = (("acebdf", 0.2, 257), ("acbedf", 0.4, 369), ("abcdef", 0.6, 491), ("abedcf", 0.5, 490))
+    runs = [
+        {"order": hosts, "hosts": list(hosts), "predicted_us": cost, "achieved_s": [seconds, seconds + 0.01]}
+        for hosts, seconds, cost in orders
+    ]
+    return {
+        "schema": "plink.check/1",
+        "checks": [{"algo": "gloo", "model": "latency", "size_bytes": 1e6, "runs": runs}],
+    }
+
+
+def _drawn(hosts: int, racks: int, sigma: float) -> dict[str, Any]:
+    """Hosts in racks (25 us within, 80 across; 60 where there is one rack) with noise, two halves of samples."""
+    draw = random.Random(1)
+    halves = []
+    for _ in range(2):
+        half = [[0.0] * hosts for _ in range(hosts)]
+        for i in range(hosts):
+            for j in range(hosts):
+                true = 60 if racks == 1 else 25 if i % racks == j % racks else 80
+                half[i][j] = 0.0 if i == j else round(true * draw.lognormvariate(0, sigma), 1)
+        halves.append(half)
+    mean = [[round((x + y) / 2, 1) for x, y in zip(*rows, strict=True)] for rows in zip(*halves, strict=True)]
+    members = [{"name": f"h{k:02}"} for k in range(hosts)]
+    return {"schema": "plink.network/1", "hosts": members, "latency_us": mean, "halves_us": halves}
+
+
+def _write(path: Path, document: object) -> None:
+    path.write_text(json.dumps(document))

@@ -1,0 +1,132 @@
+"""Bytes as the words of somebody at the other end of a line, and what whoever hears them makes of them."""
+
+import contextlib
+import json
+import os
+from functools import cache
+from typing import Any, cast
+
+from plink.errors import PlinkError
+from plink.hosts import Host
+from plink.remote.fleet import Fleet, Message
+from plink.remote.lifeline import ControllerGone, Lifeline
+
+ROSTER = (Host("a", "10.0.0.1"), Host("b", "10.0.0.2"))
+_MOST_ANSWERS = 200
+
+
+class Said:
+    """A fleet of one agent that says what it likes, whatever it is asked, and one that behaves."""
+
+    def __init__(self, data: bytes) -> None:
+        self._lines = data.split(b"\n")
+        self._messages: list[Message] = []
+        self.now = 0.0
+
+    def clock(self) -> float:
+        """Seconds."""
+        return self.now
+
+    def send(self, host: str, **body: Any) -> None:
+        """What h0 answers is the next line, with the number of the task where it gives none."""
+        if host == "h1":
+            good = {"sent": 1, "received": 1, "reflected": 1, "percentiles_us": [1.0] * 5, "halves_us": [1.0, 1.0],
+                    "jitter_us": 0.0, "port": 5, "gbps": 1.0}  # fmt: skip
+            self._messages.append(Message(host, {"is": "done", "task": body["task"], **good}))
+            return
+        with contextlib.suppress(ValueError, RecursionError, IndexError):
+            said = json.loads(self._lines.pop(0))
+            if isinstance(said, dict):
+                self._messages.append(Message(host, {"is": "done", "task": body["task"], **said}))
+
+    def receive(self, timeout_s: float) -> Message | None:
+        """The next message; time passes where there is none."""
+        if self._messages:
+            return self._messages.pop(0)
+        self.now += max(0.0, timeout_s)
+        return None
+
+
+def agents_said(data: bytes) -> None:
+    """A pair is measured by each method, one end of which answers with these lines; the network can be written."""
+    from plink.hosts import Hosts
+    from plink.network import network_from_json
+    from plink.storage import parse_document, render_document
+    from probes.conductor import Conductor
+    from probes.measurements import Measurements
+    from probes.methods import METHODS, Settings, Work, errand
+
+    fleet = Said(data)
+    found = Measurements(Hosts((Host("h0", "10.0.0.1"), Host("h1", "10.0.0.2"))))
+    ready = {i: {"address": "10.0.0.9", "port": 1, "stamps": True, "tcp_port": 2, "ssh_port": 22} for i in range(2)}
+    work = Work(Settings(count=2), ready, found)
+    conductor = Conductor(cast(Fleet, fleet), ["h0", "h1"], fleet.clock)
+    for method in METHODS:
+        conductor.run([errand(work, method, 0, 1)])
+    text = render_document(found.network().to_json())
+    network_from_json(parse_document(text, "network"), "network")
+
+
+def controllers_said(data: bytes) -> None:
+    """An agent reads what comes to the end, and what it is told are objects."""
+    read, write = os.pipe()
+    out, theirs = os.pipe()
+    try:
+        os.set_blocking(write, False)
+        os.write(write, data[: 1 << 15])
+        os.close(write)
+        line = Lifeline(1.0, read, theirs)
+        with contextlib.suppress(ControllerGone):
+            for _ in range(_MOST_ANSWERS):
+                told = line.receive(0.0)
+                assert told is None or isinstance(told, dict)
+    finally:
+        for descriptor in (read, out, theirs):
+            os.close(descriptor)
+
+
+def rank_said(data: bytes) -> None:
+    """Autotune's daemon says what it does not understand, once, and goes on."""
+    from runners.autotune.daemon import Daemon
+
+    told: list[str] = []
+    daemon = Daemon(_assignment(), None, told.append, clock=lambda: 1.0)
+    for line in data.decode("utf-8", "replace").split("\n")[:_MOST_ANSWERS]:
+        for answer in daemon.talk(line):
+            assert set(json.loads(answer)) == {"epoch", "plan"}
+    assert all("\n" not in line for line in told)
+
+
+@cache
+def _assignment() -> Any:
+    from tests.solvers.ranks_on_paper import GROUPS, dealt
+
+    return dealt(GROUPS, 16)
+
+
+def peer_said(data: bytes) -> None:
+    """A server takes a message or closes the connection; a partition takes a part or refuses it."""
+    from plink.runtime.agileml.parts import begun, parts_of, take, update_part
+    from plink.runtime.agileml.records import Lost
+    from plink.runtime.agileml.wire import Kind, receive
+    from tests.fuzz.targets import _layout
+    from tests.runtime.agileml.test_wire import Pipe
+
+    layout, pipe, partition = _layout(), Pipe(data), None
+    with contextlib.suppress(Lost):
+        for _ in range(_MOST_ANSWERS):
+            message = receive(pipe, layout)
+            update_part(message)
+            try:
+                if partition is None:
+                    partition = begun(layout, message, sees_ahead=False)
+                elif message.kind is Kind.PUSH:
+                    partition.update(message.worker, message.clock, message.pieces)
+                else:
+                    take(partition, message)
+            except (ValueError, IndexError, PlinkError):
+                # A server answers these with a refusal (owner.py).
+                continue
+    if partition is not None:
+        parts_of(partition)
+    assert pipe.largest <= 1 << 16

@@ -1,0 +1,225 @@
+"""Inputs that fuzzing begins with: good ones of every kind, as their writers make them."""
+
+import base64
+import gzip
+import json
+import zlib
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from plink.hosts import render_hosts
+from plink.network import Network
+from plink.order import Order
+
+
+def _json(*documents: Any) -> tuple[bytes, ...]:
+    return tuple(json.dumps(document).encode() for document in documents)
+
+
+def _lines(*documents: Any) -> bytes:
+    return b"".join(json.dumps(document).encode() + b"\n" for document in documents)
+
+
+@cache
+def seeds() -> dict[str, Sequence[bytes]]:
+    """By target."""
+    from tests.fuzz.targets import THREE
+    from tests.words import test_topology as written
+
+    latency = np.array([[0.0, 50.0, 90.5], [51.0, 0.0, np.nan], [90.0, 70.0, 0.0]])
+    details = {
+        "halves_us": [[[0, 1, 2]] * 3] * 2,
+        "hops": [[0, 1, 2]] * 3,
+        "machines": [None] * 3,
+        "loss_forward": None,
+    }
+    network = Network(THREE, latency, latency / 1000, details).to_json()
+    order = Order("ring", ("b", "a", "c.x.org"), 12.5, 10.0, {"given": 20.0}, "latency", 3, "sha256:1").to_json()
+    groups = {"schema": "plink.groups/1", "groups": [["a", "b"], ["c.x.org"]]}
+    topologies = [written.AWS, written.GCP, written.TOPOGRAPH, json.dumps(written.KUBERNETES), written.TREE]
+    topologies += [written.BLOCKS, written.YAML] if hasattr(written, "YAML") else [written.BLOCKS]
+    truth = {"schema": "plink.truth/1", "positions": {"a": ["west", 1], "b": "r2"}}
+    run = {
+        "schema": "plink.run/1", "id": "one", "started": "2026-01-01T00:00:00", "hosts": network["hosts"], "lab": None,
+        "program": "train.py", "args": ["-n", "3"], "env": {"A": "1"}, "machines": {"a": {"hostname": "a"}},
+        "exit_code": 3, "seconds": 4.5, "proof": {"ranks": [{"rank": 0, "host": "a", "hostname": "a", "wrong": None}]},
+        "failure": {"rank": 0, "host": "a", "last_lines": ["why"]}, "logs": "logs",
+    }  # fmt: skip
+    check = {"schema": "plink.check/1", "runs": [{"order": "given", "predicted_us": 910, "achieved_s": [0.51, 0.5]}]}
+    demo = {"schema": "plink.demo/1", "predicted_given_s": 1, "given_samples_s": [1, 2], "predicted_plink_s": 1.5,
+            "plink_samples_s": [0.5]}  # fmt: skip
+    embedding = {"hosts": ["a", "b"], "coordinates": [[0.5, 1], [2, 3]], "alpha": 2.0, "held_out_error": 0.1,
+                 "fitted_us": [[0, 5], [5, 0]]}  # fmt: skip
+    answer = {"sent": 2, "received": 2, "reflected": 2, "percentiles_us": [1, 2, 3, 4.5, 5], "halves_us": [2, None],
+              "jitter_us": 0.5, "hops": 3, "clock": "kernel", "clock_steps": 0, "port": 7, "gbps": 2.5}  # fmt: skip
+    registration = {"name": "a", "hostname": "h", "addresses": ["10.0.0.1"], "pid": 1, "digest": "d", "nodes": 2,
+                    "processes": 1, "trouble": None}  # fmt: skip
+    stretch = {
+        "epoch": 0,
+        "jobs": 1,
+        "bytes": 1 << 20,
+        "seconds": 0.5,
+        "seen": [[0, 1, 1e6, 0.1, 1e-4], [5, 4, 1e5, 2, 1]],
+    }
+    report = {"end": {"streams": [{"sender": {"min_rtt": 50}}], "sum_received": {"bits_per_second": 1e9},
+                      "sum_sent": {"retransmits": 0}}}  # fmt: skip
+    schedules = _schedules()
+    return {
+        "hosts": (render_hosts(THREE).encode(), b"# plink-lab: l\nann@x slots=2 port=22 key=~/.k # fast\n"),
+        "network": _json(network),
+        "order": (*_json(order), b"a\nb\nc.x.org\n"),
+        "groups": (*_json(groups), b"a, b # rack\nc.x.org\n"),
+        "plan": _json(*_plans()),
+        "schedule": _json(*schedules),
+        "aggregation": _json(
+            *_plans(),
+            {
+                "schema": "plink.aggregation/1",
+                "classes": [
+                    {"up_to_bytes": 1000, "algo": "gloo", "schedule": None},
+                    {"up_to_bytes": None, "algo": "ring", "schedule": schedules[0]},
+                ],
+            },
+        ),
+        "topology": [text.encode() for text in topologies],
+        "truth": (*_json(truth, groups), b"a b\nc.x.org\n", *(text.encode() for text in topologies[-2:])),
+        "compressed": [gzip.compress(text) for text in _json(network, order)],
+        "agile_log": (_agile_log(),),
+        "autotune_log": (_autotune_log(stretch),),
+        "run": _json(run),
+        "shown_runs": _json(run),
+        "check": _json(check, demo),
+        "embedding": _json(embedding),
+        "quantities": (b"64KiB", b"200mbit", b"1.5h", b" 10 Gbps "),
+        "checkpoint": _partition(),
+        "latest_checkpoint": _json({"clock": 3, "partitions": 2}),
+        "lab": _json(_lab()),
+        "known_hosts": (
+            b"a,b ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHYYxTTvBFTjfDPdVBDhFjyHhFbsd5dUpyvbZvNqGgiT c\n"
+            b"@revoked * ssh-ed25519 AAAA\n|1|abc=|def= ssh-rsa AAAA\n",
+        ),
+        "ssh_config": (
+            b"Host a\n  HostName 10.0.0.1\n  Port 2222\n  User ann\n  ProxyJump j1,j2:22\n  IdentityFile ~/.ssh/k\n"
+            b"Host *\n  ProxyCommand nc %h %p\n  UserKnownHostsFile ~/.k\nMatch host b\n  Port 3\n",
+        ),
+        "iperf3": _json(report, {"error": "no"}),
+        "figure": (b'{"step_s": [1, 2]}\n', b"epoch 1 loss 0.5\n"),
+        "launched": (_launched(registration),),
+        "given": (base64.b64encode(zlib.compress(json.dumps({"A": "b"}).encode())),),
+        "stamp": _stamp(),
+        "agent_said": (_lines(*[answer] * 6), _lines(answer | {"percentiles_us": [None] * 5}, *[{"error": "no"}] * 4)),
+        "controller_said": (_lines({"do": "alive"}, {"do": "pair", "task": 1}),),
+        "tuning": (_lines(stretch, stretch | {"seconds": 2.0}, stretch),),
+        "message": _partition(),
+        "registration": _json(registration),
+        "replacement": _replacement(),
+    }
+
+
+def _schedules() -> list[dict[str, Any]]:
+    from solvers.schedules.catalogue import Options, schedule_for
+
+    ring = schedule_for("ring", 4, Options()).to_json()
+    plain = {key: value for key, value in ring.items() if key != "transfers"}
+    rounds = [{key: value for key, value in row.items() if key != "after"} for row in ring["transfers"]]
+    return [plain | {"transfers": rounds}, ring]
+
+
+def _plans() -> list[dict[str, Any]]:
+    from plink.plan import Masters, Plan
+    from plink.schedule_file import schedule_from_json
+    from tests.fuzz.targets import THREE
+
+    two = type(THREE)(THREE.members[:2])
+    order = Order("ring", tuple(two.names))
+    masters = Masters(np.array([[0, 2], [1, 3]], dtype=np.int32), np.array([0, 3], dtype=np.int32))
+    ring = schedule_from_json(_schedules()[0], "ring")
+    return [
+        Plan("ring", "latency", 1e6, order, two, ring.chunks, 5.0, 4.0, {"given": 7.0}, schedule=ring).to_json(),
+        Plan("two-level", "latency", 1e6, order, two, 2, groups=((0, 1), (2, 3)), masters=masters).to_json(),
+    ]
+
+
+def _agile_log() -> bytes:
+    from plink.agile_log import SCHEMA
+
+    common = {"host": "a", "number": 1, "tier": "reliable", "slots": 1}
+    step = {"what": "iteration", "seconds": 0.5, "stage": 1, "workers": 2}
+    return _lines(
+        {"at": 0, "what": "log", "schema": SCHEMA},
+        {"at": 0.1, "what": "host", "event": "joined", **common, "price": 0.5},
+        {"at": 0.2, "what": "stage", "stage": 1},
+        {"at": 1, **step, "iteration": 0, "clock": 1, "objective": -3.5},
+        {"at": 2, "what": "rolled back", "clock": 0, "era": 1, "redone": 1},
+        {"at": 3, **step, "iteration": 0, "clock": 1, "objective": None},
+        {"at": 3, "what": "traffic", "host": "a", "sent": 5, "received": 6},
+        {"at": 4, "what": "host", "event": "failed", **common},
+        {"at": 5, "what": "end", "seconds": 5, "code": 0},
+    )
+
+
+def _autotune_log(stretch: dict[str, Any]) -> bytes:
+    from dataclasses import asdict
+
+    from runners.autotune.log import SCHEMA, assignment_to_json
+    from solvers.autotune.course import Settings
+    from tests.solvers.ranks_on_paper import GROUPS, dealt
+
+    head = {
+        "schema": SCHEMA,
+        "hosts": ["n"] * 16,
+        "settings": asdict(Settings()),
+        **assignment_to_json(dealt(GROUPS, 16)),
+    }
+    return _lines(head, *({"at_s": float(k), **stretch, "action": "watch", "reason": ""} for k in range(3)))
+
+
+def _partition() -> tuple[bytes, ...]:
+    from plink.runtime.agileml.partition import Partition
+    from plink.runtime.agileml.parts import parts_of
+    from plink.runtime.agileml.pieces import Piece
+    from plink.runtime.agileml.wire import send
+    from tests.fuzz.targets import _layout
+    from tests.runtime.agileml.test_wire import Pipe
+
+    layout, pipe = _layout(), Pipe()
+    partition = Partition(layout, 0, history=True)
+    partition.admit({0: 0, 1: 0})
+    partition.update(0, 0, (Piece(0, range(2), np.ones((2, 3), dtype=np.float32)),))
+    for part in parts_of(partition):
+        send(pipe, part, layout)
+    return (pipe.content,)
+
+
+def _lab() -> dict[str, Any]:
+    from runners.lab.blueprint import Settings, draw
+
+    return draw(Settings("a", racks=1, hosts_per_rack=2)).to_json()
+
+
+def _launched(report: dict[str, Any]) -> bytes:
+    from runners.launchers.frames import ERR, EXIT, OUT, REPORT, framed
+
+    said = [framed(REPORT, json.dumps({"rank": 0} | report).encode()), framed(OUT, b"[hello]\n"), framed(ERR, b"x\n")]
+    said.append(framed(EXIT, json.dumps({"code": 3, "last_lines": ["x"]}).encode()))
+    return b"".join(b"0: " + one for one in said) + b"srun: error: n: task 4: Exited with exit code 7\n"
+
+
+def _stamp() -> tuple[bytes, ...]:
+    from probes.reflector import pack_sender, reflect
+    from probes.stamp import Key
+    from probes.stamp import pack_sender as signed
+
+    plain = pack_sender(1, 2, 3)
+    return plain, plain + b"tlv", reflect(plain, 1, 2, 3) or b"", signed(Key(b"k2"), 1, 2, 3)
+
+
+def _replacement() -> tuple[bytes, ...]:
+    from plink.runtime.aggengine.aggregation import Aggregation, SizeClass
+    from plink.schedule_file import schedule_from_json
+
+    ring = schedule_from_json(_schedules()[0], "ring")
+    return (Aggregation((SizeClass(None, "ring", ring),)).to_bytes(),)

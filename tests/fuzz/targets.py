@@ -1,0 +1,437 @@
+"""What reads bytes that others wrote, each as a function of the bytes: the one place that both the properties
+(``test_targets.py``) and the guided fuzzer (``guided.py``) take them from.
+
+A target's contract: any bytes give either a valid object, which comes back the same where there is a writer, or one
+PlinkError of one short line. Another exception, an assertion here, seconds or a gigabyte are what a fuzzer looks for.
+"""
+
+import atexit
+import contextlib
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from plink.errors import PlinkError
+from plink.hosts import Host, Hosts
+from plink.network import Network
+
+Read = Callable[[bytes], object]
+_LONGEST = 1000  # characters of a message
+
+THREE = Hosts((Host("a", "10.0.0.1", 2), Host("b", "10.0.0.2", 2, "transient"), Host("c.x.org", "c.x.org", price=0.5)))
+
+
+@dataclass(frozen=True)
+class Target:
+    """``read`` may raise PlinkError and nothing else; ``seeds`` are inputs to begin with, good ones among them."""
+
+    read: Read
+    seeds: tuple[bytes, ...]
+
+    def __call__(self, data: bytes) -> bool:
+        """Whether the bytes were taken; raises what is wrong with the code."""
+        return _tried(lambda: self.read(data))
+
+
+def _tried(read: Callable[[], object]) -> bool:
+    """Whether it could be read; refused it is in a line."""
+    try:
+        read()
+    except PlinkError as error:
+        line = str(error)
+    else:
+        return True
+    assert line, "an error that says nothing"
+    assert len(line) <= _LONGEST, f"{len(line)} characters: {line[:200]}"
+    assert line.isprintable(), repr(line[:300])
+    return False
+
+
+@cache
+def _folder() -> Path:
+    """Of this process, gone with it; in memory where there is such a place."""
+    memory = Path("/dev/shm")
+    folder = tempfile.mkdtemp(prefix="plink-fuzz-", dir=memory if memory.is_dir() else None)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+def _file(data: bytes, name: str) -> Path:
+    path = _folder() / name
+    path.write_bytes(data)
+    return path
+
+
+def _json(*documents: Any) -> tuple[bytes, ...]:
+    return tuple(json.dumps(document).encode() for document in documents)
+
+
+# Files that people and other programs write.
+
+
+def hosts(data: bytes) -> None:
+    """Hosts files."""
+    from plink.hosts import parse_hosts, read_hosts, render_hosts
+
+    found = read_hosts(_file(data, "hosts.txt"))
+    assert parse_hosts(render_hosts(found), "again") == found
+
+
+def network(data: bytes) -> None:
+    """``plink.network/1``: what is read, what is asked of it later, and a probe that goes on from it."""
+    from plink.network import network_from_json, read_network
+    from plink.storage import parse_document, render_document
+    from probes.measurements import resumed
+
+    path = _file(data, "network.json")
+    found = read_network(path)
+    again = network_from_json(parse_document(render_document(found.to_json()), "again"), "again")
+    assert again.fingerprint() == found.fingerprint()
+    assert again.hosts == found.hosts
+    for key in found.details:
+        if key.endswith("_us") or key == "hops":
+            _tried(lambda key=key: found.detail(key))  # type: ignore[misc]
+    _tried(found.halves)
+    resumed(found, str(path)).network().to_json()
+
+
+def order(data: bytes) -> None:
+    """``plink.order/1``, and lists of names."""
+    from plink.order import order_from_json, read_order
+    from plink.storage import parse_document, render_document
+
+    found = read_order(_file(data, "order"))
+    assert order_from_json(parse_document(render_document(found.to_json()), "again"), "again") == found
+    found.arrange(THREE, "order")
+
+
+def groups(data: bytes) -> None:
+    """Lists of groups, and ``plink.groups/1``."""
+    from plink.groups import parse_groups, read_groups
+
+    found = read_groups(_file(data, "groups"))
+    lines = "\n".join(" ".join(group) for group in found)
+    if all(found) and lines:
+        assert parse_groups(lines, "again") == found
+
+
+def plan(data: bytes) -> None:
+    """``plink.plan/1``, with its schedule and masters."""
+    from plink.plan_file import plan_from_json, read_plan
+    from plink.storage import parse_document, render_document
+
+    found = read_plan(_file(data, "plan.json"))
+    again = plan_from_json(parse_document(render_document(found.to_json()), "again"), "again")
+    assert again.to_json() == found.to_json()
+
+
+def schedule(data: bytes) -> None:
+    """``plink.schedule/1``."""
+    from plink.schedule_file import read_schedule, schedule_from_json
+    from plink.storage import parse_document, render_document
+
+    found = read_schedule(_file(data, "schedule.json"))
+    again = schedule_from_json(parse_document(render_document(found.to_json()), "again"), "again")
+    assert again.to_json() == found.to_json()
+
+
+def aggregation(data: bytes) -> None:
+    """``plink.aggregation/1``, and plans that ranks aggregate by; run on random numbers before they are believed."""
+    from plink.runtime.aggengine.aggregation import from_bytes, read_aggregation
+
+    found = read_aggregation(_file(data, "aggregation.json"))
+    assert from_bytes(found.to_bytes()).to_bytes() == found.to_bytes()
+
+
+def topology(data: bytes) -> None:
+    """Whatever a provider or a scheduler says."""
+    from plink.topology import hosts_of, paths_for, read_topology
+
+    found = read_topology(_file(data, "topology"))
+    assert paths_for(found, hosts_of(found)) == list(found.paths.values())
+
+
+def truth(data: bytes) -> None:
+    """Where hosts really are, in any of its forms."""
+    from plink.truth import read_truth
+
+    assert len(read_truth(_file(data, "truth"), THREE)) == len(THREE)
+
+
+def compressed(data: bytes) -> None:
+    """Any document in a file whose name ends in ``.gz``."""
+    from plink.storage import read_document
+
+    read_document(_file(data, "network.json.gz"))
+
+
+def agile_log(data: bytes) -> None:
+    """The log of an elastic run, and what it amounts to; another run may go on with it."""
+    from plink.agile_history import history_of
+    from plink.agile_log import AgileLog, read_agile_log
+
+    path = _file(data, "agile.jsonl")
+    found = read_agile_log(path)
+    history_of(found)
+    log = AgileLog(path)
+    log.close()
+    assert read_agile_log(path)[: len(found)] == found
+
+
+def autotune_log(data: bytes) -> None:
+    """The log of Autotune, decided again."""
+    from runners.autotune.log import read_log
+    from solvers.autotune.course import Course, decide
+
+    assignment, settings, lines = read_log(_file(data, "autotune.jsonl"))
+    course = Course(assignment)
+    for _, stretch in lines:
+        course, _ = decide(course, stretch, settings)
+
+
+def run(data: bytes) -> None:
+    """The file of a job that was run: listed, shown, and asked for again."""
+    from plink.runs import Run, run_named, runs_in
+
+    folder = _folder() / "runs"
+    (folder / "one").mkdir(parents=True, exist_ok=True)
+    (folder / "one" / "run.json").write_bytes(data)
+    assert len(list(runs_in(folder))) <= 1
+    found: Run = run_named(folder, "last")
+    for ask in (found.hosts, lambda: found.text("program"), lambda: found.texts("args"), found.settings):
+        _tried(ask)
+    found.machines()
+
+
+def shown_runs(data: bytes) -> None:
+    """The same by the command line."""
+    import io
+
+    from plink.cli.runs import _end, _table, show
+    from plink.runs import runs_in
+
+    folder = _folder() / ".plink" / "runs"
+    (folder / "one").mkdir(parents=True, exist_ok=True)
+    (folder / "one" / "run.json").write_bytes(data)
+    with contextlib.chdir(_folder()), contextlib.redirect_stdout(io.StringIO()):
+        _table(list(runs_in(folder)))
+        show("last")
+        _end(next(runs_in(folder)))
+
+
+def check(data: bytes) -> None:
+    """``plink.check/1``: runs that were measured."""
+    from plink.trials import read_series
+
+    assert read_series(_file(data, "check.json"))
+
+
+def embedding(data: bytes) -> None:
+    """Where hosts were placed."""
+    from plink.cli.placing import _read
+    from plink.storage import parse_document
+
+    document = parse_document(_text(data), "embedding.json")
+    _read(Network(THREE, np.zeros((3, 3))), document, "embedding.json")
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def quantities(data: bytes) -> None:
+    """Sizes, rates and durations."""
+    from plink.units import parse_bytes, parse_duration, parse_rate
+
+    for parse in (parse_bytes, parse_rate, parse_duration):
+        _tried(lambda parse=parse: parse(_text(data)))  # type: ignore[misc]
+
+
+def checkpoint(data: bytes) -> None:
+    """A partition in a file whose digest is right."""
+    import hashlib
+
+    from plink.runtime.agileml.checkpoint import read_partition, write_partition
+    from plink.runtime.agileml.parts import parts_of
+    from plink.runtime.agileml.rules import BSP
+
+    layout, path = _layout(), _file(data + hashlib.sha256(data).digest(), "partition")
+    found = read_partition(path, layout, BSP())
+    write_partition(path, parts_of(found), layout)
+
+
+def latest_checkpoint(data: bytes) -> None:
+    """Which checkpoint is the latest."""
+    from plink.runtime.agileml.checkpoints import latest
+
+    found = latest(_file(data, "latest.json").parent)
+    assert found is None or isinstance(found["clock"], int)
+
+
+@cache
+def _layout() -> Any:
+    from plink.runtime.agileml.layout import Layout, Table
+
+    return Layout((Table("a", 10, 3), Table("b", 6, 1, "int64")), 2)
+
+
+def lab(data: bytes) -> None:
+    """What stands of a lab."""
+    from plink.storage import parse_document
+    from runners.lab.blueprint import from_json
+
+    from_json(parse_document(_text(data), "lab.json"), "lab.json")
+
+
+def known_hosts(data: bytes) -> None:
+    """Keys of hosts."""
+    import paramiko
+
+    from runners.ssh.known_hosts import REVOKED, load, marked
+
+    path = _file(data, "known_hosts")
+    load([path], paramiko.HostKeys())
+    marked([path], REVOKED)
+
+
+def ssh_config(data: bytes) -> None:
+    """The user's SSH configuration."""
+    from runners.ssh.settings import load_config, settings_for
+
+    config = load_config(_file(data, "config"))
+    with contextlib.suppress(ValueError):  # which whoever connects turns into an error of that host
+        for host in THREE:
+            settings_for(host, config, None)
+
+
+# What programs print.
+
+
+def iperf3(data: bytes) -> None:
+    """The report of iperf3; what is wrong with it is said in the answer."""
+    from probes.agent.tools import read_iperf3
+
+    found = read_iperf3(_text(data))
+    assert found.get("error") or found["gbps"] > 0
+    json.dumps(found, allow_nan=False)
+
+
+def figure(data: bytes) -> None:
+    """What a user's program printed of its speed."""
+    from plink.cli.figures import figure_from
+
+    lines = _text(data).splitlines()
+    for pattern in ("step_s", r"loss (\S+)"):
+        _tried(lambda pattern=pattern: figure_from(pattern)(lines))  # type: ignore[misc]
+
+
+def launched(data: bytes) -> None:
+    """What ranks and launchers print, mixed and cut."""
+    from runners.launchers.heard import Heard
+    from runners.launchers.slurm import Slurm
+
+    heard = Heard(Slurm())
+    for line in _text(data).split("\n"):
+        list(heard.line("out", line))
+    assert all(isinstance(report, dict) for report in (*heard.reports.values(), *heard.exits.values()))
+    Slurm().first_failure(_text(data).splitlines())
+
+
+def given(data: bytes) -> None:
+    """The user's environment on its way through a launcher."""
+    import os
+
+    from runners.launchers.given import VARIABLE, taken
+
+    os.environ[VARIABLE] = _text(data).replace("\0", "0")
+    found = taken()
+    assert found is None or all(isinstance(value, str) for value in found.values())
+
+
+# What comes over sockets and pipes.
+
+
+def stamp(data: bytes) -> None:
+    """STAMP: who has not signed gets nothing out of an agent, and nobody more than was sent."""
+    from probes.reflector import reflect
+    from probes.stamp import Key, unpack_reflector, unpack_sender
+
+    answer = reflect(data, 1, 2, 3)
+    assert answer is None or len(answer) == len(data)
+    assert answer is None or reflect(answer, 1, 2, 3) is None
+    assert unpack_sender(Key(b"k"), data) is None
+    assert unpack_reflector(Key(b"k"), data) is None
+
+
+def agent_said(data: bytes) -> None:
+    """An agent of a probe: what its controller makes of what it says."""
+    from tests.fuzz.said import agents_said
+
+    agents_said(data)
+
+
+def controller_said(data: bytes) -> None:
+    """An agent's line: what is no message is passed over."""
+    from tests.fuzz.said import controllers_said
+
+    controllers_said(data)
+
+
+def tuning(data: bytes) -> None:
+    """Rank 0's words to Autotune."""
+    from tests.fuzz.said import rank_said
+
+    rank_said(data)
+
+
+def message(data: bytes) -> None:
+    """A message to a parameter server, and what a partition makes of it."""
+    from tests.fuzz.said import peer_said
+
+    peer_said(data)
+
+
+def registration(data: bytes) -> None:
+    """What a torchrun says of itself at the rendezvous."""
+    from plink.runtime.membership import missing, refusal, registration_from
+    from tests.fuzz.said import ROSTER
+
+    came = [registration_from(data)]
+    assert refusal(ROSTER, came) is None or refusal(ROSTER, came)
+    missing(ROSTER, came)
+
+
+def replacement(data: bytes) -> None:
+    """A schedule that comes while a job runs; whatever is none is none."""
+    from plink.runtime.aggengine.aggregation import replacement_from
+
+    found = replacement_from(data, 4)
+    assert found is None or found.ranks == 4
+
+
+# Every target by its name, with inputs to begin with.
+
+
+def _documents() -> dict[str, Sequence[bytes]]:
+    from tests.fuzz.seeds import seeds
+
+    return seeds()
+
+
+def targets() -> dict[str, Target]:
+    """All of them."""
+    every: tuple[Read, ...] = (
+        *(hosts, network, order, groups, plan, schedule, aggregation, topology, truth, compressed, agile_log),
+        *(autotune_log, run, shown_runs, check, embedding, quantities, checkpoint, latest_checkpoint, lab),
+        *(known_hosts, ssh_config, iperf3, figure, launched, given, stamp, agent_said, controller_said, tuning),
+        *(message, registration, replacement),
+    )
+    begin = _documents()
+    return {read.__name__: Target(read, tuple(begin.get(read.__name__, ())) or (b"",)) for read in every}

@@ -1,0 +1,162 @@
+"""Strangers at doors that stand open while a job begins: whatever they say, the honest are served and they are not."""
+
+import contextlib
+import json
+import os
+import resource
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from plink.errors import PlinkError
+from runners.agile.asking import Asking, ask
+from runners.kubernetes.inside.meeting import Meeting, report_to
+from runners.launchers import gate
+
+STRANGE = [
+    b"\n",
+    b"[" * 100_000 + b"\n",
+    b'{"job": "this"}\n',
+    b'{"job": "this", "group": {}, "pod": "p", "node": "n", "problems": []}\n',
+    b'{"job": "this", "group": 7, "pod": "p", "node": "n", "problems": []}\n',
+    b'{"job": "this", "group": 0, "pod": "p", "node": "n", "problems": 5}\n',
+    b'{"job": "other", "group": 0, "pod": "p", "node": "n", "problems": []}\n',
+    b"\xff\0" * 1000 + b"\n",
+    b"x" * (3 << 20),
+]
+
+
+def free_port() -> int:
+    """One that nobody has just now."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def heard(line: socket.socket) -> bytes:
+    """All that it is told until it is hung up on."""
+    line.settimeout(20)
+    said = b""
+    try:
+        while data := line.recv(1 << 16):
+            said += data
+    except ConnectionResetError:
+        pass
+    return said
+
+
+def pod(group: int) -> dict[str, Any]:
+    """What one reports."""
+    return {"job": "this", "group": group, "pod": f"pod-{group}", "node": "ab"[group], "problems": []}
+
+
+@pytest.mark.parametrize("words", STRANGE, ids=range(len(STRANGE)))
+def test_pods_meet_whatever_a_stranger_says(words: bytes) -> None:
+    port = free_port()
+    meeting = Meeting(["a", "b"], "this", port, 30.0, True)
+    with socket.create_connection(("127.0.0.1", port)) as stranger:
+        with contextlib.suppress(OSError):  # it was hung up on already
+            stranger.sendall(words)
+        answers: list[dict[str, Any]] = []
+        places = [
+            threading.Thread(target=lambda k=k: answers.append(report_to(("127.0.0.1", port), pod(k), 20.0)))
+            for k in (0, 1)
+        ]
+        for thread in places:
+            thread.start()
+        reports, refused = meeting.end()
+        for thread in places:
+            thread.join()
+        assert heard(stranger) == b""
+    assert refused is None
+    assert [reports[k]["pod"] for k in (0, 1)] == ["pod-0", "pod-1"]
+    assert answers == [{"master": pod(0)}] * 2
+
+
+def test_the_gate_opens_for_ranks_and_says_nothing_to_others() -> None:
+    port, found = free_port(), list[str | None]()
+    keeper = threading.Thread(target=lambda: found.append(gate.keep("127.0.0.1", port, "token", 1)))
+    keeper.start()
+    strangers = []
+    for words in (b"", b"token 2\n", b"y" * 5000, b"\0"):
+        while True:
+            try:
+                strangers.append(socket.create_connection(("127.0.0.1", port)))
+                break
+            except ConnectionRefusedError:  # it does not listen yet
+                continue
+        strangers[-1].sendall(words)
+    assert gate.come("127.0.0.1", port, "token", 1) is None
+    keeper.join()
+    assert found == [None]
+    assert [heard(stranger) for stranger in strangers] == [b""] * 4
+    for stranger in strangers:
+        stranger.close()
+
+
+@pytest.fixture(scope="module")
+def hub() -> Iterator[str]:
+    """Answers every wish with itself."""
+    asking = Asking(lambda wish, answer: answer({"wish": wish}))
+    yield asking.name
+    asking.close()
+
+
+@settings(max_examples=30, suppress_health_check=list(HealthCheck))
+@given(words=st.binary(max_size=300) | st.sampled_from([b"[" * 5000, b"5", b"{}", b'{"do": null}', b"\xff"]))
+def test_a_job_answers_wishes_after_any_words(hub: str, words: bytes) -> None:
+    with socket.socket(socket.AF_UNIX) as line:
+        line.connect(hub)
+        line.sendall(words + b"\n")
+        said = heard(line)
+    assert said == b"" or "wish" in json.loads(said)
+    assert ask(hub, {"do": "status"}) == {"wish": {"do": "status"}}
+
+
+@pytest.mark.parametrize("answer", [b"", b"5\n", b"[]\n", b"[" * 5000 + b"\n", b"\xff\n"])
+def test_what_is_no_answer_is_an_error_in_a_line(answer: bytes, tmp_path: Path) -> None:
+    name = str(tmp_path / "socket")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(name)
+        server.listen(1)
+
+        def serve() -> None:
+            line, _ = server.accept()
+            with line:
+                line.recv(100)
+                line.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with pytest.raises(PlinkError, match="the job ended before it answered"):
+            ask(name, {"do": "status"})
+        thread.join()
+
+
+def test_a_job_that_is_out_of_files_answers_when_there_are_some_again(hub: str) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # A call that is waited for has its file already: the first one takes it, and holds it.
+    with socket.socket(socket.AF_UNIX) as first, socket.socket(socket.AF_UNIX) as line:
+        most = max(int(name) for name in os.listdir("/proc/self/fd")) + 1
+        fillers = [os.dup(0)]
+        while fillers[-1] < most:  # no gap is left below it
+            fillers.append(os.dup(0))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, before[1]))
+        try:
+            first.connect(hub)
+            line.connect(hub)
+            line.sendall(b'{"do": 1}\n')
+            line.settimeout(0.2)
+            with pytest.raises(TimeoutError):  # it cannot take the call
+                line.recv(1)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+            for filler in fillers:
+                os.close(filler)
+        line.settimeout(20)
+        assert json.loads(line.recv(1000)) == {"wish": {"do": 1}}

@@ -1,0 +1,125 @@
+"""`plink launch --ab` to its end: whose figure counts, what the gain is, what is kept, what stops it."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from plink.network import read_network
+from plink.storage import read_document
+from tests.cli.files import write
+from tests.conftest import Lab, plink
+from tests.lab.jobs import write_hosts, write_script
+
+pytestmark = pytest.mark.lab
+
+SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
+# Rank 0 on the k-th host of the hosts file takes 4 - k "seconds", and a fifth more in the fourth run of all; the other
+# ranks report others. The runs are counted by the folders they leave.
+PROGRAM = """
+import json, os, sys
+names = [line.split()[0] for line in open("hosts.txt") if line[0] not in "#\\n"]
+place, runs = names.index(os.uname().nodename), len(os.listdir(".plink/runs"))
+if sys.argv[1:] == ["fails"] and runs == 2 and os.environ["RANK"] == "1":
+    sys.exit(3)
+print("begun")
+print(json.dumps({"loss": 7, "seconds": (4 - place) * (1.2 if runs == 4 else 1)}))
+"""
+STUDENT_975 = 12.7062  # of one degree of freedom
+
+
+@pytest.fixture
+def measured(small_lab: Lab, tmp_path: Path) -> Path:
+    """A folder in which the four hosts have been measured and ordered: the third of the hosts file comes first."""
+    write_hosts(small_lab, tmp_path)
+    write_script(tmp_path, PROGRAM)
+    names = small_lab.hosts.names
+    network = tmp_path / ".plink" / "network.json"
+    network.parent.mkdir()
+    write(
+        network,
+        {
+            "schema": "plink.network/1",
+            "lab": small_lab.name,
+            "hosts": [host.to_json() for host in small_lab.hosts],
+            "latency_us": [[0 if a == b else 100 for a in names] for b in names],
+            "bandwidth_gbps": None,
+        },
+    )
+    order = [names[k] for k in (2, 0, 3, 1)]
+    found = {"schema": "plink.order/1", "algo": "ring", "hosts": order, "network": read_network(network).fingerprint()}
+    write(network.with_name("order.json"), found)
+    return tmp_path
+
+
+def ab(folder: Path, figure: str, *more: str) -> "tuple[int, str, str]":
+    """Two pairs of runs: exit code, standard output, standard error."""
+    done = plink("launch", "--hosts", "hosts.txt", "--ab", "2", "--figure", figure, "train.py", *more, cwd=folder)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_the_gain_is_the_one_worked_out_by_hand(small_lab: Lab, measured: Path) -> None:
+    """4 and 4.8 seconds in the given order, 2 and 2 in plink's: ratios 2 and 2.4, and Student's interval of their
+    logarithms, which with two pairs holds 1."""
+    code, out, err = ab(measured, "seconds")
+    assert code == 0, err
+    gain, half = math.sqrt(2 * 2.4), STUDENT_975 * math.log(2.4 / 2) / 2
+    low, high = gain / math.exp(half), gain * math.exp(half)
+    assert out.splitlines()[-4:] == [
+        "given order: median 4.4 of 2",
+        "plink order: median 2 of 2",
+        f"gain {gain:.2f} times, 95% between {low:.2f} and {high:.2f}",
+        "that is within the noise of 2 pairs: nothing shows that the order matters here",
+    ]
+    document = read_document(measured / ".plink" / "ab.json")
+    assert list(Draft202012Validator(read_document(SCHEMAS / "ab.schema.json")).iter_errors(document)) == []
+    assert document["gain"] == pytest.approx(gain, abs=1e-4)
+    assert document["interval"] == pytest.approx([low, high], abs=1e-3)
+    assert (document["figure"], document["pairs"], document["confidence"]) == ("seconds", 2, 0.95)
+    assert [(run["order"], run["pair"], run["value"]) for run in document["runs"]] == [
+        ("given", 0, 4),
+        ("plink", 0, 2),
+        ("plink", 1, 2),
+        ("given", 1, pytest.approx(4.8)),
+    ]
+    kept = {run["id"]: run for run in json.loads(plink("runs", "--json", cwd=measured).stdout)["runs"]}
+    assert set(kept) == {run["id"] for run in document["runs"]}
+    first = {"given": small_lab.hosts.names[0], "plink": small_lab.hosts.names[2]}
+    for run in document["runs"]:
+        assert kept[run["id"]]["ab"] == run["order"]
+        assert kept[run["id"]]["hosts"][0]["name"] == first[run["order"]]
+        assert kept[run["id"]]["proof"]["held"] is True
+
+
+def refusal_of(err: str) -> str:
+    """The one line that says why it ended."""
+    (error,) = [line for line in err.splitlines() if line.startswith("plink: error: ")]
+    assert err.splitlines()[-1] == error
+    assert "Traceback" not in err
+    return error.removeprefix("plink: error: ")
+
+
+def test_a_run_that_fails_is_named(measured: Path) -> None:
+    """The second of four, in plink's order: no more are begun, and there is no gain."""
+    code, _, err = ab(measured, "seconds", "fails")
+    assert code == 1
+    runs = json.loads(plink("runs", "--json", cwd=measured).stdout)["runs"]
+    (failed,) = [run for run in runs if run["exit_code"]]
+    assert (len(runs), failed["exit_code"], failed["ab"]) == (2, 3, "plink")
+    name = failed["id"]
+    said = refusal_of(err)
+    assert said.startswith("--ab: in plink order rank ")
+    assert said.endswith(f" was the first to fail, with exit code 3; `plink runs show {name}` tells more")
+    assert not (measured / ".plink" / "ab.json").exists()
+
+
+@pytest.mark.parametrize("figure", ["minutes", "took ([0-9]+) s"])
+def test_a_figure_that_no_rank_prints_is_told_after_the_first_run(measured: Path, figure: str) -> None:
+    code, _, err = ab(measured, figure)
+    assert code == 1
+    (run,) = json.loads(plink("runs", "--json", cwd=measured).stdout)["runs"]
+    name = run["id"]
+    assert refusal_of(err) == f"--figure {figure}: no rank of the run {name} printed one; `plink runs show {name}`"
+    assert not (measured / ".plink" / "ab.json").exists()

@@ -1,0 +1,89 @@
+"""``plink check --measure`` on the lab: the model against the clock, by three libraries, and what goes wrong."""
+
+import importlib.util
+import json
+import shutil
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.conftest import Lab, plink
+from tests.lab.jobs import write_hosts
+
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
+NO_MPI = shutil.which("mpirun") is None or importlib.util.find_spec("mpi4py") is None
+SMALL = ("--size", "2MB", "--orders", "5", "--repeats", "2")
+
+
+def measured(lab: Lab, folder: Path) -> Path:
+    """The folder, with the network of the lab's hosts in it."""
+    write_hosts(lab, folder)
+    done = plink("probe", "hosts.txt", "--count", "1000", "-o", "cloud.json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def sixteen(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return measured(lab, tmp_path_factory.mktemp("sixteen"))
+
+
+@pytest.fixture(scope="module")
+def probed(small_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four hosts."""
+    return measured(small_lab, tmp_path_factory.mktemp("four"))
+
+
+@pytest.mark.parametrize(
+    ("hosts", "algo"),
+    [
+        ("sixteen", "gloo"),
+        ("probed", "ring"),
+        pytest.param("probed", "openmpi-ring", marks=pytest.mark.skipif(NO_MPI, reason="needs mpi4py")),
+    ],
+)
+def test_the_model_ranks_orders_as_the_clock_does(hosts: str, algo: str, request: pytest.FixtureRequest) -> None:
+    """Five orders of racks whose hosts share what one has: prices differ by a factor of four (of two among four hosts),
+    and no two change over but by a great mistake. No all-reduce is faster than the links allow: nothing takes a short
+    cut past the lab's network."""
+    probed: Path = request.getfixturevalue(hosts)
+    words = ("check", "cloud.json", "--measure", "--algo", algo, *SMALL)
+    more = ("--min-spearman", "0.6", "--junit", "check.xml", "-o", f"{algo}.json", "--json")
+    done = plink(*words, *more, cwd=probed, timeout=400)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    (entry,) = document["checks"]
+    assert document["ok"]
+    assert entry["spearman"] >= 0.6
+    assert entry["model"] == "contention"
+    assert json.loads((probed / f"{algo}.json").read_text()) == document
+    assert ElementTree.parse(probed / "check.xml").getroot().get("failures") == "0"
+    for run in entry["runs"]:
+        assert len(run["achieved_s"]) == 2
+        assert sorted(run["hosts"]) == sorted(entry["runs"][0]["hosts"])
+        n = len(run["hosts"])
+        assert min(run["achieved_s"]) > 0.8 * 2 * (n - 1) / n * 2e6 * 8 / 200e6
+    # And again without hosts, from what was left.
+    again = plink("check", "--results", f"{algo}.json", "--json", cwd=probed)
+    assert json.loads(again.stdout)["checks"][0]["spearman"] == entry["spearman"]
+    anew = plink("check", "cloud.json", "--results", f"{algo}.json", "--json", cwd=probed)
+    assert json.loads(anew.stdout)["checks"][0]["spearman"] == entry["spearman"]
+
+
+def test_a_job_that_fails_is_told_in_one_line_and_to_ci(probed: Path) -> None:
+    words = ("check", "cloud.json", "--measure", *SMALL, "--junit", "failed.xml", "-o", "failed.json")
+    done = plink(*words, "--env", "MASTER_PORT=nothing", cwd=probed, timeout=120)
+    assert done.returncode == 1
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("plink: error:")]
+    assert "gloo: rank" in line
+    assert "invalid literal for int()" in line
+    assert ElementTree.parse(probed / "failed.xml").getroot().get("errors") == "1"
+    assert not (probed / "failed.json").exists()
+
+
+def test_a_job_that_takes_too_long_is_ended(probed: Path) -> None:
+    words = ("check", "cloud.json", "--measure", "--size", "64MB", "--timeout", "2s", "-o", "late.json")
+    done = plink(*words, cwd=probed, timeout=120)
+    assert done.returncode == 1
+    assert "(--timeout)" in done.stderr

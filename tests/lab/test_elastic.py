@@ -1,0 +1,77 @@
+"""An elastic job on real hosts, over real SSH, as its user sees it."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plink.hosts import render_hosts
+from tests.conftest import Lab, plink
+from tests.lab.jobs import Running
+from tests.lab.waiting import until
+from tests.runners.agile.tally import expected
+
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
+
+PROGRAM = Path(__file__).parents[1] / "runners/agile/tally.py"
+PIECES, CLOCKS = 8, 120
+
+
+def status(folder: Path) -> dict[str, Any]:
+    """By the command; empty before there is any."""
+    done = plink("agile", "status", "last", "--json", cwd=folder)
+    found: dict[str, Any] = json.loads(done.stdout) if done.returncode == 0 else {}
+    return found
+
+
+def there(folder: Path) -> set[str]:
+    """Hosts of the job."""
+    return {host["name"] for host in status(folder).get("hosts", [])}
+
+
+def test_hosts_come_go_and_die(small_lab: Lab, tmp_path: Path, start: Callable[..., Running]) -> None:
+    """One begins alone; three come, one is warned, and the reliable one is killed: its place is taken by itself anew,
+    from the checkpoint; what comes out is exact."""
+    first, *others = small_lab.hosts.members
+    hosts = replace(small_lab.hosts, members=(replace(first, tier="reliable"),))
+    more = replace(small_lab.hosts, members=tuple(replace(host, tier="transient") for host in others))
+    (tmp_path / "hosts.txt").write_text(render_hosts(hosts))
+    (tmp_path / "more.txt").write_text(render_hosts(more))
+    job = start(
+        "launch", "--backend", "agileml", "--hosts", "hosts.txt", "--most-hosts", "8", "--timeout", "100s",
+        "--checkpoint", str(tmp_path / "kept"), "--checkpoint-every", "1s", "--env", "OMP_NUM_THREADS=1", str(PROGRAM),
+        "--out", str(tmp_path / "out.json"), "--pieces", str(PIECES), "--clocks", str(CLOCKS), "--work-s", "0.05",
+    )  # fmt: skip
+    until(lambda: status(tmp_path).get("begun", -1) > 3, 40, "the first clocks")
+    done = plink("agile", "add", "last", "--hosts", "more.txt", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    until(lambda: status(tmp_path).get("workers") == 4, 30, "work for all hosts")
+    assert status(tmp_path)["stage"] == 2
+    done = plink("agile", "evict", "last", others[0].name, "--in", "20s", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    until(lambda: others[0].name not in there(tmp_path), 30, "an evicted host's leave")
+    until(lambda: (status(tmp_path).get("checkpoint") or -1) > 10, 30, "a checkpoint")
+    os.kill(node(small_lab, first.name), signal.SIGKILL)
+    assert job.ends(100) == 0, job.err
+    found = json.loads((tmp_path / "out.json").read_text())
+    wanted = expected(PIECES, CLOCKS)
+    assert {key: found[key] for key in wanted} == wanted
+    done = plink("agile", "summary", "last", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["schema"] == "plink.agile-summary/1"
+    assert plink("agile", "plot", "last", "-o", "run.svg", cwd=tmp_path).returncode == 0
+
+
+def node(lab: Lab, name: str) -> int:
+    """The process of a host's node."""
+    words = ["ip", "netns", "pids", f"plink.{lab.name}.{name}"]
+    for pid in subprocess.run(words, capture_output=True, text=True, check=True).stdout.split():
+        if b"agileml.node" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            return int(pid)
+    raise AssertionError(f"no node on {name}")

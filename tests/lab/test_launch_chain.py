@@ -1,0 +1,67 @@
+"""`plink launch` with nothing but hosts: measured and put in order first, unless that is at hand and young enough."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Lab, plink
+from tests.lab.jobs import write_hosts
+
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
+PROBED = "12 of 12 round trips between 4 hosts"
+
+
+def launched(folder: Path, *words: str) -> str:
+    """What it said on standard error."""
+    done = plink("launch", "--hosts", "hosts.txt", *words, "true", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "all 4 ranks are where they were asked to be" in done.stderr
+    return done.stderr
+
+
+def test_what_is_measured_when(small_lab: Lab, tmp_path: Path) -> None:
+    write_hosts(small_lab, tmp_path)
+    network = tmp_path / ".plink" / "network.json"
+    first = launched(tmp_path)
+    assert "nothing was measured of these 4 hosts here yet: probing them" in first
+    assert PROBED in first
+    assert "ring of 4 hosts" in first
+
+    again = launched(tmp_path)
+    assert PROBED not in again
+    assert "read .plink/order.json" in again
+
+    other = launched(tmp_path, "--algo", "halving-doubling")
+    assert PROBED not in other
+    assert "halving-doubling of 4 hosts" in other
+
+    old = time.time() - 3 * 3600
+    os.utime(network, (old, old))
+    assert PROBED not in launched(tmp_path, "--max-age", "4h")
+    assert PROBED not in launched(tmp_path, "--max-age", "1h", "--given")
+    too_old = launched(tmp_path, "--max-age", "1h")
+    assert "3 h old, more than --max-age: probing" in too_old
+    assert PROBED in too_old
+
+
+def test_two_hosts_have_nothing_to_be_ordered(small_lab: Lab, tmp_path: Path) -> None:
+    write_hosts(small_lab, tmp_path, names=small_lab.hosts.names[:2])
+    done = plink("launch", "--hosts", "hosts.txt", "true", cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stderr == "plink: all 2 ranks are where they were asked to be\n"
+
+
+def test_a_plan_says_the_order_and_the_environment(small_lab: Lab, tmp_path: Path) -> None:
+    """And its slots must be the hosts file's."""
+    write_hosts(small_lab, tmp_path)
+    assert plink("probe", "hosts.txt", "--count", "50", "--no-shared-links", cwd=tmp_path).returncode == 0
+    assert plink("plan", "--algo", "ring", "-o", "p.json", cwd=tmp_path).returncode == 0
+    launched(tmp_path, "--plan", "p.json")
+    done = plink("launch", "--plan", "p.json", "true", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    write_hosts(small_lab, tmp_path, slots=3)
+    done = plink("launch", "--hosts", "hosts.txt", "--plan", "p.json", "true", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "1 slots, the hosts file 3; plan again" in done.stderr.splitlines()[-1]

@@ -1,0 +1,248 @@
+"""A whole elastic job in one thread and no time: the real controller, hosts that are nearly real, and a hub on paper.
+
+Words keep their order between two ends; how long they take is drawn by chance, from a seed.
+"""
+
+import heapq
+import itertools
+import json
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from runners.agile.controller import Controller
+from runners.agile.member import Member
+from runners.agile.settings import Settings
+from tests.runners.agile.simulated_host import Counting, SimulatedHost
+from tests.runners.agile.simulated_server import Net
+
+_TICK_S = 0.2
+_STARTS_S = 0.5, 1.2  # another controller
+_STUCK_S = 120.0  # longer than anybody waits for anything
+
+
+class Stuck(AssertionError):
+    """Nothing goes on any more."""
+
+
+@dataclass
+class SimulatedJob:
+    """:param tiers: a letter a host, r or t. ``rough``: now and then a word between two servers is lost."""
+
+    seed: int
+    tiers: str
+    partitions: int = 3
+    pieces: int = 8
+    clocks: int = 40
+    rough: float = 0.0
+    settings: dict[str, Any] = field(default_factory=dict)
+    now: float = 0.0
+    log: list[str] = field(default_factory=list)
+    ended: tuple[int, str] | None = None
+
+    def __post_init__(self) -> None:
+        self.random = random.Random(self.seed)
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+        self._net = Net(self.later, self.random.uniform, self._hurdle)
+        self.hosts: dict[int, SimulatedHost] = {}
+        self.members: dict[int, Member] = {}
+        self._known: dict[int, Member] = {}
+        self.warned: dict[int, float] = {}
+        self._arrives: dict[object, float] = {}  # the latest word between two ends
+        self._controller: Controller | None = None
+        self._by = 0
+        self._out: list[dict[str, Any]] = []
+        self._in: list[dict[str, Any]] | None = None
+        self._clock_at, self.clock, self._next_turn = 0.0, -1, 0
+        self._settings = Settings(
+            keys="", partitions=self.partitions, pieces=self.pieces, bytes=1 << 20, started=0.0, began=0.0,
+            **self.settings,
+        )  # fmt: skip
+        members = [self._host(tier) for tier in self.tiers]
+        self.members |= {member.number: member for member in members}
+        self._start_controller({"is": "start", "hosts": [member.to_json() for member in members]})
+        self._tick()
+
+    # Time.
+
+    def later(self, seconds: float, does: Callable[[], None]) -> None:
+        """In so many seconds."""
+        heapq.heappush(self._events, (self.now + seconds, next(self._order), does))
+
+    def _in_order(self, ends: object, slowest: float, does: Callable[[], None]) -> None:
+        """A word: not before the one before it."""
+        at = max(self._arrives.get(ends, 0.0), self.now + self.random.uniform(0.0002, slowest))
+        self._arrives[ends] = at
+        heapq.heappush(self._events, (at, next(self._order), does))
+
+    def run(self) -> None:
+        """To its end. :raises Stuck: it does not come."""
+        while self.ended is None:
+            at, _, does = heapq.heappop(self._events)
+            self.now = max(at, self.now)
+            does()
+            if self.now - self._clock_at > _STUCK_S:
+                raise Stuck(f"seed {self.seed}: nothing has happened since clock {self.clock} at {self._clock_at:.2f}")
+
+    def note(self, text: str) -> None:
+        """For whoever looks for the cause of something."""
+        self.log.append(f"{self.now:8.3f} {text}")
+
+    def _hurdle(self) -> str:
+        if self.rough and self.random.random() < self.rough:
+            return self.random.choice(["asking", "answering"])
+        return ""
+
+    # Hosts.
+
+    def _host(self, tier: str) -> Member:
+        number = len(self._known)
+        slots = self.random.choice([1, 1, 2, 3])
+        member = Member(number, f"h{number}", "reliable" if tier == "r" else "transient", slots, hello={})
+        slowest = self.random.choice([0.002, 0.02, 0.1])
+        host = SimulatedHost(
+            Counting(self.pieces, self.partitions, self.clocks), f"{number}:1", self._net,
+            lambda message: self._in_order((number, "hub"), slowest, lambda: self._heard(number, message)),
+            lambda *told: None, self.random.choice([0.5, 1.0, 2.0]),
+        )  # fmt: skip
+        host.leave = lambda: self.kill(number, "its node ended")  # type: ignore[method-assign]
+        host.noted = self.note  # type: ignore[method-assign]
+        self._known[number], self.hosts[number] = member, host
+        return member
+
+    def join(self, tiers: str, bulk: bool) -> list[int]:
+        """Hosts come."""
+        members = [self._host(tier) for tier in tiers]
+        self.note(f"join {[f'{m.name} {m.tier}' for m in members]} bulk={bulk}")
+        self.members |= {member.number: member for member in members}
+        self._tell({"is": "joined", "hosts": [member.to_json() for member in members], "bulk": bulk})
+        return [member.number for member in members]
+
+    def warn(self, numbers: list[int], seconds: float) -> None:
+        """Hosts will be taken away, and then are."""
+        known = [number for number in numbers if number in self.members]
+        self.note(f"warn {known} in {seconds:.2f} s")
+        for number in known:
+            self.warned[number] = self.now + seconds
+            self.later(seconds, lambda number=number: self.kill(number, "taken away"))  # type: ignore[misc]
+        if known:
+            self._tell({"is": "evict", "hosts": known, "seconds": seconds, "why": "warned"})
+
+    def kill(self, number: int, why: str = "killed", silently: bool = False) -> None:
+        """A host is gone, and somebody says so, or nobody."""
+        if self.hosts[number].alive:
+            self.note(f"host {number} is gone: {why}")
+            self.hosts[number].die()
+            if not silently:
+                self._in_order((number, "hub"), 0.3, lambda: self._lost(number, why))
+
+    def _lost(self, number: int, why: str) -> None:
+        if self.members.pop(number, None):
+            self.warned.pop(number, None)
+            self._tell({"is": "gone", "host": number, "why": why})
+
+    def _heard(self, number: int, message: dict[str, Any]) -> None:
+        if number in self.members:
+            self._tell({**message, "from": number})
+
+    # The controller.
+
+    def _start_controller(self, message: dict[str, Any]) -> None:
+        self._by += 1
+        self._out, self._in = [], [message]
+        for number, at in self.warned.items():
+            seconds = max(0.1, at - self.now)
+            self._in.append({"is": "evict", "hosts": [number], "seconds": seconds, "why": "warned"})
+        by = self._by
+        self.later(self.random.uniform(*_STARTS_S), lambda: self._controller_begins(by))
+
+    def _controller_begins(self, by: int) -> None:
+        if by != self._by or self._in is None:
+            return
+        self._controller = Controller(self._written, self._settings, by, lambda: self.now)
+        self._turn(by)
+
+    def kill_controller(self) -> None:
+        """Of its last words some are lost, and what it was told; another one begins."""
+        if self._in is None:
+            return
+        self.note(f"controller {self._by} is gone")
+        self._out = self._out[: self.random.randint(0, len(self._out))]
+        self._flush(self._by)
+        self._controller, self._in = None, None
+        self._by += 1
+        self.later(self.random.uniform(0.0, 0.3), lambda: self._resume())
+
+    def _resume(self) -> None:
+        self._by -= 1
+        self._start_controller({"is": "resume", "hosts": [member.to_json() for member in self.members.values()]})
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        if self._in is not None:
+            self._in.append(json.loads(json.dumps(message)))
+            by = self._by
+            self.later(0.0, lambda: self._turn(by))
+
+    def _turn(self, by: int) -> None:
+        if by != self._by or self._controller is None or self._in is None:
+            return
+        messages, self._in = self._in, []
+        for message in messages:
+            self._controller.hear(message)
+        wait_s = min(max(self._controller.tick(), 0.0005), 0.5)
+        self._next_turn += 1
+        mine = self._next_turn
+        self.later(wait_s, lambda: self._turn(by) if mine == self._next_turn else None)
+
+    def _tick(self) -> None:
+        self._tell({"is": "tick"})  # so that it knows that it is the hosts that are silent
+        self.later(_TICK_S, self._tick)
+
+    def _written(self, message: dict[str, Any]) -> None:
+        self._out.append(json.loads(json.dumps(message)))
+        by = self._by
+        self._in_order("out", 0.005, lambda: self._pass_on(by))
+
+    def _pass_on(self, by: int) -> None:
+        if by == self._by and self._out:
+            self._says(self._out.pop(0))
+
+    def _flush(self, by: int) -> None:
+        while self._out:
+            self._pass_on(by)
+
+    def _says(self, message: dict[str, Any]) -> None:
+        """The controller does."""
+        if "to" in message:
+            number = message.pop("to")
+            if message["do"] not in ("release", "push_up_to"):
+                self.note(f"-> {number} {message}")
+            if number in self.hosts:
+                host = self.hosts[number]
+                self._in_order(("hub", number), self.random.choice([0.002, 0.02, 0.1]), lambda: host.hear(message))
+        elif message["is"] == "log":
+            self.note(f"log {message['line']}")
+            if message["line"]["what"] == "iteration":
+                self._progress(message["line"]["clock"])
+        elif message["is"] == "note":
+            self.note(f"note {message['text']}")
+        elif message["is"] == "drop":
+            self.members.pop(message["host"], None)
+            self.warned.pop(message["host"], None)
+            self.kill(message["host"], "dropped", silently=True)
+        elif message["is"] == "wanted":
+            self.note("reliable hosts are wanted")
+            self.later(1.0, lambda: self.join("r", True))
+        elif message["is"] == "end":
+            self.note(f"the end: {message}")
+            self.ended = message["code"], message["why"]
+
+    def _progress(self, clock: int) -> None:
+        self.clock, self._clock_at = clock, self.now
+
+    def alive(self, tier: str = "") -> list[int]:
+        """Members that are there, of a tier."""
+        return [number for number in self.members
+                if self.hosts[number].alive and self.members[number].tier.startswith(tier)]  # fmt: skip

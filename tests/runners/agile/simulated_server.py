@@ -1,0 +1,192 @@
+"""Parameter servers of a simulated job: the real ones, without sockets or threads, in a time that is told.
+
+What a server is asked is done at once, in the thread of whoever asks; what it does by itself (pushes, copies) comes
+later, when the world says so.
+"""
+
+import contextlib
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
+
+from plink.runtime.agileml import moves
+from plink.runtime.agileml.layout import Layout
+from plink.runtime.agileml.line import Line
+from plink.runtime.agileml.outgoing import Outgoing
+from plink.runtime.agileml.owner import Owner
+from plink.runtime.agileml.partition import Refused
+from plink.runtime.agileml.pieces import Piece
+from plink.runtime.agileml.pusher import Pusher, _Lane
+from plink.runtime.agileml.records import Lost
+from plink.runtime.agileml.rules import Rule
+from plink.runtime.agileml.server import Server
+from plink.runtime.agileml.wire import Kind, Message, Status
+
+Later = Callable[[float, Callable[[], None]], None]
+
+
+class Net:
+    """Who listens where, and how long things take. ``hurdle`` says whether the next word is lost, and its answer."""
+
+    def __init__(self, later: Later, delay: Callable[[float, float], float], hurdle: Callable[[], str]) -> None:
+        self.later, self.delay, self.hurdle = later, delay, hurdle
+        self.servers: dict[str, SimulatedServer] = {}
+
+
+class SimulatedLine(Line):
+    """A question is answered at once, or the server is gone."""
+
+    def __init__(self, address: str, net: Net) -> None:
+        self.address, self._net = address, net
+
+    def ask(self, message: Message) -> Message:
+        server, hurdle = self._net.servers.get(self.address), self._net.hurdle()
+        if server is None or hurdle == "asking":
+            raise Lost(f"{self.address}: nobody is there")
+        answer = server._answer(copied(message), {})
+        if hurdle == "answering":
+            raise Lost(f"{self.address}: nobody answers")
+        return copied(answer)
+
+    def wake(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def copied(message: Message) -> Message:
+    """As it would come out of a socket."""
+    return replace(message, pieces=tuple(Piece(one.table, one.rows, np.array(one.values)) for one in message.pieces))
+
+
+class SimulatedOwner(Owner):
+    """Whose thread is that of whoever asks."""
+
+    def _run(self) -> None:
+        """Its own thread has nothing to do."""
+
+    def _put(self, request: Message | Callable[[], Any]) -> Any:
+        try:
+            if not isinstance(request, Message):
+                return request()
+            if request.kind is not Kind.READ:
+                return self._answer(request)
+            box: SimpleQueue[Any] = SimpleQueue()
+            self._read(request, box, 0.0, 0.0)
+            return box.get_nowait()
+        except Refused as error:
+            if isinstance(request, Message):
+                return self._said(Status.REFUSED, str(error))
+            raise
+        finally:
+            self.see()
+
+
+class SimulatedPusher(Pusher):
+    """Pushes when the world says so."""
+
+    def __init__(self, server: "SimulatedServer", net: Net) -> None:
+        super().__init__(server._present, server.line)
+        self._net, self._due = net, set[str]()
+
+    def advanced(self, backups: Any) -> None:
+        for address in backups:
+            if address not in self._lanes:
+                self._lanes[address] = _Lane(self._line(address))
+            self._soon(address, self._net.delay(0.001, 0.02))
+
+    def _soon(self, address: str, seconds: float) -> None:
+        if address not in self._due:
+            self._due.add(address)
+            self._net.later(seconds, lambda: self._turn(self._lanes[address]))
+
+    def _turn(self, lane: _Lane) -> None:
+        self._due.discard(lane.line.address)
+        lane.due.clear()
+        if self._end.is_set():
+            return
+        owners = {number: one for number, one in self._owners().items() if lane.line.address in one.seen.backups}
+        for number, owner in owners.items():
+            try:
+                self._push(owner, lane)
+                lane.trouble.pop(number, None)
+            except Exception as error:
+                if number in lane.trouble:
+                    self._lose(owner, lane.line.address, error)
+                lane.trouble[number] = str(error)
+        for number in lane.trouble.keys() - owners.keys():
+            del lane.trouble[number]
+        if lane.trouble:
+            self._soon(lane.line.address, 0.2)
+        elif lane.due.is_set():
+            self._soon(lane.line.address, self._net.delay(0.001, 0.02))
+
+
+class SimulatedServer(Server):
+    """Of one host."""
+
+    def __init__(self, layout: Layout, rule: Rule, address: str, net: Net) -> None:
+        self.layout, self.rule, self.address, self.net = layout, rule, address, net
+        self._timeout_s, self._patience_s = 5.0, 1.0
+        self._owners, self._least_era, self._no_forwarding = {}, 0, set()
+        self._changing, self.closed = threading.Lock(), False
+        self._pusher = SimulatedPusher(self, net)
+        net.servers[address] = self
+
+    def line(self, address: str) -> Line:
+        return SimulatedLine(address, self.net)
+
+    def owner(self, number: int) -> Owner:
+        if not 0 <= number < self.layout.partitions:
+            raise Refused(f"partition {number} of {self.layout.partitions}")
+        if number not in self._owners:
+            self._owners[number] = SimulatedOwner(
+                self.layout, number, self.rule, patience_s=self._patience_s, advanced=self._pusher.advanced,
+                least_era=self._least_era,
+            )  # fmt: skip
+        return self._owners[number]
+
+    def die(self) -> None:
+        """Nobody is answered any more."""
+        self.net.servers.pop(self.address, None)
+        self._pusher._end.set()
+
+    def begin_move(self, number: int, address: str, epoch: int, backup: str) -> Outgoing | None:
+        """The first half of :meth:`prepare`; the move has come far enough when it says that it is ``caught_up``."""
+        owner, line = self.owner(number), self.line(address)
+        move = owner.call(lambda: moves.prepared(owner, line, epoch, backup, self.address))
+        if move is not None and move.line is line:
+            if move.drains:
+                self._pusher.advanced([address])
+            else:
+                self.net.later(self.net.delay(0.0, 0.1), lambda: self._send(owner, move))
+        return move
+
+    def _send(self, owner: Owner, move: Outgoing) -> None:
+        if self.closed or self.address not in self.net.servers or move.over:
+            return
+        try:
+            move.send_queued()
+        except Exception as error:
+            moves.give_up(owner, move, error)
+        else:
+            move.caught_up()
+
+    def under_way(self, number: int) -> bool:
+        """Whether a move that has begun lacks too much to be committed."""
+        move = self.owner(number).outgoing
+        return move is not None and not far_enough(move)
+
+    def close(self) -> None:
+        with contextlib.suppress(KeyError):
+            self.die()
+
+
+def far_enough(move: Outgoing) -> bool:
+    """Whether nobody has to wait for it."""
+    return move.over or move._caught_up

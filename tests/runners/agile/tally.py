@@ -1,0 +1,83 @@
+"""A program whose result is known whatever happens to its hosts: what every piece adds at every clock is counted.
+
+Run by nodes of the tests: ``make(["--out", FILE, ...])``.
+"""
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from plink.runtime.agileml.app import App, Score, Stop
+from plink.runtime.agileml.layout import Table
+from plink.runtime.agileml.params import Params
+
+ROWS = 64
+
+
+class Tally(App[int]):
+    """``n``: row p counts the clocks of piece p. ``sum``: rows that a piece draws by chance get its number. ``m`` goes
+    from 0 to 1 by steps that depend on what was read. ``fill``: as large as asked."""
+
+    def __init__(self, asked: argparse.Namespace) -> None:
+        self.asked = asked
+        self.pieces, self.batches, self.seed = asked.pieces, asked.batches, 7
+        self.stop = Stop(clocks=asked.clocks)
+        fill = max(1, asked.megabytes * 1024 * 1024 // 8 // 256)
+        self.tables: Sequence[Table] = (
+            Table("n", self.pieces, 1, "int64"), Table("sum", ROWS, 2, "int64"), Table("m", 8, 4, "float64"),
+            Table("fill", fill, 256, "float64"),
+        )  # fmt: skip
+
+    def load(self, piece: int) -> Sequence[int]:
+        time.sleep(self.asked.load_s)
+        return [piece] * self.batches
+
+    def process(self, items: int, params: Params) -> Score:
+        if self.asked.fail == params.clock and items == 0:
+            raise ValueError("as was asked for")
+        time.sleep(self.asked.work_s)
+        params.update("n", [items], [[1]])
+        rows = params.random.integers(0, ROWS, 3)
+        params.update("sum", rows, np.column_stack([np.full(3, items + 1), rows]))
+        m = params.read("m")
+        params.update("m", None, 0.1 * (1 - m) / self.pieces)
+        row = [(items * 7 + params.clock) % self.tables[3].rows]
+        params.update("fill", row, params.read("fill", row) * 0 + 1.0)
+        return Score(float((1 - m).sum()), m.size)
+
+    def result(self, params: Params) -> None:
+        found = {table.name: params.read(table.name).tolist() for table in self.tables if table.name != "fill"}
+        found["fill"] = float(params.read("fill").sum())
+        path = Path(self.asked.out)
+        path.with_suffix(".new").write_text(json.dumps(found | {"clock": params.clock, "pid": os.getpid()}))
+        path.with_suffix(".new").rename(path)
+
+
+def make(arguments: list[str]) -> Tally:
+    """The program as told."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--pieces", type=int, default=12)
+    parser.add_argument("--batches", type=int, default=1)
+    parser.add_argument("--clocks", type=int, default=40)
+    parser.add_argument("--work-s", type=float, default=0.005)
+    parser.add_argument("--load-s", type=float, default=0.0)
+    parser.add_argument("--megabytes", type=int, default=0)
+    parser.add_argument("--fail", type=int, default=-1)
+    return Tally(parser.parse_args(arguments))
+
+
+def expected(pieces: int, clocks: int) -> dict[str, list[list[int]]]:
+    """What ``n`` and ``sum`` must be when every piece was worked on once at every clock."""
+    n = [[clocks] for _ in range(pieces)]
+    total = np.zeros((ROWS, 2), dtype=np.int64)
+    for piece in range(pieces):
+        for clock in range(1, clocks + 1):
+            rows = np.random.default_rng((7, piece, clock)).integers(0, ROWS, 3)
+            np.add.at(total, rows, np.column_stack([np.full(3, piece + 1), rows]))
+    return {"n": n, "sum": total.tolist()}

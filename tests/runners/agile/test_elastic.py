@@ -1,0 +1,161 @@
+"""Jobs whose hosts come and go, are warned, and die: no update is lost, none counts twice, and all end."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from plink.errors import PlinkError
+from tests.runners.agile.elastic import Elastic
+
+pytestmark = pytest.mark.crowd
+
+
+@pytest.mark.parametrize("tiers", ["r", "rr", "rt", "rtttt", "rrttt"])
+def test_a_job_from_beginning_to_end(tmp_path: Path, tiers: str) -> None:
+    """In every stage the same comes out."""
+    with Elastic(tmp_path, tiers) as job:
+        job.finish()
+    stage = 1 if tiers.count("t") <= tiers.count("r") else 2
+    assert [line["stage"] for line in job.events("stage")] == [stage]
+    iterations = [line["iteration"] for line in job.events("iteration")]
+    assert iterations == list(range(40))
+
+
+def test_stage_3(tmp_path: Path) -> None:
+    """Reliable hosts only keep backups."""
+    with Elastic(tmp_path, "rttt", settings={"active": 1.0, "backup_only": 2.0}) as job:
+        status = job.clock(5)
+        assert status["stage"] == 3
+        assert [host["pieces"] for host in status["hosts"] if host["tier"] == "reliable"] == [0]
+        job.finish()
+
+
+def test_hosts_are_added_and_evicted(tmp_path: Path) -> None:
+    """Up a stage and down again, with no roll-back."""
+    with Elastic(tmp_path, "rt", clocks=150, more=("--megabytes", "4")) as job:
+        job.clock(10)
+        job.add("n0", "n1", "n2")
+        job.until(lambda status: status["workers"] == 5)
+        job.evict("n0", "n1", "n2", "h1", seconds=20)
+        job.until(lambda status: {host["name"] for host in status["hosts"]} == {"h0"})
+        job.finish()
+    assert not job.events("rolled back")
+    assert [line["stage"] for line in job.events("stage")] == [1, 2, 1]
+
+
+@pytest.mark.parametrize("who", ["server", "worker", "all"])
+def test_transient_hosts_are_killed(tmp_path: Path, who: str) -> None:
+    """One that serves, one that only works, all of them."""
+    with Elastic(tmp_path, "rtttt", clocks=120) as job:
+        status = job.clock(20)
+        transient = [host for host in status["hosts"] if host["tier"] == "transient"]
+        names = [host["name"] for host in transient if who == "all" or bool(host["serves"]) == (who == "server")]
+        job.kill(*(names if who == "all" else names[:1]))
+        job.finish()
+    assert bool(job.events("rolled back")) == (who != "worker")
+    assert len([line for line in job.events("host") if line["event"] == "failed"]) == (4 if who == "all" else 1)
+
+
+def test_the_controller_is_killed(tmp_path: Path) -> None:
+    """Twice; hosts go on meanwhile, and nothing is redone where nothing was under way."""
+    with Elastic(tmp_path, "rttt", clocks=200, more=("--work-s", "0.02")) as job:
+        for controller in (1, 2):
+            job.until(lambda status, by=controller: status.get("controller") == by and status["begun"] > 20 * by)  # type: ignore[misc]
+            assert job.hub._controller is not None
+            job.hub._controller.kill()
+        job.finish()
+    assert [line["event"] for line in job.events("controller")] == ["started", "restarted", "restarted"]
+    assert not job.events("rolled back")
+
+
+def test_a_host_that_is_frozen_is_given_up(tmp_path: Path) -> None:
+    """Within two seconds; and when it comes to again it changes nothing."""
+    with Elastic(tmp_path, "rttt", clocks=400) as job:
+        status = job.clock(20)
+        name = next(host["name"] for host in status["hosts"] if host["serves"] and host["tier"] == "transient")
+        pid = job.pid(name)
+        os.kill(pid, signal.SIGSTOP)
+        begun = time.monotonic()
+        job.until(lambda status: name not in {host["name"] for host in status["hosts"]})
+        assert time.monotonic() - begun < 4  # two seconds, and what this machine takes to tell
+        job.clock(100)
+        job.finish()
+    assert job.events("rolled back")
+
+
+def test_sigterm_is_a_notice(tmp_path: Path) -> None:
+    """The host leaves in order."""
+    with Elastic(tmp_path, "rttt", clocks=120) as job:
+        job.clock(20)
+        job.kill("h2", number=signal.SIGTERM)
+        job.until(lambda status: "h2" not in {host["name"] for host in status["hosts"]})
+        job.finish()
+    assert not job.events("rolled back")
+    assert [line["event"] for line in job.events("host") if line["host"] == "h2"] == [
+        "joined", "warned", "let go", "left",
+    ]  # fmt: skip
+
+
+def test_a_reliable_host_is_killed_in_stage_2(tmp_path: Path) -> None:
+    """Its backups are made anew from those who serve; nothing is redone."""
+    with Elastic(tmp_path, "rrtttt", clocks=150) as job:
+        job.clock(20)
+        job.kill("h1")
+        job.finish()
+    assert not job.events("rolled back")
+
+
+def test_a_program_that_raises_ends_the_job_with_its_name(tmp_path: Path) -> None:
+    """One line, which says where."""
+    with Elastic(tmp_path, "rt", more=("--fail", "7")) as job:
+        job._thread.join(60)
+    assert job.ended is not None
+    assert job.ended.code == 1
+    assert "ValueError" in job.ended.why
+    assert "clock 7" in job.ended.why
+
+
+def test_a_host_comes_back_under_its_name(tmp_path: Path) -> None:
+    """As another member; one that is there already is refused."""
+    with Elastic(tmp_path, "rtt", clocks=200, more=("--work-s", "0.02")) as job:
+        job.clock(10)
+        with pytest.raises(PlinkError, match="in the job already"):
+            job.add("h1")
+        job.kill("h1")
+        job.until(lambda status: "h1" not in {host["name"] for host in status["hosts"]})
+        job.add("h1")
+        job.until(lambda status: {host["number"] for host in status["hosts"] if host["name"] == "h1"} == {3})
+        job.finish()
+
+
+def test_a_table_that_does_not_fit_is_refused_before_the_start(tmp_path: Path) -> None:
+    """Nobody has worked by then."""
+    with Elastic(tmp_path, "rt", more=("--megabytes", "1000000")) as job:
+        job._thread.join(60)
+    assert isinstance(job.error, PlinkError)
+    assert "use smaller tables, or more reliable hosts" in str(job.error)
+
+
+def test_without_a_reliable_host(tmp_path: Path) -> None:
+    """It is said what to do."""
+    with Elastic(tmp_path, "tt") as job:
+        job._thread.join(60)
+    assert "tier=reliable" in str(job.error)
+
+
+def test_a_controller_that_was_replaced_is_not_obeyed(tmp_path: Path) -> None:
+    """Two of them never both rule: what the older one says is refused by every host."""
+    with Elastic(tmp_path, "rt", clocks=300, more=("--work-s", "0.02")) as job:
+        job.clock(5)
+        assert job.hub._controller is not None
+        job.hub._controller.kill()
+        job.until(lambda status: status.get("controller") == 2)
+        group = job.hub._groups[0]
+        for number in (0, 1):
+            group.tell(number, {"do": "roll_back", "clock": -1, "era": 1000, "by": 1, "id": 7})
+        job.clock(job.clock_now() + 5)
+        job.finish()
+    assert not any(line["era"] == 1000 for line in job.events("rolled back"))

@@ -1,0 +1,63 @@
+"""Jobs that lose what only reliable hosts had, and go on from a checkpoint."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.runners.agile.elastic import Elastic
+
+pytestmark = pytest.mark.crowd
+
+
+def saving(folder: Path) -> dict[str, object]:
+    """Checkpoints as often as can be."""
+    return {"checkpoints": str(folder / "checkpoints"), "checkpoint_every_s": 0.3}
+
+
+def test_the_only_reliable_host_is_killed(tmp_path: Path) -> None:
+    """It is started anew, and all go on from the last checkpoint; nothing counts twice."""
+    more = ("--work-s", "0.02")
+    with Elastic(tmp_path, "rtt", clocks=90, settings=saving(tmp_path), more=more) as job:
+        job.until(lambda status: (status.get("checkpoint") or -1) > 5)
+        job.kill("h0")
+        job.finish()
+    assert job.events("checkpoint")
+    assert job.events("rolled back")
+    assert [line["event"] for line in job.events("host") if line["host"] == "h0"][:2] == ["joined", "failed"]
+
+
+def test_a_parameter_server_of_two_is_killed(tmp_path: Path) -> None:
+    """In stage 1 nobody else has its partitions: the other goes on from the checkpoint that both can read."""
+    more = ("--work-s", "0.02")
+    with Elastic(tmp_path, "rr", clocks=90, settings=saving(tmp_path), more=more) as job:
+        job.until(lambda status: (status.get("checkpoint") or -1) > 5)
+        job.kill("h1")
+        job.finish()
+    assert job.events("rolled back")
+
+
+def test_without_a_checkpoint_the_loss_is_said(tmp_path: Path) -> None:
+    """In one line, with what would have helped."""
+    with Elastic(tmp_path, "rr", clocks=400) as job:
+        job.clock(10)
+        job.kill("h1")
+        job._thread.join(30)
+    assert job.ended is not None
+    assert job.ended.code == 1
+    assert "--checkpoint" in job.ended.why
+
+
+def test_another_job_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
+    """With other hosts, and as many clocks as are left."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    with Elastic(first, "rt", clocks=400, settings=saving(tmp_path), more=("--work-s", "0.02")) as job:
+        saved = job.until(lambda status: (status.get("checkpoint") or -1) > 5)["checkpoint"]
+        job.hub._queue.put(lambda: job.hub._end(9, "that is enough"))
+    settings = {"restore": str(tmp_path / "checkpoints")}
+    with Elastic(second, "rtt", clocks=60, settings=settings) as again:
+        again.finish()
+    iterations = [line["iteration"] for line in again.events("iteration")]
+    assert iterations[0] >= saved
+    assert iterations[-1] == 59

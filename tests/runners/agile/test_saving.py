@@ -1,0 +1,130 @@
+"""Checkpoints in the background: when one is due, whole, kept, or given up."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from runners.agile.channel import Channel
+from runners.agile.member import Member
+from runners.agile.saving import Saved, Saving
+from runners.agile.settings import Settings
+from solvers.agile.hosts import Host, Tier
+from solvers.agile.start import start
+
+
+class Desk:
+    """Two reliable hosts with three partitions, and what is said to them."""
+
+    def __init__(self, every_s: float = 0.0, folder: str = "/c") -> None:
+        self.said: list[dict[str, Any]] = []
+        self.notes: list[str] = []
+        self.lines: list[dict[str, Any]] = []
+        self.channel = Channel(self.said.append, 1)
+        members = {number: Member(number, f"h{number}", "reliable", 1) for number in (0, 1)}
+        settings = Settings("", 3, 2, 100, 0.0, 0.0, checkpoints=folder, checkpoint_every_s=every_s)
+        self.saving = Saving(
+            settings, self.channel, members, self.notes.append, lambda **line: self.lines.append(line)
+        )  # fmt: skip
+        self.state, _ = start([Host(0, "h0", Tier.RELIABLE), Host(1, "h1", Tier.RELIABLE)], (1.0,) * 3, 2)
+
+    def words(self, do: str) -> list[dict[str, Any]]:
+        """Of a kind."""
+        return [word for word in self.said if word["do"] == do]
+
+    def written(self, why: str | None = None, kind: str = "") -> None:
+        """All that were asked to have written theirs."""
+        for word in self.words("checkpoint"):
+            answer = {"id": word["id"], "why": why, "kind": kind, "seconds": 0.5 + word["to"], "bytes": 10}
+            self.channel.answered(word["to"], answer)
+
+
+def test_one_is_written_and_then_it_is_the_latest() -> None:
+    desk = Desk()
+    desk.saving.consistent(7)
+    desk.saving.look(desk.state)
+    desk.saving.look(desk.state)
+    assert [(word["to"], word["partitions"], word["folder"]) for word in desk.said] == [
+        (0, [0, 1], "/c/clock-7"),
+        (1, [2], "/c/clock-7"),
+    ]
+    assert desk.saving.under_way
+    desk.written()
+    assert desk.saving.last is None
+    (keep,) = desk.words("keep")
+    assert keep["saved"] == {"clock": 7, "partitions": 3}
+    desk.channel.answered(keep["to"], {"id": keep["id"], "why": None})
+    assert desk.saving.last == Saved("/c/clock-7", 7)
+    assert desk.lines == [{"what": "checkpoint", "clock": 7, "seconds": 1.5, "bytes": 20}]
+    assert [(word["to"], word["clock"]) for word in desk.words("release")] == [(0, 7), (1, 7)]
+    desk.saving.look(desk.state)  # of the same clock there is one
+    assert len(desk.words("checkpoint")) == 2
+
+
+@pytest.mark.parametrize("why", ["no folder", "not yet", "not safe", "a stranger", "no clock", "halted"])
+def test_none_is_written(why: str) -> None:
+    desk = Desk(every_s=1e9 if why == "not yet" else 0.0, folder="" if why == "no folder" else "/c")
+    if why != "no clock":
+        desk.saving.consistent(7)
+    state, one = desk.state, desk.state.partitions[0]
+    if why == "not safe":
+        state = replace(state, partitions=(replace(one, safe=False), *state.partitions[1:]))
+    if why == "a stranger":
+        state = replace(state, partitions=(replace(one, backup=9), *state.partitions[1:]))
+    desk.saving.look(replace(state, halted=why == "halted"))
+    assert not desk.said
+
+
+def test_whatever_the_time() -> None:
+    desk = Desk(every_s=1e9)
+    desk.saving.consistent(7)
+    desk.saving.now = True
+    desk.saving.look(desk.state)
+    assert desk.words("checkpoint")
+    assert not desk.saving.now
+
+
+@pytest.mark.parametrize(
+    ("kind", "notes"), [("OSError", ["no checkpoint could be written in /c: disk full"]), ("Gone", [])]
+)
+def test_one_that_fails_is_given_up(kind: str, notes: list[str]) -> None:
+    desk = Desk()
+    desk.saving.consistent(7)
+    desk.saving.look(desk.state)
+    desk.written("disk full", kind)
+    assert desk.notes == notes
+    assert not desk.saving.under_way
+    assert len(desk.words("release")) == 2  # once: the second answer is of nothing
+    assert not desk.words("keep")
+
+
+def test_a_roll_back_gives_one_up() -> None:
+    desk = Desk()
+    desk.saving.consistent(7)
+    desk.saving.look(desk.state)
+    desk.saving.rolled_back(3)
+    desk.written()
+    assert not desk.words("keep")
+    assert not desk.saving.under_way
+
+
+def test_after_a_roll_back_nobody_has_the_clock_of_before() -> None:
+    """What is written then is of where all are."""
+    desk = Desk()
+    desk.saving.found({"clock": 3}, "/c")
+    desk.saving.consistent(7)
+    desk.saving.rolled_back(3)
+    desk.saving.look(desk.state)
+    assert not desk.said
+    desk.saving.consistent(4)
+    desk.saving.look(desk.state)
+    assert {word["folder"] for word in desk.words("checkpoint")} == {"/c/clock-4"}
+
+
+def test_one_that_was_there_before() -> None:
+    desk = Desk()
+    assert desk.saving.found(None, "/old") is None
+    assert desk.saving.found({"clock": 4}, "/old") == Saved("/old/clock-4", 4)
+    desk.saving.consistent(4)
+    desk.saving.look(desk.state)
+    assert not desk.said

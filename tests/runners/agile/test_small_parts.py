@@ -1,0 +1,245 @@
+"""What a controller is made of, part by part: its channel, who is silent, how a job gets on, rounds of pushes."""
+
+from typing import Any
+
+import pytest
+
+from runners.agile.channel import GONE, Channel
+from runners.agile.course import Course
+from runners.agile.fitting import refuse
+from runners.agile.hearing import Hearing
+from runners.agile.member import Member
+from runners.agile.resuming import leaving, shares_of, torn
+from runners.agile.rounds import Rounds
+from runners.agile.settings import Settings
+from runners.agile.turns import Share
+from solvers.agile.events import PushedTo
+from solvers.agile.partitions import Partition
+
+
+def member(number: int, tier: str = "reliable", **hello: Any) -> Member:
+    """One that said hello."""
+    said = {"tables": 1, "pieces": 8, "batches": 1, "bytes": 1000, "memory": None}
+    return Member(number, f"h{number}", tier, 1, hello=said | hello)
+
+
+def test_an_answer_goes_to_who_asked_and_once() -> None:
+    said: list[dict[str, Any]] = []
+    heard: list[Any] = []
+    channel = Channel(said.append, 3)
+    channel.tell(1, "open", heard.append, partition=2)
+    channel.tell_all([1, 2], "bye")
+    number = said[0]["id"]
+    assert said[0] == {"to": 1, "do": "open", "by": 3, "partition": 2, "id": number}
+    assert [word["to"] for word in said[1:]] == [1, 2]
+    channel.answered(2, {"id": number, "why": None})  # of another host
+    channel.answered(1, {"id": number + 6, "why": None})
+    assert not heard
+    channel.answered(1, {"id": number, "why": None})
+    channel.answered(1, {"id": number, "why": None})
+    assert heard == [{"id": number, "why": None}]
+
+
+def test_a_host_that_is_gone_answers_everything_at_once() -> None:
+    """Also if the first of its answers has others asked, or given up."""
+    said: list[dict[str, Any]] = []
+    heard: list[Any] = []
+    channel = Channel(said.append, 1)
+    channel.tell(1, "a", lambda answer: (heard.append(answer), channel.tell(2, "c", heard.append)))
+    channel.tell(1, "b", heard.append)
+    channel.gone(1)
+    assert [(answer["id"], answer["kind"]) for answer in heard] == [(word["id"], GONE) for word in said[:2]]
+
+
+def test_an_answer_to_the_controller_before_is_none_to_this_one() -> None:
+    said: list[dict[str, Any]] = []
+    heard: list[Any] = []
+    Channel(said.append, 1).tell(0, "load", heard.append)
+    channel = Channel(said.append, 2)
+    channel.tell(0, "commit", heard.append)
+    channel.answered(0, {"id": said[0]["id"], "why": None})
+    assert not heard
+
+
+def test_a_host_is_silent_only_while_somebody_listens() -> None:
+    hearing, one = Hearing(1.6), member(0)
+    hearing.pass_time(10.0)
+    hearing.heard(one)
+    hearing.pass_time(500.0)  # the controller stood still: that is one step
+    assert not hearing.silent([one])
+    for step in range(5):
+        hearing.pass_time(500.0 + 0.3 * (step + 1))
+    assert hearing.silent([one]) == [one]
+    hearing.heard(one)
+    assert not hearing.silent([one])
+    hearing.pass_time(0.0)  # a clock that goes back
+    assert hearing.now_s == pytest.approx(1.8)
+
+
+def test_where_most_are_silent_at_once_it_is_somebody_elses_fault_for_a_while() -> None:
+    """Of two it may be any; of three two are most."""
+    hearing, three = Hearing(1.6), [member(number) for number in range(3)]
+    seconds = 0.0
+
+    def listen(until: float) -> None:
+        nonlocal seconds
+        while hearing.now_s < until:
+            hearing.pass_time(seconds)
+            seconds += 0.3
+
+    listen(1.8)
+    assert hearing.silent(three[:2]) == three[:2]
+    assert not hearing.silent(three)
+    hearing.heard(three[0])
+    hearing.heard(three[1])
+    assert hearing.silent(three) == three[2:]
+    listen(9.0)
+    assert not hearing.silent(three)
+    listen(9.9)
+    assert hearing.silent(three) == three[2:]  # the others have been for less
+    listen(12.0)
+    assert hearing.silent(three) == three
+
+
+def told(clock: int, iteration: int, objective: float | None = None, leads: bool = True) -> dict[str, Any]:
+    """A clock of a worker."""
+    return {"clock": clock, "iteration": iteration, "seconds": 0.5, "leads": leads, "objective": objective}
+
+
+def test_an_iteration_has_the_time_of_its_clocks_and_the_objective_that_comes_later() -> None:
+    lines: list[dict[str, Any]] = []
+    course = Course(lambda **line: lines.append(line), lambda: 7.0)
+    for clock in (told(0, 0), told(1, 0), told(1, 0, leads=False), told(2, 0), told(3, 1, 4.5), told(4, 1)):
+        course.clock(clock, 3)
+    assert [(line["iteration"], line["seconds"], line["objective"], line["clock"]) for line in lines] == [
+        (0, 1.0, 4.5, 2)
+    ]
+    assert course.status() == {"iteration": 0, "iteration_s": 1.0, "objective": 4.5, "workers": 3, "begun": 5}
+    course.end()
+    assert [line["objective"] for line in lines] == [4.5, None]
+
+
+def test_after_a_roll_back_iterations_are_told_again() -> None:
+    lines: list[dict[str, Any]] = []
+    course = Course(lambda **line: lines.append(line), lambda: 7.0)
+    for clock in range(1, 5):
+        course.clock(told(clock, clock), 1)
+    course.rolled_back(2)
+    assert course.status()["begun"] == 3
+    for clock in range(3, 5):
+        course.clock(told(clock, clock), 1)
+    course.end()
+    assert [line["iteration"] for line in lines] == [1, 2, 3, 4, 3, 4]
+
+
+def test_a_round_begins_when_all_have_the_last_and_something_is_new() -> None:
+    pushed: list[int] = []
+    rounds = Rounds(pushed.append)
+    owned = Partition(4, 9, 0, 0)
+    rounds.next(0, 2)
+    assert not pushed
+    for number in (0, 1):
+        assert rounds.reported(4, number, ["serving", 2, 9, 5, 3], owned, 2) == PushedTo(number, 4, 2)
+    rounds.next(0, 2)
+    rounds.next(0, 2)
+    assert (pushed, rounds.clock(2), rounds.clock(3)) == ([5], 5, -1)
+    rounds.reported(4, 0, ["serving", 2, 9, 8, 5], owned, 2)
+    rounds.reported(4, 1, ["serving", 2, 9, 7, 5], owned, 2)
+    rounds.next(5, 2)
+    assert pushed == [5]
+    rounds.next(6, 2)
+    assert pushed == [5, 7]
+    rounds.rolled_back(5)
+    assert (pushed, rounds.clock(2)) == ([5, 7, 5], 5)
+
+
+@pytest.mark.parametrize(
+    ("host", "report"),
+    [(4, ["backup", 2, 9, 5, 3]), (3, ["serving", 2, 9, 5, 3]), (4, ["serving", 1, 9, 5, 3])],
+)
+def test_only_its_owner_speaks_for_a_partition(host: int, report: list[object]) -> None:
+    rounds = Rounds(lambda clock: None)
+    assert rounds.reported(host, 0, report, Partition(4, 9, 0, 0), 2) is None
+    assert not rounds.clocks
+
+
+def test_a_server_that_is_its_own_backup_has_what_it_has() -> None:
+    rounds = Rounds(lambda clock: None)
+    assert rounds.reported(4, 0, ["serving", 2, 9, 5, -1], Partition(4, 9, 4, 0), 2) == PushedTo(0, 6, 2)
+
+
+def test_hosts_that_fit() -> None:
+    assert refuse([member(0), member(1, "transient"), member(2, memory=1500)]) is None
+
+
+@pytest.mark.parametrize(
+    ("hosts", "why"),
+    [
+        ([member(0), member(1, tables=2)], "h1 has other tables than h0"),
+        ([member(0), member(1, pieces=9)], "other pieces of data"),
+        ([member(0), member(1, batches=2)], "other mini-batches"),
+        ([member(0, "transient")], "no reliable host"),
+        ([member(0, memory=2999)], "h0 would keep"),
+    ],
+)
+def test_hosts_that_do_not(hosts: list[Member], why: str) -> None:
+    assert why in str(refuse(hosts))
+
+
+def report(clock: int, era: int, everywhere: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """What a host remembers of the map, and does."""
+    latest = {"clock": clock, "era": era, "everywhere": everywhere, "left": []} if everywhere else {}
+    return {"map": latest, "era": era, "workers": {}, "held": False, "stands_in": {}, "backs": {"0": 99}} | more
+
+
+MAP = {"0": [0, [0, 1], 0], "4": [1, [2], 7]}
+
+
+def test_the_latest_map_counts() -> None:
+    older = report(3, 5, {"0": [0, [0, 1, 2], 0]}, workers={"6": [2]})
+    assert shares_of({0: older, 1: report(9, 5, MAP), 2: report(0, 0, {})}) == (
+        {0: Share(0, (0, 1), 0), 4: Share(1, (2,), 7)},
+        7,
+    )
+    assert shares_of({0: report(1, 6, {"9": [0, [0], 1]}), 1: report(9, 5, MAP)})[0] == {9: Share(0, (0,), 1)}
+
+
+def test_who_leaves_is_in_no_share() -> None:
+    reports = {0: report(9, 5, MAP, workers={"0": [0, 1]}), 1: report(9, 5, MAP, workers={"2": [0], "4": [2]})}
+    assert leaving(reports, shares_of(reports)[0]) == {2: 1}
+
+
+def test_nothing_was_under_way() -> None:
+    assert not torn({0: report(9, 5, MAP), 1: report(9, 5, MAP), 2: report(3, 5, {})})
+
+
+@pytest.mark.parametrize(
+    "reports",
+    [
+        {0: report(9, 5, MAP)},
+        {0: report(9, 5, MAP), 1: report(3, 5, {"0": [0, [0], 0]})},
+        {0: report(9, 5, MAP, held=True), 1: report(9, 5, MAP)},
+        {
+            0: report(9, 5, MAP) | {"era": 6},
+            1: report(9, 5, MAP) | {"era": 6},
+        },  # nobody was told what to do after a roll-back
+        {0: report(9, 5, MAP), 1: report(9, 5, MAP, stands_in={"3": 8})},
+    ],
+)
+def test_something_was(reports: dict[int, dict[str, Any]]) -> None:
+    assert torn(reports)
+
+
+def test_settings_travel() -> None:
+    settings = Settings("k", 4, 12, 1000, 5.0, 6.0, slack=2, active=3.0, checkpoints="/c")
+    assert Settings.from_json(settings.to_json()) == settings
+    assert settings.partition_bytes == (250.0,) * 4
+    assert (settings.thresholds.active, settings.thresholds.backup_only) == (3.0, 15.0)
+    begin = settings.of(Member(3, "h3", "transient", 1, at="10.0.0.1"))
+    assert (begin["number"], begin["address"], begin["slack"], begin["checkpoints"]) == (3, "10.0.0.1", 2, "/c")
+
+
+def test_a_member_travels() -> None:
+    one = Member(3, "h3", "transient", 2, price=0.1, at="10.0.0.1", hello={"pid": 1}, rate=1e9)
+    assert Member(**one.to_json()) == one
+    assert one.host.slots == 2

@@ -1,0 +1,210 @@
+"""Turns while anything happens: at every clock each piece is worked on once, whoever is lost, in whatever order."""
+
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from tests.runners.agile.turning import Table
+
+PIECES = 6
+SERVER = 0  # which is never lost, and has the only partition
+
+
+@dataclass
+class Working:
+    """One worker on its host, as a node has it: what it was told, and the next clock."""
+
+    host: int
+    next: int
+    era: int
+    told: list[tuple[int, int, tuple[int, ...] | None]] = field(default_factory=list)  # clock, era, pieces
+    until: int | None = None
+    begun: bool = False
+
+
+class Turning(RuleBasedStateMachine):
+    """A job on paper around :class:`runners.agile.turns.Turns`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = Table({0: 1, 1: 1, 2: 2}, {0: (0, 1), 1: (2, 3), 2: (4, 5)}, serves=(SERVER,))
+        self.table.job.in_memory = {host: frozenset(range(PIECES)) for host in range(99)}
+        self.read, self.newest = 0, 2
+        self.inbox: dict[int, list[dict[str, Any]]] = {}
+        self.workers: dict[int, Working] = {}
+        self.held: dict[int, int | None] = {}
+        self.parts: list[tuple[int, tuple[int, ...]]] = []
+        self.done: dict[int, dict[int, tuple[int, ...]]] = {}  # by clock and worker
+        self.era, self.back, self.used = 0, -1, set[int]()
+        self.table.turns.look()
+
+    def _turns(self) -> Any:
+        for word in self.table.said[self.read :]:
+            self.inbox.setdefault(word["to"], []).append(word)
+        self.read = len(self.table.said)
+        return self.table.turns
+
+    def deliver(self, place: int) -> None:
+        """The next word to some host."""
+        self._turns()
+        hosts = [host for host, words in self.inbox.items() if words and host in self.table.job.hosts]
+        if hosts:
+            host = hosts[place % len(hosts)]
+            self._obey(host, self.inbox[host].pop(0))
+
+    def _obey(self, host: int, word: dict[str, Any]) -> None:
+        own = {number: one for number, one in self.workers.items() if one.host == host}
+        match word["do"]:
+            case "hold":
+                self.held[host] = word["clock"]
+                begun = [one.next if one.begun else one.next - 1 for one in own.values() if one.until is None]
+                self.table.answer(word, begun=max(begun, default=-1))
+            case "let_go":
+                self.held[host] = None
+            case "take_part":
+                self.parts.append((word["first"], tuple(word["workers"])))
+                self.table.answer(word, elsewhere=[])
+                self._advance()
+            case "assign":
+                self._assigned(host, own, word)
+            case "stand_in" if word["era"] == self.era and word["worker"] not in own:
+                told = [(-1, word["era"], tuple(word["had"][0][1]))]
+                told += [(clock, word["era"], tuple(pieces)) for clock, pieces in word["had"]]
+                self.workers[word["worker"]] = Working(host, word["clock"], word["era"], told, word["until"])
+            case "roll_back":
+                self.held[host] = None
+                for number, one in own.items():
+                    if one.until is not None:
+                        del self.workers[number]
+
+    def _assigned(self, host: int, own: dict[int, Working], word: dict[str, Any]) -> None:
+        clock, era = word["clock"], word["era"]
+        for number, one in own.items():
+            if one.until is None and number not in word["workers"]:
+                one.told.append((clock, era, None))
+        for number, pieces in word["workers"].items():
+            if number not in own:
+                assert number not in self.used, "a number is used again"
+                self.used.add(number)
+                self.workers[number] = Working(host, clock, era)
+            self.workers[number].told.append((clock, era, tuple(pieces)))
+        self.held[host] = None
+
+    def work(self, place: int) -> None:
+        """Some worker begins a clock, or is done with it."""
+        if not self.workers:
+            return
+        number = sorted(self.workers)[place % len(self.workers)]
+        one = self.workers[number]
+        if one.era < self.era:
+            one.next, one.era, one.begun = self.back + 1, self.era, False
+        held = self.held.get(one.host)
+        if not any(era == one.era for _, era, _ in one.told):
+            return
+        if not one.begun and (
+            (held is not None and one.next >= held and one.until is None) or self._clock() < one.next - 1
+        ):
+            return
+        pieces = [theirs for clock, era, theirs in one.told if clock <= one.next and era <= one.era][-1]
+        if (one.until is not None and one.until <= one.next) or pieces is None:
+            del self.workers[number]
+            self.table.turns.ended(number)
+        elif not one.begun:
+            one.begun = True
+            if one.until is None:
+                self.table.turns.begun = max(self.table.turns.begun, one.next)
+        else:
+            self.done.setdefault(one.next, {}).setdefault(number, pieces)
+            one.next, one.begun = one.next + 1, False
+            self._advance()
+
+    @rule(steps=st.integers(1, 80), seed=st.integers(0, 10**6))
+    def go_on(self, steps: int, seed: int) -> None:
+        """Hosts hear and work for a while."""
+        chance = random.Random(seed)
+        for _ in range(steps):
+            chance.choice([self.deliver, self.work])(chance.randrange(100))
+
+    def _clock(self) -> int:
+        return self.table.job.clock
+
+    def _advance(self) -> None:
+        while True:
+            clock = self._clock() + 1
+            taking = [workers for first, workers in self.parts if first <= clock]
+            done = self.done.get(clock, {})
+            if not taking or not set(taking[-1]) <= set(done):
+                return
+            assert set(done) == set(taking[-1]), "who does not take part has worked"
+            found = sorted(piece for pieces in done.values() for piece in pieces)
+            assert found == list(range(PIECES)), f"pieces of clock {clock}: {done}"
+            self.table.job.clock = clock
+
+    @rule(deal=st.lists(st.integers(0, 9), min_size=PIECES, max_size=PIECES))
+    def decide(self, deal: list[int]) -> None:
+        """Who is to work on what is another."""
+        hosts = sorted(self.table.job.hosts)
+        self.table.want(self._dealt(hosts, deal))
+
+    def _dealt(self, hosts: list[int], deal: list[int]) -> dict[int, tuple[int, ...]]:
+        found: dict[int, list[int]] = {}
+        for piece, place in enumerate(deal):
+            found.setdefault(hosts[place % len(hosts)], []).append(piece)
+        return {host: tuple(found[host]) for host in sorted(found)}
+
+    @precondition(lambda self: len(self.table.job.hosts) > 1)
+    @rule(
+        place=st.integers(0, 99), some=st.booleans(), deal=st.lists(st.integers(0, 9), min_size=PIECES, max_size=PIECES)
+    )
+    def lose(self, place: int, some: bool, deal: list[int]) -> None:
+        """A host is lost; its pieces are others', at once or when those have loaded them."""
+        hosts = sorted(set(self.table.job.hosts) - {SERVER})
+        host = hosts[place % len(hosts)]
+        self.workers = {number: one for number, one in self.workers.items() if one.host != host}
+        left = sorted(set(self.table.job.hosts) - {host})
+        wanted = {other: pieces for other, pieces in self.table.turns.wanted.items() if other != host}
+        self.table.die(host, wanted=wanted if some else self._dealt(left, deal))
+
+    @rule(slots=st.integers(1, 3))
+    def join(self, slots: int) -> None:
+        """Another host."""
+        self.newest += 1
+        self.table.job.hosts[self.newest] = slots
+
+    @rule(places=st.integers(0, 3))
+    def roll_back(self, places: int) -> None:
+        """All go back some clocks."""
+        self._turns()
+        self.era, self.back = self.era + 1, max(-1, self._clock() - places)
+        self.table.job.clock = self.back
+        self.done = {clock: done for clock, done in self.done.items() if clock <= self.back}
+        for host in self.table.job.hosts:
+            self.inbox.setdefault(host, []).append({"do": "roll_back"})
+            if host == SERVER:
+                for word in [one for one in self.inbox[host] if one["do"] == "take_part"]:
+                    self.inbox[host].remove(word)
+        self.table.turns.rolled_back(self.back, self.era)
+        self.table.turns.look()
+
+    @rule()
+    def wait(self) -> None:
+        """What was put off is done."""
+        self.table.wait()
+
+    @invariant()
+    def who_takes_part_is_told_what_to_do(self) -> None:
+        """What servers and hosts are told agree."""
+        words = self.table.words("assign")
+        if words:
+            taking = [word for word in self.table.words("take_part") if word["first"] == words[-1]["clock"]]
+            assert sorted(words[-1]["everywhere"]) in [word["workers"] for word in taking]
+
+
+class TestTurning(Turning.TestCase):
+    """Tried with many courses of things."""
+
+    settings = settings(max_examples=150, stateful_step_count=80, phases=(Phase.generate,), database=None)

@@ -1,0 +1,196 @@
+"""The objects are what Kubernetes and the operators accept, and say what was asked for."""
+
+import json
+import re
+from typing import Any
+
+import kubernetes_validate
+import pytest
+from jsonschema import Draft202012Validator
+
+from plink.errors import UsageError
+from plink.hosts import Host, Hosts
+from runners.kubernetes.objects import MPI_PROGRAM, POD_PROGRAM
+from runners.kubernetes.settings import KINDS, PodSettings, parse_resources
+from tests.runners.kubernetes.kubeflow import MPI_JOB, PYTORCH_JOB
+from tests.runners.kubernetes.written import HOSTS, job, templates, text, written
+
+# The oldest that is still run by providers and the newest that the package knows; in between fields were only added.
+VERSIONS = ("1.28", kubernetes_validate.latest_version())
+FULL = job("train.py", "--epochs", "3", env={"A": "b"}, timeout_s=90.5)
+ASKED = {"namespace": "team", "resources": {"cpu": "4", "memory": "8Gi", "nvidia.com/gpu": "8"}}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_kubernetes_accepts_its_own_kinds_and_every_pod_template(kind: str, version: str) -> None:
+    documents = written(FULL, kind=kind, **ASKED)
+    own = [document for document in documents.values() if not document["apiVersion"].startswith("kubeflow")]
+    assert len(own) == (3 if kind == "job" else 1)
+    for name, template in templates(documents).items():
+        own.append(
+            {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": name.lower()}, "template": template}
+        )
+    for document in own:
+        kubernetes_validate.validate(document, version, strict=True)
+
+
+@pytest.mark.parametrize(("kind", "schema"), [("mpijob", MPI_JOB), ("pytorchjob", PYTORCH_JOB)])
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_operators_accept_theirs(kind: str, schema: dict[str, Any], count: int) -> None:
+    *_, document = written(FULL, Hosts(HOSTS.members[:count]), kind=kind, **ASKED).values()
+    Draft202012Validator(schema).validate(document)
+    document["spec"]["surprise"] = 1
+    assert not Draft202012Validator(schema).is_valid(document)
+
+
+def test_a_broken_object_is_refused_by_the_schemas() -> None:
+    """So that the tests above can fail at all."""
+    document = written(FULL)["Job"]
+    document["spec"]["template"]["spec"]["subDomain"] = "x"
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(document, VERSIONS[0], strict=True)
+
+
+def test_an_indexed_job_has_a_pod_a_node_and_tries_nothing_twice() -> None:
+    documents = written(FULL, **ASKED)
+    spec = documents["Job"]["spec"]
+    assert (spec["completionMode"], spec["completions"], spec["parallelism"]) == ("Indexed", 3, 3)
+    assert (spec["backoffLimit"], spec["activeDeadlineSeconds"]) == (0, 91)
+    name = documents["Job"]["metadata"]["name"]
+    service = documents["Service"]
+    assert service["metadata"]["name"] == spec["template"]["spec"]["subdomain"] == name
+    assert service["spec"]["clusterIP"] == "None"
+    labels = spec["template"]["metadata"]["labels"]
+    assert service["spec"]["selector"].items() <= labels.items()
+    settings = json.loads(documents["ConfigMap"]["data"]["settings.json"])["settings"]
+    assert settings["meeting"][0] == f"{name}-0.{name}"
+    assert {document["metadata"]["namespace"] for document in documents.values()} == {"team"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pods_go_to_the_nodes_of_the_order_and_never_two_to_one(kind: str) -> None:
+    documents = written(FULL, kind=kind)
+    nodes = {"job": {"Job": HOSTS.names}, "mpijob": {"Worker": HOSTS.names, "Launcher": []},
+             "pytorchjob": {"Master": HOSTS.names[:1], "Worker": HOSTS.names[1:]}}[kind]  # fmt: skip
+    for who, template in templates(documents).items():
+        affinity = template["spec"].get("affinity")
+        if not nodes[who]:
+            assert affinity is None
+            continue
+        asked = affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+        fields = [field for term in asked for field in term["matchFields"]]
+        assert [(field["key"], field["operator"]) for field in fields] == [("metadata.name", "In")] * len(nodes[who])
+        assert [field["values"] for field in fields] == [[node] for node in nodes[who]]
+        (apart,) = affinity["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        for other, pods in templates(documents).items():
+            kept = apart["labelSelector"]["matchLabels"].items() <= pods["metadata"]["labels"].items()
+            assert kept == bool(nodes[other])  # the launcher may share a node with a worker
+
+
+def test_resources_are_requests_and_all_but_the_processor_limits() -> None:
+    (container,) = templates(written(FULL, **ASKED))["Job"]["spec"]["containers"]
+    assert container["resources"] == {
+        "requests": {"cpu": "4", "memory": "8Gi", "nvidia.com/gpu": "8"},
+        "limits": {"memory": "8Gi", "nvidia.com/gpu": "8"},
+    }
+    launcher = templates(written(FULL, kind="mpijob", **ASKED))["Launcher"]
+    assert "resources" not in launcher["spec"]["containers"][0]
+
+
+@pytest.mark.parametrize(
+    ("resources", "found"),
+    [
+        (["cpu=4,memory=8Gi"], {"cpu": "4", "memory": "8Gi"}),
+        (["cpu=500m", "rdma/hca=1"], {"cpu": "500m", "rdma/hca": "1"}),
+        (["hugepages-2Mi=512Mi, ephemeral-storage=1e9"], {"hugepages-2Mi": "512Mi", "ephemeral-storage": "1e9"}),
+    ],
+)
+def test_resources_are_read(resources: list[str], found: dict[str, str]) -> None:
+    assert parse_resources(resources) == found
+
+
+@pytest.mark.parametrize(
+    ("resources", "why"),
+    [
+        (["gpu=8"], "--resources gpu=8: write"),
+        (["cpu"], "--resources cpu: write"),
+        (["cpu=four"], "four is no quantity of cpu"),
+        (["cpu="], "nothing is no quantity of cpu"),
+        (["nvidia.com/gpu=0.5"], "0.5 is no quantity of nvidia.com/gpu"),
+        (["cpu=1", "cpu=2"], "cpu is given twice"),
+        (["memory=8GB"], "8GB is no quantity"),
+    ],
+)
+def test_resources_that_are_none(resources: list[str], why: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(why)):
+        parse_resources(resources)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("program", ["train.py", "/opt/My_Tool", "./3d.py", "ü", "x" * 200 + ".py", "-"])
+def test_a_job_is_named_after_its_program(program: str, kind: str) -> None:
+    hosts = Hosts(tuple(Host(f"n{i}", f"n{i}") for i in range(101)))
+    *_, document = written(job(program), hosts, kind=kind).values()
+    name = document["metadata"]["name"]
+    assert re.fullmatch(r"[a-z]([a-z0-9-]*[a-z0-9])?", name)
+    assert name.endswith("1a2b3c4d")
+    assert len(name) + len("-worker-100" if kind != "job" else "-100") <= 63
+    if program == "train.py":
+        assert name == "train-1a2b3c4d"
+
+
+@pytest.mark.parametrize("name", ["Train", "9lives", "a_b", "a-", "a.b", "x" * 62])
+def test_a_name_that_pods_cannot_have_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match=f"--job-name {name}: "):
+        text(FULL, name=name)
+
+
+@pytest.mark.parametrize("name", ["Node", "a_b", "fe80::1", "a..b", "a" * 250 + ".b" * 10])
+def test_a_host_that_can_be_no_node_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="cannot be a node's name"):
+        text(FULL, Hosts((Host(name, "10.0.0.1"),)))
+
+
+def test_too_much_for_an_object_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"the Job of this job takes [0-9,]+ bytes"):
+        text(job("train.py", "x" * 1_500_000))
+    with pytest.raises(UsageError, match="the ConfigMap of this job"):
+        text(job("train.py", env={"A": "x" * 1_000_000}))
+
+
+def test_what_is_no_text_is_refused() -> None:
+    with pytest.raises(UsageError, match="no UTF-8"):
+        text(job("train.py", "\udcff"))
+
+
+def test_settings_are_refused_at_once() -> None:
+    for settings, why in (
+        ({"image": ""}, "--image"),
+        ({"image": "a b"}, "--image"),
+        ({"image": "x", "kind": "pod"}, "--kind pod: there are job, mpijob, pytorchjob"),
+        ({"image": "x", "namespace": "A"}, "--namespace A"),
+    ):
+        with pytest.raises(UsageError, match=why):
+            PodSettings(**settings)
+
+
+def test_the_program_in_the_config_map_is_for_people_to_read() -> None:
+    found = text(FULL)
+    assert "  runners.kubernetes.inside.pod.py: |\n" in found
+    assert '    """A pod of ranks: finds its place in the order' in found
+    assert written(FULL)["ConfigMap"]["immutable"] is True
+
+
+@pytest.mark.parametrize("program", [POD_PROGRAM, MPI_PROGRAM])
+def test_every_import_of_the_pods_program_is_sent_or_in_the_standard_library(program: Any, tmp_path: Any) -> None:
+    import subprocess
+    import sys
+
+    for name, source in program.files({}).items():
+        (tmp_path / name).write_text(source)
+    start = (tmp_path / "start.py").read_text().rpartition("sys.modules[bundle")[0] + "print('made')\n"
+    (tmp_path / "start.py").write_text(start)
+    words = [sys.executable, "-I", "-S", str(tmp_path / "start.py")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "made\n", "")

@@ -1,0 +1,202 @@
+"""What runs in pods, run for real: rank k is on the node of rank k wherever the scheduler put the pods."""
+
+import json
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from plink.hosts import Host, Hosts
+from runners.job.environment import environment
+from runners.job.proof import seats
+from tests.runners.kubernetes.kubelet import Kubelet, ended
+from tests.runners.kubernetes.written import job, written
+
+TWO = Hosts((Host("node-b", "node-b", slots=2), Host("node-a", "node-a", slots=2)))
+SHOW = 'echo "$PLINK_NODE $RANK $LOCAL_RANK $WORLD_SIZE $GROUP_RANK"'
+
+
+@pytest.mark.parametrize("nodes", [("node-b", "node-a"), ("node-a", "node-b")])
+def test_ranks_follow_the_node_and_not_the_index(nodes: tuple[str, str], tmp_path: Path) -> None:
+    with Kubelet(written(job("sh", "-c", SHOW), TWO), tmp_path) as kubelet:
+        pods = dict(zip(nodes, kubelet.job(*nodes), strict=True))
+    assert [pod.code for pod in pods.values()] == [0, 0], [pod.err for pod in pods.values()]
+    assert sorted(pods["node-b"].lines) == ["[0] node-b 0 0 4 0", "[1] node-b 1 1 4 0"]
+    assert sorted(pods["node-a"].lines) == ["[2] node-a 2 0 4 1", "[3] node-a 3 1 4 1"]
+
+
+def test_every_rank_is_proven_in_the_log_of_its_pod(tmp_path: Path) -> None:
+    with Kubelet(written(job("true"), TWO), tmp_path) as kubelet:
+        first, second = kubelet.job("node-a", "node-b")
+    found = {line["rank"]: (line["host"], line["node"], line["pod"]) for pod in (first, second) for line in pod.proof}
+    assert found == {0: ("node-b", "node-b", "pod-1"), 1: ("node-b", "node-b", "pod-1"),
+                     2: ("node-a", "node-a", "pod-0"), 3: ("node-a", "node-a", "pod-0")}  # fmt: skip
+    assert len({line["pid"] for pod in (first, second) for line in pod.proof}) == 4
+    assert "all 4 ranks are where they were asked to be" in first.err
+    assert second.err == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(5))
+def test_sixteen_nodes_in_a_random_order(seed: int, tmp_path: Path) -> None:
+    names = [f"node-{number:02d}" for number in range(16)]
+    random.Random(seed).shuffle(names)
+    placed = random.Random(seed + 100).sample(names, len(names))
+    hosts = Hosts(tuple(Host(name, name) for name in names))
+    with Kubelet(written(job("sh", "-c", 'echo "$RANK $PLINK_NODE"'), hosts), tmp_path) as kubelet:
+        pods = kubelet.job(*placed)
+    assert [pod.code for pod in pods] == [0] * 16, [pod.err for pod in pods]
+    said = sorted((int(line.split()[0]), line.split()[1]) for pod in pods for line in pod.lines)
+    assert said == list(enumerate(names))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "why"),
+    [
+        (("node-a", "node-a"), "are both on the node node-a; nothing was run"),
+        (("node-b", "elsewhere"), "on the node elsewhere, which is not among those asked for (node-b, node-a)"),
+        (("elsewhere", "node-a"), "on the node elsewhere, which is not among those asked for (node-b, node-a)"),
+    ],
+)
+def test_a_broken_order_starts_nothing(nodes: tuple[str, str], why: str, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    with Kubelet(written(job("touch", str(ran)), TWO), tmp_path, wait_s=3.0) as kubelet:
+        pods = kubelet.job(*nodes)
+    assert [pod.code for pod in pods] == [125, 125]
+    assert any(why in pod.err for pod in pods)
+    assert all(len(pod.err.splitlines()) == 1 for pod in pods), [pod.err for pod in pods]
+    assert [pod.proof for pod in pods] == [[], []]
+    assert not ran.exists()
+
+
+def test_a_pod_that_never_comes_is_named(tmp_path: Path) -> None:
+    with Kubelet(written(job("true"), TWO), tmp_path, wait_s=1.0) as kubelet:
+        (pod,) = kubelet.job("node-b")
+    assert pod.code == 125
+    assert pod.err == "plink: 1 of 2 nodes have no pod that reports: node-a; nothing was run\n"
+
+
+def test_a_pod_that_is_not_told_its_node_refuses(tmp_path: Path) -> None:
+    with Kubelet(written(job("true"), TWO), tmp_path, wait_s=1.0) as kubelet:
+        pod = ended(kubelet.start("Job", "pod-0", "", JOB_COMPLETION_INDEX="0"))
+    assert pod.code == 125
+    assert "not told its node" in pod.err
+
+
+def test_pods_of_an_earlier_run_are_not_listened_to(tmp_path: Path) -> None:
+    """They may still be ending when the next job of that name begins."""
+    (tmp_path / "now").mkdir()
+    (tmp_path / "before").mkdir()
+    documents = written(job("true"), TWO)
+    with Kubelet(documents, tmp_path / "now", wait_s=2.0) as kubelet:
+        meeting = json.loads((kubelet.folder / "settings.json").read_text())["settings"]["meeting"]
+        with Kubelet(documents, tmp_path / "before", meeting=meeting, job="other", wait_s=2.0) as before:
+            stale = before.start("Job", "pod-9", "node-a", JOB_COMPLETION_INDEX="1")
+            (pod,) = kubelet.job("node-b")
+            assert (pod.code, ended(stale).code) == (125, 125)
+    assert "1 of 2 nodes have no pod" in pod.err
+
+
+def test_what_the_image_lacks_is_said_before_anything_runs(tmp_path: Path) -> None:
+    with Kubelet(written(job("no-such-program"), TWO), tmp_path) as kubelet:
+        pods = kubelet.job("node-b", "node-a")
+    assert [pod.code for pod in pods] == [125, 125]
+    assert pods[0].err == "plink: node-b: there is no program no-such-program; nothing was run\n"
+    assert pods[1].err == "plink: node-a: there is no program no-such-program; nothing was run\n"
+
+
+ODD = ["", "a b", "it's", '"', "\n", "two\nlines\n", "$HOME", "$(PLINK_NODE)", "$$(PLINK_NODE)", "$$", "$", "`id`",
+       "$(", "1e3", "yes", "0x10", "-n", "--", "*", "ü\u2028\U0001f600", "\t", "#", "{}", "\\n", "\x7f"]  # fmt: skip
+
+
+def test_arguments_and_environment_arrive_unchanged(tmp_path: Path) -> None:
+    show = "import json, os, sys; print(json.dumps([sys.argv[1:], os.environ['ODD']]))"
+    one = Hosts((Host("node-a", "node-a"),))
+    for odd in ("$(PLINK_NODE) 'a'\n\"b\" $$", "1e3"):
+        with Kubelet(written(job(sys.executable, "-c", show, *ODD, env={"ODD": odd}), one), tmp_path) as kubelet:
+            (pod,) = kubelet.job("node-a")
+        assert json.loads(pod.lines[0]) == [ODD, odd], pod.err
+
+
+def test_a_rank_is_given_what_every_runner_gives(tmp_path: Path) -> None:
+    show = "import json, os; print(json.dumps(dict(os.environ)))"
+    with Kubelet(written(job(sys.executable, "-c", show, env={"MINE": "x"}), TWO), tmp_path) as kubelet:
+        pods = kubelet.job("node-a", "node-b")
+    found = {}
+    for line in (line for pod in pods for line in pod.lines):
+        rank, _, document = line.partition(" ")
+        found[int(rank.strip("[]"))] = json.loads(document)
+    master = {"address": "127.0.0.1", "port": found[0]["MASTER_PORT"]}
+    for seat in seats(TWO, {}):
+        given = environment(seat, TWO.names.index(seat.host), TWO, master)
+        asked = {**given, "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "=lo", "MINE": "x"}
+        assert {name: found[seat.rank].get(name) for name in asked} == asked
+
+
+def test_the_first_rank_that_fails_ends_its_pod_with_its_code(tmp_path: Path) -> None:
+    script = "if [ $RANK = 1 ]; then echo bad >&2; exit 7; fi; exec sleep 60"
+    one = Hosts((Host("node-a", "node-a", slots=3),))
+    began = time.monotonic()
+    with Kubelet(written(job("sh", "-c", script), one), tmp_path) as kubelet:
+        (pod,) = kubelet.job("node-a")
+    assert pod.code == 7
+    assert "[1] bad" in pod.err
+    assert "plink: rank 1 ended with exit code 7" in pod.err
+    assert time.monotonic() - began < 30
+
+
+def test_a_pod_that_is_asked_to_end_hands_it_on(tmp_path: Path) -> None:
+    """A first process hears SIGTERM only when it has a handler; Kubernetes sends that and, later, SIGKILL."""
+    one = Hosts((Host("node-a", "node-a", slots=2),))
+    script = "trap 'echo ended; exit 0' TERM; echo up; while :; do sleep 0.05; done"
+    with Kubelet(written(job("sh", "-c", script), one), tmp_path) as kubelet:
+        process = kubelet.start("Job", "pod-0", "node-a", JOB_COMPLETION_INDEX="0")
+        assert process.stdout is not None
+        up = 0
+        while up < 2:
+            up += process.stdout.readline().endswith("up\n")
+        process.send_signal(signal.SIGTERM)
+        pod = ended(process)
+    assert sorted(pod.lines) == ["[0] ended", "[1] ended"]
+    assert pod.code == 0
+
+
+GATHER = """
+import os, torch.distributed as dist
+dist.init_process_group("gloo")
+all_of_them = [None] * dist.get_world_size()
+dist.all_gather_object(all_of_them, os.environ["PLINK_NODE"])
+if dist.get_rank() == 0:
+    print(all_of_them)
+dist.barrier()
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_pytorch_gathers_over_gloo_in_the_order_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "gather.py").write_text(GATHER)
+    document = job(sys.executable, str(tmp_path / "gather.py"))
+    with Kubelet(written(document, TWO), tmp_path) as kubelet:
+        pods = kubelet.job("node-a", "node-b")
+    assert [pod.code for pod in pods] == [0, 0], [pod.err for pod in pods]
+    assert pods[1].lines == ["[0] ['node-b', 'node-b', 'node-a', 'node-a']"]
+
+
+@pytest.mark.parametrize("workers", [("node-a", "node-b"), ("node-b", "node-a")])
+def test_a_pytorch_job_keeps_the_order_against_its_operator_s_numbers(workers: tuple[str, str], tmp_path: Path) -> None:
+    """The operator numbers workers as it makes them; what it says of ranks is replaced."""
+    hosts = Hosts(tuple(Host(name, name) for name in ("node-c", "node-a", "node-b")))
+    show = 'echo "$PLINK_NODE $RANK $WORLD_SIZE $PET_NODE_RANK $PET_NNODES"'
+    theirs = {"MASTER_ADDR": "x-master-0", "MASTER_PORT": "23456", "WORLD_SIZE": "3", "PET_NNODES": "3"}
+    with Kubelet(written(job("sh", "-c", show), hosts, kind="pytorchjob"), tmp_path) as kubelet:
+        pods = [kubelet.start("Master", "x-master-0", "node-c", RANK="0", PET_NODE_RANK="0", **theirs)]
+        for index, node in enumerate(workers):
+            number = str(index + 1)
+            pods.append(kubelet.start("Worker", f"x-worker-{index}", node, RANK=number, PET_NODE_RANK=number, **theirs))
+        done = [ended(pod) for pod in pods]
+    assert [pod.code for pod in done] == [0, 0, 0], [pod.err for pod in done]
+    assert sorted(line for pod in done for line in pod.lines) == ["node-a 1 3 1 3", "node-b 2 3 2 3", "node-c 0 3 0 3"]

@@ -1,0 +1,45 @@
+"""Objects as they are written, for tests."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from plink.hosts import Host, Hosts
+from runners.job.job import Job
+from runners.kubernetes.settings import PodSettings
+from runners.kubernetes.writer import ObjectWriter
+from runners.runner import Watch
+
+HOSTS = Hosts((Host("node-c", "10.0.0.3"), Host("node-a", "10.0.0.1", slots=2), Host("node-b.example", "10.0.0.2")))
+
+
+def job(*words: str, **more: Any) -> Job:
+    """A job in whatever folder the image has."""
+    return Job(words[0], words[1:], (".",), ("python3",), **more)
+
+
+def watch(run_id: str = "1a2b3c4d", folder: Path | None = None) -> Watch:
+    """Nobody watches."""
+    return Watch(lambda *line: None, lambda proof: None, lambda: 0.0, folder, run_id=run_id)
+
+
+def text(words: Job, hosts: Hosts = HOSTS, **settings: Any) -> str:
+    """What is written."""
+    writer = ObjectWriter(PodSettings(**{"image": "registry/image:1", **settings}))
+    (found,) = writer.rehearse(words, hosts, watch()).files.values()
+    return found
+
+
+def written(words: Job, hosts: Hosts = HOSTS, **settings: Any) -> dict[str, dict[str, Any]]:
+    """The objects by kind, as a cluster reads them."""
+    return {document["kind"]: document for document in yaml.safe_load_all(text(words, hosts, **settings))}
+
+
+def templates(documents: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Pod templates by who they are for: ``Job``, or the replicas' names."""
+    if "Job" in documents:
+        return {"Job": documents["Job"]["spec"]["template"]}
+    spec = next(document["spec"] for kind, document in documents.items() if kind in ("MPIJob", "PyTorchJob"))
+    replicas = spec.get("mpiReplicaSpecs") or spec["pytorchReplicaSpecs"]
+    return {name: replica["template"] for name, replica in replicas.items()}

@@ -1,0 +1,46 @@
+"""Arguments through `plink launch --runner local`: byte for byte, and never through a shell; also when run again."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import typed
+
+TELL = """
+import json, os, sys
+print(json.dumps([os.fsencode(word).hex() for word in [*sys.argv[1:], os.environ["MINE"]]]))
+"""
+ARGUMENTS = {
+    "quotes": ["it's", '"quoted"', "back\\slash", "'"],
+    "blanks": ["", " ", "a  b", "\t", "two\nlines", "\r\n"],
+    "shell": ["$(touch gotcha)", "`touch gotcha`", "$HOME", "; touch gotcha", "*", "~", "&&", "|", "%s", "{a,b}"],
+    "options": ["--slots", "-h", "--", "--json", "--debug", "-"],
+    "bytes": ["ünïcode", os.fsdecode(b"not \xff utf-8"), os.fsdecode(b"\x80"), "\x01"],
+}
+
+
+@pytest.mark.parametrize("kind", ARGUMENTS)
+def test_they_reach_every_rank_unchanged(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "tell.py").write_text(TELL)
+    words = ARGUMENTS[kind]
+    mine = "it's $(touch gotcha)\n" + os.fsdecode(b"\xff")
+    expected = [os.fsencode(word).hex() for word in [*words, mine]]
+    for asked in (["--runner", "local", "--slots", "2", "--env", f"MINE={mine}", "tell.py", *words],
+                  ["--again", "last"]):  # fmt: skip
+        done = typed("launch", *asked, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        said = sorted(done.stdout.splitlines())
+        assert [line[:4] for line in said] == ["[0] ", "[1] "]
+        assert [json.loads(line[4:]) for line in said] == [expected, expected]
+    assert not (tmp_path / "gotcha").exists()
+
+
+def test_they_reach_a_command_unchanged(tmp_path: Path) -> None:
+    """A program that is no Python script."""
+    words = [*ARGUMENTS["quotes"], "$(touch gotcha)", "%s", "a  b", ""]
+    done = typed("launch", "--runner", "local", "--slots", "1", "printf", "<%s>\n", *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [f"[0] <{word}>" for word in words]
+    assert not (tmp_path / "gotcha").exists()

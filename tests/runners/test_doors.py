@@ -1,0 +1,75 @@
+"""Doors and files on the launching machine that other users stand before."""
+
+import os
+import socket
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plink.runs import Record
+from runners.agile.asking import Answer, Asking
+
+
+@pytest.fixture
+def heard() -> list[dict[str, Any]]:
+    return []
+
+
+@pytest.fixture
+def door(heard: list[dict[str, Any]]) -> Iterator[Asking]:
+    def hear(wish: dict[str, Any], answer: Answer) -> None:
+        heard.append(wish)
+        answer({"ok": True})
+
+    asking = Asking(hear)
+    yield asking
+    asking.close()
+
+
+def call(name: str) -> bytes:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
+        peer.settimeout(20)
+        peer.connect(name)
+        try:
+            peer.sendall(b'{"wish": "status"}\n')
+            return peer.recv(1 << 16)
+        except (BrokenPipeError, ConnectionResetError):
+            return b""
+
+
+def test_a_wish_of_the_same_user_is_heard(door: Asking, heard: list[dict[str, Any]]) -> None:
+    assert b"ok" in call(door.name)
+    assert heard == [{"wish": "status"}]
+
+
+def test_nobody_else_gets_to_the_socket(door: Asking) -> None:
+    assert stat.S_IMODE(Path(door.name).parent.stat().st_mode) == 0o700
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else")
+def test_another_user_is_hung_up_on(door: Asking, heard: list[dict[str, Any]]) -> None:
+    """Should the folder's mode not hold them, by the kernel's word for who called."""
+    child = os.fork()
+    if child == 0:
+        Path(door.name).parent.chmod(0o755)
+        Path(door.name).chmod(0o777)
+        os.setgid(65534)
+        os.setuid(65534)
+        os._exit(0 if call(door.name) == b"" else 1)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert heard == []
+
+
+def test_a_run_is_for_its_own_user(tmp_path: Path) -> None:
+    """What --env gave stands in it, and what the ranks printed."""
+    folder = tmp_path / ".plink" / "runs" / "abc"
+    before = os.umask(0)
+    try:
+        Record(folder, {"env": {"TOKEN": "x"}}).finish({})
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700

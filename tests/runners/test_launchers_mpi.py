@@ -1,0 +1,145 @@
+"""mpirun and its like: what is typed, how their output is told apart, what they say of failures. None is started."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from plink.errors import UsageError
+from plink.hosts import Host, Hosts
+from runners.job.job import Job
+from runners.launchers.launcher import Launcher
+from runners.launchers.mpich import Mpich
+from runners.launchers.openmpi import OpenMpi
+from runners.launchers.which_mpi import mpich, mpirun
+from runners.ssh.connector import SshConnector
+from runners.ssh.settings import Identity
+
+HOSTS = Hosts((Host("c", "127.0.0.3", user="me", port=2222), Host("a", "127.0.0.1", slots=2, user="me")))
+JOB = Job("train.py", (), ("/",), launcher_args=("--mca", "pml", "ob1"))
+
+
+@pytest.fixture
+def connector(tmp_path: Path) -> SshConnector:
+    """With a key and known hosts of its own."""
+    return SshConnector(identity=Identity(tmp_path / "a key", tmp_path / "known"))
+
+
+def test_open_mpi_4(connector: SshConnector, tmp_path: Path) -> None:
+    launcher = OpenMpi(connector, 4)
+    assert launcher.files(HOSTS, JOB)["hostfile"] == "127.0.0.3\n127.0.0.1\n127.0.0.1\n"
+    command = launcher.command(HOSTS, JOB, tmp_path, ("python3", "-c", "x"))
+    assert command.workdir == str(tmp_path)
+    text = " ".join(command.argv)
+    assert "--hostfile hostfile --mca rmaps seq" in text
+    assert text.endswith("-n 3 --mca pml ob1 python3 -c x")
+    assert ("--allow-run-as-root" in command.argv) == (os.geteuid() == 0)
+
+
+def test_open_mpi_5_and_later(connector: SshConnector, tmp_path: Path) -> None:
+    """Other names for the same."""
+    for version in (5, 6):
+        argv = OpenMpi(connector, version).command(HOSTS, JOB, tmp_path, ("x",)).argv
+        assert "--prtemca" in argv
+        assert "--tag-output" not in argv
+
+
+def test_hydra(connector: SshConnector, tmp_path: Path) -> None:
+    launcher = Mpich(connector)
+    assert launcher.files(HOSTS, JOB)["machinefile"] == "127.0.0.3:1\n127.0.0.1:2\n"
+    command = launcher.command(HOSTS, JOB, tmp_path, ("x",))
+    assert command.argv[-6:] == ("-n", "3", "--mca", "pml", "ob1", "x")
+    assert command.env == {"HYDRA_LAUNCHER_EXTRA_ARGS": "-F ssh_config"}
+
+
+def test_the_ssh_settings(connector: SshConnector, tmp_path: Path) -> None:
+    """What the hosts file says, keys that are known already, and no questions."""
+    text = OpenMpi(connector, 4).files(HOSTS, JOB)["ssh_config"]
+    host, other, everyone = (part.splitlines() for part in text.split("Host ")[1:])
+    assert host[0] == "127.0.0.3"
+    assert {"  Port 2222", "  User me", f'  IdentityFile "{tmp_path}/a key"', "  IdentitiesOnly yes"} < set(host)
+    assert "  Port 22" in other
+    assert "  StrictHostKeyChecking yes" in everyone
+    assert "  BatchMode yes" in everyone
+    new = OpenMpi(SshConnector(True), 4).files(HOSTS, JOB)["ssh_config"]
+    assert "StrictHostKeyChecking accept-new" in new
+    assert "Include ~/.ssh/config" in new
+
+
+def four(connector: SshConnector) -> Launcher:
+    """Open MPI 4."""
+    return OpenMpi(connector, 4)
+
+
+def five(connector: SshConnector) -> Launcher:
+    """Open MPI 5."""
+    return OpenMpi(connector, 5)
+
+
+@pytest.mark.parametrize(
+    ("launcher", "line", "pieces"),
+    [
+        (four, "[5,12]<stdout>:a[5,3]<stderr>: b", [(12, "out", "a"), (3, "err", " b")]),
+        (four, "mpirun was [1] not", [(None, "out", "mpirun was [1] not")]),
+        (four, "", [(None, "out", "")]),
+        (four, "[vm:1] plm:rsh: Warning: setpgid(1,1) failed in parent", []),
+        (five, "[1,12]<stdout>: a[1,3]<stderr>:  b", [(12, "out", "a"), (3, "err", " b")]),
+        (five, "[prterun-vm-5@1,12]<stdout>: a", [(12, "out", "a")]),
+        (Mpich, "[12] a[3]  b", [(12, "out", "a"), (3, "out", " b")]),
+        (Mpich, "[mpiexec@vm] error", [(None, "out", "[mpiexec@vm] error")]),
+    ],
+)
+def test_told_apart(
+    launcher: Callable[[SshConnector], Launcher],
+    line: str,
+    pieces: list[tuple[int | None, str, str]],
+    connector: SshConnector,
+) -> None:
+    """Also where a line holds pieces of several ranks."""
+    assert list(launcher(connector).told_apart("out", line)) == pieces
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (["The first process to do so was:", "", "  Process name: [[23870,1],2]", "  Exit code:    7"], (2, 7)),
+        (["mpirun noticed that process rank 2 with PID 7 on node a exited on signal 9 (Killed)."], (2, 137)),
+        (["ORTE was unable to reliably start one or more daemons."], None),
+    ],
+)
+def test_the_first_failure(said: list[str], told: tuple[int, int] | None, connector: SshConnector) -> None:
+    assert OpenMpi(connector, 4).first_failure(said) == told
+
+
+@pytest.mark.parametrize(
+    ("said", "version"),
+    [("mpirun (Open MPI) 4.1.4", 4), ("mpirun (Open MPI) 5.0.11", 5), ("HYDRA build details:", None)],
+)
+def test_whose_mpirun(
+    said: str, version: int | None, tmp_path: Path, connector: SshConnector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They share the name."""
+    program(tmp_path, f"echo '{said}'")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    found = mpirun(connector)
+    assert isinstance(found, Mpich if version is None else OpenMpi)
+    assert found.command(HOSTS, JOB, tmp_path, ()).argv[0] == "mpirun"
+    assert ("--prtemca" in found.command(HOSTS, JOB, tmp_path, ()).argv) == (version == 5)
+
+
+def test_no_mpirun_or_a_stranger(tmp_path: Path, connector: SshConnector, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UsageError, match="there is no mpirun here"):
+        mpirun(connector)
+    with pytest.raises(UsageError, match=r"there is no mpiexec\.hydra here"):
+        mpich(connector)
+    program(tmp_path, "echo mpirun of somebody else")
+    with pytest.raises(UsageError, match="somebody else"):
+        mpirun(connector)
+
+
+def program(folder: Path, script: str) -> None:
+    """An ``mpirun``."""
+    (folder / "mpirun").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "mpirun").chmod(0o755)

@@ -1,0 +1,31 @@
+"""Schedules of all kinds, as a hypothesis strategy."""
+
+from hypothesis import strategies as st
+
+from plink.schedule import Schedule
+from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
+
+
+@st.composite
+def schedules(draw: st.DrawFn, most_ranks: int = 16) -> Schedule:
+    """An all-reduce of 2 to so many ranks, by any algorithm of the catalogue and with any of its options."""
+    ranks = draw(st.integers(2, most_ranks))
+    algo = draw(st.sampled_from(sorted(ALGORITHMS)))
+    taken = ALGORITHMS[algo].options
+    options = {}
+    if "groups" in taken:
+        owner = draw(st.lists(st.integers(0, 3), min_size=ranks, max_size=ranks))
+        options["groups"] = [[r for r in range(ranks) if owner[r] == g] for g in sorted(set(owner))]
+    if "fan_out" in taken:
+        options["fan_out"] = draw(st.integers(1, 4))
+    if "base" in taken:
+        options["base"], levels = draw(
+            st.sampled_from([(b, k) for b in range(2, 6) for k in range(1, 5) if b**k <= most_ranks])
+        )
+        ranks = options["base"] ** levels
+    if "pieces" in taken:
+        options["pieces"] = draw(st.integers(1, 5))
+    if "sharded" in taken:
+        options["sharded"] = draw(st.booleans())
+        options["colocated"] = True
+    return schedule_for(algo, ranks, Options(**options))

@@ -1,0 +1,112 @@
+"""What the kernel counted of real connections between processes: how much went to whom, and how fast."""
+
+import json
+import os
+import socket
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from plink.runtime.aggengine.connections import Connections, sockets
+from tests.runtime.aggengine.processes import run_ranks
+
+pytestmark = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs Linux")
+
+SENDS = """
+import json, os, time
+from datetime import timedelta
+import numpy as np, torch, torch.distributed as dist
+from plink.runtime.aggengine.connections import Connections, sockets
+from plink.runtime.aggengine.transport import GlooTransport
+rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+dist.init_process_group("gloo")
+before = sockets()
+store = dist.distributed_c10d._get_default_store()
+transport = GlooTransport(dist.PrefixStore("x/", store), rank, size, 2, timedelta(seconds=60))
+mine = Connections({fd: inode for fd, inode in sockets().items() if before.get(fd) != inode}, size)
+numbers = torch.from_numpy(mine.identities(8))
+everyone = [torch.empty_like(numbers) for _ in range(size)]
+dist.all_gather(everyone, numbers)
+known = mine.meet(torch.stack(everyone).numpy(), rank)
+lost = Connections({}, size).meet(np.zeros((size, 8), dtype=np.int64), rank)
+for lane in range(2):
+    data = torch.zeros(8_000_000)
+    if rank == 0:
+        transport.wait(transport.send(data, 1, lane, 1), 1, lane)
+    elif rank == 1:
+        transport.wait(transport.receive(data, 0, lane, 1), 0, lane)
+dist.barrier()
+time.sleep(0.3)  # until the last of it is acknowledged
+first, second = mine.since(), mine.since()
+dist.barrier()
+print(json.dumps([known, lost, np.nan_to_num(first).tolist(), second[:, :2].sum()]))
+dist.destroy_process_group()
+"""
+
+
+def test_what_went_to_whom(tmp_path: Path) -> None:
+    """64 MB from rank 0 to rank 1 over two connections, and next to nothing else."""
+    (tmp_path / "sends.py").write_text(SENDS)
+    ended = run_ranks(tmp_path / "sends.py", 3)
+    assert [rank.code for rank in ended] == [0, 0, 0], ended
+    said = [json.loads(rank.out) for rank in ended]
+    assert [known for known, *_ in said] == [True] * 3
+    assert [lost for _, lost, *_ in said] == [False] * 3
+    sent, busy, rtt = np.array(said[0][2]).T
+    assert 64e6 <= sent[1] < 64.2e6
+    assert sent[2] < 10_000
+    assert 0 < busy[1] < 30
+    assert (rtt[1:] > 0).all()
+    assert (rtt < 1).all()
+    assert np.array(said[1][2])[:, 0].max() < 10_000
+    assert said[0][3] < 10_000  # since the last time
+
+
+def test_a_connection_that_ended_is_passed_over() -> None:
+    """Its descriptor may be somebody else's file by then."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        near = socket.create_connection(server.getsockname())
+        far, _ = server.accept()
+        mine = {near.fileno(): os.fstat(near.fileno()).st_ino}
+        one, other = Connections(mine, 2), Connections({far.fileno(): os.fstat(far.fileno()).st_ino}, 2)
+        assert one.identities(3)[0] == other.identities(3)[0] != 0
+        assert one.identities(3)[1:].tolist() == [0, 0]
+        assert one.meet(np.stack([one.identities(1), other.identities(1)]), 0)
+        near.sendall(b"x" * 1000)
+        far.recv(1000)
+        assert one.since()[1, 0] == 1000
+        fd = near.fileno()
+        near.close()
+        with open(os.devnull) as file:
+            assert file.fileno() == fd
+            assert np.isnan(one.since()[1, 2])
+            assert one.identities(1).tolist() == [0]
+        far.close()
+
+
+def test_looking_changes_nothing() -> None:
+    """No descriptor stays open, and a socket that waits goes on waiting, whatever new ones of Python's would do."""
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as near:
+        far, _ = server.accept()
+        socket.setdefaulttimeout(1.0)
+        try:
+            open_before = set(os.listdir("/proc/self/fd"))
+            mine = sockets()
+            connections = Connections(mine, 2)
+            connections.identities(4)
+            connections.meet(np.zeros((2, 4), dtype=np.int64), 0)
+            connections.since()
+            assert set(os.listdir("/proc/self/fd")) == open_before
+        finally:
+            socket.setdefaulttimeout(None)
+        assert {near.fileno(), far.fileno()} <= set(mine)
+        assert os.get_blocking(near.fileno())
+        assert os.get_blocking(far.fileno())
+        far.close()
+
+
+def test_what_is_no_connection_is_none_of_ours() -> None:
+    before = sockets()
+    with socket.create_server(("127.0.0.1", 0)), socket.socket(socket.AF_INET, socket.SOCK_DGRAM):
+        assert sockets() == before

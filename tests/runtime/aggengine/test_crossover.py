@@ -1,0 +1,59 @@
+"""From which size on the engine is used: by what was measured, the same on all ranks."""
+
+import time
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from plink.runtime.aggengine.crossover import NEVER, measure
+from tests.runtime.aggengine.ranks import everywhere, gloo_groups
+
+
+class Done:
+    """A work that is over."""
+
+    def wait(self) -> bool:
+        """At once."""
+        return True
+
+
+@pytest.mark.parametrize(
+    ("slower_below", "slow_rank", "expected"),
+    [(0, 0, 0), (10_000, 1, 64 << 10), (300_000, 0, 1 << 20), (2 << 20, 1, 4 << 20), (1 << 40, 0, NEVER)],
+)
+def test_all_ranks_take_the_slowest_of_them(slower_below: int, slow_rank: int, expected: int) -> None:
+    """The engine is slower below a size, on one rank only."""
+    with gloo_groups(2) as groups:
+
+        def work(rank: int) -> int:
+            def gloo(data: torch.Tensor, op: object) -> object:
+                if data.dtype is torch.float64:  # what they agree by
+                    opts = dist.AllreduceOptions()
+                    opts.reduceOp = op  # type: ignore[assignment]
+                    return groups[rank].allreduce([data], opts)
+                time.sleep(0.01)
+                return Done()
+
+            def engine(data: torch.Tensor, op: object) -> Done:
+                time.sleep(0.05 if data.nbytes < slower_below and rank == slow_rank else 0.0)
+                return Done()
+
+            return measure(engine, gloo, lambda size: True)  # type: ignore[arg-type]
+
+        assert everywhere(2, work) == [expected] * 2
+
+
+@pytest.mark.parametrize(("schedules_from", "expected"), [(100_000, 0), (2 << 20, 0), (8 << 20, 0)])
+def test_sizes_without_a_schedule_are_not_looked_at(schedules_from: int, expected: int) -> None:
+    """Gloo against itself would tell nothing, and could keep the schedules of larger sizes from being used."""
+
+    def gloo(data: torch.Tensor, op: object) -> Done:
+        time.sleep(0.01 if data.dtype is torch.float32 else 0.0)
+        return Done()
+
+    def engine(data: torch.Tensor, op: object) -> Done:
+        assert data.nbytes >= schedules_from
+        return Done()
+
+    assert measure(engine, gloo, lambda size: size >= schedules_from) == expected  # type: ignore[arg-type]

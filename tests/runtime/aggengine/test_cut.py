@@ -1,0 +1,41 @@
+"""How vectors are cut."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plink.runtime.aggengine.cut import Cutting, cut
+
+
+@given(
+    st.integers(1, 1 << 28), st.sampled_from([1, 2, 4, 8]), st.integers(1, 600), st.integers(1, 1 << 20),
+    st.integers(1, 1 << 22), st.integers(1, 16),
+)  # fmt: skip
+def test_cells_cover_the_vector(elements: int, item: int, chunks: int, smallest: int, piece: int, pieces: int) -> None:
+    """Every element is in one cell, none is empty, cells differ by one element at most, chunks are distinct."""
+    found = cut(elements, item, chunks, Cutting(smallest, piece, pieces))
+    assert found.bounds[0] == 0
+    assert found.bounds[-1] == elements
+    sizes = np.diff(found.bounds)
+    assert sizes.min() >= 1
+    assert sizes.max() - sizes.min() <= 1
+    assert len(sizes) == len(found.chunks) * found.pieces
+    assert len(set(found.chunks.tolist())) == len(found.chunks)
+    assert found.chunks.max() < chunks
+
+
+@pytest.mark.parametrize(
+    ("size", "chunks", "pieces"),
+    [(4, 1, 1), (16 << 10, 1, 1), (48 << 10, 3, 1), (256 << 10, 16, 1), (1 << 20, 16, 4), (4 << 20, 16, 8),
+     (64 << 20, 16, 64)],
+)  # fmt: skip
+def test_small_vectors_go_as_few_chunks_and_large_ones_as_many_pieces(size: int, chunks: int, pieces: int) -> None:
+    """With the usual settings: 16 KB a chunk at least, 1 MB a piece."""
+    found = cut(size // 4, 4, 16, Cutting())
+    assert (len(found.chunks), found.pieces) == (chunks, pieces)
+
+
+def test_the_chunks_of_a_small_vector_are_spread() -> None:
+    """Neighbouring chunks may have the same master."""
+    assert cut(16 << 10, 4, 16, Cutting()).chunks.tolist() == [0, 4, 8, 12]

@@ -1,0 +1,117 @@
+"""Servers and workers of one run on loopback: real sockets, real threads."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from plink.runtime.agileml.client import Client, Ownership
+from plink.runtime.agileml.keys import RunKeys
+from plink.runtime.agileml.layout import Layout, Values
+from plink.runtime.agileml.rules import BSP, Rule
+from plink.runtime.agileml.server import Server
+
+KEYS = RunKeys.make()
+PATIENCE_S = 20.0  # no test waits so long unless something hangs
+
+
+class Store:
+    """Servers, and the clients made for them; ``owners`` says who has which partition at the start."""
+
+    def __init__(self, layout: Layout, rule: Rule, servers: int) -> None:
+        self.layout, self.rule = layout, rule
+        self.servers = [Server(layout, KEYS, rule, patience_s=0.2, timeout_s=PATIENCE_S) for _ in range(servers)]
+        self.owners: dict[int, Ownership] = {}
+        self.clients: list[Client] = []
+
+    def open(self, workers: int, *, servers: int | None = None, history: bool = False) -> None:
+        """Partitions in turns over the servers, or the first so many of them."""
+        for partition in range(self.layout.partitions):
+            server = self.servers[partition % (servers or len(self.servers))]
+            server.open(partition, dict.fromkeys(range(workers), 0), history=history)
+            self.owners[partition] = Ownership(server.address)
+
+    def client(self, worker: int, **more: float) -> Client:
+        """For one worker, in time patient unless told otherwise."""
+        given = {"timeout_s": PATIENCE_S, "wait_s": PATIENCE_S, **more}
+        client = Client(self.layout, KEYS, self.rule, worker, self.owners, **given)  # type: ignore[arg-type]
+        self.clients.append(client)
+        return client
+
+    def holding(self, partition: int) -> Server:
+        """The server that serves a partition now."""
+        (found,) = (
+            server
+            for server in self.servers
+            if not server.closed
+            for status in server.status()
+            if status.partition == partition and status.role == "serving"
+        )
+        return found
+
+    def state(self, table: int = 0) -> Values:
+        """The consistent state of a table, put together from the servers, shape (rows, width)."""
+        shape = self.layout.tables[table]
+        found = np.zeros((shape.rows, shape.width), dtype=shape.dtype)
+        for partition in range(self.layout.partitions):
+            found[partition :: self.layout.partitions] = (
+                self.holding(partition).owner(partition).partition.values[table]
+            )
+        return found
+
+    def close(self) -> None:
+        """Clients first."""
+        for client in self.clients:
+            client.close()
+        for server in self.servers:
+            server.close()
+
+
+def hand_over(server: Server, partition: int, address: str, epoch: int) -> None:
+    """Both steps of a move; the new owner goes on with the backup."""
+    (status,) = (status for status in server.status() if status.partition == partition)
+    backup = next((one for one in status.backups if one != address), "")
+    server.prepare(partition, address, epoch, backup=backup)
+    server.commit(partition, epoch)
+
+
+@contextmanager
+def store(layout: Layout, rule: Rule | None = None, servers: int = 1) -> Iterator[Store]:
+    """Closed at the end, whatever happened."""
+    made = Store(layout, rule or BSP(), servers)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def together(*work: Callable[[], object]) -> list[object]:
+    """Results of functions run at the same time, a thread each; the exception raised first is raised again."""
+    results: list[object] = [None] * len(work)
+    errors: list[BaseException] = []
+
+    def run(place: int) -> None:
+        try:
+            results[place] = work[place]()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(place,)) for place in range(len(work))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(2 * PATIENCE_S)
+    assert not any(thread.is_alive() for thread in threads)
+    if errors:
+        raise errors[0]
+    return results
+
+
+def wait_for(true: Callable[[], object]) -> None:
+    """Until it is."""
+    end = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.005)

@@ -1,0 +1,214 @@
+"""Whatever a controller says in whatever order while workers work: what they add counts once, and backups agree."""
+
+import threading
+import time
+from collections.abc import Callable
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plink.runtime.agileml.client import Client, Ownership, RolledBack
+from plink.runtime.agileml.layout import Layout, Table
+from plink.runtime.agileml.partition import Refused
+from plink.runtime.agileml.rules import BSP, SSP, Rule
+from plink.runtime.agileml.server import PartitionStatus, Server
+from tests.runtime.agileml.stores import PATIENCE_S, Store, store, wait_for
+
+ROWS, SERVERS = 6, 4
+COUNTS = Layout((Table("n", ROWS, 1, "int64"),), 1)
+ORDERS = (
+    "prepare", "prepare", "commit", "cancel", "back_up", "push_to", "stop_pushing", "workers", "roll_back", "release",
+)  # fmt: skip
+
+
+def seen(server: Server) -> PartitionStatus:
+    """Of the one partition."""
+    server.owner(0)  # so that there is one
+    (found,) = server.status()
+    return found
+
+
+def twice(order: Callable[[], object]) -> None:
+    """As a controller says it that was started anew."""
+    order()
+    order()
+
+
+class Course:
+    """A controller that says things, and the workers: who works at which clocks, and how far they may go."""
+
+    def __init__(self, run: Store) -> None:
+        self.run, self.owner, self.epoch = run, run.servers[0], 0
+        self.prepared: tuple[Server, int] | None = None
+        self.back = (-1, 0)  # to which clock, in which era
+        self.limit = 3
+        self.spans: dict[int, tuple[int, int | None]] = {0: (0, None), 1: (0, None)}
+        self.ended, self.failed = threading.Event(), list[BaseException]()
+        self.clients: dict[int, Client] = {}
+        self.threads: list[threading.Thread] = []
+        for worker in self.spans:
+            self.join(worker)
+
+    def join(self, worker: int) -> None:
+        """In a thread of its own."""
+        status = seen(self.owner)
+        owner = {0: Ownership(self.owner.address, status.epoch)}
+        self.clients[worker] = client = Client(
+            COUNTS, self.owner.keys, self.run.rule, worker, owner, clock=self.spans[worker][0], era=self.back[1],
+            timeout_s=PATIENCE_S, wait_s=PATIENCE_S,
+        )  # fmt: skip
+        self.run.clients.append(client)
+        self.threads.append(threading.Thread(target=self.work, args=(worker, client)))
+        self.threads[-1].start()
+
+    def work(self, worker: int, client: Client) -> None:
+        """Add its number and 1 to everything at each of its clocks."""
+        try:
+            while not self.ended.is_set():
+                clock, era = self.back
+                if client.era < era:
+                    client.roll_back(clock, era)
+                until = self.spans[worker][1]
+                if client.now > (self.limit if until is None else min(self.limit, until)):
+                    time.sleep(0.001)
+                    continue
+                try:
+                    client.read("n", [client.now % ROWS])
+                    client.update("n", range(ROWS), np.full((ROWS, 1), worker + 1))
+                    client.clock()
+                except RolledBack as back:
+                    client.roll_back(back.clock, back.era)
+        except BaseException as error:
+            if not self.ended.is_set():
+                self.failed.append(error)
+
+    def backups(self) -> list[Server]:
+        """Of the owner."""
+        status = seen(self.owner)
+        return [server for server in self.run.servers if server.address in status.backups]
+
+    def say(self, what: str, to: int) -> None:
+        """One order, while workers work."""
+        target, backups = self.run.servers[to], self.backups()
+        if what != "roll_back":
+            self.limit += 3
+        if what == "prepare" and target is not self.owner:
+            self.epoch += 1
+            others = [server.address for server in backups if server is not target]
+            backup = [*others, self.owner.address, ""][to % (len(others) + 2)]
+            twice(lambda: self.owner.prepare(0, target.address, self.epoch, backup=backup))
+            self.prepared = (target, self.epoch)
+        elif what == "commit" and self.prepared:
+            self.commit(*self.prepared)
+        elif what == "cancel" and self.prepared:
+            (heir, epoch), self.prepared = self.prepared, None
+            assert [server.cancel(0, epoch) for server in (self.owner, heir) * 2] == [True] * 4
+        elif what == "back_up" and target is not self.owner and (not self.prepared or self.prepared[0] is not target):
+            twice(lambda: self.owner.back_up(0, target.address))
+        elif what == "push_to" and target in backups:
+            twice(lambda: self.owner.push_to(0, target.address))
+        elif what == "stop_pushing":
+            twice(lambda: self.owner.stop_pushing(0, target.address))
+        elif what == "workers":
+            self.change_workers()
+        elif what == "roll_back":
+            self.roll_back(to)
+        elif what == "release":
+            status = seen(self.owner)
+            for server in self.run.servers:
+                server.release(status.pushed)
+
+    def commit(self, heir: Server, epoch: int) -> None:
+        source, self.prepared = self.owner, None
+        try:
+            source.commit(0, epoch)
+        except Refused:  # who was to be its backup, or is to be drained to, is none any more
+            assert source.cancel(0, epoch)
+            assert heir.cancel(0, epoch)
+            return
+        source.commit(0, epoch)
+        assert not source.cancel(0, epoch)
+        assert not heir.cancel(0, epoch)
+        self.owner = heir
+        for client in self.clients.values():
+            client.point(0, Ownership(heir.address, epoch))
+
+    def change_workers(self) -> None:
+        """The oldest ends, and a new one begins."""
+        first, new = self.limit + 1, max(self.spans) + 1
+        old, *others = self.present()
+        twice(lambda: self.owner.workers_from(0, [*others, new], first))
+        self.spans[old], self.spans[new] = (self.spans[old][0], first - 1), (first, None)
+        self.limit += 3
+        self.join(new)
+
+    def present(self) -> list[int]:
+        """Who works on without an end."""
+        return [worker for worker, (_, until) in self.spans.items() if until is None]
+
+    def roll_back(self, which: int) -> None:
+        """Owner and backups, to one of the clocks that they have in common."""
+        self.limit = -1
+        for server in self.run.servers:
+            status = seen(server)
+            if status.role == "backup" and server not in self.backups():
+                self.epoch += 1
+                twice(lambda server=server: server.drop(0, self.epoch))  # type: ignore[misc]
+        has = [set(seen(server).clocks) for server in (self.owner, *self.backups())]
+        common = sorted(set.intersection(*has))
+        clock, era, self.prepared = common[which * len(common) // SERVERS], self.back[1] + 1, None
+        for server in self.run.servers * 2:
+            server.roll_back(clock, era)
+        twice(lambda: self.owner.workers_from(0, self.present(), clock + 1))
+        for worker, (first, until) in self.spans.items():
+            self.spans[worker] = (min(first, clock + 1), None) if until is None else (first, min(until, clock))
+        self.back, self.limit = (clock, era), clock + 3
+
+    def end(self) -> int:
+        """Let all come to a clock. :returns: what each row must be."""
+        last = self.limit
+        wait_for(lambda: self.failed or seen(self.owner).clocks[-1] == last)
+        self.close()
+        assert not self.failed
+        spans = ((worker, first, last if until is None else until) for worker, (first, until) in self.spans.items())
+        return sum((worker + 1) * max(0, until - first + 1) for worker, first, until in spans)
+
+    def close(self) -> None:
+        """The threads."""
+        self.ended.set()
+        for thread in self.threads:
+            thread.join()
+
+
+def play(rule: Rule, orders: list[tuple[str, int]]) -> None:
+    """A course from beginning to end."""
+    with store(COUNTS, rule, servers=SERVERS) as run:
+        run.servers[0].open(0, {0: 0, 1: 0}, history=True)
+        course = Course(run)
+        try:
+            for what, to in orders:
+                course.say(what, to)
+            wanted, last = course.end(), course.limit
+        finally:
+            course.close()
+        assert (course.owner.owner(0).partition.values[0] == wanted).all()
+        for server in course.backups():
+            wait_for(lambda server=server: server.status()[0].clocks[-1] == last)  # type: ignore[misc]
+            assert (server.owner(0).partition.values[0] == wanted).all()
+        assert [server for server in run.servers if seen(server).role == "serving"] == [course.owner]
+
+
+orders = st.lists(st.tuples(st.sampled_from(ORDERS), st.integers(0, SERVERS - 1)), min_size=4, max_size=14)
+
+
+@settings(max_examples=25, deadline=None)
+@given(orders)
+def test_bsp(given: list[tuple[str, int]]) -> None:
+    play(BSP(), given)
+
+
+@settings(max_examples=15, deadline=None)
+@given(orders)
+def test_ssp(given: list[tuple[str, int]]) -> None:
+    play(SSP(2), given)

@@ -1,0 +1,193 @@
+"""What a program may ask for, and what is said of its mistakes."""
+
+import contextlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+from plink.errors import InputError, PlinkError
+from plink.runtime.agileml import progress
+from plink.runtime.agileml.app import AppError, Score, Stop, check, layout_of
+from plink.runtime.agileml.layout import Table
+from plink.runtime.agileml.local import train
+from plink.runtime.agileml.params import Params
+from tests.runtime.agileml.small_app import Means
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "the job would never end"),
+        ({"clocks": 0}, "0 clocks"),
+        ({"seconds": 0}, "0 seconds"),
+        ({"seconds": float("nan")}, "nan seconds"),
+        ({"patience": 0}, "must be 1 to 16"),
+        ({"patience": 17}, "must be 1 to 16"),
+        ({"clocks": 1, "tolerance": -1}, "tolerance of -1"),
+    ],
+)
+def test_a_stopping_criterion_that_cannot_be(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        Stop(**given)
+
+
+def test_convergence_is_when_the_last_iterations_brought_nothing() -> None:
+    stop = Stop(patience=2, tolerance=0.01)
+    assert not stop.converged([5.0, 4.0])
+    assert not stop.converged([5.0, 4.0, 3.0])
+    assert not stop.converged([4.0, 3.99, 3.9])
+    assert stop.converged([4.0, 3.99, 3.97])
+    assert stop.converged([4.0, 5.0, 6.0])
+    assert not Stop(clocks=1).converged([1.0, 1.0, 1.0])
+    assert Stop(patience=1).converged([-4.0, -4.0])
+    assert not Stop(patience=1, tolerance=0.01).converged([-4.0, -4.1])
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "said"),
+    [
+        ("pieces", 0, "pieces is 0"),
+        ("pieces", 2.5, "pieces is 2.5"),
+        ("batches", -1, "batches is -1"),
+        ("seed", -1, "the seed is -1"),
+        ("stop", 10, "stop is 10"),
+        ("tables", ("m",), "one of the tables is 'm'"),
+        ("tables", (Table("plink.stop", 1, 1),), "plink's own"),
+        ("tables", (Table("m", 1, 1), Table("m", 1, 1)), "names of their own"),
+    ],
+)
+def test_an_app_that_cannot_be(attribute: str, value: object, said: str) -> None:
+    app = Means()
+    setattr(app, attribute, value)
+    with pytest.raises(InputError, match=said):
+        layout_of(app, 2, progress.TABLES)
+
+
+def test_an_app_that_forgot_something() -> None:
+    app = Means()
+    del app.stop
+    with pytest.raises(InputError, match=r"app Means: it gives no 'stop'"):
+        check(app)
+
+
+class Wrong(Means):
+    """Makes the mistake it is told, at piece 3 and clock 2."""
+
+    def __init__(self, mistake: str) -> None:
+        super().__init__(pieces=4)
+        self.mistake = mistake
+
+    def load(self, piece: int) -> Any:
+        if self.mistake == "load raises":
+            raise OSError("no such disk")
+        if self.mistake == "batches":
+            return [1, 2, 3]
+        if self.mistake == "file":
+            raise InputError("data.txt, line 7", "three numbers")
+        return super().load(piece)
+
+    def initial(self, table: str, rows: range, random: np.random.Generator) -> Any:
+        if self.mistake == "initial raises":
+            raise KeyError(table)
+        if self.mistake == "initial shape":
+            return np.zeros(3)
+        return None
+
+    def process(self, items: Any, params: Params) -> Any:
+        if (params.piece, params.clock) == (3, 2):
+            match self.mistake:
+                case "shape":
+                    params.update("m", [0], np.zeros((3, 1)))
+                case "nan":
+                    params.update("m", [0], [[0.0, np.nan, 0.0]])
+                case "infinite":
+                    params.update("m", [0], [[0.0, np.inf, 0.0]])
+                case "rows":
+                    params.update("m", [1], np.zeros((1, 3)))
+                case "read rows":
+                    params.read("m", [-1])
+                case "table":
+                    params.read("w", [0])
+                case "type":
+                    params.update("n", [0], [[0.5]])
+                case "swallowed":
+                    with contextlib.suppress(PlinkError):
+                        params.update("m", [7], np.zeros((1, 3)))
+                case "raises":
+                    raise ZeroDivisionError("by\nnothing")
+                case "score":
+                    return 3.0
+                case "score nan":
+                    return Score(float("nan"), 1)
+        return super().process(items, params)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "said"),
+    [
+        ("shape", r"update of table 'm': shape \(3, 1\), which must be \(1, 3\)"),
+        ("nan", r"update of table 'm': it has infinities or numbers that are none \(NaN\)"),
+        ("infinite", "update of table 'm': it has infinities"),
+        ("rows", "table 'm': rows 1 to 1, it has 1"),
+        ("read rows", "table 'm': rows -1 to -1, it has 1"),
+        ("table", "table 'w': there is none of that name"),
+        ("type", "update of table 'n': type float64, the table has int64"),
+        ("swallowed", "table 'm': rows 7 to 7"),
+        ("raises", r"raised ZeroDivisionError: by nothing \(.*test_app.py:\d+\)"),
+        ("score", "returned float, which must be a Score or None"),
+        ("score nan", "an objective must be finite"),
+    ],
+)
+def test_a_mistake_in_process_names_piece_and_clock(mistake: str, said: str) -> None:
+    with pytest.raises(AppError, match=said) as error:
+        train(Wrong(mistake))
+    assert "process() of piece 3 at clock 2" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "said"),
+    [
+        ("load raises", r"app Wrong: load\(0\) raised OSError: no such disk \(.*test_app.py:\d+\)"),
+        ("batches", r"app Wrong: load\(0\) gave 3 mini-batches, not 2"),
+        ("initial raises", r"app Wrong: initial\('m'\) raised KeyError: 'm'"),
+        ("initial shape", r"app Wrong: initial\('m'\): update of table 'm': shape \(3,\)"),
+    ],
+)
+def test_a_mistake_outside_of_process(mistake: str, said: str) -> None:
+    with pytest.raises(AppError, match=said):
+        train(Wrong(mistake))
+
+
+def test_a_bad_file_is_not_called_a_mistake_of_the_program() -> None:
+    with pytest.raises(InputError, match=r"^data.txt, line 7: three numbers"):
+        train(Wrong("file"))
+
+
+def test_one_workers_mistake_ends_the_job_and_is_what_is_said() -> None:
+    with pytest.raises(AppError, match="piece 3 at clock 2"):
+        train(Wrong("raises"), workers=2)
+
+
+class Narrow(Means):
+    """Adds numbers that its tables are too narrow for."""
+
+    tables = (Table("f", 1, 1, "float32"), Table("i", 1, 1, "int32"))
+
+    def __init__(self, table: str, delta: object) -> None:
+        super().__init__(pieces=1, batches=1)
+        self.table, self.delta = table, delta
+
+    def process(self, items: Any, params: Params) -> None:  # type: ignore[override]
+        params.update(self.table, [0], self.delta)
+
+
+@pytest.mark.parametrize(("table", "delta"), [("f", [[1e39]]), ("i", [[1 << 40]]), ("i", [[-(1 << 31) - 1]])])
+def test_numbers_that_a_narrower_table_cannot_hold(table: str, delta: object) -> None:
+    with pytest.raises(AppError, match=f"update of table '{table}'"):
+        train(Narrow(table, delta))
+
+
+def test_numbers_that_it_can_hold() -> None:
+    assert train(Narrow("i", [[-7]])).tables["i"] == -70

@@ -1,0 +1,195 @@
+"""The three programs of the thesis find what their data were made of, with any number of workers."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import linear_sum_assignment
+
+from examples import agile_lda, agile_mf, agile_mlr
+from plink.errors import InputError
+from plink.runtime.agileml import progress
+from plink.runtime.agileml.app import App, Stop, layout_of
+from plink.runtime.agileml.local import Trained, train
+from plink.runtime.agileml.worker import Clock, Worker
+from tests.runtime.agileml.stores import store, together
+
+ROOT = Path(__file__).parents[3]
+
+
+def factors(clocks: int = 30) -> agile_mf.MatrixFactorisation:
+    data = agile_mf.made(users=200, movies=80, ratings=8000, rank=4, noise=0.3, seed=1)
+    return agile_mf.MatrixFactorisation(data, 4, Stop(clocks=clocks), pieces=4, seed=2)
+
+
+def classes(clocks: int = 40) -> agile_mlr.LogisticRegression:
+    data = agile_mlr.made(items=3000, features=20, classes=5, apart=2.0, seed=1)
+    return agile_mlr.LogisticRegression(data, Stop(clocks=clocks), pieces=4, batches=4, seed=2)
+
+
+def topics(clocks: int = 40) -> agile_lda.TopicModel:
+    data = agile_lda.made(documents=300, vocabulary=200, length=40, topics=5, seed=1)
+    return agile_lda.TopicModel(data, 5, Stop(clocks=clocks), pieces=4, seed=2)
+
+
+def alike(one: Trained, other: Trained) -> None:
+    for name, values in one.tables.items():
+        if values.dtype.kind == "i":
+            assert (other.tables[name] == values).all(), name
+        else:
+            np.testing.assert_allclose(other.tables[name], values, rtol=1e-3, atol=1e-4, err_msg=name)
+    np.testing.assert_allclose(other.objectives, one.objectives, rtol=1e-4)
+
+
+@pytest.mark.parametrize("make", [factors, classes, topics])
+def test_four_workers_find_what_one_finds(make: Callable[[int], App[Any]]) -> None:
+    alike(train(make(8)), train(make(8), workers=4, servers=2))
+
+
+@pytest.mark.parametrize("make", [factors, classes, topics])
+def test_neither_moving_pieces_nor_a_roll_back_changes_it(make: Callable[[int], App[Any]]) -> None:
+    app = make(8)
+    with store(layout_of(app, 4, progress.TABLES), servers=2) as made:
+        made.open(2, history=True)
+        rolled: list[int] = []
+
+        def disturb(clock: Clock) -> None:
+            if clock.clock == 2 and not rolled:
+                first.assign([3], 4)
+                second.assign([0, 1, 2], 4)
+            if clock.clock == 5 and not rolled:
+                rolled.append(5)
+                for server in made.servers:
+                    server.roll_back(3, 1)
+
+        first = Worker(app, made.client(0), made.rule, [0, 1], say=[].append, done=disturb)
+        second = Worker(app, made.client(1), made.rule, [2, 3], say=[].append)
+        ended = together(first.run, second.run)
+        assert rolled
+        tables = {table.name: made.state(number) for number, table in enumerate(app.tables)}
+    undisturbed = train(make(8))
+    alike(undisturbed, Trained(tables, undisturbed.objectives, ended[0]))  # type: ignore[arg-type]
+
+
+def test_factors_explain_all_but_the_noise() -> None:
+    app = factors()
+    trained = train(app, workers=2)
+    # 4 factors of 280 users and movies fit away 14 % of the noise of 8000 ratings.
+    assert 0.85 * app.data.floor < (2 * trained.objectives[-1]) ** 0.5 < 1.02 * app.data.floor
+    assert (2 * trained.objectives[0]) ** 0.5 > 2 * app.data.floor
+
+
+def test_classes_are_told_apart_as_well_as_can_be() -> None:
+    app = classes()
+    trained = train(app, workers=2)
+    right = (agile_mlr.probabilities(trained.tables["weights"], app.data.x).argmax(axis=1) == app.data.y).mean()
+    assert right > app.data.best - 0.02
+    assert trained.objectives[0] > 1.5 * trained.objectives[-1]
+
+
+def test_topics_are_found() -> None:
+    app = topics()
+    trained, start = train(app, workers=2), train(topics(1))
+    assert start.objectives[0] > app.data.floor + 0.3
+    assert trained.objectives[-1] < app.data.floor + 0.1 * abs(start.objectives[0])
+    assert trained.objectives[-1] - app.data.floor < 0.5 * (start.objectives[0] - app.data.floor)
+    found, truth = trained.tables["words"].T.astype(float), app.data.truth
+    assert truth is not None
+    found /= np.linalg.norm(found, axis=1, keepdims=True)
+    cosines = found @ (truth / np.linalg.norm(truth, axis=1, keepdims=True)).T
+    assert cosines[linear_sum_assignment(-cosines)].min() > 0.9
+
+
+@pytest.mark.parametrize("batches", [1, 3])
+def test_counts_of_topics_agree_with_the_tokens(batches: int) -> None:
+    data = agile_lda.made(documents=50, vocabulary=60, length=30, topics=4, seed=3)
+    app = agile_lda.TopicModel(data, 4, Stop(clocks=2 * batches), pieces=4, batches=batches)
+    tables = train(app, workers=3).tables
+    assert tables["words"].min() >= 0
+    assert (tables["words"].sum(axis=1) == np.bincount(data.word, minlength=60)).all()
+    assert (tables["words"].sum(axis=0) == tables["topics"][0]).all()
+    given = np.bincount(tables["tokens"].reshape(-1), minlength=5)
+    assert (given[1:] == tables["topics"][0]).all()
+    assert given[1:].sum() == len(data.doc)
+
+
+def test_random_numbers_are_drawn_as_likely_as_told() -> None:
+    drawn = agile_lda._drawn(np.tile([1.0, 0.0, 3.0], (40_000, 1)), np.random.default_rng(0))
+    assert np.bincount(drawn) / 40_000 == pytest.approx([0.25, 0, 0.75], abs=0.01)
+
+
+def test_ratings_of_movielens(tmp_path: Path) -> None:
+    (tmp_path / "ratings.csv").write_text("userId,movieId,rating,timestamp\n7,50,4.5,1\n3,10,0.5,2\n7,10,3,3\n")
+    (tmp_path / "ratings.dat").write_text("7::50::4.5::1\n3::10::0.5::2\n7::10::3::3\n")
+    for name in ("ratings.csv", "ratings.dat"):
+        found = agile_mf.read_ratings(str(tmp_path / name))
+        assert (found.users, found.movies) == (2, 2)
+        assert (found.user.tolist(), found.movie.tolist()) == ([1, 0, 1], [1, 0, 0])
+        assert found.stars.tolist() == [4.5, 0.5, 3]
+
+
+def test_libsvm(tmp_path: Path) -> None:
+    (tmp_path / "some").write_text("-1 1:0.5 4:2\n\n+1 2:1 # a remark\n-1\n")
+    found = agile_mlr.read_libsvm(str(tmp_path / "some"))
+    assert found.x.toarray().tolist() == [[0.5, 0, 0, 2], [0, 1, 0, 0], [0, 0, 0, 0]]
+    assert (found.y.tolist(), found.classes) == ([0, 1, 0], 2)
+    dense = agile_mlr.Labelled(found.x.toarray(), found.y, found.classes)
+    stop = Stop(clocks=4)
+    alike(*(train(agile_mlr.LogisticRegression(data, stop, pieces=2, batches=1)) for data in (found, dense)))
+
+
+def test_bags_of_words(tmp_path: Path) -> None:
+    (tmp_path / "docword.txt").write_text("3\n5\n3\n3 1 2\n1 5 1\n3 4 1\n")
+    found = agile_lda.read_docword(str(tmp_path / "docword.txt"))
+    assert (found.doc.tolist(), found.word.tolist()) == ([0, 2, 2, 2], [4, 0, 0, 3])
+    assert (found.documents, found.vocabulary) == (3, 5)
+    train(agile_lda.TopicModel(found, 2, Stop(clocks=2), pieces=4))  # pieces without a document, too
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "said"),
+    [
+        (agile_mf.read_ratings, "userId,movieId,rating,timestamp\n1,2,3,4\n1,two,3,4\n", "line 3: no user,movie"),
+        (agile_mf.read_ratings, "1::2::nan::4\n", "line 1: "),
+        (agile_mf.read_ratings, "1,2\n", "line 1: "),
+        (agile_mf.read_ratings, "", "it has no ratings"),
+        (agile_mlr.read_libsvm, "1 1:2\n1 3:1 2:1\n", "line 2: no label and rising"),
+        (agile_mlr.read_libsvm, "1 0:2\n", "line 1: "),
+        (agile_mlr.read_libsvm, "1 1:inf\n", "line 1: "),
+        (agile_mlr.read_libsvm, "x 1:1\n", "line 1: "),
+        (agile_mlr.read_libsvm, "\n", "it has no data"),
+        (agile_lda.read_docword, "1\nx\n", "line 2: no number"),
+        (agile_lda.read_docword, "1\n1\n1\n1 1\n", "line 4: no document, word and count"),
+        (agile_lda.read_docword, "1\n1\n1\n1 2 1\n", "line 4: word 2, of which there are 1"),
+        (agile_lda.read_docword, "1\n1\n1\n2 1 1\n", "line 4: document 2, of which there are 1"),
+        (agile_lda.read_docword, "1\n1\n2\n1 1 1\n", "1 lines, its heading says 2"),
+        (agile_lda.read_docword, "1\n", "its heading says nothing"),
+    ],
+)
+def test_a_bad_line_is_named(read: Callable[[str], object], text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "data").write_text(text)
+    with pytest.raises(InputError, match=said) as error:
+        read(str(tmp_path / "data"))
+    assert str(error.value).startswith(str(tmp_path / "data"))
+
+
+@pytest.mark.parametrize("read", [agile_mf.read_ratings, agile_mlr.read_libsvm, agile_lda.read_docword])
+def test_a_file_that_is_not_there_or_no_text(read: Callable[[str], object], tmp_path: Path) -> None:
+    (tmp_path / "data").write_bytes(b"\xff\xfe\x00")
+    for path in (tmp_path / "data", tmp_path / "none"):
+        with pytest.raises(InputError, match=str(path)):
+            read(str(path))
+
+
+def test_a_program_runs_from_the_command_line() -> None:
+    done = subprocess.run(
+        [sys.executable, "examples/agile_lda.py", "--documents=20", "--vocabulary=30", "--topics=2", "--clocks=2",
+         "--length=9", "--pieces=2"],
+        cwd=ROOT, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.count("nats a token") == 2
+    assert "the global batch stays the same" in done.stderr

@@ -1,0 +1,58 @@
+"""What a process has carried, over connections that are there and that were."""
+
+import gc
+
+from plink.runtime.agileml.carried import ACCOUNT, Account, Carried
+from plink.runtime.agileml.layout import Layout, Table
+from tests.runtime.agileml.stores import store
+
+
+class Wire:
+    """A connection that has carried so much."""
+
+    def __init__(self, sent: int, received: int, accepted: bool) -> None:
+        self.sent, self.received, self.accepted = sent, received, accepted
+
+
+def test_who_asked_and_who_was_asked_are_told_apart() -> None:
+    account = Account()
+    asking, asked = Wire(1, 20, False), Wire(300, 4000, True)
+    account.add(asking)
+    account.add(asked)
+    assert account.total() == Carried(1, 20, 300, 4000)
+    assert (account.total().sent, account.total().received) == (301, 4020)
+    asking.sent += 1
+    assert account.total().asked_sent == 2
+
+
+def test_a_connection_that_has_ended_counts_once() -> None:
+    account = Account()
+    wires = [Wire(1, 2, False), Wire(10, 20, False)]
+    for wire in wires:
+        account.add(wire)
+    account.end(wires[0])
+    account.end(wires[0])
+    wires[0].sent += 100  # of no account any more
+    assert account.total() == Carried(11, 22)
+
+
+def test_one_that_was_forgotten_keeps_nothing_alive() -> None:
+    account = Account()
+    account.add(Wire(1, 2, False))
+    gc.collect()
+    assert account.total() == Carried()
+
+
+def test_the_connections_of_a_store_are_in_the_account() -> None:
+    """All of them in one process: what one end has sent the other has received."""
+    layout = Layout((Table("n", 4, 1024, "float64"),), 1)
+    before = ACCOUNT.total()
+    with store(layout) as run:
+        run.open(1)
+        run.client(0).read("n", range(4))
+        now = ACCOUNT.total()
+        assert now.served_sent - before.served_sent >= 4 * 1024 * 8
+        assert now.asked_received - before.asked_received >= 4 * 1024 * 8
+    after = ACCOUNT.total()
+    assert after.sent - before.sent == after.received - before.received
+    assert after.asked_sent - before.asked_sent == after.served_received - before.served_received

@@ -1,0 +1,94 @@
+"""Partitions in files."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from plink.errors import InputError
+from plink.runtime.agileml.checkpoint import read_partition, write_partition
+from plink.runtime.agileml.client import Ownership
+from plink.runtime.agileml.layout import Layout, Table
+from plink.runtime.agileml.partition import Partition, Refused
+from plink.runtime.agileml.parts import begun, parts_of
+from plink.runtime.agileml.pieces import Piece
+from plink.runtime.agileml.rules import BSP
+from tests.runtime.agileml.stores import store
+
+LAYOUT = Layout((Table("n", 10, 2, "int64"),), 2)
+
+
+def some() -> Partition:
+    """One with a state, a step back and an update that waits."""
+    partition = Partition(LAYOUT, 1, history=True)
+    partition.admit({0: 0, 1: 0})
+    for worker, clock in ((0, 0), (1, 0), (1, 1)):
+        partition.update(worker, clock, (Piece(0, range(5), np.full((5, 2), worker + 1)),))
+    return partition
+
+
+def test_a_partition_comes_back_whole(tmp_path: Path) -> None:
+    path = tmp_path / "p1"
+    write_partition(path, parts_of(some()), LAYOUT)
+    assert [file.name for file in tmp_path.iterdir()] == ["p1"]
+    assert path.stat().st_mode & 0o777 == 0o600
+    found = read_partition(path, LAYOUT, BSP())
+    assert (found.number, found.clock, found.can_roll_back()) == (1, 0, [-1, 0])
+    found.update(0, 1, (Piece(0, range(5), np.full((5, 2), 10)),))
+    assert (found.values[0] == 3 + 12).all()
+    found.roll_back(-1)
+    assert not found.values[0].any()
+
+
+def test_files_that_are_none_or_damaged_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "p1"
+    write_partition(path, parts_of(some()), LAYOUT)
+    whole = path.read_bytes()
+    for content in (b"", b"nonsense" * 50, whole[:-3], whole[: len(whole) // 2], whole + b"x", whole + whole):
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=str(path)):
+            read_partition(path, LAYOUT, BSP())
+
+
+def test_no_bit_may_be_flipped(tmp_path: Path) -> None:
+    path = tmp_path / "p1"
+    write_partition(path, parts_of(some()), LAYOUT)
+    whole = path.read_bytes()
+    for place in range(0, len(whole), 7):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(InputError, match=str(path)):
+            read_partition(path, LAYOUT, BSP())
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"clock": "x"}, {"members": 5}, {"members": {"0": [1]}}, {"members": {"a": [0] * 3}}]
+)
+def test_numbers_of_another_type_are_refused(wrong: dict[str, object]) -> None:
+    state = parts_of(some())[0]
+    with pytest.raises(Refused, match="cannot be read"):
+        begun(LAYOUT, replace(state, text=json.dumps({**json.loads(state.text), **wrong})), sees_ahead=False)
+
+
+def test_a_run_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    with store(LAYOUT, servers=2) as run:
+        run.open(1, servers=1)
+        client = run.client(0)
+        for _ in range(3):
+            client.update("n", range(10), np.ones((10, 2), int))
+            client.clock()
+        for number in (0, 1):
+            run.servers[0].checkpoint(number, tmp_path / str(number))
+        client.close()
+        run.servers[0].close()
+        with pytest.raises(Refused, match="has partition 0, not 1"):
+            run.servers[1].restore(1, tmp_path / "0", [0], era=1, epoch=1)
+        for number in (0, 1):
+            assert run.servers[1].restore(number, tmp_path / str(number), [0], era=1, epoch=1) == 2
+            run.owners[number] = Ownership(run.servers[1].address, 1)
+        again = run.client(0, clock=3, era=1)
+        assert (again.read("n", range(10)) == 3).all()
+        again.update("n", [4], [[1, 2]])
+        again.clock()
+        assert run.state()[4].tolist() == [4, 5]

@@ -1,0 +1,108 @@
+"""A node's line to its controller, with the agent's end that it has in a job."""
+
+import gc
+import json
+import select
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from plink.errors import PlinkError
+from plink.runtime.agileml import control_line
+from plink.runtime.agileml.control_line import ControlLine
+from runners.job.rank_line import RankLine
+
+
+@pytest.fixture
+def agent() -> Iterator[RankLine]:
+    """The other end."""
+    line = RankLine()
+    yield line
+    line.close()
+
+
+def heard(agent: RankLine, number: int) -> list[Any]:
+    """So many messages that the agent gets."""
+    found: list[str] = []
+    while len(found) < number:
+        assert select.select([agent], [], [], 10.0)[0], found
+        found += agent.turn()
+    return [json.loads(line) for line in found]
+
+
+def test_both_ends_hear_what_the_other_says(agent: RankLine) -> None:
+    agent.send('{"do": "open", "partition": 3}')
+    line = ControlLine(agent.name)
+    line.send({"is": "hello", "text": "hé\n"})
+    line.mention({"is": "alive"})
+    assert heard(agent, 2) == [{"is": "hello", "text": "hé\n"}, {"is": "alive"}]
+    agent.send('{"do": "bye"}')
+    agent.turn()
+    said = iter(line)
+    assert [next(said), next(said)] == [{"do": "open", "partition": 3}, {"do": "bye"}]
+    line.close()
+
+
+def test_what_is_long_comes_whole(agent: RankLine) -> None:
+    line = ControlLine(agent.name)
+    line.send({"text": "x" * 1_000_000})
+    assert len(heard(agent, 1)[0]["text"]) == 1_000_000
+    found: list[Any] = []
+    reader = threading.Thread(target=lambda: found.append(next(iter(line))), daemon=True)
+    reader.start()
+    agent.send(json.dumps({"text": "y" * 1_000_000}))
+    while reader.is_alive():
+        agent.turn()
+        reader.join(0.001)
+    assert len(found[0]["text"]) == 1_000_000
+    line.close()
+
+
+def test_when_the_agent_is_gone_nothing_more_is_heard(agent: RankLine) -> None:
+    line = ControlLine(agent.name)
+    line.send({"is": "hello"})
+    heard(agent, 1)
+    agent.close()
+    assert list(line) == []
+    line.send({"is": "alive"})  # to nobody
+    line.close()
+
+
+def test_last_words_are_sent(agent: RankLine) -> None:
+    line = ControlLine(agent.name)
+    for number in range(50):
+        line.send({"number": number})
+    line.close()
+    assert [one["number"] for one in heard(agent, 50)] == list(range(50))
+
+
+def test_what_is_only_mentioned_does_not_pile_up(agent: RankLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control_line, "_MOST_WAITING", 0)
+    line = ControlLine(agent.name)
+    line.mention({"is": "alive"})
+    line.send({"is": "hello"})
+    assert heard(agent, 1) == [{"is": "hello"}]
+    line.close()
+
+
+def test_without_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(control_line.VARIABLE, raising=False)
+    with pytest.raises(PlinkError, match="plink launch --backend agileml"):
+        ControlLine()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # its socket is left open
+def test_with_nobody_at_the_other_end() -> None:
+    with pytest.raises(PlinkError, match="does not answer"):
+        ControlLine("plink-line-nobody")
+    gc.collect()
+
+
+def test_its_name_is_in_the_environment(agent: RankLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(control_line.VARIABLE, agent.name)
+    line = ControlLine()
+    line.send({"is": "hello"})
+    assert heard(agent, 1)
+    line.close()

@@ -1,0 +1,221 @@
+"""Moves that are disturbed: nothing is lost, doubled or served twice."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from plink.runtime.agileml import moves
+from plink.runtime.agileml.line import Line
+from plink.runtime.agileml.owner import Role
+from plink.runtime.agileml.partition import Refused
+from plink.runtime.agileml.parts import What
+from plink.runtime.agileml.records import Forged, Lost
+from plink.runtime.agileml.rules import BSP, SSP, Rule
+from plink.runtime.agileml.wire import Kind, Message, Status, Wanted
+from tests.runtime.agileml.stores import hand_over, store, together, wait_for
+from tests.runtime.agileml.test_repeats import LAYOUT, update
+
+
+class Tapped(Line):
+    """Does something before a message is sent, and may lose the answer."""
+
+    before: Callable[[Message], None] = staticmethod(lambda message: None)
+    after: Callable[[Message], None] = staticmethod(lambda message: None)
+
+    def ask(self, message: Message) -> Message:
+        self.before(message)
+        answer = super().ask(message)
+        self.after(message)
+        return answer
+
+
+def once(what: Callable[[], object], kind: Kind, flags: int | None = None) -> Callable[[Message], None]:
+    """At the first message of a kind."""
+    left = [what]
+
+    def at(message: Message) -> None:
+        if left and message.kind is kind and flags in (None, message.flags):
+            left.pop()()
+
+    return at
+
+
+def tapped(server: object, **taps: Callable[[Message], None]) -> None:
+    """All lines that a server opens from now on."""
+    real = type(server).line  # type: ignore[attr-defined]
+
+    def line(address: str) -> Line:
+        made = real(server, address)
+        made.__class__ = Tapped
+        for name, tap in taps.items():
+            setattr(made, name, tap)
+        return made  # type: ignore[no-any-return]
+
+    server.line = line  # type: ignore[attr-defined]
+
+
+def fails(error: Exception) -> Callable[[], None]:
+    """Raise it."""
+
+    def fail() -> None:
+        raise error
+
+    return fail
+
+
+def test_what_a_move_that_was_given_up_delivers_late_is_refused() -> None:
+    """It comes over a connection that the mover has left, when the next attempt has brought all there is."""
+    with store(LAYOUT, SSP(9), servers=2) as run:
+        run.open(2, servers=1, history=True)
+        source, target = run.servers[0].owner(0), run.servers[1].owner(0)
+        source.ask(update(0, 0, 1))
+        sent: list[Message] = []
+        tapped(run.servers[0], before=sent.append, after=once(fails(Lost("frozen")), Kind.PART, What.SUMS))
+        with pytest.raises(Lost):
+            hand_over(run.servers[0], 0, run.servers[1].address, 1)
+        late, said = list(sent), []
+
+        def thaw() -> None:
+            said.extend(target.ask(message).status for message in late)
+
+        tapped(run.servers[0], before=once(thaw, Kind.ACTIVATE))
+        hand_over(run.servers[0], 0, run.servers[1].address, 2)
+        assert said == [Status.REFUSED] * len(late)
+        assert target.partition.read(0, range(4)).tolist() == [[1]] * 4
+        target.ask(update(1, 0, 10))
+        assert (target.partition.values[0] == 11).all()
+
+
+def test_a_late_command_does_not_make_a_backup_serve_that_was_rolled_back() -> None:
+    with store(LAYOUT, servers=2) as run:
+        run.open(1, servers=1)
+        run.servers[0].back_up(0, run.servers[1].address)
+        backup, late = run.servers[1].owner(0), []
+        lost = fails(Lost("gone"))
+        tapped(run.servers[0], before=lambda message: message.kind is Kind.ACTIVATE and (late.append(message), lost()))
+        with pytest.raises(moves.Unsure):
+            hand_over(run.servers[0], 0, run.servers[1].address, 1)
+        run.servers[1].roll_back(-1, 2)
+        for era in (0, 2):
+            assert backup.ask(replace(late[0], era=era)).status is Status.REFUSED
+        assert backup.role is Role.BACKUP
+
+
+@pytest.mark.parametrize("rule", [BSP(), SSP(2)])
+def test_a_successor_sees_what_the_lost_worker_saw(rule: Rule) -> None:
+    """The update of the lost one is in the state already."""
+    with store(LAYOUT, rule) as run:
+        run.open(2)
+        owner = run.servers[0].owner(0)
+        for worker in (0, 1):
+            owner.ask(update(worker, 0, 10**worker))
+        successor = run.client(1)
+        if not rule.sees_ahead:
+            assert not successor.read("n", range(4)).any()
+        else:
+            successor.read("n", range(4))
+        successor.update("n", range(4), np.full((4, 1), 10))
+        if not rule.sees_ahead:
+            assert (successor.read("n", range(4)) == 10).all()
+        successor.clock()
+        assert (successor.read("n", range(4)) == 11).all()
+        assert (run.state() == 11).all()
+
+
+def test_a_successor_sees_it_after_a_move_and_after_old_steps_were_released() -> None:
+    with store(LAYOUT, servers=2) as run:
+        run.open(2, servers=1, history=True)
+        for worker in (0, 1):
+            run.servers[0].owner(0).ask(update(worker, 0, 10**worker))
+        run.servers[0].release(0)
+        successor = run.client(1)
+        assert not successor.read("n", [0]).any()
+        hand_over(run.servers[0], 0, run.servers[1].address, 1)
+        assert not successor.read("n", [1]).any()
+
+
+def test_a_move_that_fails_for_lack_of_memory_can_be_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    with store(LAYOUT, servers=2) as run:
+        run.open(1, servers=1)
+        with monkeypatch.context() as patched:
+            patched.setattr(moves, "parts_of", lambda partition, **which: fails(MemoryError())())
+            with pytest.raises(MemoryError):
+                hand_over(run.servers[0], 0, run.servers[1].address, 1)
+        hand_over(run.servers[0], 0, run.servers[1].address, 1)
+        assert run.holding(0) is run.servers[1]
+
+
+@pytest.mark.parametrize("error", [Lost("gone"), Forged("nonsense")])
+def test_a_lost_answer_to_the_last_word_does_no_harm(error: Exception) -> None:
+    with store(LAYOUT, servers=2) as run:
+        run.open(1, servers=1)
+        run.servers[0].owner(0).ask(update(0, 0, 5))
+        tapped(run.servers[0], after=once(fails(error), Kind.ACTIVATE))
+        hand_over(run.servers[0], 0, run.servers[1].address, 1)
+        assert run.holding(0) is run.servers[1]
+        assert (run.state() == 5).all()
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+def test_the_state_is_kept_until_it_is_known_who_serves(arrives: bool) -> None:
+    with store(LAYOUT, servers=2) as run:
+        run.open(1, servers=1)
+        run.servers[0].owner(0).ask(update(0, 0, 5))
+
+        def lost(message: Message) -> None:
+            if message.kind is Kind.ACTIVATE:
+                raise Lost("gone")
+
+        tapped(run.servers[0], **{"after" if arrives else "before": lost})
+        with pytest.raises(moves.Unsure):
+            hand_over(run.servers[0], 0, run.servers[1].address, 1)
+        with pytest.raises(moves.Unsure):
+            run.servers[0].settle(0)
+        assert run.servers[0].status()[0].role == "unsure"
+        if arrives:
+            tapped(run.servers[0])
+            run.servers[0].settle(0)
+            assert run.servers[0].status()[0].role == "gone"
+            with pytest.raises(Refused, match="is gone"):
+                run.servers[0].resume(0, 2)
+        else:
+            run.servers[1].close()
+            with pytest.raises(Refused, match="in epoch 1"):
+                run.servers[0].resume(0, 1)
+            run.servers[0].resume(0, 2)
+        assert (run.state() == 5).all()
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_backup_that_missed_a_roll_back_is_not_pushed_to(when: str) -> None:
+    with store(LAYOUT, servers=2) as run:
+        run.open(1, servers=1, history=True)
+        run.servers[0].owner(0).ask(update(0, 0, 5))
+        tap = once(lambda: run.servers[0].roll_back(-1, 1), Kind.ACTIVATE if when == "after" else Kind.PART)
+        tapped(run.servers[0], **{when: tap})
+        with pytest.raises(Refused, match="given up"):
+            run.servers[0].back_up(0, run.servers[1].address)
+        assert not run.servers[0].status()[0].backups
+        run.servers[0].back_up(0, run.servers[1].address)
+        assert not run.servers[1].owner(0).partition.values[0].any()
+        assert run.servers[1].status()[0].era == 1
+
+
+def test_a_read_that_fails_harms_no_other() -> None:
+    """Nor the thread of the partition, when it had been waiting."""
+    with store(LAYOUT) as run:
+        run.open(1)
+        owner = run.servers[0].owner(0)
+        reads = [Message(Kind.READ, 0, worker=0, clock=1, wanted=(Wanted(table, range(4)),)) for table in (7, 0)]
+
+        def add() -> None:
+            wait_for(lambda: len(owner._waiting) == 2)
+            owner.ask(update(0, 0, 5))
+
+        bad, good, _ = together(*(lambda read=read: owner.ask(read) for read in reads), add)  # type: ignore[misc]
+        assert isinstance(bad, Message)
+        assert (bad.status, bad.text.split(":")[0]) == (Status.REFUSED, "IndexError")
+        assert isinstance(good, Message)
+        assert (good.pieces[0].values == 5).all()

@@ -1,0 +1,386 @@
+"""Notices of eviction from real HTTP servers that answer as the providers' services do, or as they should not."""
+
+import contextlib
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+
+from plink.errors import UsageError
+from plink.runtime.agileml import metadata as asking
+from plink.runtime.agileml.metadata import Answer, Azure, Gcp, Line, Senseless
+from plink.runtime.agileml.notices import Notice, Notices, Source, parse_source
+from tests.runtime.agileml.metadata_server import Metadata, Reply, metadata, text, wait_until
+
+NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+DATE = format_datetime(NOW, usegmt=True)
+ACTION = "/latest/meta-data/spot/instance-action"
+
+
+class Heard:
+    """What was told."""
+
+    def __init__(self) -> None:
+        self.notices: list[Notice] = []
+        self.troubles: list[str] = []
+
+
+@contextlib.contextmanager
+def listening(provider: str, port: int) -> Iterator[Heard]:
+    heard = Heard()
+    source = Source(provider, "127.0.0.1", port)
+    notices = Notices(source, heard.notices.append, heard.troubles.append, every_s=0.01)
+    try:
+        yield heard
+    finally:
+        notices.close()
+
+
+def asked_again(service: Metadata, times: int = 3) -> None:
+    """Wait until a few more questions have been asked."""
+    so_far = len(service.asked)
+    wait_until(lambda: len(service.asked) >= so_far + times)
+
+
+class Ec2:
+    """IMDSv2: tokens last until :meth:`expire`; ``action``: None is 404."""
+
+    def __init__(self) -> None:
+        self.token = 1
+        self.action: Reply | None = None
+
+    def expire(self) -> None:
+        self.token += 1
+
+    def mark(self, action: str, seconds: float, z: str = "Z") -> None:
+        when = (NOW + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S") + z
+        self.action = text(json.dumps({"action": action, "time": when}), Date=DATE)
+
+    def __call__(self, method: str, path: str, headers: dict[str, str]) -> Reply:
+        if (method, path) == ("PUT", "/latest/api/token"):
+            assert 1 <= int(headers["x-aws-ec2-metadata-token-ttl-seconds"]) <= 21600
+            return text(f"token-{self.token}")
+        if headers.get("x-aws-ec2-metadata-token") != f"token-{self.token}":
+            return text("Unauthorized", 401)
+        assert (method, path) == ("GET", ACTION)
+        return self.action or text("<html>404 - Not Found</html>", 404)
+
+
+def test_aws_tells_when_the_instance_goes_and_tells_it_once() -> None:
+    ec2 = Ec2()
+    with metadata(ec2) as service, listening("aws", service.port) as heard:
+        asked_again(service)
+        assert heard.notices == []
+        ec2.mark("terminate", 118)
+        wait_until(lambda: heard.notices)
+        asked_again(service)
+    assert heard.notices == [Notice(118.0, "aws: terminate")]
+    assert heard.troubles == []
+
+
+@pytest.mark.parametrize(
+    ("action", "seconds", "z", "told"),
+    [
+        ("stop", 60, "", 60.0),  # the guide shows times with and without Z
+        ("hibernate", 90, "Z", 0.0),  # which begins at once
+        ("terminate", -500, "Z", 0.0),
+        ("terminate", 86_400, "Z", 120.0),
+    ],
+)
+def test_aws_times(action: str, seconds: float, z: str, told: float) -> None:
+    ec2 = Ec2()
+    ec2.mark(action, seconds, z)
+    with metadata(ec2) as service, listening("aws", service.port) as heard:
+        wait_until(lambda: heard.notices)
+    assert heard.notices == [Notice(told, f"aws: {action}")]
+
+
+def test_an_action_without_a_time_is_told_as_one_without_delay() -> None:
+    ec2 = Ec2()
+    ec2.action = text('{"action": "terminate", "time": "soon"}')
+    with metadata(ec2) as service, listening("aws", service.port) as heard:
+        wait_until(lambda: heard.notices)
+    assert heard.notices == [Notice(0.0, "aws: terminate")]
+
+
+def test_without_a_clock_in_the_answer_ours_counts() -> None:
+    ec2 = Ec2()
+    when = (datetime.now(UTC) + timedelta(seconds=100)).isoformat()
+    ec2.action = text(json.dumps({"action": "stop", "time": when}))
+    with metadata(ec2) as service, listening("aws", service.port) as heard:
+        wait_until(lambda: heard.notices)
+    assert 60 < heard.notices[0].seconds <= 100
+
+
+def test_a_token_that_expires_is_had_anew() -> None:
+    ec2 = Ec2()
+    with metadata(ec2) as service, listening("aws", service.port) as heard:
+        asked_again(service)
+        ec2.expire()
+        asked_again(service, 6)
+        ec2.mark("stop", 60)
+        wait_until(lambda: heard.notices)
+    assert [method for method, _ in service.asked].count("PUT") == 2
+    assert heard.troubles == []
+
+
+def test_another_eviction_is_told_too() -> None:
+    """A machine that hibernated wakes with its programs, and may be taken away again."""
+    ec2 = Ec2()
+    ec2.mark("hibernate", 10)
+    with metadata(ec2) as service, listening("aws", service.port) as heard:
+        wait_until(lambda: heard.notices)
+        ec2.action = None
+        asked_again(service)
+        ec2.mark("hibernate", 5000)
+        wait_until(lambda: len(heard.notices) == 2)
+
+
+def test_gcp_tells_how_much_of_the_thirty_seconds_is_left() -> None:
+    now, state = [100.0], ["FALSE"]
+
+    def answer(method: str, path: str, headers: dict[str, str]) -> Reply:
+        assert (method, path) == ("GET", "/computeMetadata/v1/instance/preempted")
+        assert headers["metadata-flavor"] == "Google"
+        return text(f"{state[0]}\n")
+
+    with metadata(answer) as service:
+        line, gcp = Line("127.0.0.1", service.port), Gcp(lambda: now[0])
+        assert gcp.ask(line) == {}
+        now[0], state[0] = 104.0, "TRUE"
+        assert gcp.ask(line) == {"preempted": Notice(26.0, "gcp: preempted")}
+        now[0] = 200.0
+        assert gcp.ask(line) == {"preempted": Notice(0.0, "gcp: preempted")}
+        assert Gcp().ask(line)["preempted"].seconds == 30.0
+        with listening("gcp", service.port) as heard:
+            wait_until(lambda: heard.notices)
+            asked_again(service)
+        assert len(heard.notices) == 1
+
+
+class Vm:
+    """Scheduled Events of a machine called spot_3; ``events``: what stands in the document."""
+
+    def __init__(self) -> None:
+        self.events: list[object] = []
+
+    def add(self, event: str, kind: str, names: list[str], not_before: str, status: str = "Scheduled") -> None:
+        self.events.append(
+            {"EventId": event, "EventType": kind, "ResourceType": "VirtualMachine", "Resources": names,
+             "EventStatus": status, "NotBefore": not_before, "Description": "", "EventSource": "Platform",
+             "DurationInSeconds": -1}
+        )  # fmt: skip
+
+    def __call__(self, method: str, path: str, headers: dict[str, str]) -> Reply:
+        if headers.get("metadata") != "true":
+            return text("Bad request", 400)
+        if path == "/metadata/instance/compute/name?api-version=2021-02-01&format=text":
+            return text("Spot_3")
+        assert (method, path) == ("GET", "/metadata/scheduledevents?api-version=2020-07-01")
+        return text(json.dumps({"DocumentIncarnation": len(self.events), "Events": self.events}), Date=DATE)
+
+
+def http_date(seconds: float) -> str:
+    return format_datetime(NOW + timedelta(seconds=seconds), usegmt=True)
+
+
+def test_azure_tells_evictions_of_this_machine_only() -> None:
+    vm = Vm()
+    vm.add("1", "Preempt", ["spot_4"], http_date(20))
+    for kind in ("Reboot", "Redeploy", "Freeze"):
+        vm.add(kind, kind, ["spot_3"], http_date(20))
+    with metadata(vm) as service, listening("azure", service.port) as heard:
+        asked_again(service, 5)
+        assert heard.notices == []
+        vm.add("2", "Preempt", ["spot_4", "spot_3"], http_date(28))
+        wait_until(lambda: heard.notices)
+        vm.events.pop()
+        vm.add("2", "Preempt", ["spot_3"], "", "Started")
+        asked_again(service)
+        vm.add("3", "Terminate", ["SPOT_3"], http_date(300))
+        wait_until(lambda: len(heard.notices) == 2)
+    assert heard.notices == [Notice(28.0, "azure: Preempt"), Notice(300.0, "azure: Terminate")]
+    assert heard.troubles == []
+    assert len({path for _, path in service.asked}) == 2
+    assert [path for _, path in service.asked if "compute/name" in path] == [service.asked[0][1]]
+
+
+def test_azure_what_has_begun_leaves_no_time() -> None:
+    vm = Vm()
+    vm.add("1", "Preempt", ["spot_3"], "", "Started")
+    with metadata(vm) as service, listening("azure", service.port) as heard:
+        wait_until(lambda: heard.notices)
+    assert heard.notices == [Notice(0.0, "azure: Preempt")]
+
+
+def test_azure_s_first_answer_may_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    vm, slow = Vm(), [True]
+
+    def answer(method: str, path: str, headers: dict[str, str]) -> Reply:
+        reply = vm(method, path, headers)
+        if "scheduledevents" in path and slow.pop():
+            reply.pause_s = 0.5
+            slow.append(False)
+        else:
+            slow.append(True)
+        return reply
+
+    monkeypatch.setattr(asking, "_WAIT_S", 0.2)
+    with metadata(answer) as service:
+        assert Azure().ask(Line("127.0.0.1", service.port)) == {}
+
+
+SILLY = {
+    "500": text("oops", 500),
+    "403": text("", 403),
+    "garbage": text("\x00\xff]["),
+    "no object": text("[1, 2]"),
+    "deep": text("[" * 100_000),
+    "another action": text('{"action": "dance", "time": "2026-03-01T12:00:00Z"}'),
+    "long": text("x" * 300_000),
+    "redirect": text("", 302, Location="/elsewhere"),
+    "events": text('{"Events": 7}'),
+    "event": text('{"Events": ["x"]}'),
+}
+
+
+@pytest.mark.parametrize("provider", ["aws", "gcp", "azure"])
+@pytest.mark.parametrize("reply", SILLY.values(), ids=SILLY)
+def test_what_makes_no_sense_is_said_once_and_asking_goes_on(provider: str, reply: Reply) -> None:
+    silly = [True]
+    good = {"aws": Ec2(), "gcp": lambda *_: text("TRUE"), "azure": Vm()}[provider]
+    if isinstance(good, Ec2):
+        good.mark("stop", 60)
+    if isinstance(good, Vm):
+        good.add("1", "Preempt", ["spot_3"], http_date(20))
+
+    def answer(method: str, path: str, headers: dict[str, str]) -> Reply:
+        aside = method == "PUT" or "compute/name" in path
+        return reply if silly[0] and not aside else good(method, path, headers)
+
+    with metadata(answer) as service, listening(provider, service.port) as heard:
+        asked_again(service, 6)
+        assert heard.notices == []
+        assert len(heard.troubles) == 1
+        silly[0] = False
+        wait_until(lambda: heard.notices)
+        silly[0] = True
+        wait_until(lambda: len(heard.troubles) == 2)  # a new trouble
+    (line,) = set(heard.troubles)
+    assert line.startswith(f"no notices from {provider} at 127.0.0.1:{service.port} for now: ")
+    assert "\n" not in line
+    assert len(line) < 200
+    assert "/elsewhere" not in {path for _, path in service.asked}
+
+
+@pytest.mark.parametrize("reply", [text("", 404), text("no\x7ftoken"), text("tökén"), text("a\nb"), text("", 200)])
+def test_a_token_that_is_none(reply: Reply) -> None:
+    with metadata(lambda *_: reply) as service, listening("aws", service.port) as heard:
+        wait_until(lambda: heard.troubles)
+        asked_again(service)
+    assert {method for method, _ in service.asked} == {"PUT"}
+
+
+def test_a_slow_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A byte now and then keeps any socket's own time-out from passing."""
+    monkeypatch.setattr(asking, "_WAIT_S", 0.3)
+    drops = Reply(200, tuple(b"F" for _ in range(100)), {}, 0.1)
+    with metadata(lambda *_: drops) as service:
+        begun = time.monotonic()
+        with pytest.raises(Senseless, match=r"no answer to GET /x within 0.3 s"):
+            Line("127.0.0.1", service.port).ask("GET", "/x", {}, 0.3)
+        assert time.monotonic() - begun < 5
+
+
+def test_closing_ends_a_question_under_way() -> None:
+    asked = threading.Event()
+
+    def answer(method: str, path: str, headers: dict[str, str]) -> Reply:
+        asked.set()
+        return Reply(200, (b"TRUE",), {}, 60.0)
+
+    heard = Heard()
+    with metadata(answer) as service:
+        source = Source("azure", "127.0.0.1", service.port)
+        notices = Notices(source, heard.notices.append, heard.troubles.append)
+        assert asked.wait(10)
+        begun = time.monotonic()
+        notices.close()
+        notices.close()
+        assert time.monotonic() - begun < 0.9
+        assert not notices._thread.is_alive()
+    assert heard.notices == heard.troubles == []
+
+
+def test_whoever_is_told_may_close() -> None:
+    holder: list[Notices] = []
+    there, told = threading.Event(), []
+
+    def hear(notice: Notice) -> None:
+        there.wait(10)
+        holder[0].close()
+        told.append(notice)
+
+    with metadata(lambda *_: text("TRUE")) as service:
+        holder.append(Notices(Source("gcp", "127.0.0.1", service.port), hear, told.append, every_s=0.01))
+        there.set()
+        wait_until(lambda: told and not holder[0]._thread.is_alive())
+    assert len(told) == 1
+
+
+def test_nobody_there_is_said_once() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and does not listen
+        with listening("gcp", taken.getsockname()[1]) as heard:
+            wait_until(lambda: heard.troubles)
+            time.sleep(0.1)
+    assert len(heard.troubles) == 1
+    assert "refused" in heard.troubles[0]
+
+
+def test_no_proxy_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    with metadata(lambda *_: text("TRUE")) as service, listening("gcp", service.port) as heard:
+        wait_until(lambda: heard.notices)
+    assert heard.troubles == []
+
+
+def test_times_are_read_or_leave_no_time() -> None:
+    at = NOW.timestamp()
+    for told in ("2026-03-01T12:00:30Z", "2026-03-01T12:00:30", "2026-03-01T13:00:30+01:00", http_date(30)):
+        assert asking._until(told, at, 100) == 30
+    for told in (None, "", 7, "soon", "9999-99-99T00:00:00Z", "0001-01-01T00:00:00+23:59", "Mon, 99 Foo"):
+        assert asking._until(told, at, 100) == 0
+    assert Answer(200, "", asking._clock("never")).at == pytest.approx(time.time(), abs=60)
+
+
+@pytest.mark.parametrize(
+    ("typed", "source"),
+    [
+        ("aws", Source("aws", "169.254.169.254", 80)),
+        ("gcp=http://metadata.google.internal", Source("gcp", "metadata.google.internal", 80)),
+        ("azure=http://127.0.0.1:8080/", Source("azure", "127.0.0.1", 8080)),
+        ("aws=http://[fd00:ec2::254]", Source("aws", "fd00:ec2::254", 80)),
+    ],
+)
+def test_sources(typed: str, source: Source) -> None:
+    assert parse_source(typed) == source
+
+
+@pytest.mark.parametrize(
+    "typed",
+    ["", "oracle", "AWS", "aws=", "aws=127.0.0.1:80", "aws=https://x", "aws=http://", "aws=http://u:p@x", "gcp=http://x:0",
+     "gcp=http://x:65536", "gcp=http://x/path", "gcp=http://x?y", "gcp=file:///etc/passwd", "gcp=http://x y",
+     "aws=http://x\nHost: y"],
+)  # fmt: skip
+def test_what_is_no_source(typed: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_source(typed)
+    assert "\n" not in str(caught.value)
+    assert "write it like" in str(caught.value)

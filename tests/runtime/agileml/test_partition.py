@@ -1,0 +1,221 @@
+"""One partition: sums, clocks, pushes, roll-backs, and being taken apart."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plink.runtime.agileml.layout import Layout, Rows, Table, Values, index
+from plink.runtime.agileml.partition import Partition, Refused
+from plink.runtime.agileml.parts import begun, parts_of, take
+from plink.runtime.agileml.pieces import Piece
+
+ROWS = 12
+LAYOUT = Layout((Table("a", ROWS, 2, "float32"), Table("n", ROWS, 1, "int64")), 1)
+WORKERS, CLOCKS = 3, 4
+TO = "backup:1"
+
+
+def made(**more: bool) -> Partition:
+    """With workers 0 to 2 from clock 0 on."""
+    partition = Partition(LAYOUT, 0, **more)
+    partition.admit(dict.fromkeys(range(WORKERS), 0))
+    return partition
+
+
+def rows_of(generator: np.random.Generator) -> Rows:
+    """A range or some rows."""
+    if generator.random() < 0.4:
+        return range(0, ROWS)
+    return np.flatnonzero(generator.random(ROWS) < 0.5).astype(np.uint32)
+
+
+def pieces_of(seed: int, worker: int, clock: int) -> tuple[Piece, ...]:
+    """What a worker adds at a clock; the same however often it is asked for."""
+    generator = np.random.default_rng((seed, worker, clock))
+    floats, counts = rows_of(generator), rows_of(generator)
+    return (
+        Piece(0, floats, generator.standard_normal((len(floats), 2)).astype(np.float32)),
+        Piece(1, counts, generator.integers(-5, 5, (len(counts), 1))),
+    )
+
+
+def states(seed: int) -> list[list[Values]]:
+    """The states of clocks -1, 0, ..., by the rule that is written: by worker; neighbours with the same rows first."""
+    values = [np.zeros((ROWS, 2), np.float32), np.zeros((ROWS, 1), np.int64)]
+    found = [[array.copy() for array in values]]
+    for clock in range(CLOCKS):
+        for table in (0, 1):
+            given = [pieces_of(seed, worker, clock)[table] for worker in range(WORKERS)]
+            for _, group in itertools.groupby(given, lambda piece: (type(piece.rows), tuple(piece.rows))):
+                same = list(group)
+                values[table][index(same[0].rows)] += sum((piece.values for piece in same[1:]), same[0].values)
+        found.append([array.copy() for array in values])
+    return found
+
+
+@st.composite
+def arrivals(draw: st.DrawFn) -> list[tuple[int, int]]:
+    """(worker, clock) in an order in which they can come: each worker's clocks rise."""
+    turns = draw(st.permutations([worker for worker in range(WORKERS) for _ in range(CLOCKS)]))
+    counts = dict.fromkeys(range(WORKERS), 0)
+    order = []
+    for worker in turns:
+        order.append((worker, counts[worker]))
+        counts[worker] += 1
+    return order
+
+
+def equal(partition: Partition, wanted: list[Values]) -> bool:
+    """To the bit."""
+    return all(np.array_equal(found, array) for found, array in zip(partition.values, wanted, strict=True))
+
+
+@given(arrivals(), st.integers(0, 1000), st.booleans())
+def test_the_state_is_the_same_to_the_bit_whatever_the_order_of_arrival(
+    order: list[tuple[int, int]], seed: int, sees_ahead: bool
+) -> None:
+    partition, wanted = made(sees_ahead=sees_ahead), states(seed)
+    finished = dict.fromkeys(range(WORKERS), -1)
+    for worker, clock in order:
+        assert partition.update(worker, clock, pieces_of(seed, worker, clock))
+        assert not partition.update(worker, clock, pieces_of(seed, worker, clock))  # twice counts once
+        finished[worker] = clock
+        assert partition.clock == min(finished.values())
+        assert equal(partition, wanted[partition.clock + 1])
+        if sees_ahead:
+            arrived = sum(
+                np.bincount(np.asarray(piece.rows), piece.values[:, 0], ROWS)
+                for other in range(WORKERS)
+                for at in range(finished[other] + 1)
+                for piece in pieces_of(seed, other, at)[1:]
+            )
+            assert np.array_equal(partition.read(1, range(ROWS))[:, 0], arrived)
+
+
+@given(arrivals(), st.integers(0, 1000), st.data())
+def test_pushes_and_roll_backs(order: list[tuple[int, int]], seed: int, data: st.DataObject) -> None:
+    """A backup has exactly the state of a clock, however pushes are lost, come late or twice, and both
+    can go back to what they had."""
+    active, wanted = made(history=True), states(seed)
+    backup = begun(LAYOUT, parts_of(active, ahead=False)[0], sees_ahead=False)
+    active.backups[TO] = -1
+    late, has = [], {-1}
+    for worker, clock in order:
+        active.update(worker, clock, pieces_of(seed, worker, clock))
+        push = active.take_push(TO, data.draw(st.integers(active.pushed, active.clock)))
+        fate = data.draw(st.sampled_from(["arrives", "is lost", "is late", "arrives but is not acknowledged"]))
+        if fate.startswith("arrives"):
+            before = backup.clock
+            assert backup.apply_push(push) == (push.after >= before)
+            assert not backup.apply_push(push)
+            if fate == "arrives":
+                active.arrived(TO, push)
+        elif fate == "is late":
+            late.append(push)
+        if late and data.draw(st.booleans()):
+            backup.apply_push(late.pop(0))
+        has.add(backup.clock)
+        assert equal(backup, wanted[backup.clock + 1])
+    assert backup.can_roll_back() == sorted(has)
+    to = data.draw(st.sampled_from(sorted(has)))
+    for partition in (active, backup):
+        partition.roll_back(to)
+        assert equal(partition, wanted[to + 1])
+    for clock in range(to + 1, CLOCKS):  # the work is done again
+        for worker in range(WORKERS):
+            assert active.update(worker, clock, pieces_of(seed, worker, clock))
+    assert equal(active, wanted[-1])
+    assert backup.apply_push(active.take_push(TO, last=True))
+    assert equal(backup, wanted[-1])
+
+
+@given(arrivals(), st.integers(0, 1000), st.integers(0, WORKERS * CLOCKS), st.booleans())
+def test_a_partition_put_together_again_goes_on_as_if_nothing_had_been(
+    order: list[tuple[int, int]], seed: int, when: int, sees_ahead: bool
+) -> None:
+    """State, steps back, sums and waiting updates; the first one's arrays may change meanwhile."""
+    partition, wanted = made(history=True, sees_ahead=sees_ahead), states(seed)
+    for worker, clock in order[:when]:
+        partition.update(worker, clock, pieces_of(seed, worker, clock))
+    first, *parts = parts_of(partition)
+    other = begun(LAYOUT, first, sees_ahead=sees_ahead)
+    for values in partition.values:
+        values += 7
+    for part in parts:
+        take(other, part)
+    for worker, clock in order:
+        assert other.update(worker, clock, pieces_of(seed, worker, clock)) == ((worker, clock) in order[when:])
+    assert equal(other, wanted[-1])
+    assert other.can_roll_back() == list(range(-1, CLOCKS))
+    if sees_ahead:
+        np.testing.assert_allclose(other.read(0, range(ROWS)), wanted[-1][0], rtol=1e-4, atol=1e-5)
+    other.roll_back(-1)
+    assert equal(other, wanted[0])
+
+
+def test_released_clocks_are_gone_but_not_before_they_were_pushed() -> None:
+    partition = made(history=True)
+    for clock in range(CLOCKS):
+        for worker in range(WORKERS):
+            partition.update(worker, clock, pieces_of(1, worker, clock))
+        if clock == 1:
+            partition.backups[TO] = 0
+            partition.arrived(TO, partition.take_push(TO))
+    partition.release(3)
+    assert partition.can_roll_back() == [1, 2, 3]
+    with pytest.raises(Refused, match="not 0"):
+        partition.roll_back(0)
+    assert equal(partition, states(1)[-1])
+
+
+def test_workers_come_and_go() -> None:
+    """A clock needs those who take part in it; one who leaves owes what it promised."""
+    partition = Partition(LAYOUT, 0)
+    partition.admit({0: 0, 1: 0})
+    partition.update(0, 0, pieces_of(0, 0, 0))
+    with pytest.raises(Refused, match="has begun"):
+        partition.workers_from([0], 0)
+    assert partition.workers_from([0], 1)
+    partition.update(0, 1, ())
+    with pytest.raises(Refused, match="has begun"):
+        partition.workers_from([0, 2], 1)
+    assert not partition.workers_from([0], 1)
+    assert partition.workers_from([2], 3)
+    assert partition.workers_from([0, 2], 3)
+    assert partition.workers_from([2], 3)
+    assert (partition.clock, partition.laggards()) == (-1, [1])
+    partition.update(1, 0, ())
+    assert (partition.clock, partition.laggards()) == (1, [0])
+    with pytest.raises(Refused, match="after 0"):
+        partition.update(1, 1, ())
+    with pytest.raises(Refused, match="has ended at clock 0, and cannot come back at 5"):
+        partition.workers_from([1], 5)
+    partition.update(0, 2, ())
+    assert (partition.clock, partition.laggards()) == (2, [2])
+    partition.update(2, 3, ())
+    partition.workers_from([], 4)
+    assert partition.clock == 3
+    partition.workers_from([7], 6)
+    assert (partition.clock, partition.laggards()) == (5, [7])  # nobody works at 4 and 5
+    partition.release(5)
+    assert list(partition.members) == [7]
+    assert not partition.update(2, 3, ())  # said again after all
+
+
+def test_what_cannot_be_is_refused_and_changes_nothing() -> None:
+    partition = made()
+    for does in (
+        lambda: partition.update(9, 0, ()),
+        lambda: partition.update(0, 1, ()),
+        lambda: partition.take_push(TO),
+        lambda: partition.roll_back(3),
+        lambda: partition.admit({0: 5}),
+        lambda: take(partition, parts_of(partition)[0]),
+    ):
+        with pytest.raises(Refused):
+            does()
+    assert equal(partition, states(0)[0])
+    assert partition.laggards() == [0, 1, 2]

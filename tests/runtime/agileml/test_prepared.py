@@ -1,0 +1,345 @@
+"""Moves in two steps, while workers work: what was acknowledged counts once, whatever becomes of the other server."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+from plink.runtime.agileml import moves
+from plink.runtime.agileml.client import Client, RolledBack
+from plink.runtime.agileml.partition import Refused
+from plink.runtime.agileml.records import Lost
+from plink.runtime.agileml.rules import BSP, SSP, Rule
+from plink.runtime.agileml.server import PartitionStatus, Server
+from plink.runtime.agileml.wire import Kind, Message
+from tests.runtime.agileml.counting import COUNTS, count, counted
+from tests.runtime.agileml.stores import Store, store, together, wait_for
+from tests.runtime.agileml.test_moves import fails, once, tapped
+from tests.runtime.agileml.test_repeats import LAYOUT, update
+
+WORKERS = 2
+
+
+def status(server: Server, partition: int = 0) -> PartitionStatus:
+    """Of one partition."""
+    (found,) = (one for one in server.status() if one.partition == partition)
+    return found
+
+
+@contextmanager
+def working(rule: Rule | None = None, servers: int = 3) -> Iterator[tuple[Store, Callable[[], int]]]:
+    """Workers count on partitions that the first server has, for as long as this lasts; then they have counted right.
+
+    Given are the store, and a function that waits until they have come some clocks further.
+    """
+    with store(COUNTS, rule, servers) as run:
+        run.open(WORKERS, servers=1, history=True)
+        clients, ends = [run.client(worker) for worker in range(WORKERS)], [10**9]
+
+        def work(client: Client) -> None:
+            while client.now < ends[0]:
+                try:
+                    count(client, client.now + 1)
+                except RolledBack as back:
+                    client.roll_back(back.clock, back.era)
+
+        def further() -> int:
+            now = max(client.now for client in clients)
+            wait_for(lambda: min(client.now for client in clients) > now + 3)
+            return now
+
+        failed: list[BaseException] = []
+
+        def all_work() -> None:
+            try:
+                together(*(lambda client=client: work(client) for client in clients))  # type: ignore[misc]
+            except BaseException as error:
+                failed.append(error)
+
+        thread = threading.Thread(target=all_work)
+        thread.start()
+        try:
+            yield run, further
+            further()
+        finally:
+            ends[0] = max(client.now for client in clients) + 3
+            thread.join()
+        assert not failed
+        assert np.array_equal(run.state(), counted(WORKERS, ends[0]))
+
+
+@pytest.mark.parametrize("rule", [BSP(), SSP(2)])
+def test_the_old_owner_serves_on_until_the_commit(rule: Rule) -> None:
+    with working(rule) as (run, further):
+        old, new, _ = run.servers
+        for partition in range(4):
+            old.prepare(partition, new.address, 7, backup="")
+            old.prepare(partition, new.address, 7, backup="")  # said twice
+        further()
+        assert {one.role for one in old.status()} == {"serving"}
+        assert {one.role for one in new.status()} == {"arriving"}
+        for partition in range(4):
+            old.commit(partition, 7)
+            old.commit(partition, 7)
+            assert not old.cancel(partition, 7)
+            assert not new.cancel(partition, 7)
+            old.prepare(partition, new.address, 7, backup="")
+        assert {(one.role, one.address) for one in old.status()} == {("gone", new.address)}
+        further()
+
+
+def test_what_came_since_the_copy_has_been_sent_before_the_commit() -> None:
+    """Nothing but the order to begin is left when nothing comes."""
+    with store(LAYOUT, servers=2) as run:
+        run.open(2, servers=1, history=True)
+        old, new = run.servers
+        old.prepare(0, new.address, 1, backup="")
+        old.owner(0).ask(update(0, 0, 1))
+        old.workers_from(0, [0, 1, 2], 1)
+        old.owner(0).ask(update(1, 0, 10))
+        heir = new.owner(0).partition
+        wait_for(lambda: heir.clock == 0)
+        assert (heir.values[0] == 11).all()
+        assert sorted(heir.members) == [0, 1, 2]
+        assert (status(old).role, status(new).role) == ("serving", "arriving")
+
+
+def test_the_new_owner_can_go_back_to_where_the_old_one_could() -> None:
+    with working() as (run, further):
+        further()
+        old, new, _ = run.servers
+        for partition in range(4):
+            old.prepare(partition, new.address, 1, backup="")
+        further()
+        for partition in range(4):
+            old.commit(partition, 1)
+        new.roll_back(1, era=1)
+        assert {one.clocks[0] for one in new.status()} == {-1}
+        further()
+
+
+@pytest.mark.parametrize("noticed", [True, False])
+def test_an_heir_that_dies_costs_nothing(noticed: bool) -> None:
+    """Whether an update that was to follow it has failed before the commit, or only the commit does."""
+    with working() as (run, further):
+        old, new, other = run.servers
+        for partition in range(4):
+            old.prepare(partition, new.address, 1, backup="")
+        new.close()
+        if noticed:
+            further()
+        with pytest.raises((Lost, Refused)):
+            old.commit(0, 1)
+        assert all(old.cancel(partition, 1) for partition in range(4))
+        further()
+        for partition in range(4):
+            old.prepare(partition, other.address, 2, backup="")
+            old.commit(partition, 2)
+
+
+def test_a_source_that_dies_after_it_prepared_leaves_nothing_that_serves() -> None:
+    with store(LAYOUT, servers=3) as run:
+        run.open(1, servers=1, history=True)
+        run.servers[0].back_up(0, run.servers[2].address)
+        run.servers[0].prepare(0, run.servers[1].address, 1, backup=run.servers[2].address)
+        run.servers[0].close()
+        assert run.servers[1].cancel(0, 1)
+        assert status(run.servers[1]).role == "absent"
+        run.servers[2].roll_back(-1, 1)
+        run.servers[2].restore_to(0, run.servers[1].address, 2, [0], 0)
+        assert status(run.servers[1]).role == "serving"
+
+
+def test_a_cancelled_epoch_never_comes() -> None:
+    with store(LAYOUT, servers=2) as run:
+        run.open(1, servers=1)
+        old, new = run.servers
+        old.prepare(0, new.address, 1, backup="")
+        assert old.cancel(0, 1)
+        assert old.cancel(0, 1)
+        with pytest.raises(Refused, match="in epoch 1 is prepared"):
+            old.commit(0, 1)
+        with pytest.raises(Refused, match="was cancelled"):
+            old.prepare(0, new.address, 1, backup="")
+        assert new.cancel(0, 2)
+        with pytest.raises(Refused, match="was cancelled"):
+            old.prepare(0, new.address, 2, backup="")
+        old.prepare(0, new.address, 3, backup="")
+        old.commit(0, 3)
+        old.owner(0)
+        assert run.holding(0) is new
+
+
+def test_a_cancel_ends_a_copy_that_is_under_way() -> None:
+    with store(LAYOUT, servers=2) as run:
+        run.open(1, servers=1)
+        old, new = run.servers
+        reached, go = threading.Event(), threading.Event()
+
+        def stop(message: Message) -> None:
+            if message.kind is Kind.PART:
+                reached.set()
+                assert go.wait(20)
+
+        tapped(old, before=stop)
+
+        def prepare() -> None:
+            with pytest.raises(Refused, match="in epoch 1 was cancelled"):
+                old.prepare(0, new.address, 1, backup="")
+
+        def cancel() -> None:
+            assert reached.wait(20)
+            assert old.cancel(0, 1)
+            go.set()
+
+        together(prepare, cancel)
+        assert old.owner(0).ask(update(0, 0, 5)).epoch == 0
+
+
+def test_the_second_move_supersedes_the_first() -> None:
+    with working() as (run, further):
+        old, first, second = run.servers
+        for partition in range(4):
+            old.prepare(partition, first.address, 1, backup="")
+            old.prepare(partition, second.address, 2, backup="")
+            with pytest.raises(Refused, match="a new owner needs a later one"):
+                old.prepare(partition, first.address, 1, backup="")
+            with pytest.raises(Refused, match="in epoch 1 is prepared"):
+                old.commit(partition, 1)
+        further()
+        for partition in range(4):
+            old.commit(partition, 2)
+        assert {one.role for one in second.status()} == {"serving"}
+        for partition in range(4):  # and on, to where the remains of the first move are
+            second.prepare(partition, first.address, 3, backup="")
+        further()
+        for partition in range(4):
+            second.commit(partition, 3)
+
+
+def test_a_roll_back_calls_off_what_is_prepared() -> None:
+    with working() as (run, further):
+        further()
+        old, new, _ = run.servers
+        for partition in range(4):
+            old.prepare(partition, new.address, 1, backup="")
+        for server in (new, old):
+            server.roll_back(1, era=1)
+        assert {one.role for one in new.status()} == {"absent"}
+        with pytest.raises(Refused, match="in epoch 1 is prepared"):
+            old.commit(0, 1)
+        further()
+        for partition in range(4):
+            old.prepare(partition, new.address, 2, backup="")
+            old.commit(partition, 2)
+
+
+def test_the_old_owner_becomes_the_backup() -> None:
+    """And the new one can give it back: it lacks little."""
+    with working(servers=2) as (run, further):
+        reliable, transient = run.servers
+        for partition in range(4):
+            reliable.prepare(partition, transient.address, 1, backup=reliable.address)
+        further()
+        for partition in range(4):
+            reliable.commit(partition, 1)
+            reliable.commit(partition, 1)
+        assert {(one.role, one.address) for one in reliable.status()} == {("backup", transient.address)}
+        assert {one.backups for one in transient.status()} == {(reliable.address,)}
+        now = further()
+        wait_for(lambda: all(one.clocks[-1] >= now for one in reliable.status()))
+        assert {one.clocks[0] for one in reliable.status()} == {-1}
+        for partition in range(4):
+            transient.prepare(partition, reliable.address, 2, backup="")
+        further()
+        assert {one.role for one in transient.status()} == {"serving"}
+        for partition in range(4):
+            transient.commit(partition, 2)
+        assert {(one.role, one.ended, one.backups) for one in reliable.status()} == {("serving", True, ())}
+
+
+def test_a_drain_can_be_cancelled_and_goes_beyond_the_agreed_clock() -> None:
+    """Clock by clock, so that the new owner can go back to any of them."""
+    with store(LAYOUT, servers=2) as run:
+        run.open(1, servers=1, history=True)
+        old, new = run.servers
+        old.back_up(0, new.address)
+        old.push_up_to(1)
+        for clock in range(6):
+            old.owner(0).ask(update(0, clock, 1))
+        wait_for(lambda: status(old).pushed == 1)
+        old.prepare(0, new.address, 1, backup="")
+        assert status(old).pushed >= 4
+        assert old.cancel(0, 1)
+        for clock in range(6, 9):
+            old.owner(0).ask(update(0, clock, 1))
+        old.prepare(0, new.address, 2, backup=old.address)
+        old.owner(0).ask(update(0, 9, 1))
+        old.commit(0, 2)
+        assert (status(new).role, status(new).backups, status(old).role) == ("serving", (old.address,), "backup")
+        assert set(range(1, 10)) <= set(status(new).clocks)
+        assert (run.state() == 10).all()
+        new.owner(0).ask(update(0, 10, 1))
+        wait_for(lambda: status(old).clocks[-1] == 10)
+
+
+def test_a_drain_to_a_backup_that_is_dead_fails_and_changes_nothing() -> None:
+    with store(LAYOUT, servers=2) as run:
+        run.open(1, servers=1, history=True)
+        old, new = run.servers
+        old.back_up(0, new.address)
+        old.push_up_to(-1)
+        for clock in range(3):
+            old.owner(0).ask(update(0, clock, 1))
+        new.close()
+        with pytest.raises(Lost):
+            old.prepare(0, new.address, 1, backup="")
+        assert status(old).role == "serving"
+        assert new.address.rpartition(":")[2] in status(old).trouble
+
+
+def test_a_backup_that_is_none_at_the_commit_is_refused() -> None:
+    with store(LAYOUT, servers=3) as run:
+        run.open(1, servers=1, history=True)
+        old, new, backup = run.servers
+        old.prepare(0, new.address, 1, backup=backup.address)
+        with pytest.raises(Refused, match="is no backup"):
+            old.commit(0, 1)
+        assert status(old).role == "serving"
+        old.prepare(0, new.address, 2, backup=backup.address)
+        old.back_up(0, backup.address)
+        old.commit(0, 2)
+        new.owner(0).ask(update(0, 0, 5))
+        wait_for(lambda: status(backup).clocks == (-1, 0))
+
+
+@pytest.mark.parametrize("heard", [True, False])
+def test_a_commit_that_is_not_answered_is_repeated(heard: bool) -> None:
+    with store(LAYOUT, servers=2) as run:
+        run.open(1, servers=1)
+        old, new = run.servers
+        lost = lambda message: message.kind is Kind.ACTIVATE and fails(Lost("gone"))()  # noqa: E731
+        tapped(old, **{"after" if heard else "before": lost})
+        old.prepare(0, new.address, 1, backup=old.address)
+        with pytest.raises(moves.Unsure):
+            old.commit(0, 1)
+        with pytest.raises(moves.Unsure):
+            old.cancel(0, 1)
+        tapped(old)
+        old.commit(0, 1)
+        assert (status(old).role, status(new).role) == ("backup", "serving")
+        new.owner(0).ask(update(0, 0, 5))
+        wait_for(lambda: status(old).clocks[-1] == 0)
+
+
+def test_status_does_not_wait_for_a_partition_that_is_busy() -> None:
+    with store(LAYOUT, servers=2) as run:
+        run.open(1, servers=1)
+        old, new = run.servers
+        seen: list[str] = []
+        tapped(old, before=once(lambda: seen.append(status(old).role), Kind.ACTIVATE))  # in the partition's thread
+        old.prepare(0, new.address, 1, backup="")
+        old.commit(0, 1)
+        assert seen == ["serving"]

@@ -1,0 +1,137 @@
+"""What is asked again, comes too late or half, counts once."""
+
+import numpy as np
+import pytest
+
+from plink.runtime.agileml import partition as partition_module
+from plink.runtime.agileml.layout import Layout, Table
+from plink.runtime.agileml.owner import Role
+from plink.runtime.agileml.partition import Partition, Refused
+from plink.runtime.agileml.parts import parts_of
+from plink.runtime.agileml.pieces import Piece
+from plink.runtime.agileml.rules import BSP, SSP, Rule
+from plink.runtime.agileml.wire import Kind, Message, Status
+from tests.runtime.agileml.stores import hand_over, store
+
+LAYOUT = Layout((Table("n", 4, 1, "int64"),), 1)
+
+
+def of(number: int) -> tuple[Piece, ...]:
+    """An addition of the same number everywhere."""
+    return (Piece(0, range(4), np.full((4, 1), number)),)
+
+
+def update(worker: int, clock: int, number: int, era: int = 0) -> Message:
+    """As a client sends it."""
+    return Message(Kind.UPDATE, 0, worker=worker, clock=clock, era=era, sequence=clock, pieces=of(number))
+
+
+@pytest.mark.parametrize("rule", [BSP(), SSP(3)])
+def test_a_drain_that_failed_half_way_is_repeated_and_counts_once(rule: Rule) -> None:
+    """The first attempt ends before the backup is told to begin: it has the parts, and gets them again."""
+    with store(LAYOUT, rule, servers=2) as run:
+        run.open(3, servers=1)
+        run.servers[0].back_up(0, run.servers[1].address)
+        active, backup = run.servers[0].owner(0), run.servers[1].owner(0)
+        for worker in (0, 1):
+            assert active.ask(update(worker, 0, 10**worker)).status is Status.OK
+        real, backup._activate = backup._activate, lambda message: backup._said(Status.REFUSED, "not now")  # type: ignore[method-assign]
+        with pytest.raises(Refused, match="not now"):
+            hand_over(run.servers[0], 0, run.servers[1].address, 1)
+        backup._activate = real  # type: ignore[method-assign]
+        hand_over(run.servers[0], 0, run.servers[1].address, 2)
+        if rule.sees_ahead:
+            assert (backup.partition.read(0, range(4)) == 11).all()
+        assert backup.ask(update(2, 0, 100)).status is Status.OK
+        assert (backup.partition.values[0] == 111).all()
+
+
+def test_a_backup_that_is_pushed_to_again_has_not_had_its_last_push() -> None:
+    with store(LAYOUT, servers=2) as run:
+        run.open(1, servers=1)
+        run.servers[0].back_up(0, run.servers[1].address)
+        active, backup = run.servers[0].owner(0), run.servers[1].owner(0)
+        for last in (True, False, True):
+            push = active.partition.take_push(run.servers[1].address, last=last)
+            backup.ask(
+                Message(
+                    Kind.PUSH,
+                    0,
+                    flags=int(last),
+                    sequence=push.sequence,
+                    before=push.before,
+                    clock=push.after,
+                    pieces=push.pieces,
+                )
+            )
+            assert backup.ended is last
+
+
+def test_a_roll_back_asked_for_twice_leaves_the_work_of_its_era() -> None:
+    with store(LAYOUT) as run:
+        run.open(1, history=True)
+        (server,) = run.servers
+        for clock in range(3):
+            server.owner(0).ask(update(0, clock, 1))
+        server.roll_back(0, 1)
+        assert server.owner(0).ask(update(0, 1, 10, era=1)).status is Status.OK
+        server.roll_back(0, 1)
+        assert (server.owner(0).partition.values[0] == 11).all()
+        for clock, era in ((-1, 1), (0, 0)):
+            with pytest.raises(Refused, match="in era 1 since clock 0"):
+                server.roll_back(clock, era)
+        assert (server.owner(0).partition.values[0] == 11).all()
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_what_arrives_from_before_a_roll_back_does_not_begin(before: bool) -> None:
+    """Whether it began to arrive before or after this server was rolled back."""
+    with store(LAYOUT, servers=2) as run:
+        run.open(1, servers=1, history=True)
+        run.servers[0].owner(0).ask(update(0, 0, 1))
+        state, *_ = parts_of(run.servers[0].owner(0).partition)
+        target = run.servers[1]
+        if before:
+            target.owner(0).ask(state)
+            assert target.owner(0).role is Role.ARRIVING
+        target.roll_back(-1, 1)
+        if not before:
+            assert "rolled back" in target.owner(0).ask(state).text
+        answer = target.owner(0).ask(Message(Kind.ACTIVATE, 0, epoch=1, text="serving "))
+        assert (answer.status, target.owner(0).role is Role.SERVING) == (Status.REFUSED, False)
+        with pytest.raises(Refused, match="rolled back in 1"):
+            hand_over(run.servers[0], 0, target.address, 2)
+        run.servers[0].roll_back(-1, 1)
+        hand_over(run.servers[0], 0, target.address, 2)
+        assert not target.owner(0).partition.values[0].any()
+
+
+def test_no_clock_passes_before_all_have_joined() -> None:
+    with store(LAYOUT, servers=2) as run:
+        run.servers[0].open(0, {0: 5, 1: 0}, history=True)
+        owner = run.servers[0].owner(0)
+        assert (owner.partition.clock, owner.partition.laggards()) == (-1, [1])
+        run.servers[0].back_up(0, run.servers[1].address)
+        with pytest.raises(Refused, match="no worker can begin at clock -1"):
+            run.servers[1].take_over(0, [0, 1], -1, epoch=1)
+        run.servers[1].take_over(0, [0, 1], 0, epoch=1)
+        assert sorted(run.servers[1].owner(0).partition.members) == [0, 1]
+
+
+def test_a_clock_that_lacks_memory_is_not_passed_without_its_updates(monkeypatch: pytest.MonkeyPatch) -> None:
+    partition = Partition(LAYOUT, 0, history=True)
+    partition.admit({0: 0, 1: 0})
+    partition.update(0, 0, of(1))
+
+    def none_left(*_: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(partition_module, "copied", none_left)
+        with pytest.raises(MemoryError):
+            partition.update(1, 0, of(10))
+    assert partition.clock == -1
+    assert not partition.update(1, 0, of(10))
+    assert (partition.clock, partition.values[0].tolist()) == (0, [[11]] * 4)
+    partition.roll_back(-1)
+    assert not partition.values[0].any()

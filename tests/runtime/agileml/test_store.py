@@ -1,0 +1,251 @@
+"""Servers and clients at work: sums, moves under load, roll-backs, losses."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from plink.runtime.agileml.client import Client, Ownership, RolledBack, Unanswered
+from plink.runtime.agileml.layout import Values
+from plink.runtime.agileml.rules import BSP, SSP
+from tests.runtime.agileml.counting import CLOCKS, COUNTS, FLOATS, ROWS, WIDTH, count, counted, deltas
+from tests.runtime.agileml.stores import hand_over, store, together, wait_for
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_bsp_equals_one_after_the_other_to_the_bit(workers: int) -> None:
+    """Every worker reads all, adds what depends on what it read, and sees exactly what a loop over workers gives."""
+
+    def step(worker: int, clock: int, a: Values, b: Values) -> tuple[Values, Values]:
+        generator = np.random.default_rng((worker, clock))
+        return (
+            (np.sin(a) + generator.standard_normal(a.shape)).astype(np.float32),
+            np.cos(b) * generator.random(),
+        )
+
+    a, b = np.zeros((ROWS, WIDTH), np.float32), np.zeros((7, 1))
+    history = [(a.copy(), b.copy())]
+    for clock in range(10):
+        steps = [step(worker, clock, a, b) for worker in range(workers)]
+        a += sum((mine for mine, _ in steps[1:]), steps[0][0])  # by worker, summed before they are added
+        b += sum((mine for _, mine in steps[1:]), steps[0][1])
+        history.append((a.copy(), b.copy()))
+
+    with store(FLOATS, BSP(), servers=2) as run:
+        run.open(workers)
+
+        def work(worker: int) -> None:
+            client = run.client(worker)
+            for clock in range(10):
+                found = client.read("a", range(ROWS)), client.read("b", range(7))
+                assert np.array_equal(found[0], history[clock][0])
+                assert np.array_equal(found[1], history[clock][1])
+                mine = step(worker, clock, *found)
+                client.update("a", range(ROWS), mine[0])
+                client.update("b", range(7), mine[1])
+                client.clock()
+
+        together(*(lambda worker=worker: work(worker) for worker in range(workers)))
+        assert np.array_equal(run.state(0), a)
+        assert np.array_equal(run.state(1), b)
+
+
+def test_own_additions_are_seen_before_they_are_sent_and_once() -> None:
+    for rule in (BSP(), SSP(2)):
+        with store(COUNTS, rule) as run:
+            run.open(1)
+            client = run.client(0)
+            for clock in range(1, 5):
+                assert (client.read("n", [3, 1, 3]) == (clock - 1) * np.array([[2], [1], [2]])).all()
+                client.update("n", [3, 1, 3], np.ones((3, WIDTH), int))
+                assert (client.read("n", [3, 1, 3]) == clock * np.array([[2], [1], [2]])).all()
+                client.clock()
+            assert (run.client(0, clock=4).read("n", range(ROWS)).sum(axis=1) == WIDTH * run.state()[:, 0]).all()
+
+
+@pytest.mark.parametrize("slack", [0, 1, 3])
+def test_ssp_never_reads_what_is_older_than_its_slack(slack: int) -> None:
+    """Each worker counts its clocks in a row of its own: what is read of the others lies within the slack, and one's
+    own is always complete."""
+    workers = 3
+    with store(COUNTS, SSP(slack), servers=2) as run:
+        run.open(workers)
+        furthest = [0] * workers
+
+        def work(worker: int) -> None:
+            client, wobble = run.client(worker), np.random.default_rng(worker)
+            for clock in range(CLOCKS):
+                seen = client.read("n", range(workers))[:, 0]
+                assert seen[worker] == clock
+                assert (seen >= clock - slack).all()
+                furthest[worker] = max(furthest[worker], int(clock - seen.min()))
+                if wobble.random() < 0.2:
+                    time.sleep(0.01)
+                client.update("n", [worker], np.ones((1, WIDTH), int))
+                client.clock()
+
+        together(*(lambda worker=worker: work(worker) for worker in range(workers)))
+        assert max(furthest) <= slack
+        assert (run.state()[:workers] == CLOCKS).all()
+
+
+def test_ssp_stops_one_who_is_too_far_ahead() -> None:
+    with store(COUNTS, SSP(1)) as run:
+        run.open(2)
+        client = run.client(0, wait_s=0.5)
+        for _ in range(2):
+            client.read("n", [0])
+            client.clock()
+        with pytest.raises(Unanswered, match=r"waits for the updates of workers 1 after clock -1"):
+            client.read("n", [0])
+
+
+@pytest.mark.parametrize("rule", [BSP(), SSP(2)])
+def test_partitions_move_under_load_and_nothing_is_lost_or_doubled(rule: BSP | SSP) -> None:
+    """Every partition moves again and again while three workers add counts; with backups, which follow."""
+    workers, clocks = 3, 60
+    with store(COUNTS, rule, servers=4) as run:
+        run.open(workers, servers=2, history=True)
+        for partition in range(4):
+            run.holding(partition).back_up(partition, run.servers[3].address)
+        clients = [run.client(worker) for worker in range(workers)]
+        stop = threading.Event()
+
+        def move() -> int:
+            epoch = 0
+            while not stop.is_set():
+                epoch += 1
+                for partition in range(4):
+                    now = run.servers[:3].index(run.holding(partition))
+                    hand_over(run.servers[now], partition, run.servers[(now + 1) % 3].address, epoch)
+                    if epoch % 2:
+                        run.servers[now].stop_forwarding(partition)
+            return epoch
+
+        def work(client: Client) -> None:
+            try:
+                count(client, clocks)
+            finally:
+                if client.worker == 0:
+                    stop.set()
+
+        epoch, *_ = together(move, *(lambda client=client: work(client) for client in clients))
+        assert int(str(epoch)) >= 2
+        assert np.array_equal(run.state(), counted(workers, clocks))
+        backup = run.servers[3]
+        wait_for(lambda: all(status.clocks[-1] == clocks - 1 for status in backup.status()))
+        for partition in range(4):
+            values = backup.owner(partition).partition.values[0]
+            assert np.array_equal(values, counted(workers, clocks)[partition::4])
+        assert not any(server.refused for server in run.servers)
+
+
+def test_partitions_drain_to_their_backups_under_load() -> None:
+    """All active servers are taken away with a warning: the backups serve, with all that was acknowledged."""
+    with store(COUNTS, BSP(), servers=3) as run:
+        run.open(2, servers=2)
+        for partition in range(4):
+            run.servers[partition % 2].back_up(partition, run.servers[2].address)
+        clients = [run.client(worker) for worker in range(2)]
+
+        def evict() -> None:
+            wait_for(lambda: clients[0].now > 10)
+            for partition in range(4):
+                move = run.servers[partition % 2]
+                hand_over(move, partition, run.servers[2].address, 1)
+            wait_for(lambda: all(owner.epoch == 1 for client in clients for owner in client.owners().values()))
+            for server in run.servers[:2]:
+                server.close()
+
+        together(evict, *(lambda client=client: count(client, 60) for client in clients))
+        assert np.array_equal(run.state(), counted(2, 60))
+        assert all(status.ended for status in run.servers[2].status())
+
+
+def test_a_lost_server_costs_the_clocks_since_the_last_common_push() -> None:
+    """An active server dies; backups take over at the clock that all have, the other one goes back, work is redone."""
+    with store(COUNTS, BSP(), servers=3) as run:
+        run.open(2, servers=2, history=True)
+        for partition in range(4):
+            run.servers[partition % 2].back_up(partition, run.servers[2].address)
+        clients = [run.client(worker) for worker in range(2)]
+        redone: list[int] = []
+
+        def work(client: Client) -> None:
+            while client.now < 60:
+                try:
+                    count(client, 60)
+                except RolledBack as back:
+                    redone.append(client.now - back.clock - 1)
+                    client.roll_back(back.clock, back.era)
+
+        def lose() -> None:
+            wait_for(lambda: clients[0].now > 10)
+            run.servers[0].close()
+            backups = run.servers[2].status()
+            common = set.intersection(*(set(status.clocks) for status in backups))
+            survivor = run.servers[1]
+            common &= set.intersection(*(set(status.clocks) for status in survivor.status()))
+            clock = max(common)
+            survivor.roll_back(clock, era=1)
+            run.servers[2].roll_back(clock, era=1)
+            for partition in (0, 2):
+                run.servers[2].take_over(partition, [0, 1], clock + 1, epoch=1)
+                for client in clients:
+                    client.point(partition, Ownership(run.servers[2].address, 1))
+
+        together(lose, *(lambda client=client: work(client) for client in clients))
+        assert redone
+        assert np.array_equal(run.state(), counted(2, 60))
+        wait_for(lambda: all(status.clocks[-1] == 59 for status in run.servers[2].status()))
+
+
+def test_pushes_to_an_agreed_clock_give_backups_that_clock_in_common() -> None:
+    with store(COUNTS, BSP(), servers=2) as run:
+        run.open(1, servers=1)
+        for partition in range(4):
+            run.servers[0].back_up(partition, run.servers[1].address)
+        client = run.client(0)
+        for agreed in (4, 9):
+            run.servers[0].push_up_to(agreed)
+            count(client, agreed + 5)
+            wait_for(lambda agreed=agreed: all(status.clocks[-1] == agreed for status in run.servers[1].status()))
+            assert all(status.pushed == agreed for status in run.servers[0].status())
+        run.servers[1].release(9)
+        assert all(status.clocks == (9,) for status in run.servers[1].status())
+
+
+def test_a_successor_finishes_the_clock_of_a_lost_worker() -> None:
+    """Its update reached some partitions and not others: in its name the work is done again, and counts once."""
+    with store(COUNTS, BSP()) as run:
+        run.open(2)
+        whole, lost = run.client(0), run.client(1)
+        rows, added = deltas(1, 0)
+        lost.update("n", rows, added)
+        messages = lost._updates()
+        lost._ask_all({partition: messages[partition] for partition in (0, 2)})
+        lost.close()
+        successor = run.client(1)
+        together(lambda: count(whole, 3), lambda: count(successor, 3))
+        assert np.array_equal(run.state(), counted(2, 3))
+
+
+def test_workers_join_and_leave_in_mid_run() -> None:
+    with store(COUNTS, BSP(), servers=2) as run:
+        run.open(1)
+
+        def come_and_go() -> None:
+            for partition in range(4):
+                run.holding(partition).workers_from(partition, [0, 1], 20)
+                run.holding(partition).workers_from(partition, [0], 40)  # said before anybody can have begun it
+            count(run.client(1, clock=20), 40)
+
+        first = run.client(0)
+        together(
+            lambda: count(first, 60, lambda clock: wait_for(lambda: clock < 15 or len(run.clients) > 1)), come_and_go
+        )
+        wanted = counted(1, 60)
+        for clock in range(20, 40):
+            np.add.at(wanted, *deltas(1, clock))
+        assert np.array_equal(run.state(), wanted)

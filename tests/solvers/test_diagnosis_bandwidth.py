@@ -1,0 +1,137 @@
+"""A host or a shared link that carries far less than the others is named, once; a healthy cloud's noise is not."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plink.hosts import Host, Hosts
+from plink.network import Network
+from solvers.diagnosis.bandwidth import slow_rates, slow_shared_links
+from solvers.diagnosis.findings import diagnose
+from tests.solvers.synthetic import Matrix, racks
+
+SIZES = st.lists(st.integers(1, 5), min_size=1, max_size=4).filter(lambda sizes: sum(sizes) >= 4)
+SEEDS = st.integers(0, 2**32 - 1)
+some = settings(max_examples=60, deadline=None)
+
+
+def rates(sizes: list[int], seed: int, near: float, far: float, noise: float) -> tuple[Matrix, npt.NDArray[np.intp]]:
+    """What pairs in one rack and across racks carry, Gbit/s, each direction with noise of its own; the racks."""
+    distance, rack_of = racks(sizes, seed, near=near, far=far)
+    found = distance * np.random.default_rng(seed).uniform(1 - noise, 1 + noise, distance.shape)
+    np.fill_diagonal(found, np.nan)
+    return found, rack_of
+
+
+def row(members: list[str], out: float, into: float, limited: str = "link") -> dict[str, Any]:
+    interval = {"out_gbps": [0.95 * out, 1.05 * out], "in_gbps": [0.95 * into, 1.05 * into]}
+    limits = {"out_limited_by": limited, "in_limited_by": limited}
+    return {"members": members, "out_gbps": out, "in_gbps": into, "interval": interval} | limits
+
+
+def names(count: int) -> list[str]:
+    return [f"h{i}" for i in range(count)]
+
+
+@some
+@given(SIZES, SEEDS, st.floats(0.2, 1.0), st.floats(0, 0.25))
+def test_a_healthy_cloud_s_noise_is_no_slow_host(sizes: list[int], seed: int, uplink: float, noise: float) -> None:
+    """Also where pairs across racks carry less than pairs within them."""
+    found, rack_of = rates(sizes, seed, 10.0, 10.0 * (uplink if min(sizes) > 1 else max(uplink, 0.9)), noise)
+    assert slow_rates(found, rack_of) == []
+
+
+@some
+@given(st.lists(st.integers(3, 5), min_size=2, max_size=4), SEEDS, st.floats(0.1, 1.0), st.floats(0.01, 0.25))
+def test_a_host_alone_across_a_slow_link_is_no_slow_host(sizes: list[int], seed: int, far: float, noise: float) -> None:
+    found, rack_of = rates([*sizes, 1], seed, 1.0, far, noise)
+    assert slow_rates(found, rack_of) == []
+
+
+@some
+@given(SIZES, SEEDS, st.floats(0.01, 0.3), st.sampled_from(["out", "in", "both"]), st.data())
+def test_a_host_with_a_limited_rate_is_named_with_the_way_and_no_other_is(
+    sizes: list[int], seed: int, limit: float, way: str, data: st.DataObject
+) -> None:
+    found, rack_of = rates(sizes, seed, 1.0, 1.0, 0.1)
+    host = data.draw(st.integers(0, len(found) - 1))
+    if way != "in":
+        found[host] = np.minimum(found[host], limit)
+    if way != "out":
+        found[:, host] = np.minimum(found[:, host], limit)
+    (slow,) = slow_rates(found, rack_of)
+    assert slow.host == host
+    assert set(slow.rates) == ({"out", "in"} if way == "both" else {way})
+    assert all(most <= limit < usual / 2 for most, usual in slow.rates.values())
+
+
+def test_the_slowest_comes_first_and_two_among_eight_are_both_named() -> None:
+    found, rack_of = rates([4, 4], 1, 1.0, 1.0, 0.05)
+    for host, limit in ((2, 0.3), (5, 0.1)):
+        found[host], found[:, host] = np.minimum(found[host], limit), np.minimum(found[:, host], limit)
+    assert [slow.host for slow in slow_rates(found, rack_of)] == [5, 2]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_of_few_hosts_nothing_is_told(count: int) -> None:
+    found = np.full((count, count), 1.0)
+    found[0] = 0.01
+    assert slow_rates(found, np.zeros(count, dtype=np.intp)) == []
+
+
+def test_what_was_not_measured_accuses_nobody() -> None:
+    found = np.full((6, 6), np.nan)
+    assert slow_rates(found, np.zeros(6, dtype=np.intp)) == []
+    found[0, 1] = 0.01
+    found[2:, 2:] = 1.0
+    assert slow_rates(found, np.zeros(6, dtype=np.intp)) == []
+
+
+@some
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=5), SEEDS, st.floats(0, 0.25), st.booleans())
+def test_healthy_uplinks_are_not_named(sizes: list[int], seed: int, noise: float, by_size: bool) -> None:
+    """Whether all racks have one kind of uplink, or one for their number of hosts."""
+    rng, rows, first = np.random.default_rng(seed), [], 0
+    for size in sizes:
+        out, into = (10.0 * (size if by_size else 1) * rng.uniform(1 - noise, 1 + noise) for _ in range(2))
+        rows.append(row(names(sum(sizes))[first : first + size], out, into))
+        first += size
+    assert slow_shared_links(rows, names(sum(sizes))) == []
+
+
+@pytest.mark.parametrize("way", ["out", "in"])
+def test_a_slow_uplink_is_named_with_its_hosts_and_way(way: str) -> None:
+    rows = [row([f"h{2 * k}", f"h{2 * k + 1}"], 1.0, 1.0) for k in range(4)]
+    rows[2] = row(["h4", "h5"], 0.2 if way == "out" else 1.0, 0.2 if way == "in" else 1.0)
+    (link,) = slow_shared_links(rows, names(8))
+    assert (link.members, link.way, link.gbps, link.usual_gbps) == ((4, 5), way, 0.2, 1.0)
+    assert slow_shared_links([rows[2], rows[3]], names(8)) == []  # of two neither is usual
+    rows[2][f"{way}_limited_by"] = "hosts"
+    assert slow_shared_links(rows, names(8)) == []
+    rows[2] |= {f"{way}_limited_by": "link", "interval": {f"{way}_gbps": [0.1, 0.9]}}
+    assert slow_shared_links(rows, names(8)) == []  # its runs were too far apart to tell
+
+
+@pytest.mark.parametrize("rows", [None, 7, "x", [], [1, None, {}], [{"members": ["h0"], "out_gbps": "fast"}] * 4])
+def test_rows_that_say_nothing_are_passed_over(rows: object) -> None:
+    assert slow_shared_links(rows, names(4)) == []
+
+
+def test_findings_have_evidence_in_people_s_units() -> None:
+    latency, rack_of = racks([4, 4], 1)
+    found, _ = rates([4, 4], 1, 1.5, 1.5, 0.0)
+    found[3], found[:, 3] = 0.02, 0.021
+    found[3, 3] = np.nan
+    shared = [row([f"h{2 * k}", f"h{2 * k + 1}"], 1.0 if k else 0.1, 1.0) for k in range(4)]
+    hosts = Hosts(tuple(Host(name, name) for name in names(8)))
+    slow, link = diagnose(Network(hosts, latency, found, {"shared_links": shared}), rack_of, {})
+    assert (slow.kind, slow.hosts) == ("slow host (bandwidth)", ["h3"])
+    assert slow.evidence == (
+        "sends at most 20 Mbit/s and receives at most 21 Mbit/s with anybody, other pairs 1.5 Gbit/s (median)"
+    )
+    assert (link.kind, link.hosts) == ("slow shared link", ["h0", "h1"])
+    assert link.evidence == "together they get 100 Mbit/s out, other groups 1 Gbit/s (median)"

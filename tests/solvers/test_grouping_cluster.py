@@ -1,0 +1,102 @@
+"""From round trips to groups and tiers: few hosts, hosts all alike, hosts that nobody measured, racks in noise."""
+
+import numpy as np
+import pytest
+
+from plink.errors import NoAnswer, UsageError
+from plink.network import Matrix
+from solvers.grouping.cluster import cluster, longest_within
+from tests.solvers.synthetic import racks
+
+
+def alike(n: int, us: float) -> Matrix:
+    rtt = np.full((n, n), us)
+    np.fill_diagonal(rtt, 0.0)
+    return rtt
+
+
+@pytest.mark.parametrize("us", [0.0, 50.0])
+@pytest.mark.parametrize(("n", "sizes"), [(1, [1]), (2, [2]), (3, [1, 2]), (4, [2, 2]), (5, [2, 3])])
+def test_few_hosts_and_hosts_all_alike(n: int, sizes: list[int], us: float) -> None:
+    found = cluster(alike(n, us))
+    assert sorted(len(group) for group in found.groups) == sizes
+    assert sorted(host for group in found.groups for host in group) == list(range(n))
+    assert (found.tiers, found.left_out) == ([], ())
+    assert np.isnan(found.found.within_us) == (n == 1)
+    if n > 2:
+        assert found.found.within_us == found.found.across_us == us
+
+
+def test_near_hosts_are_together_though_they_cannot_be_embedded() -> None:
+    rtt = np.array([[0, 90, 10], [90, 0, 90], [10, 90, 0.0]])
+    found = cluster(rtt)
+    assert sorted(found.groups) == [[0, 2], [1]]
+    assert (found.runs, found.method) == (1, "hierarchy")
+    assert found.tiers == [[[0, 2], [1]]]
+
+
+def test_racks_are_groups_and_a_tier() -> None:
+    rtt, rack_of = racks([4, 4, 4, 4], seed=2)
+    found = cluster(rtt * np.random.default_rng(0).uniform(0.95, 1.05, rtt.shape), seed=1)
+    assert {tuple(group) for group in found.groups} == {
+        tuple(np.flatnonzero(rack_of == rack).tolist()) for rack in range(4)
+    }
+    assert found.tiers == [found.groups]
+    assert found.agreement == 1.0
+    assert 38 < found.found.within_us < 43
+    assert 85 < found.found.across_us < 95
+    assert found.found.within_us < found.random.within_us < found.found.across_us
+    (tier,) = found.hierarchy
+    assert tier.within_us == pytest.approx(41, abs=2)
+    assert tier.next_us == pytest.approx(91, abs=3)
+
+
+def test_hosts_without_measurements_are_left_out() -> None:
+    rtt, _ = racks([4, 4], seed=5)
+    whole = np.full((10, 10), np.nan)
+    there = [0, 1, 2, 4, 5, 6, 8, 9]
+    whole[np.ix_(there, there)] = rtt
+    found = cluster(whole, 2)
+    assert found.left_out == (3, 7)
+    assert sorted(host for group in found.groups for host in group) == there
+    assert sorted(host for group in found.tiers[0] for host in group) == there
+    with pytest.raises(UsageError, match="1 to 8 groups can be made of 8 hosts"):
+        cluster(whole, 9)
+
+
+def test_pairs_may_be_missing() -> None:
+    rtt, rack_of = racks([6, 6], seed=4)
+    rtt[0, 1:5] = rtt[1:5, 0] = np.nan
+    rtt[2, 7] = np.nan  # one direction is enough
+    found = cluster(rtt, 2)
+    assert all(len(set(rack_of[group].tolist())) == 1 for group in found.groups)
+
+
+def test_measurements_that_fall_apart_have_no_answer() -> None:
+    rtt = alike(8, 50.0)
+    rtt[:4, 4:] = rtt[4:, :4] = np.nan
+    with pytest.raises(NoAnswer, match="fall into 2 parts"):
+        cluster(rtt)
+    with pytest.raises(NoAnswer, match="nothing was measured between any two hosts"):
+        cluster(np.where(np.eye(3, dtype=bool), 0.0, np.nan))
+
+
+@pytest.mark.parametrize("elasticity", [0.5, 2.5])
+def test_elasticity_out_of_range_is_refused_before_anything_else(elasticity: float) -> None:
+    with pytest.raises(UsageError, match="elasticity"):
+        cluster(np.full((3, 3), np.nan), elasticity=elasticity)
+
+
+def test_who_sets_no_limit_gets_all_the_work() -> None:
+    """An embedding that is cut short makes groups that are farther apart inside."""
+    rtt, _ = racks([5, 6, 7], seed=0)
+    rtt *= np.random.default_rng(0).lognormal(0, 0.05, rtt.shape)
+    short = cluster(rtt, 3, seed=1, keep_going=lambda: False)
+    assert cluster(rtt, 3, seed=1).found.within_us < short.found.within_us
+
+
+def test_mean_and_longest_within() -> None:
+    rtt = np.array([[0, 10, np.nan], [10, 0, 30], [np.nan, 30, 0.0]])
+    assert longest_within(rtt, [0, 1, 2]) == (20, 30)
+    assert np.isnan(longest_within(rtt, [0, 2])).all()
+    assert np.isnan(longest_within(rtt, [1])).all()

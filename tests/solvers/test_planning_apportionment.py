@@ -1,0 +1,101 @@
+"""Chunks in proportion to weights: whole numbers, within one of every share, a part within the whole."""
+
+import itertools
+from fractions import Fraction
+from math import ceil, floor
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from solvers.planning.apportionment import apportioned, nested
+from solvers.planning.partition import partition
+
+WEIGHTS = st.lists(st.integers(1, 1000), min_size=1, max_size=12)
+CALM = settings(max_examples=300, deadline=None)
+
+
+def shares(chunks: int, weights: list[int]) -> list[Fraction]:
+    """What is due to each, exactly."""
+    return [Fraction(chunks * weight, sum(weights)) for weight in weights]
+
+
+def within_one(counts: list[int], due: list[Fraction]) -> bool:
+    """Whether every count is its share rounded down or up."""
+    return all(floor(share) <= count <= ceil(share) for count, share in zip(counts, due, strict=True))
+
+
+@CALM
+@given(st.integers(1, 5000), WEIGHTS)
+def test_shares_are_rounded_down_or_up(chunks: int, weights: list[int]) -> None:
+    counts = apportioned(chunks, np.array(weights, dtype=np.float64)).tolist()
+    assert sum(counts) == chunks
+    assert within_one(counts, shares(chunks, weights))
+
+
+def test_the_largest_remainders_are_rounded_up() -> None:
+    """Shares of 4.5, 3.1 and 2.4; of equals the first."""
+    assert apportioned(10, np.array([45.0, 31.0, 24.0])).tolist() == [5, 3, 2]
+    assert apportioned(3, np.ones(2)).tolist() == [2, 1]
+    assert apportioned(16, np.array([5.0, 3.0])).tolist() == [10, 6]
+
+
+@CALM
+@given(st.integers(0, 3000), st.integers(1, 3000), WEIGHTS)
+# Shares of 0.4 and 0.55 of four, beside three of 0.6 that begin anew: rounding each by itself would not do.
+@example(10, 13, [8, 8, 8, 8, 16, 16, 16])
+@example(3, 4, [1, 1, 1, 1, 6])
+def test_a_part_is_within_one_and_within_the_whole(part: int, more: int, weights: list[int]) -> None:
+    chunks = part + more
+    inside, all_ = (counts.tolist() for counts in nested(part, chunks, np.array(weights, dtype=np.float64)))
+    assert (sum(inside), sum(all_)) == (part, chunks)
+    assert within_one(inside, shares(part, weights))
+    assert within_one(all_, shares(chunks, weights))
+    assert all(one <= other for one, other in zip(inside, all_, strict=True))
+
+
+def heaviest(takers: tuple[int, ...], sizes: list[int], weights: list[int]) -> Fraction:
+    """The largest load over weight."""
+    loads = [sum(size for size, taker in zip(sizes, takers, strict=True) if taker == m) for m in range(len(weights))]
+    return max(Fraction(load, weight) for load, weight in zip(loads, weights, strict=True))
+
+
+def dealt(sizes: list[int], weights: list[int]) -> tuple[int, ...]:
+    """What the approximation says."""
+    return tuple(partition(np.array(sizes, dtype=np.float64), np.array(weights, dtype=np.float64)).tolist())
+
+
+@CALM
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=6), st.lists(st.integers(1, 4), min_size=1, max_size=3))
+def test_unequal_chunks_keep_to_the_bounds_of_lpt(sizes: list[int], weights: list[int]) -> None:
+    """Against the best of all ways to deal them out."""
+    number = len(weights)
+    best = min(heaviest(way, sizes, weights) for way in itertools.product(range(number), repeat=len(sizes)))
+    found = heaviest(dealt(sizes, weights), sizes, weights)
+    assert best <= found <= Fraction(2 * number, number + 1) * best
+    if len(set(weights)) == 1:
+        assert found <= (Fraction(4, 3) - Fraction(1, 3 * number)) * best
+
+
+@CALM
+@given(st.lists(st.integers(0, 10**6), min_size=1, max_size=80), WEIGHTS)
+def test_nobody_is_far_above_the_proportion(sizes: list[int], weights: list[int]) -> None:
+    found = heaviest(dealt(sizes, weights), sizes, weights)
+    assert found <= Fraction(sum(sizes) + (len(weights) - 1) * max(sizes), sum(weights))
+    assert dealt(sizes, weights) == dealt(sizes, weights)
+
+
+def test_the_textbook_s_worst_case() -> None:
+    """Two machines, 3 3 2 2 2: LPT needs 7 where 6 is possible, 4/3 - 1/6 of it."""
+    assert heaviest(dealt([3, 3, 2, 2, 2], [1, 1]), [3, 3, 2, 2, 2], [1, 1]) == 7
+
+
+def test_loads_that_are_there_already_count() -> None:
+    assert partition(np.ones(3), np.ones(2), np.array([0.0, 3.0])).tolist() == [0, 0, 0]
+    assert partition(np.zeros(0), np.ones(2)).tolist() == []
+
+
+@pytest.mark.parametrize("chunks", [1, 7, 1000])
+def test_one_taker_takes_all(chunks: int) -> None:
+    assert apportioned(chunks, np.array([0.3])).tolist() == [chunks]

@@ -1,0 +1,186 @@
+"""Masters in proportion to weights: one in every group, the global one among them; what that costs."""
+
+from fractions import Fraction
+from itertools import pairwise
+from math import ceil, floor
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plink.errors import UsageError
+from plink.schedule import there_and_back
+from solvers.costs.closed_forms import closed_form
+from solvers.costs.evaluator import MODELS, evaluate
+from solvers.costs.master_patterns import masters_pattern, two_level_pattern
+from solvers.costs.patterns import pattern_of
+from solvers.planning.masters import Weights, equal_chunks, sized_chunks
+from solvers.planning.pricing import random_groups_median, two_level_cost
+from solvers.schedules.hierarchical import balanced_masters, two_level, two_level_reduce_scatter
+from solvers.schedules.verifier import verify
+from tests.solvers.simulator import simulate
+from tests.solvers.test_cost_models import fabric
+
+CALM = settings(max_examples=80, deadline=None)
+Groups = list[list[int]]
+
+
+@st.composite
+def cases(draw: Any) -> tuple[Groups, Weights]:
+    """Groups of any sizes, ranks in any order, weights that are whole numbers."""
+    sizes = draw(st.lists(st.integers(1, 5), min_size=1, max_size=5).filter(lambda sizes: sum(sizes) >= 2))
+    ranks = draw(st.permutations(range(sum(sizes))))
+    ends = np.cumsum([0, *sizes]).tolist()
+    groups = [list(ranks[a:b]) for a, b in pairwise(ends)]
+    weights = [
+        np.array(draw(st.lists(st.integers(1, 40), min_size=n, max_size=n)), dtype=np.float64)
+        for n in (len(groups), len(ranks))
+    ]
+    return groups, Weights(*weights)
+
+
+def check_masters(groups: Groups, local: Any, global_group: Any) -> None:
+    """One local master in each group for every chunk; the global one stands in one of the groups."""
+    assert local.shape == (len(global_group), len(groups))
+    for g, group in enumerate(groups):
+        assert set(local[:, g].tolist()) <= set(group)
+    assert set(global_group.tolist()) <= set(range(len(groups)))
+
+
+def near(count: int, share: Fraction) -> bool:
+    """Whether a count is its share rounded down or up."""
+    return floor(share) <= count <= ceil(share)
+
+
+@CALM
+@given(cases(), st.integers(1, 120))
+def test_equal_chunks_are_within_one_of_the_proportion(case: tuple[Groups, Weights], chunks: int) -> None:
+    groups, weights = case
+    local, global_group = equal_chunks(groups, chunks, weights)
+    check_masters(groups, local, global_group)
+    own = np.bincount(global_group, minlength=len(groups)).tolist()
+    final = np.bincount(local[np.arange(chunks), global_group], minlength=len(weights.ranks)).tolist()
+    for g, group in enumerate(groups):
+        assert near(own[g], Fraction(chunks * int(weights.groups[g]), int(weights.groups.sum())))
+        total = int(weights.ranks[group].sum())
+        for rank in group:
+            assert near(int((local[:, g] == rank).sum()), Fraction(chunks * int(weights.ranks[rank]), total))
+            assert near(final[rank], Fraction(own[g] * int(weights.ranks[rank]), total))
+    again = equal_chunks(groups, chunks, weights)
+    assert (again[0] == local).all()
+    assert (again[1] == global_group).all()
+
+
+@CALM
+@given(cases(), st.lists(st.integers(0, 10**6), min_size=1, max_size=40))
+def test_tensors_keep_to_the_bound_of_lpt(case: tuple[Groups, Weights], sizes: list[int]) -> None:
+    """Load over weight is at most that of an even deal, and a largest tensor for each of the others."""
+    groups, weights = case
+    local, global_group = sized_chunks(groups, sizes, weights)
+    check_masters(groups, local, global_group)
+    bytes_ = np.array(sizes, dtype=np.float64)
+
+    def bounded(loads: Any, strength: Any) -> bool:
+        most = loads.sum() + (len(loads) - 1) * max(sizes)
+        return bool((loads / strength).max() <= most / strength.sum() * (1 + 1e-12))
+
+    assert bounded(np.bincount(global_group, bytes_, len(groups)), weights.groups)
+    final = np.bincount(local[np.arange(len(sizes)), global_group], bytes_, len(weights.ranks))
+    for g, group in enumerate(groups):
+        loads = np.bincount(local[:, g], bytes_, len(weights.ranks))[group]
+        assert bounded(loads, weights.ranks[group])
+        assert bounded(final[group], weights.ranks[group])
+    assert (sized_chunks(groups, sizes, weights)[0] == local).all()
+
+
+@CALM
+@given(cases())
+def test_as_many_chunks_as_ranks_is_one_for_each(case: tuple[Groups, Weights]) -> None:
+    groups, _ = case
+    ranks = sum(len(group) for group in groups)
+    local, global_group = equal_chunks(groups, ranks)
+    assert sorted(local[np.arange(ranks), global_group].tolist()) == list(range(ranks))
+    assert (local == balanced_masters(groups)[0]).all()
+
+
+@settings(max_examples=25, deadline=None)
+@given(cases(), st.integers(1, 20))
+def test_the_schedule_is_proven_and_priced_as_the_pattern(case: tuple[Groups, Weights], chunks: int) -> None:
+    """Hosts take one rank, or several: then two ranks of a group share one."""
+    groups, weights = case
+    ranks = len(weights.ranks)
+    masters = equal_chunks(groups, chunks, weights)
+    schedule = there_and_back(two_level_reduce_scatter(groups, *masters))
+    assert verify(schedule) == []
+    simulate(schedule)
+    pattern = masters_pattern(groups, *masters)
+    hosts = fabric(max(2, ranks), groups=2)
+    for order in (np.arange(ranks), np.sort(np.arange(ranks) // 2)):
+        for model in MODELS:
+            price = closed_form(pattern, hosts, 1e6, model)(order)
+            assert price == pytest.approx(evaluate(schedule, hosts, order, 1e6, model).cost_us)
+            assert price == pytest.approx(closed_form(pattern_of(schedule), hosts, 1e6, model)(order))
+            assert price == pytest.approx(two_level_cost(groups, masters, hosts, order, 1e6, model))
+
+
+def test_masters_that_are_balanced_cost_what_they_did() -> None:
+    groups = [[0, 1, 2], [3, 4], [5, 6, 7, 8]]
+    given, plain = masters_pattern(groups, *balanced_masters(groups)), two_level_pattern(groups)
+    for name in ("round", "source", "target", "share", "repeat", "there"):
+        assert (getattr(given, name) == getattr(plain, name)).all()
+    assert evaluate(two_level(groups), fabric(9), np.arange(9), 1e6, "contention").cost_us == pytest.approx(
+        closed_form(plain, fabric(9), 1e6, "contention")(np.arange(9))
+    )
+
+
+def test_unequal_chunks_are_priced_by_their_bytes() -> None:
+    """Two ranks; the first is global master of three quarters: 0.25 of the vector there from it, 0.75 to it."""
+    local, global_group = np.array([[0, 1], [0, 1]], dtype=np.int32), np.array([0, 1], dtype=np.int32)
+    pattern = masters_pattern([[0], [1]], local, global_group, [3.0, 1.0])
+    moved = {(int(a), int(b), int(t)): share for a, b, t, share in zip(
+        pattern.source, pattern.target, pattern.round, pattern.share, strict=True
+    )}  # fmt: skip
+    assert moved == {(1, 0, 0): 0.75, (0, 1, 0): 0.25, (0, 1, 1): 0.75, (1, 0, 1): 0.25}
+    halves = masters_pattern([[0], [1]], local, global_group, [1.0, 1.0])
+    assert (halves.share == masters_pattern([[0], [1]], local, global_group).share).all()
+
+
+def test_more_chunks_do_not_make_more_transfers() -> None:
+    """What a rank masters stays together, so that a schedule's size depends on the ranks."""
+    groups = [list(range(4 * g, 4 * g + 4)) for g in range(4)]
+    sizes = [len(two_level_reduce_scatter(groups, *equal_chunks(groups, chunks))) for chunks in (16, 160, 16_000)]
+    assert sizes == [96, 96, 96]
+    uneven = [[0, 1, 2], [3, 4, 5, 6, 7], [8, 9]]
+    few, many = (len(two_level_reduce_scatter(uneven, *equal_chunks(uneven, chunks))) for chunks in (100, 10_000))
+    assert many <= 1.2 * few
+
+
+def test_groups_at_random_cost_more_than_racks() -> None:
+    hosts = fabric(12, groups=3)
+    groups = [np.flatnonzero(hosts.group_of == g).tolist() for g in range(3)]
+    order = np.arange(12)
+    ours = two_level_cost(groups, equal_chunks(groups, 12), hosts, order, 1e8, "contention")
+    at_random = random_groups_median(groups, 12, "sizes", hosts, order, 1e8, "contention", seed=1)
+    assert at_random is not None
+    assert ours < at_random
+    assert at_random == random_groups_median(groups, 12, "sizes", hosts, order, 1e8, "contention", seed=1)
+
+
+def test_what_is_wrong_is_refused() -> None:
+    ones = np.ones(3)
+    for wrong in (0.0, -1.0, np.nan, np.inf):
+        with pytest.raises(UsageError, match="weights: every group and every rank needs a number above 0"):
+            Weights(np.ones(2), np.array([1.0, wrong, 1.0]))
+    groups = [[0, 1], [2]]
+    for call in (lambda weights: equal_chunks(groups, 4, weights), lambda weights: sized_chunks(groups, [1], weights)):
+        with pytest.raises(UsageError, match="2 groups and 3 ranks need one each"):
+            call(Weights(ones, ones))
+    with pytest.raises(UsageError, match="0 chunks"):
+        equal_chunks(groups, 0)
+    for sizes in ([], [1, -1], [float("nan")]):
+        with pytest.raises(UsageError, match="chunks: at least one"):
+            sized_chunks(groups, sizes)
+    with pytest.raises(UsageError, match="groups: every rank"):
+        equal_chunks([[0, 1], [1]], 4)
