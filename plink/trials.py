@@ -30,8 +30,9 @@ class Trial:
 
 @dataclass(frozen=True)
 class Series:
-    """Trials of one collective. ``algo``, ``size_bytes`` and ``model`` None: not told. ``options``: what the algorithm
-    was told, as typed after ``--set``; ``groups``: the ranks of each group, for two-level aggregation."""
+    """Trials of one collective. ``algo``, ``size_bytes``, ``model`` and ``ranks`` (how many took part) None: not told.
+    ``options``: what the algorithm was told, as typed after ``--set``; ``groups``: the ranks of each group, for
+    two-level aggregation."""
 
     trials: tuple[Trial, ...]
     algo: str | None = None
@@ -39,6 +40,7 @@ class Series:
     model: str | None = None
     options: tuple[str, ...] = ()
     groups: tuple[tuple[int, ...], ...] | None = None
+    ranks: int | None = None
 
 
 def read_series(path: Path) -> tuple[Series, ...]:
@@ -79,9 +81,11 @@ def _series(entry: Any, where: str) -> Series:
         if not isinstance(entry.get(key), str | None):
             raise InputError(f"{where}.{key}", "a text was expected")
     size = entry.get("size_bytes")
-    options, groups = entry.get("options", []), entry.get("groups")
+    options, groups, ranks = entry.get("options", []), entry.get("groups"), entry.get("ranks")
     if not isinstance(options, list) or not all(isinstance(word, str) for word in options):
         raise InputError(f"{where}.options", 'a list like ["base=4"] was expected')
+    if ranks is not None and (type(ranks) is not int or ranks < 1):
+        raise InputError(f"{where}.ranks", "a whole number of 1 or more was expected")
     if groups is not None and not _are_groups(groups):
         raise InputError(f"{where}.groups", "a list of lists of ranks was expected")
     return Series(
@@ -91,6 +95,7 @@ def _series(entry: Any, where: str) -> Series:
         entry.get("model"),
         tuple(options),
         None if groups is None else tuple(tuple(group) for group in groups),
+        ranks,
     )
 
 

@@ -114,7 +114,7 @@ def check(
     Example: plink check cloud.json --measure --algo gloo --min-spearman 0.9 --junit check.xml
     """
     from plink.cli.check_course import Asked, run, target_of
-    from plink.cli.checking import Limits, baseline_from
+    from plink.cli.checking import Limits
     from plink.cli.launch_options import named_values
     from plink.cli.running_orders import Trying, known_way
     from plink.units import parse_bytes, parse_duration
@@ -133,12 +133,11 @@ def check(
     )  # fmt: skip
     if trying.size_bytes < 4:
         raise UsageError(f"--size {size}: an element has 4 bytes")
-    baseline = () if max_regression is None else baseline_from(max_regression)
-    limits = Limits(min_spearman, baseline, Tolerance(time=tolerance))
+    limits = Limits(min_spearman, (), Tolerance(time=tolerance))
     run(
         Asked(
-            network_file, measure, results, truth, min_paia, algorithms, trying, limits, dry_run, output, junit,
-            as_json, accept_new_host_keys,
+            network_file, measure, results, truth, min_paia, algorithms, trying, limits, max_regression, dry_run,
+            output, junit, as_json, accept_new_host_keys,
         )
     )  # fmt: skip
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from plink import workspace
 from plink.cli.affinity import affinity_of
-from plink.cli.checking import Limits, judged, say_strange, show, timed
+from plink.cli.checking import Limits, baseline_from, judged, say_strange, show, timed
 from plink.cli.inputs import connector_for, network_from
 from plink.cli.job_order import machines_of
 from plink.cli.junit import Case, write_junit
@@ -30,7 +30,7 @@ from solvers.prediction.topology import levels_apart
 
 @dataclass(frozen=True)
 class Asked:
-    """What was typed."""
+    """What was typed; ``limits`` without the baseline, which ``max_regression`` is."""
 
     network_file: Path | None
     measure: bool
@@ -40,6 +40,7 @@ class Asked:
     algorithms: tuple[str, ...]
     trying: Trying
     limits: Limits
+    max_regression: Path | None
     dry_run: bool
     output: Path | None
     junit: Path | None
@@ -76,6 +77,8 @@ def run(asked: Asked) -> None:
         check_writable(asked.junit)
     found = _Found({"schema": CHECK, "network": None})
     try:
+        if asked.max_regression is not None:
+            asked = replace(asked, limits=replace(asked.limits, baseline=baseline_from(asked.max_regression)))
         recorded = () if asked.results is None else read_series(asked.results)
         network = _network(asked)
         found.document["network"] = None if network is None else network.fingerprint()

@@ -46,6 +46,7 @@ def judged(series: Series, limits: Limits, seconds: float = 0.0) -> tuple[dict[s
         "model": series.model,
         "size_bytes": series.size_bytes,
         "options": list(series.options),
+        **({} if series.ranks is None else {"ranks": series.ranks}),
         **({} if series.groups is None else {"groups": [list(group) for group in series.groups]}),
         "spearman": round(correlation.spearman, 4),
         "interval": None if correlation.low is None else [round(correlation.low, 4), round(correlation.high or 0.0, 4)],

@@ -103,6 +103,11 @@ def priced_again(series: Series, network: Network) -> tuple[str, list[float]]:
     fabric = fabric_from(network)
     slots = np.array([host.slots for host in network.hosts], dtype=np.intp)
     model = model_for(series.model or "auto", fabric)
+    if series.ranks not in (None, slots.sum()):
+        raise NoAnswer(
+            f"--results: {series.algo} was run by {series.ranks} ranks, and the hosts in {network.where} have "
+            f"{slots.sum()} slots"
+        )
     groups = None if series.groups is None else [list(group) for group in series.groups]
     options = options_from(list(series.options), [series.algo], groups)
     price = None
@@ -181,7 +186,10 @@ def run_orders(
     for k, (order, cost) in enumerate(planned.orders):
         members = tuple(names[host] for host in dict.fromkeys(order.tolist()))
         trials.append(Trial(f"{k + 1} of {len(planned.orders)}", cost, tuple(samples[:, k].tolist()), members))
-    return Series(tuple(trials), planned.algo, trying.size_bytes, planned.model, planned.options, planned.groups)
+    ranks = len(planned.orders[0][0])
+    return Series(
+        tuple(trials), planned.algo, trying.size_bytes, planned.model, planned.options, planned.groups, ranks
+    )  # fmt: skip
 
 
 def _places(order: Order, hosts: Hosts) -> list[int]:

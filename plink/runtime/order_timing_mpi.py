@@ -28,7 +28,7 @@ def main(asked: dict[str, object]) -> None:
             began = MPI.Wtime()
             order.Allreduce(MPI.IN_PLACE, [data, MPI.FLOAT])
             mine.append(MPI.Wtime() - began)
-            if data[0] != expected or data[-1] != expected:
+            if data.count(expected) != elements:
                 print(f"rank {world.rank}: the all-reduce gave a wrong sum", file=sys.stderr, flush=True)
                 world.Abort(1)
         slowest = array("d", mine)

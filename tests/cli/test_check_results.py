@@ -154,6 +154,12 @@ def test_an_error_is_told_to_ci_too(here: Path) -> None:
     assert (top.get("tests"), top.get("failures"), top.get("errors")) == ("1", "0", "1")
 
 
+def test_a_baseline_that_is_gone_is_told_to_ci_too(here: Path) -> None:
+    words = ("check", "--results", "good.json", "--max-regression", "gone.json", "--junit", "out.xml")
+    assert "gone.json: no such file" in refusal(typed(*words, cwd=here), 2)
+    assert ElementTree.parse(here / "out.xml").getroot().get("errors") == "1"
+
+
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
@@ -172,6 +178,8 @@ def test_an_error_is_told_to_ci_too(here: Path) -> None:
         (["--measure", "cloud.json", "--env", "RANK"], 2, "write NAME=VALUE"),
         (["--measure"], 2, "no .plink/network.json here yet"),
         (["cloud.json", "--results", "strangers.json"], 4, "is not one of the hosts in cloud.json"),
+        (["cloud.json", "--results", "five.json"], 4, "was run by 5 ranks, and the hosts in cloud.json have 4 slots"),
+        (["--results", "none.json"], 2, "checks[0].ranks: a whole number of 1 or more was expected"),
         (["cloud.json", "--results", "plain.json"], 2, "leave NETWORK away"),
         (["--results", "unpredicted.json"], 4, "nothing was predicted of order"),
         (["--results", "zero.json"], 2, "takes more than 0 seconds"),
@@ -185,6 +193,8 @@ def test_what_cannot_be_is_refused(words: list[str], code: int, message: str, he
     plain = {"order": "given", "predicted_us": 1.0, "achieved_s": [1.0]}
     write(here / "plain.json", {"schema": "plink.check/1", "runs": [plain, plain | {"achieved_s": [2.0]}]})
     write(here / "empty.json", checked())
+    write(here / "five.json", checked(series([[1.0], [2.0], [3.0], [4.0]], ranks=5)))
+    write(here / "none.json", checked(series([[1.0], [2.0], [3.0], [4.0]], ranks=0)))
     strange = series([[1.0], [2.0], [3.0], [4.0]])
     strange["runs"][2]["hosts"] = list("abcx")
     write(here / "strangers.json", checked(strange))
