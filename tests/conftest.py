@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from tests.side_by_side import pytest_runtest_setup, pytest_xdist_make_scheduler  # noqa: F401 (hooks)
+
 # Properties are not held against the clock: the machine that tests them may be busy. Where CI is set they are tried
 # with the same examples every time, so that a change is judged by itself; elsewhere with new ones.
 settings.register_profile(
@@ -34,6 +36,7 @@ NO_LAB = "needs root" if os.geteuid() != 0 else f"needs {', '.join(MISSING)}" if
 SLURM = ("munged", "slurmctld", "slurmd", "srun")
 NO_SLURM = ", ".join(name for name in SLURM if shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin") is None)
 TIMED = {"cli", "docs", "lab", "pictures", "probes", "runners", "runtime"}
+NICENESS = os.nice(0)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
