@@ -153,7 +153,7 @@ def test_an_order(measured: Network) -> None:
         ({"algo": "tree", "prove": True, "force": True}, {"questions"}),
         ({"algo": "bcube", "typed": ("base=6",)}, {"options"}),
     ],
-    ids=lambda value: " ".join(value) or "nothing wished",
+    ids=lambda value: " ".join(sorted(value)) or "nothing wished",
 )
 def test_orders_of_every_kind(wishes: Document, written: set[str]) -> None:
     """All keys that ``reorder`` writes are described; ``kept_given`` is there where nothing differs but noise."""
