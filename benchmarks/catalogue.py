@@ -16,7 +16,7 @@ class Entry:
 ENTRIES = (
     Entry("table_4_1", "PLink Table 4.1: rounds and bytes of each algorithm, counted", 0.5, True),
     Entry("alpha_agreement", "PLink Figure 4.4: alpha and the agreement of clusterings (AMI)", 2, True),
-    Entry("probe_methods", "PLink 6.2.5: PAIA by the kind of probe, raw and embedded", 14, True),
+    Entry("probe_methods", "PLink 6.2.5: PAIA by the kind of probe, raw and embedded", 6, True),
     Entry("embedding", "PLink 6.2.5: what an embedding adds to PAIA, by alpha", 2, True),
     Entry("cost_models", "PLink Table 6.4: predicted against measured, by setup", 9, True),
     Entry("order_spread", "PLink Figure 5.1: 500 random orders, priced and run", 4, True),
