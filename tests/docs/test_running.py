@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import PAGES, ROOT, Block, blocks
+from tests.docs.pages import PAGES, ROOT, Block, Typed, blocks
 from tests.docs.samples import write_samples
 
 pytestmark = pytest.mark.slow
@@ -65,11 +65,18 @@ def _follow(page: Path, needs: tuple[str, ...], shell: "_Shell", compared: bool)
             code = _CODE.search(typed.line)
             assert done.returncode == (int(code[1]) if code else 0), f"{where}\n{done.stdout}{done.stderr}"
             if compared and _prompted(block):
-                said = done.stdout + done.stderr
-                printed = {_without_numbers(row) for row in said.splitlines()}
-                for row in typed.shown:
-                    if row.strip() and "..." not in row:
-                        assert _without_numbers(row) in printed, f"{where}\n{row}\nis not in\n{said}"
+                until = time.monotonic() + (_BEGUN_S if " status " in typed.line else 0)
+                while missing := _missing(typed, done):
+                    # How a job stands that has just begun may be something else for a while.
+                    assert time.monotonic() < until, f"{where}\n{missing}\nis not in\n{done.stdout}{done.stderr}"
+                    time.sleep(1)
+                    done = shell.run(typed.line)
+
+
+def _missing(typed: Typed, done: "subprocess.CompletedProcess[str]") -> list[str]:
+    """What the page shows and was not printed, numbers aside."""
+    printed = {_without_numbers(row) for row in (done.stdout + done.stderr).splitlines()}
+    return [row for row in typed.shown if row.strip() and "..." not in row and _without_numbers(row) not in printed]
 
 
 def _prompted(block: Block) -> bool:
