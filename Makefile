@@ -35,7 +35,7 @@ demo: setup
 
 test: lint
 	-@tools/system-packages $(LAUNCHERS) $(BROWSER)
-	@$(VENV)/bin/python -m pytest -n 2 --dist load
+	@$(VENV)/bin/python -m pytest
 
 lint: setup
 	@$(VENV)/bin/ruff check .
@@ -63,7 +63,7 @@ fuzz: setup
 WHAT ?=
 coverage: setup
 	@$(VENV)/bin/coverage erase
-	-@$(VENV)/bin/coverage run -m pytest -q -n 2 --dist load -m "$(WHAT)"
+	-@$(VENV)/bin/coverage run -m pytest -q -m "$(WHAT)"
 	@$(VENV)/bin/coverage combine -q
 	@$(VENV)/bin/coverage report
 

@@ -13,8 +13,6 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from tests.side_by_side import pytest_runtest_setup, pytest_xdist_make_scheduler  # noqa: F401 (hooks)
-
 # Properties are not held against the clock: the machine that tests them may be busy. Where CI is set they are tried
 # with the same examples every time, so that a change is judged by itself; elsewhere with new ones.
 settings.register_profile(
@@ -36,16 +34,15 @@ NO_LAB = "needs root" if os.geteuid() != 0 else f"needs {', '.join(MISSING)}" if
 SLURM = ("munged", "slurmctld", "slurmd", "srun")
 NO_SLURM = ", ".join(name for name in SLURM if shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin") is None)
 TIMED = {"cli", "docs", "lab", "pictures", "probes", "runners", "runtime"}
-NICENESS = os.nice(0)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests marked ``lab`` or ``slurm`` are skipped where these cannot be. They, and all in the rooms that start
     threads, processes, sockets and daemons, are about clocks and the load of a machine that others use too: one that
-    fails is tried once more, and the summary names it. Words and solvers have no clock and no second try."""
+    fails is tried twice more, and the summary names it. Words and solvers have no clock and no second try."""
     for item in items:
         if "lab" in item.keywords or TIMED & set(item.path.relative_to(item.config.rootpath).parts):
-            item.add_marker(pytest.mark.flaky(reruns=1, reruns_delay=5))
+            item.add_marker(pytest.mark.flaky(reruns=2, reruns_delay=5))
         if NO_LAB and "lab" in item.keywords:
             item.add_marker(pytest.mark.skip(reason=NO_LAB))
         if NO_SLURM and "slurm" in item.keywords:
