@@ -56,7 +56,8 @@ class Plan:
     it follows from the rest (:func:`solvers.planning.schedules.schedule_of`). ``chunks``: into how many of equal size
     the vector is cut, None where only that schedule would tell. ``environment``: what every process is started with.
     ``cost_us``, ``lower_bound`` and ``baseline`` (other ways to do the same) are microseconds by ``model``; ``network``
-    is the fingerprint of the network it was made for.
+    is the fingerprint of the network it was made for, ``rate_gbps`` what a host in its middle sends, None where nobody
+    measured it.
     """
 
     algo: str
@@ -74,6 +75,7 @@ class Plan:
     schedule: Schedule | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     network: str | None = None
+    rate_gbps: float | None = None
     details: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -86,6 +88,7 @@ class Plan:
         document: dict[str, Any] = {
             "schema": SCHEMA,
             "network": self.network,
+            "rate_gbps": self.rate_gbps,
             "algo": self.algo,
             "options": dict(self.options),
             "model": self.model,

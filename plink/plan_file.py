@@ -19,8 +19,8 @@ _MOST_CHUNKS = 1 << 20
 _LARGEST = sys.float_info.max  # whole numbers of JSON know no limit
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OWN_KEYS = (
-    *("schema", "network", "algo", "options", "model", "size_bytes", "cost_us", "lower_bound", "baseline", "order"),
-    *("hosts", "lab", "groups", "chunks", "masters", "schedule", "environment"),
+    *("schema", "network", "rate_gbps", "algo", "options", "model", "size_bytes", "cost_us", "lower_bound"),
+    *("baseline", "order", "hosts", "lab", "groups", "chunks", "masters", "schedule", "environment"),
 )
 
 
@@ -43,6 +43,9 @@ def plan_from_json(document: dict[str, Any], where: str) -> Plan:
     network = document.get("network")
     if network is not None and not isinstance(network, str):
         raise InputError(f"{where}: network", "a fingerprint or null was expected")
+    rate = _number(document.get("rate_gbps"), f"{where}: rate_gbps")
+    if rate is not None and rate <= 0:
+        raise InputError(f"{where}: rate_gbps", "a number above 0 or null was expected")
     size = _number(document.get("size_bytes"), f"{where}: size_bytes")
     if size is None or size <= 0:
         raise InputError(f"{where}: size_bytes", "a number above 0 was expected")
@@ -64,6 +67,7 @@ def plan_from_json(document: dict[str, Any], where: str) -> Plan:
         schedule=_schedule(document.get("schedule"), ranks, chunks, where),
         environment=_environment(_object(document, "environment", where, {}), where),
         network=network,
+        rate_gbps=rate,
         details={key: value for key, value in document.items() if key not in _OWN_KEYS},
     )
 

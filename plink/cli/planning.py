@@ -111,6 +111,7 @@ def make_plan(network: Network, asked: Asked) -> Plan:
             f"no order was given: {'ranks as the hosts stand' if plan.groups is None else 'groups one after the other'}"
         )
     schedule = _small_schedule(plan, pattern)
+    plan = replace(plan, rate_gbps=fabric.rate_gbps)
     return plan if schedule is None else replace(plan, schedule=schedule, chunks=schedule.chunks)
 
 

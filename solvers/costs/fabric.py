@@ -42,6 +42,13 @@ class Fabric:
         """Whether somebody measured what groups share."""
         return self.capacities.startswith(MEASURED)
 
+    @property
+    def rate_gbps(self) -> float | None:
+        """What a host in the middle sends and receives; None where nobody measured rates."""
+        if self.pair_gbps is None and not self.measured:
+            return None
+        return float(f"{np.median(np.minimum(self.host_out_gbps, self.host_in_gbps)):.4g}")
+
     def require(self, values: Vector, source: npt.NDArray[np.intp], target: npt.NDArray[np.intp], option: str) -> None:
         """Refuse a price in which an unmeasured pair plays a part.
 

@@ -36,6 +36,7 @@ def test_measured_capacities_are_taken_as_they_are() -> None:
     assert found.group_out_gbps.tolist() == [4.0, 5.0, np.inf]
     assert found.group_in_gbps.tolist() == [3.0, 3.0, np.inf]
     assert found.host_out_gbps.tolist() == [2.0] * 9  # of the lone one too: the usual
+    assert found.rate_gbps == 2.0
     assert model_for("auto", found) == "contention"
 
 
@@ -65,6 +66,7 @@ def test_without_usable_capacities_they_are_inferred_from_the_tiers(rows: Any) -
     assert len(set(zip(found.group_of.tolist(), rack_of.tolist(), strict=True))) == 2
     assert found.group_out_gbps == pytest.approx([4 * ASSUMED_GBPS * 40 / 90] * 2)
     assert model_for("auto", found) == "latency"
+    assert found.rate_gbps is None  # what is assumed is not measured
 
 
 def test_measured_pairs_give_the_hosts_rates() -> None:
@@ -74,6 +76,7 @@ def test_measured_pairs_give_the_hosts_rates() -> None:
     assert found.host_out_gbps.tolist() == [3.0, 7.0, 3.0, 3.0]
     assert found.host_in_gbps.tolist() == [3.0, 3.0, 7.0, ASSUMED_GBPS]  # nobody was heard to reach the last
     assert model_for("auto", found) == "alpha-beta"
+    assert found.rate_gbps == 3.0
 
 
 def test_one_rack_shares_nothing_and_few_hosts_are_no_groups() -> None:

@@ -144,6 +144,8 @@ def setting(value: Any, *path: str | int) -> Callable[[Document], None]:
         (setting(True, "size_bytes"), "size_bytes"),
         (setting("dear", "cost_us"), "cost_us"),
         (setting([], "lower_bound"), "lower_bound"),
+        (setting(0, "rate_gbps"), "rate_gbps"),
+        (setting("fast", "rate_gbps"), "rate_gbps"),
         (setting([], "baseline"), "baseline"),
         (setting("x", "baseline", "flat"), "baseline.flat"),
         (setting(7, "network"), "network"),
