@@ -4,6 +4,7 @@ Imported when a backend is asked for: it needs the solvers, and the runtime's do
 """
 
 import contextlib
+import math
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ from plink.hosts import Hosts
 from plink.network import Network, read_network
 from plink.plan import Plan
 from plink.plan_file import read_plan
-from plink.runtime.aggengine.aggregation import FILE, MOST_TEXT, TEXT, Aggregation, SizeClass
+from plink.runtime.aggengine.aggregation import FILE, MOST_TEXT, TEXT, Aggregation, SizeClass, for_rate
 from plink.runtime.torch_backend import VARIABLE
 from plink.schedule import Schedule
 from plink.schedule_file import read_schedule
@@ -93,7 +94,7 @@ def backend_for(backend: str, hosts: Hosts, plan_file: Path | None, every_s: flo
             raise UsageError(
                 f"--backend {backend}: a schedule of {entry.schedule.ranks} ranks, and the job has {ranks}"
             )
-    aggregation, masters = Aggregation(tuple(classes)), None
+    aggregation, masters = for_rate(tuple(classes), _rate(backend, hosts) if plan is None else plan.rate_gbps), None
     if every_s is not None:
         aggregation, masters = _tuned(aggregation, ranks, plan, plan_file is not None, every_s)
     text = aggregation.to_text()
@@ -177,6 +178,16 @@ def _network(backend: str, hosts: Hosts) -> Network:
     # The slots are the job's: those of the network's file are from when it was measured.
     members = hosts.by_name()
     return replace(network, hosts=replace(network.hosts, members=tuple(members[name] for name in network.hosts.names)))
+
+
+def _rate(backend: str, hosts: Hosts) -> float | None:
+    """What these hosts send, Gbit/s, where it was measured last; None where others were. One host alone sends nothing
+    over any link."""
+    if len(hosts) == 1:
+        return math.inf
+    with contextlib.suppress(InputError, NoAnswer):  # the algorithm needs no network
+        return fabric_from(_network(backend, hosts), False).rate_gbps
+    return None
 
 
 def _two_level(network: Network, hosts: Hosts) -> Plan:

@@ -7,7 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -158,7 +158,7 @@ def run_orders(
     word = packed(asked)
     if len(word) > _MOST_WORD:
         raise UsageError(f"--orders {trying.orders}: too many for so many ranks to travel with the job; ask for fewer")
-    name, job = _job(planned, hosts, word, folder)
+    name, job = _job(planned, network, word, folder)
     lines: dict[int | None, list[str]] = {}
     with progress("connecting", "copying", "repetitions") as bars:
 
@@ -200,9 +200,9 @@ def _places(order: Order, hosts: Hosts) -> list[int]:
     return [place for host in range(len(hosts)) for place in seats.get(host, [])]
 
 
-def _job(planned: Planned, hosts: Hosts, word: str, folder: Path) -> tuple[str, Job]:
+def _job(planned: Planned, network: Network, word: str, folder: Path) -> tuple[str, Job]:
     """The runner's name, and the job."""
-    trying = planned.trying
+    trying, hosts = planned.trying, network.hosts
     env = dict(LIBRARY_ENVIRONMENT.get(planned.algo, {}))
     if hosts.lab is not None:  # every lab host believes it has the machine's cores to itself
         env |= {"OMP_NUM_THREADS": "1", "OMPI_MCA_mpi_yield_when_idle": "1"}
@@ -212,12 +212,13 @@ def _job(planned: Planned, hosts: Hosts, word: str, folder: Path) -> tuple[str, 
         text = (_FOLDER / "order_timing_mpi.py").read_text()
         return "mpirun", Job(python, ("-c", text, word), ("/",), env=env | dict(trying.env), **common)
     if planned.algo != _GLOO:
-        from plink.runtime.aggengine.aggregation import FILE, MOST_TEXT, TEXT, Aggregation, SizeClass
+        from plink.runtime.aggengine.aggregation import FILE, MOST_TEXT, TEXT, SizeClass, for_rate
 
         groups = None if planned.groups is None else [list(group) for group in planned.groups]
         ranks = len(planned.orders[0][0])
         schedule = schedule_for(planned.algo, ranks, options_from(list(planned.options), [planned.algo], groups))
-        aggregation = Aggregation((SizeClass(None, planned.algo, schedule),), smallest_bytes=0)  # Gloo does none of it
+        paced = for_rate((SizeClass(None, planned.algo, schedule),), fabric_from(network).rate_gbps)
+        aggregation = replace(paced, smallest_bytes=0)  # Gloo does none of it
         if len(told := aggregation.to_text()) > MOST_TEXT:
             raise UsageError(
                 f"--algo {planned.algo}: the schedule for {ranks} ranks is too large to travel with the job"

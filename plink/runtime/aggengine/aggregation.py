@@ -9,7 +9,7 @@ import io
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from torch.distributed import Store  # type: ignore[attr-defined]
 from plink.errors import InputError
 from plink.plan import SCHEMA as PLAN
 from plink.plan_file import plan_from_json
-from plink.runtime.aggengine.cut import Cutting
+from plink.runtime.aggengine.cut import Cutting, cutting_for
 from plink.runtime.aggengine.restriction import restricted
 from plink.runtime.aggengine.transport import MOST_LANES
 from plink.schedule import Schedule, expanded, make_schedule
@@ -33,6 +33,8 @@ FILE, TEXT = "PLINK_PLAN", "PLINK_AGGREGATION"
 MOST_TEXT = 120_000  # Linux: a variable of 128 KB is too long for a process to be started with
 _MOST_CELLS = 1 << 25  # ranks times chunks that a schedule is tried out on: 4,096 ranks with as many chunks have half
 _GLOO = "gloo"
+_LANES = 2
+_FAST_GBPS = 1.0  # below it one connection fills any link; faster ones may be shared out by connection
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class Aggregation:
     the job runs (Autotune), None: none; ``every_s``: how often it is told what ranks saw, seconds."""
 
     classes: tuple[SizeClass, ...]
-    lanes: int = 2
+    lanes: int = _LANES
     cutting: Cutting = field(default_factory=Cutting)
     smallest_bytes: int | None = None
     tuned: int | None = None
@@ -103,7 +105,7 @@ class Aggregation:
             "smallest_bytes": self.smallest_bytes,
             "tuned": self.tuned,
             "every_s": self.every_s,
-            "cutting": [self.cutting.chunk_bytes, self.cutting.piece_bytes, self.cutting.pieces],
+            "cutting": list(astuple(self.cutting)),
             "classes": [
                 [entry.up_to_bytes, entry.algo, *((s.ranks, s.chunks) if (s := entry.schedule) is not None else ())]
                 for entry in self.classes
@@ -136,6 +138,12 @@ def from_bytes(data: bytes) -> Aggregation:
     )
 
 
+def for_rate(classes: tuple[SizeClass, ...], rate_gbps: float | None) -> Aggregation:
+    """With lanes and pieces for hosts that send so much, Gbit/s; None: nobody knows."""
+    slow = rate_gbps is not None and rate_gbps < _FAST_GBPS
+    return Aggregation(classes, lanes=1 if slow else _LANES, cutting=cutting_for(rate_gbps))
+
+
 def replacement_from(data: bytes, ranks: int) -> Schedule | None:
     """The one schedule of these bytes, if it sums up right for so many ranks; None for anything else."""
     try:
@@ -158,7 +166,7 @@ def aggregation_from_json(document: dict[str, Any], where: str) -> Aggregation:
         if plan.schedule is None:
             raise InputError(f"{where}: schedule", "the plan has none: it was too large for the file")
         _check_sums(plan.schedule, f"{where}: schedule")
-        return Aggregation((SizeClass(None, plan.algo, plan.schedule),))
+        return for_rate((SizeClass(None, plan.algo, plan.schedule),), plan.rate_gbps)
     if document.get("schema") != SCHEMA:
         raise InputError(f"{where}: schema", f"{document.get('schema')!r} was found, {PLAN} or {SCHEMA} was expected")
     rows = document.get("classes")
@@ -177,6 +185,7 @@ def aggregation_from_json(document: dict[str, Any], where: str) -> Aggregation:
         _number(document, "chunk_bytes", where, 1 << 40, plain.chunk_bytes),
         _number(document, "piece_bytes", where, 1 << 40, plain.piece_bytes),
         _number(document, "pieces", where, 1 << 20, plain.pieces),
+        _number(document, "least_bytes", where, 1 << 40, plain.least_bytes),
     )
     return Aggregation(classes, lanes, cutting, _whole(document, "smallest_bytes", where, 0, 1 << 62, None))
 
@@ -189,6 +198,7 @@ def aggregation_to_json(aggregation: Aggregation, **details: Any) -> dict[str, A
         "chunk_bytes": aggregation.cutting.chunk_bytes,
         "piece_bytes": aggregation.cutting.piece_bytes,
         "pieces": aggregation.cutting.pieces,
+        "least_bytes": aggregation.cutting.least_bytes,
         "smallest_bytes": aggregation.smallest_bytes,
         **details,
         "classes": [

@@ -6,12 +6,17 @@ up at once, so that one piece travels while another is added. A cell is one piec
 chunk; the same pieces of neighbouring chunks are neighbours in the vector, so what goes the same way is one message.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 KILOBYTE = 1024
+# A piece of so many steps was best where hosts send so much (docs/results/aggengine.md). Until all rounds are full a
+# share of the time is lost that is the piece's share of the vector, at any rate; and what messages cost the cores is a
+# share that grows with the rate, and falls with the piece. Both are least where pieces grow with the rate's root.
+_STEP, _STEPS, _AT_GBPS, _MOST_STEPS = 64 * KILOBYTE, 10, 0.2, 64
 _MOST_PIECES = 1024  # of a chunk: a program is a list in memory
 
 
@@ -19,11 +24,20 @@ _MOST_PIECES = 1024  # of a chunk: a program is a list in memory
 class Cutting:
     """``chunk_bytes``: no chunk is smaller while a vector has several. ``piece_bytes``: so much of a large vector is
     one piece of all its chunks. ``pieces``: into so many a smaller vector is cut, for its phases to overlap, while
-    these are a quarter of that at least."""
+    each has ``least_bytes``."""
 
     chunk_bytes: int = 16 * KILOBYTE
     piece_bytes: int = 1024 * KILOBYTE
     pieces: int = 8
+    least_bytes: int = 256 * KILOBYTE
+
+
+def cutting_for(rate_gbps: float | None) -> Cutting:
+    """How vectors are cut for hosts that send so much; None: nobody knows."""
+    if rate_gbps is None:
+        return Cutting()
+    steps = min(_STEPS * math.sqrt(rate_gbps / _AT_GBPS), _MOST_STEPS)
+    return Cutting(piece_bytes=max(1, round(steps)) * _STEP)
 
 
 @dataclass(frozen=True)
@@ -44,7 +58,7 @@ def cut(elements: int, item_bytes: int, chunks: int, cutting: Cutting) -> Cut:
     """
     size = elements * item_bytes
     used = max(1, min(chunks, size // cutting.chunk_bytes, elements))
-    wanted = max(size // cutting.piece_bytes, min(cutting.pieces, 4 * size // cutting.piece_bytes))
+    wanted = max(size // cutting.piece_bytes, min(cutting.pieces, size // cutting.least_bytes))
     pieces = max(1, min(wanted, _MOST_PIECES, elements // used))
     cells = used * pieces
     # Spread: neighbouring chunks have the same masters where there are several a rank.

@@ -13,9 +13,9 @@ import torch
 from plink.runtime.aggengine.aggregation import Aggregation
 from plink.runtime.aggengine.cut import cut
 from plink.runtime.aggengine.failures import AggregationError, Watch
-from plink.runtime.aggengine.lane import run_lane
+from plink.runtime.aggengine.lane import Buffers, run_lane
 from plink.runtime.aggengine.program import Program, compile_program
-from plink.runtime.aggengine.reductions import GLOO_SUMS, Reduction
+from plink.runtime.aggengine.reductions import GLOO_SUMS, Combine, Reduction
 from plink.runtime.aggengine.transport import SIGNATURES, Transport
 from plink.runtime.aggengine.tuning import Tuning
 from plink.schedule import Schedule
@@ -51,6 +51,7 @@ class Engine:
         self._rank, self._transport, self._watch = rank, transport, watch
         self._count = 0
         self._queues: list[SimpleQueue[Job | None]] = [SimpleQueue() for _ in range(aggregation.lanes)]
+        self._buffers = [Buffers() for _ in range(aggregation.lanes)]
         self._programs: OrderedDict[tuple[int, int, int], tuple[Schedule, Program]] = OrderedDict()
         self._submitting, self._compiling = threading.Lock(), threading.Lock()
         self._pending = 0
@@ -208,13 +209,16 @@ class Engine:
             if lane == 0 and self._tuning is not None and self._tuning.crossover is not None:
                 self._tuning.crossover.gloo(job.flat, job.reduction.kind).wait()
             return
-        run_lane(program.lanes[lane], lane, job.flat, job.reduction.combine, self._transport, job.signature)
+        self._execute(program, lane, job.flat, job.reduction.combine, job.signature)
 
     def _alone(self, flat: torch.Tensor, schedule: Schedule) -> None:
         """Sum up a vector of one piece in the calling thread, which is the one that does what the first lane does."""
         with self._compiling:
             program = self._compile(schedule, flat.numel(), flat.element_size())
-        run_lane(program.lanes[0], 0, flat, torch.Tensor.add_, self._transport, _MEASURED)
+        self._execute(program, 0, flat, torch.Tensor.add_, _MEASURED)
+
+    def _execute(self, program: Program, lane: int, flat: torch.Tensor, combine: Combine, signature: int) -> None:
+        run_lane(program.lanes[lane], lane, flat, combine, self._transport, signature, self._buffers[lane])
 
     def _try(self, do: Callable[[], object]) -> str | None:
         """Do it; what went wrong, if anything did, which ends all."""

@@ -15,6 +15,28 @@ from plink.runtime.aggengine.transport import Pending, Transport
 ROOM_BYTES = 4 << 20
 
 
+class Buffers:
+    """Merge buffers of one lane, kept between all-reduces: fresh memory costs a page fault for every 4 KB of it."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[torch.dtype, torch.device], list[torch.Tensor]] = {}
+
+    def take(self, like: torch.Tensor, size: int) -> torch.Tensor:
+        """One of ``size`` elements or more, of the type and on the device of ``like``."""
+        kept = self._kept.get((like.dtype, like.device), [])
+        while kept:
+            if len(one := kept.pop()) >= size:
+                return one
+        return like.new_empty(size)
+
+    def give(self, one: torch.Tensor) -> None:
+        """It is free again; kept while those of its type are no more than a lane needs at a time, which is two at any
+        rate."""
+        kept = self._kept.setdefault((one.dtype, one.device), [])
+        if len(kept) < 2 or sum(other.nbytes for other in kept) + one.nbytes <= ROOM_BYTES:
+            kept.append(one)
+
+
 def run_lane(
     actions: Sequence[Action],
     lane: int,
@@ -22,12 +44,12 @@ def run_lane(
     combine: Combine,
     transport: Transport,
     signature: int,
+    buffers: Buffers,
 ) -> None:
     """Execute the actions on a contiguous vector; returns when all that was sent has left."""
     receptions = [action for action in actions if action.what != SEND]
     begun: deque[tuple[torch.Tensor, Pending]] = deque()
     ahead = 0
-    buffers: list[torch.Tensor] = []
     largest = max((action.stop - action.start for action in receptions if action.what == ADD), default=0)
     room, under_way = ROOM_BYTES // flat.element_size(), 0
     sent: list[tuple[int, Pending] | None] = []
@@ -48,7 +70,7 @@ def run_lane(
         if under_way + takes > room and len(begun) > 1:
             return False
         if action.what == ADD:
-            where = buffers.pop() if buffers else flat.new_empty(largest)
+            where = buffers.take(flat, largest)
             target = where[:size]
         else:
             if not action.early and not must:
@@ -79,6 +101,6 @@ def run_lane(
         for k in action.after_sends:
             left(k)
         combine(flat[action.start : action.stop], where[: action.stop - action.start])
-        buffers.append(where)
+        buffers.give(where)
     for k in range(len(sent)):
         left(k)

@@ -18,7 +18,7 @@ from plink.runtime.aggengine.reductions import reduction_for
 from plink.runtime.aggengine.transport import GlooTransport
 from plink.schedule import Schedule
 
-FINE = Cutting(chunk_bytes=64, piece_bytes=2048, pieces=3)  # many cells of small vectors
+FINE = Cutting(chunk_bytes=64, piece_bytes=2048, pieces=3, least_bytes=512)  # many cells of small vectors
 
 
 def everywhere(ranks: int, work: Callable[[int], Any], patience_s: float = 60.0) -> list[Any]:

@@ -33,7 +33,7 @@ SCHEMA = Path(__file__).parents[3] / "docs" / "schemas" / "aggregation.schema.js
 def two_sizes() -> Aggregation:
     """Gloo for what is small, a ring for the rest."""
     ring = schedule_for("ring", 4)
-    return Aggregation((SizeClass(1000, "gloo", None), SizeClass(None, "ring", ring)), 3, Cutting(1, 2, 3), 17)
+    return Aggregation((SizeClass(1000, "gloo", None), SizeClass(None, "ring", ring)), 3, Cutting(1, 2, 3, 4), 17)
 
 
 def same(one: Aggregation, other: Aggregation) -> bool:
@@ -115,6 +115,12 @@ def test_a_plan_is_read_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(plan))
     assert read_aggregation(path).ranks == 4
+    paced = {}
+    for rate in (None, 0.2, 1.0, 25.0):
+        (tmp_path / "paced.json").write_text(json.dumps(plan | {"rate_gbps": rate}))
+        one = read_aggregation(tmp_path / "paced.json")
+        paced[rate] = one.lanes, one.cutting.piece_bytes >> 10
+    assert paced == {None: (2, 1024), 0.2: (1, 640), 1.0: (2, 1408), 25.0: (2, 4096)}
     monkeypatch.setenv(FILE, str(path))
     first = dist.HashStore()
     found = everywhere(4, lambda rank: share(first, rank))

@@ -44,6 +44,25 @@ def test_all_ranks_take_the_slowest_of_them(slower_below: int, slow_rank: int, e
         assert everywhere(2, work) == [expected] * 2
 
 
+def test_gloo_does_not_answer_for_ranks_that_the_engine_left_late() -> None:
+    """One rank is through at once, the other is not: what the first then waits for it is none of Gloo's time."""
+    with gloo_groups(2) as groups:
+
+        def work(rank: int) -> int:
+            def gloo(data: torch.Tensor, op: object) -> object:
+                opts = dist.AllreduceOptions()
+                opts.reduceOp = op  # type: ignore[assignment]
+                return groups[rank].allreduce([data], opts)
+
+            def engine(data: torch.Tensor, op: object) -> Done:
+                time.sleep(0.05 * rank)
+                return Done()
+
+            return measure(engine, gloo, lambda size: size < 1 << 20, 2)  # type: ignore[arg-type]
+
+        assert everywhere(2, work) == [NEVER] * 2
+
+
 @pytest.mark.parametrize(("schedules_from", "expected"), [(100_000, 0), (2 << 20, 0), (8 << 20, 0)])
 def test_sizes_without_a_schedule_are_not_looked_at(schedules_from: int, expected: int) -> None:
     """Gloo against itself would tell nothing, and could keep the schedules of larger sizes from being used."""

@@ -1,20 +1,24 @@
 """How vectors are cut."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plink.runtime.aggengine.cut import Cutting, cut
+from plink.runtime.aggengine.cut import KILOBYTE, Cutting, cut, cutting_for
 
 
 @given(
     st.integers(1, 1 << 28), st.sampled_from([1, 2, 4, 8]), st.integers(1, 600), st.integers(1, 1 << 20),
-    st.integers(1, 1 << 22), st.integers(1, 16),
+    st.integers(1, 1 << 22), st.integers(1, 16), st.integers(1, 1 << 20),
 )  # fmt: skip
-def test_cells_cover_the_vector(elements: int, item: int, chunks: int, smallest: int, piece: int, pieces: int) -> None:
+def test_cells_cover_the_vector(
+    elements: int, item: int, chunks: int, smallest: int, piece: int, pieces: int, least: int
+) -> None:
     """Every element is in one cell, none is empty, cells differ by one element at most, chunks are distinct."""
-    found = cut(elements, item, chunks, Cutting(smallest, piece, pieces))
+    found = cut(elements, item, chunks, Cutting(smallest, piece, pieces, least))
     assert found.bounds[0] == 0
     assert found.bounds[-1] == elements
     sizes = np.diff(found.bounds)
@@ -34,6 +38,16 @@ def test_small_vectors_go_as_few_chunks_and_large_ones_as_many_pieces(size: int,
     """With the usual settings: 16 KB a chunk at least, 1 MB a piece."""
     found = cut(size // 4, 4, 16, Cutting())
     assert (len(found.chunks), found.pieces) == (chunks, pieces)
+
+
+@pytest.mark.parametrize(
+    ("rate_gbps", "piece"),
+    [(None, 1024), (1e-9, 64), (0.05, 320), (0.198, 640), (0.8, 1280), (5.0, 3200), (10.0, 4096), (math.inf, 4096)],
+)
+def test_slow_connections_get_smaller_pieces(rate_gbps: float | None, piece: int) -> None:
+    """Whole steps of 64 KB, of which there are 1 to 64; smaller vectors have as many pieces whatever the rate."""
+    assert cutting_for(rate_gbps) == Cutting(piece_bytes=piece * KILOBYTE)
+    assert cut(1 << 18, 4, 16, cutting_for(rate_gbps)).pieces == max(4, 1024 // piece)
 
 
 def test_the_chunks_of_a_small_vector_are_spread() -> None:

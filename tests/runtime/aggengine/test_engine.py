@@ -90,7 +90,7 @@ def test_many_at_once_come_out_in_order() -> None:
     """As DDP's buckets: submitted one after the other, of different sizes, before the first is done."""
     schedule = schedule_for("2lha", 6, Options(groups=[[0, 2, 4], [1, 3], [5]]))
     sizes = [1, 5000, 17, 80_000, 3, 3, 20_000]
-    with Members(schedule, lanes=2, cutting=Cutting(1 << 10, 1 << 12, 4)) as members:
+    with Members(schedule, lanes=2, cutting=Cutting(1 << 10, 1 << 12, 4, 1 << 10)) as members:
 
         def rank_work(rank: int) -> list[torch.Tensor]:
             member = members.members[rank]

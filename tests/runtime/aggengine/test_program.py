@@ -119,7 +119,7 @@ def test_every_rank_ends_with_the_sum(
     schedule: Schedule, elements: int, lanes: int, smallest: int, pieces: int, eager: bool
 ) -> None:
     """Whatever the schedule, whether messages arrive as soon or as late as they can."""
-    state = rehearse(schedule, elements, Cutting(smallest, 8 * smallest, pieces), lanes, eager)
+    state = rehearse(schedule, elements, Cutting(smallest, 8 * smallest, pieces, 2 * smallest), lanes, eager)
     assert all(cell == (1,) * schedule.ranks for line in state for cell in line)
 
 
@@ -132,7 +132,7 @@ def test_every_rank_ends_with_the_sum(
 def test_every_algorithm_of_the_catalogue(algo: str, ranks: int, eager: bool) -> None:
     """With many cells a chunk."""
     schedule = schedule_for(algo, ranks)
-    state = rehearse(schedule, 5000, Cutting(64, 2048, 3), 2, eager)
+    state = rehearse(schedule, 5000, Cutting(64, 2048, 3, 512), 2, eager)
     assert all(cell == (1,) * ranks for line in state for cell in line)
 
 
