@@ -5,10 +5,12 @@ With ``--full`` 64 MB and training, too, six minutes more.
 """
 
 import json
+import math
 import statistics
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -147,13 +149,14 @@ def _training(bench: BenchLab, pairs: int = 3) -> dict[str, Any]:
 
 def _loopback() -> dict[str, Any]:
     """Two processes here, 64 MB, no limit of any rate: what the engine itself costs."""
-    from plink.runtime.aggengine.aggregation import Aggregation, SizeClass, aggregation_to_json
+    from plink.runtime.aggengine.aggregation import SizeClass, aggregation_to_json, for_rate
     from solvers.schedules.catalogue import schedule_for
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         classes = (SizeClass(None, "ring", schedule_for("ring", 2)),)
-        plan = _write(folder, "plan.json", aggregation_to_json(Aggregation(classes, smallest_bytes=0)))
+        paced = replace(for_rate(classes, math.inf), smallest_bytes=0)  # as launch has it for one host
+        plan = _write(folder, "plan.json", aggregation_to_json(paced))
         groups = {"gloo": {"kind": "gloo", "order": None}, "ring": {"kind": "plink", "order": None, "plan": plan}}
         asked = {"sizes": [64 << 20], "repeats": 11, "groups": groups}
         said = _launch(folder, "--runner", "local", "--slots", "2", _PROGRAM, _write(folder, "asked.json", asked))
