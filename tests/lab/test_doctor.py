@@ -73,8 +73,9 @@ def test_another_mtu_is_named_with_the_command_that_sets_it(small_lab: Lab, tmp_
 
 def test_a_slow_host_is_named_and_was_measured_again(patient: Lab, tmp_path: Path) -> None:
     slow = patient.hosts.names[0]
-    # Hardly any burst: the tenth percentile of a thousand packets is one that has waited.
-    shaped = ["qdisc replace dev eth0 root handle 1: tbf rate 2mbit burst 10kb limit 4mb"]
+    # A burst lets one jumbo frame through and, for what is added to each, ten small packets: the tenth percentile of a
+    # thousand is one that has waited.
+    shaped = ["qdisc replace dev eth0 root handle 1: tbf rate 20mbit burst 10kb overhead 900 limit 4mb"]
     kernel.tc(shaped, patient.blueprint.namespace(slow))
     done = plink("doctor", str(hosts_file(patient, tmp_path)), cwd=tmp_path)
     assert done.returncode == 3, done.stderr
