@@ -8,6 +8,7 @@ from numba import njit
 from solvers.ordering.random_numbers import below
 
 STRETCH = 8  # units that are reversed or moved on at once, at most
+_NEARER = 4  # one swap in so many is between ranks near each other
 
 
 @njit(cache=True)
@@ -16,7 +17,8 @@ def draw(state: Any, order: Any, wheel: Any, ptr: Any, first: Any, length: Any, 
     """Draw a move, see :class:`solvers.ordering.moves.Moves`: how many ranks it changes (0: none), what they get.
 
     The contents of two units of a class are swapped, or, in classes that say so, those of three to eight that follow
-    each other are reversed or moved on by one.
+    each other are reversed or moved on by one. There one swap in four stays in an aligned block of 8 or 64 units:
+    hypercubes and trees tie such ranks together, and when it is cold few other swaps are any good.
     """
     c = wheel[below(state, len(wheel))]
     units, size, moved = ptr[c + 1] - ptr[c], length[c], 0
@@ -31,7 +33,13 @@ def draw(state: Any, order: Any, wheel: Any, ptr: Any, first: Any, length: Any, 
                     ranks[moved], hosts[moved] = first[at + i] + k, order[first[at + source] + k]
                     moved += 1
             return moved
-    v = below(state, units)
+    if stretch[c] and below(state, _NEARER) == 0:
+        block = 8 << (3 * below(state, 2))
+        v = u // block * block + below(state, block)
+        if v >= units:
+            return 0
+    else:
+        v = below(state, units)
     if u == v:
         return 0
     return _swap(order, first[ptr[c] + u], first[ptr[c] + v], size, ranks, hosts)
