@@ -1,0 +1,3 @@
+from benchmarks.stale import forget_stale
+
+forget_stale()

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from benchmarks.stale import forget_stale
+
 # Properties are not held against the clock: the machine that tests them may be busy. Where CI is set they are tried
 # with the same examples every time, so that a change is judged by itself; elsewhere with new ones.
 settings.register_profile(
@@ -23,6 +25,8 @@ settings.register_profile(
     "mutants", settings.get_profile("plink"), derandomize=False, phases=[Phase.explicit, Phase.generate]
 )
 settings.load_profile("plink")
+
+forget_stale()
 
 # Whoever runs the tests may be deaf to these (nohup, a shell's `&`), and what they start would be so too.
 for _number in (signal.SIGHUP, signal.SIGINT):

@@ -3,6 +3,7 @@
 import ast
 import json
 import math
+import os
 import re
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from benchmarks.fates import KILLED, NOT_ASKED, SURVIVED, Fate, Mutant, read, wr
 from benchmarks.mutation import places
 from benchmarks.record import RESULTS, Bar, record
 from benchmarks.run import chosen
+from benchmarks.stale import forget_stale
 from plink.pictures.colours import PAGE
 
 
@@ -182,3 +184,17 @@ def test_mutants_are_asked_about_again_until_a_reader_has_judged(
 ) -> None:
     (place,) = places(ast.parse("x = 1"))
     assert Fate(Mutant("a.py", place), what, by, judgement).open is is_open
+
+
+def test_compiled_loops_older_than_what_they_call_are_forgotten(tmp_path: Path) -> None:
+    """Numba sees only whether the file of the loop itself has changed."""
+    folder = tmp_path / "room" / "__pycache__"
+    folder.mkdir(parents=True)
+    for name, seconds in (("old.nbi", 100), ("old.nbc", 100), ("new.nbi", 300), ("old.pyc", 100)):
+        (folder / name).write_bytes(b"")
+        os.utime(folder / name, (seconds, seconds))
+    for name, text, seconds in (("loops.py", "from numba import njit", 200), ("others.py", "import os", 400)):
+        (tmp_path / "room" / name).write_text(text)
+        os.utime(tmp_path / "room" / name, (seconds, seconds))
+    assert forget_stale(tmp_path) == 2
+    assert sorted(path.name for path in folder.iterdir()) == ["new.nbi", "old.pyc"]

@@ -11,6 +11,7 @@ from plink.errors import PlinkError
 from plink.hosts import Hosts
 from plink.remote.connector import Connector
 from plink.remote.fleet import Fleet
+from plink.remote.gentle import VARIABLE as GENTLE
 from runners.job.crew import Crew
 from runners.job.job import Job
 from runners.job.launcher import PROGRAM, environments
@@ -48,25 +49,27 @@ class Group:
 
     def start(
         self, connected: Callable[[int, int], None], copied: Callable[[int, int], None],
-        machines: Mapping[str, dict[str, Any]] | None, peers: Sequence[str] = (),
+        machines: Mapping[str, dict[str, Any]] | None, peers: Sequence[str] | None = None,
     ) -> list[Finding]:  # fmt: skip
         """Nodes on all hosts, each shown to be where it should be; then what they say is heard.
 
         :param machines: what is known of the hosts; None: they are all this machine.
-        :param peers: addresses of hosts of the job that are there already.
+        :param peers: addresses of hosts of the job that are there already, beside whose work these start; None: it has
+            not begun.
         :raises PlinkError: when one cannot be started. :raises OrderNotKept: when one is elsewhere.
         """
         crew, fleet = self._crew, self._fleet
-        prepared = prepare(crew, connected, copied, peers)
+        beside = peers is not None
+        prepared = prepare(crew, connected, copied, peers or (), stands_back=beside)
         asked = seats(self._hosts, machines or {})
-        alone = len(prepared) == 1 and not peers and machines is not None  # others may come: not the loopback
+        alone = len(prepared) == 1 and not beside and machines is not None  # others may come: not the loopback
         self.addresses = {
             self._numbers[name]: here["machine"]["address"] if alone else here["address"]
             for name, here in prepared.items()
         }
         for seat, env in environments(crew, asked, prepared):
             here = prepared[seat.host]
-            task = {"rank": seat.rank, "env": env, "line": True}
+            task = {"rank": seat.rank, "env": env | ({GENTLE: "1"} if beside else {}), "line": True}
             fleet.send(seat.host, do="start", ranks=[task], argv=here["argv"], workdir=here["workdir"])
         reported = crew.gather("reported", len(asked))
         findings = verify(asked, {report["rank"]: (name, report) for name, report in reported})

@@ -19,6 +19,7 @@ from runners.runner import Command, Rehearsal, Watch
 PROGRAM = AgentProgram(
     (
         "plink.remote.addresses",
+        "plink.remote.gentle",
         "runners.job.workplace",
         "runners.job.reach",
         "runners.job.rank_line",

@@ -29,15 +29,19 @@ def prepare(
     connected: Callable[[int, int], None],
     copied: Callable[[int, int], None],
     peers: Sequence[str] = (),
+    stands_back: bool = False,
 ) -> Prepared:
     """What each host would run, by name (:func:`runners.job.workplace.workplace`).
 
     :param peers: addresses of hosts that these are to reach beside each other.
+    :param stands_back: agents leave the cores to what else runs there until ranks are let go.
     :raises PlinkError: when hosts cannot be reached, or could not run the job; names them.
     """
     hosts = crew.hosts
     done = itertools.count(1)
-    failures = crew.fleet.start(hosts, {}, lambda: connected(next(done), len(hosts)))
+    failures = crew.fleet.start(
+        hosts, {"stands_back": True} if stands_back else {}, lambda: connected(next(done), len(hosts))
+    )
     if failures:
         raise _first_of(list(failures.values()))
     for host in hosts:

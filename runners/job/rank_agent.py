@@ -26,6 +26,8 @@ import time
 from typing import Any
 
 from plink.remote.addresses import local_addresses, machine_identity, reached_at
+from plink.remote.gentle import VARIABLE as GENTLE
+from plink.remote.gentle import gentle
 from plink.remote.lifeline import ControllerGone, Lifeline
 from runners.job.copies import Copies
 from runners.job.rank_line import VARIABLE as LINE
@@ -64,8 +66,8 @@ class Rank:
 class Agent:
     """State of one agent: its line, its ranks, and since when they are being ended."""
 
-    def __init__(self, line: Lifeline) -> None:
-        self._line = line
+    def __init__(self, line: Lifeline, stands_back: bool = False) -> None:
+        self._line, self._stands_back = line, stands_back
         self._ranks: list[Rank] = []
         self._selector = selectors.DefaultSelector()
         self._selector.register(line, selectors.EVENT_READ)
@@ -113,6 +115,8 @@ class Agent:
             for rank in self._ranks:
                 with contextlib.suppress(OSError):  # one that has ended is told of like any other
                     os.write(rank.gate, b"g")
+            if self._stands_back:
+                gentle(False)
         elif message["do"] == "end" and self._kill_at is None:
             self._kill_at = time.monotonic() + _GRACE_S
             self._signal(signal.SIGTERM)
@@ -254,6 +258,8 @@ def _become(
 ) -> None:
     """In the child: report, wait at the gate, become the user's program."""
     os.setsid()
+    if GENTLE in env:
+        gentle(True)
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores, and exec would hand on
         signal.signal(number, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -275,8 +281,11 @@ def _become(
         os.write(2, f"plink: cannot start {argv[0]}: {error.strerror}\n".encode())
 
 
-def main(lease_s: float, kind: type[Agent] = Agent) -> None:
-    """Entry point on a host. The first message says which address the controller asked for."""
+def main(lease_s: float, kind: type[Agent] = Agent, stands_back: bool = False) -> None:
+    """Entry point on a host. The first message says which address the controller asked for. ``stands_back``: until the
+    ranks are let go this agent leaves the cores to others."""
+    if stands_back:
+        gentle(True)
     line = Lifeline(lease_s)
     line.hello()
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
@@ -285,7 +294,7 @@ def main(lease_s: float, kind: type[Agent] = Agent) -> None:
         while (first := line.receive(lease_s)) is None:  # other hosts are still being connected to
             pass
         line.send(**{"is": "ready", "address": reached_at(first["asked"]), **machine_identity()})
-        kind(line).run()
+        kind(line, stands_back).run()
     except ControllerGone:
         return
 

@@ -58,8 +58,8 @@ class _Worker(Rank):
 class TorchrunAgent(Agent):
     """State of one agent: besides the ranks, the torchrun and the socket that its workers come to."""
 
-    def __init__(self, line: Lifeline) -> None:
-        super().__init__(line)
+    def __init__(self, line: Lifeline, stands_back: bool = False) -> None:
+        super().__init__(line, stands_back)
         self._torchrun: subprocess.Popen[bytes] | None = None
         self._door: socket.socket | None = None
         self._task: dict[str, Any] = {}

@@ -22,6 +22,8 @@ from types import FrameType
 from typing import Any
 
 from plink.errors import PlinkError
+from plink.remote.gentle import VARIABLE as GENTLE
+from plink.remote.gentle import gentle
 from plink.runtime.agileml.app import App, layout_of
 from plink.runtime.agileml.carried import ACCOUNT
 from plink.runtime.agileml.checkpoints import keep, latest
@@ -69,6 +71,7 @@ class Node:
         self._checkpoints = ""
         self._movers = ThreadPoolExecutor(_MOVES, thread_name_prefix="plink-move")
         self._told: dict[int, list[Any]] = {}
+        self._stands_back = GENTLE in os.environ  # to those who work already, until there is something to do here
 
     def run(self) -> None:
         """Until the controller says so, or is gone."""
@@ -104,11 +107,17 @@ class Node:
         self._by = message["by"]
         self._number = max([self._number, *(message[key] for key in ("epoch", "era", "count") if key in message)])
         name = message["do"]
+        if self._stands_back and name not in _UNHURRIED:
+            self._joins()
         if name in _LONG:
             pool: Callable[..., object] = self._movers.submit if name in _MOVING else _in_thread
             pool(self._do, message, _LONG[name])
         else:
             self._do(message, _SHORT[name])
+
+    def _joins(self) -> None:
+        self._stands_back = False
+        gentle(False)
 
     def _do(self, message: Message, does: "Callable[[Node, Message], Message | None]") -> None:
         try:
@@ -287,6 +296,8 @@ class Node:
     def load(self, message: Message) -> None:
         """Pieces of the input data into memory."""
         self._loaded.ahead(message["pieces"])
+        if self._stands_back:
+            self._joins()
 
     def checkpoint(self, message: Message) -> Message:
         """Partitions into files of a folder."""
@@ -386,6 +397,7 @@ _LONG = {
     "restore_to": Node.restore_to, "load": Node.load, "checkpoint": Node.checkpoint, "keep": Node.keep,
     "result": Node.result,
 }  # fmt: skip
+_UNHURRIED = ("begin", "load", "point", "push_up_to", "tell")  # said to those that have not joined yet
 _MOVING = ("prepare", "back_up", "restore_to")
 
 

@@ -46,6 +46,24 @@ def test_hosts_are_added_and_evicted(tmp_path: Path) -> None:
     assert [line["stage"] for line in job.events("stage")] == [1, 2, 1]
 
 
+@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="this kernel has no autogroups")
+def test_a_newcomer_leaves_the_cores_to_the_others_until_it_has_loaded(tmp_path: Path) -> None:
+    """And the first ones never do that."""
+
+    def nice(name: str) -> str:
+        return Path(f"/proc/{job.pid(name)}/autogroup").read_text().split()[-1]
+
+    with Elastic(tmp_path, "rt", clocks=400, more=("--load-s", "0.2")) as job:
+        job.clock(5)
+        assert [nice("h0"), nice("h1")] == ["0", "0"]
+        job.add("n0")
+        job.until(lambda status: any(member.name == "n0" for member in job.hub._members.values()))
+        assert nice("n0") == "19"
+        job.until(lambda status: status["workers"] == 3)
+        assert nice("n0") == "0"
+        job.finish()
+
+
 @pytest.mark.parametrize("who", ["server", "worker", "all"])
 def test_transient_hosts_are_killed(tmp_path: Path, who: str) -> None:
     """One that serves, one that only works, all of them."""
