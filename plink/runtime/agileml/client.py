@@ -24,6 +24,7 @@ from plink.runtime.agileml.rules import Rule
 from plink.runtime.agileml.wire import INCLUDED, Kind, Message, Status, Wanted
 
 _AGAIN_S = 0.02
+_ONE_LANE_BYTES = 1 << 20  # of a server's parameters
 
 
 class Unanswered(PlinkError):
@@ -66,7 +67,8 @@ class Client:
     :param timeout_s: within which a partition's owner must answer, or become known; it must be longer than the
         servers' ``patience_s``.
     :param wait_s: within which the other workers must have come as far as a read needs.
-    :param lanes: connections to each server.
+    :param lanes: connections to each server that has more than a megabyte of the parameters; one to others: a handshake
+        takes both ends milliseconds, and when partitions move all workers have one with every new owner at once.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class Client:
         self.layout, self.worker, self.now, self.era = layout, worker, clock, era
         self._keys, self._rule = keys, rule
         self._timeout_s, self._wait_s, self._lanes = timeout_s, wait_s, lanes
+        self._partition_bytes = sum(table.rows * table.row_bytes for table in layout.tables) / layout.partitions
         self._owners, self._pointing = dict(owners), threading.Lock()
         self._caches = [Cache(table) for table in layout.tables]
         self._lines: dict[tuple[str, int], Line] = {}
@@ -249,12 +252,13 @@ class Client:
             by_address.setdefault(owners[partition].address, []).append(partition)
         lanes: list[list[tuple[Line, int]]] = []
         for address, theirs in by_address.items():
-            for lane in range(min(self._lanes, len(theirs))):
+            many = min(self._lanes, len(theirs)) if len(theirs) * self._partition_bytes > _ONE_LANE_BYTES else 1
+            for lane in range(many):
                 if (address, lane) not in self._lines:
                     with self._pointing:
                         self._lines[address, lane] = Line(address, self._keys, self.layout, self._timeout_s)
                 line = self._lines[address, lane]
-                lanes.append([(line, partition) for partition in theirs[lane :: self._lanes]])
+                lanes.append([(line, partition) for partition in theirs[lane::many]])
         longest = max(map(len, lanes))
         return [[lane[turn] for lane in lanes if turn < len(lane)] for turn in range(longest)]
 

@@ -339,7 +339,8 @@ class Node:
         }  # fmt: skip
 
     def bye(self, message: Message) -> None:
-        """Nothing of this host is needed any more."""
+        """Nothing of this host is needed any more: others are to notice as little as may be of its end."""
+        gentle(True)
         self._ending = True
 
     # What runs beside.
