@@ -223,8 +223,6 @@ class Agent:
                             break
                 rank.told = True
                 self._line.send(**{"is": "exited", "rank": rank.rank, "code": rank.code})
-                if self._stands_back:  # what is left for this agent to do has time, too
-                    gentle(True)
 
     def _signal(self, number: int) -> None:
         for rank in self._ranks:

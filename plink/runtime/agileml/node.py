@@ -339,8 +339,7 @@ class Node:
         }  # fmt: skip
 
     def bye(self, message: Message) -> None:
-        """Nothing of this host is needed any more: others are to notice as little as may be of its end."""
-        gentle(True)
+        """Nothing of this host is needed any more."""
         self._ending = True
 
     # What runs beside.
