@@ -2,9 +2,7 @@
 
 Neighbours are swaps of two hosts and of two blocks of ranks (a rack's worth at a time, or a group), and short stretches
 of hosts reversed or moved on by one. A run is a number of moves between two temperatures; runs follow each other, each
-twice as long, from the best order so far, so that any time is put to use and the best is never lost. Where the longest
-chain of many ranks counts every other run anneals shares of it, hot and with many moves
-(:mod:`solvers.ordering.share_kernels`), and the one after it starts so cold that it keeps what each lane has found.
+twice as long, from the best order so far, so that any time is put to use and the best is never lost.
 """
 
 from collections.abc import Sequence
@@ -19,6 +17,7 @@ from plink.network import Matrix
 from solvers.costs.closed_forms import closed_form
 from solvers.costs.fabric import Fabric
 from solvers.costs.patterns import Pattern
+from solvers.ordering.cooling import Cooling, spread_nearby
 from solvers.ordering.moves import Moves
 from solvers.ordering.objectives import chain_of, hops_of, loads_of
 from solvers.ordering.progress import Progress, Watch
@@ -26,27 +25,13 @@ from solvers.ordering.progress import Progress, Watch
 Order = npt.NDArray[np.intp]
 _FIRST_RUN = 20_000
 _SLICE = 20_000_000  # hops looked at between two looks at the clock, about a quarter of a second
-_COOLING = 1000  # the first temperature over the last
 _EPSILON = 1e-9
 _PATIENCE = 3  # times the moves that led to the best order: after so many more in vain there will be none better
 _LEAST = 300_000  # moves before that is believed
 _SAMPLE = 200
 _NEAR = 8  # hosts that an aimed move draws from
 _LANES = 2  # runs side by side, on as many cores if there are; always two, so that a seed means the same everywhere
-# Of each run: (of the first temperature, of the stand-in for longest hops). Little heat keeps what a start has of the
-# hierarchy; few ranks, and loads, of which there are few different ones, want more.
-_PLANS = {
-    "hops": ((0.05, 1.0), (0.2, 1.0), (0.05, 0.0), (1.0, 0.5)),
-    "chain": ((1.0, 1.0), (0.2, 1.0), (1.0, 0.5), (0.05, 0.0)),
-}
-_MANY = 128  # ranks: with more of them chains are annealed by shares first
-_AFTER_SHARES_PLANS = ((0.05, 1.0), (0.05, 0.5))
-_SHARES_PLAN = (40.0, None)
-_SHARES_RUN = (1000, 500_000)  # moves of a lane in the first run by shares: for each rank, and at most
-_AFTER_SHARES = 50_000  # and in the run after it
-_FEW_PLANS = ((1.0, 0.5), (0.2, 1.0), (0.05, 0.0))
-_FEW = 32
-_LOAD_PLANS = ((1.0, 0.0), (0.2, 0.0))
+_WIDTH = 0.25  # of what round trips nearby differ by, for each hop of a chain
 
 
 @dataclass(frozen=True)
@@ -76,15 +61,16 @@ class Annealer:
             self._arguments = loads_of(pattern, fabric, size_bytes, model)
         else:
             self._arguments = (chain_of if chain else hops_of)(pattern)
+        self._width = _WIDTH * spread_nearby(self._rtt)
         self._slice = max(100, int(_SLICE / _looked_at(pattern, fabric, self._what)))
 
     def run(
-        self, order: Order, moves: Moves, count: int, hot: float, cold: float, seed: int, soft: float | None = 0.0
+        self, order: Order, moves: Moves, count: int, hot: float, cold: float, seed: int, soft: float = 0.0
     ) -> tuple[Order, float, Order]:
         """So many moves from temperature ``hot`` to ``cold`` (microseconds): the best order, its cost, the last order.
 
-        :param soft: how much of what is annealed is the smooth stand-in for longest hops, 0 to 1 (``latency`` only);
-            None: shares of it (chains only).
+        :param soft: how much of what is annealed is the smooth stand-in for longest hops, 0 to 1 (``latency`` only;
+            chains have a stand-in alone).
         """
         start = np.array(order, dtype=np.int64)
         kernel: Any  # compiled, and imported, only when it is used
@@ -92,17 +78,13 @@ class Annealer:
             from solvers.ordering.load_kernels import anneal_loads as kernel
 
             found = kernel(start, *moves.drawn, count, hot, cold, np.uint64(seed), *self._arguments)
-        elif soft is None:
-            from solvers.ordering.share_kernels import anneal_shares as kernel
-
-            how = (*moves.drawn, *moves.aimed, count, hot, cold, np.uint64(seed), self._near)
-            found = kernel(start, *how, *self._arguments, self._rtt)
         else:
             if self._what == "chain":
                 from solvers.ordering.chain_kernels import anneal_chain as kernel
             else:
                 from solvers.ordering.hop_kernels import anneal_hops as kernel
-            how = (*moves.drawn, *moves.aimed, count, hot, cold, np.uint64(seed), soft, self._near)
+            smooth = self._width if self._what == "chain" else soft
+            how = (*moves.drawn, *moves.aimed, count, hot, cold, np.uint64(seed), smooth, self._near)
             found = kernel(start, *how, *self._arguments, self._rtt)
         return found[0].astype(np.intp), float(found[1]), start.astype(np.intp)
 
@@ -128,67 +110,43 @@ class Annealer:
         costs = [self.price(start) for start in starts]
         best, cost = starts[int(np.argmin(costs))], min(costs)
         enough = -np.inf if lower_bound is None else lower_bound * (1 + _EPSILON)
-        hot = 0.0 if moves is None else self._temperature(starts, moves, rng)
-        if moves is None or hot <= 0:
+        change = 0.0 if moves is None else self._change(starts, moves, rng)
+        if moves is None or change <= 0:
             return Annealed(best, cost, 0)
-        many = len(starts[0]) > _FEW
-        plans = _LOAD_PLANS if self._what == "loads" else _PLANS[self._what] if many else _FEW_PLANS
-        spent, gained, turn, length = 0, 0, 0, _FIRST_RUN
+        cooling = Cooling(self._what, change, self._rtt, len(best))
+        spent, gained, run, length = 0, 0, 0, _FIRST_RUN
         queue = [start for _, start in sorted(zip(costs, starts, strict=True), key=lambda pair: pair[0])]
-        by_shares = self._what == "chain" and len(best) > _MANY
-        if by_shares:
-            plans, queue, length = _AFTER_SHARES_PLANS, [], _AFTER_SHARES
-        shares = min(_SHARES_RUN[0] * len(best), _SHARES_RUN[1])
-        handed: list[Annealed] = []  # what each lane found by shares
         with ThreadPoolExecutor(_LANES) as pool:
             while spent < most_moves and cost > enough and watch(Progress(cost, lower_bound, spent)):
                 if not patient and not queue and spent > max(_LEAST, (1 + _PATIENCE) * gained):
                     break
                 lanes = min(_LANES, most_moves - spent)
-                sharing = by_shares and not handed
                 left = (most_moves - spent) // lanes
-                at: list[Order]
-                if sharing:
-                    whole = min(shares, -(-left // 2))
-                    shares *= 2
-                    heats, softs = zip(*[_SHARES_PLAN] * lanes, strict=True)
-                    at = [best] * lanes
-                    handed = [Annealed(best, np.inf, 0)] * lanes
-                else:
-                    whole = min(length, left)
-                    heats, softs = zip(*(plans[(turn + lane) % len(plans)] for lane in range(lanes)), strict=True)
-                    turn += lanes
-                    at = [one.order for one in handed[:lanes]] or [queue.pop(0) if queue else best] * lanes
-                    handed = []
+                whole = min(length, left)
+                plans = cooling.plans(run, lanes, whole)
+                run += 1
+                at = [queue.pop(0) if queue else best] * lanes
                 # Long runs in slices, each a stretch of the same cooling, so that the clock is seen.
                 slices = max(1, -(-whole // self._slice))
                 for k in range(slices):
                     part = whole // slices + (k < whole % slices)
-                    here, then = (_COOLING ** (-step / slices) * hot for step in (k, k + 1))
                     calls = [
-                        pool.submit(self.run, order, moves, part, here * heat, then * heat, int(draw), soft)
-                        for order, heat, soft, draw in zip(
-                            at, heats, softs, rng.integers(1 << 63, size=lanes), strict=True
-                        )
+                        pool.submit(self.run, order, moves, part, *plan.stretch(k, slices), int(draw), plan.soft)
+                        for order, plan, draw in zip(at, plans, rng.integers(1 << 63, size=lanes), strict=True)
                     ]
                     results = [call.result() for call in calls]
                     at = [last for _, _, last in results]
                     spent += part * lanes
-                    if sharing:
-                        handed = [
-                            Annealed(met, found, part) if found < one.cost else one
-                            for one, (met, found, _) in zip(handed, results, strict=True)
-                        ]
                     met, found, _ = min(results, key=lambda result: result[1])
                     if found < cost * (1 - 1e-12):
                         best, cost, gained = met, found, spent
                     if cost <= enough or not watch(Progress(cost, lower_bound, spent)):
                         break
-                if not queue and not sharing:
+                if not queue:
                     length *= 2
         return Annealed(best, self.price(best), spent)
 
-    def _temperature(self, starts: Sequence[Order], moves: Moves, rng: np.random.Generator) -> float:
+    def _change(self, starts: Sequence[Order], moves: Moves, rng: np.random.Generator) -> float:
         """A typical change of the cost by a swap; where none changes it (a longest hop that many share), what round
         trips differ by."""
         deltas = []

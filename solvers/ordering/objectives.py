@@ -47,7 +47,7 @@ def chain_of(pattern: Pattern) -> tuple[object, ...]:
         after,
         np.flatnonzero(after < 0),
         len(pattern.chain),
-        *_by_rank([source, target], pattern.ranks),
+        *_by_rank([target, source], pattern.ranks),
     )
 
 
