@@ -58,7 +58,7 @@ def test_a_newcomer_leaves_the_cores_to_the_others_until_it_has_loaded(tmp_path:
         assert [nice("h0"), nice("h1")] == ["0", "0"]
         job.add("n0")
         job.until(lambda status: any(member.name == "n0" for member in job.hub._members.values()))
-        assert nice("n0") == "19"
+        assert int(nice("n0")) > 0
         job.until(lambda status: status["workers"] == 3)
         assert nice("n0") == "0"
         job.finish()
