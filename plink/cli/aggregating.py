@@ -21,7 +21,7 @@ from plink.hosts import Hosts
 from plink.network import Network, read_network
 from plink.plan import Plan
 from plink.plan_file import read_plan
-from plink.runtime.aggengine.aggregation import FILE, MOST_TEXT, TEXT, Aggregation, SizeClass, for_rate
+from plink.runtime.aggengine.aggregation import FILE, MOST_TEXT, TEXT, Aggregation, SizeClass, for_plan, for_rate
 from plink.runtime.torch_backend import VARIABLE
 from plink.schedule import Schedule
 from plink.schedule_file import read_schedule
@@ -94,7 +94,8 @@ def backend_for(backend: str, hosts: Hosts, plan_file: Path | None, every_s: flo
             raise UsageError(
                 f"--backend {backend}: a schedule of {entry.schedule.ranks} ranks, and the job has {ranks}"
             )
-    aggregation, masters = for_rate(tuple(classes), _rate(backend, hosts) if plan is None else plan.rate_gbps), None
+    made = for_rate(tuple(classes), _rate(backend, hosts)) if plan is None else for_plan(tuple(classes), plan)
+    aggregation, masters = made, None
     if every_s is not None:
         aggregation, masters = _tuned(aggregation, ranks, plan, plan_file is not None, every_s)
     text = aggregation.to_text()

@@ -19,7 +19,9 @@ from torch.distributed import Store  # type: ignore[attr-defined]
 
 from plink.errors import InputError
 from plink.plan import SCHEMA as PLAN
+from plink.plan import Plan
 from plink.plan_file import plan_from_json
+from plink.runtime.aggengine.aside import another_ring
 from plink.runtime.aggengine.cut import Cutting, cutting_for
 from plink.runtime.aggengine.restriction import restricted
 from plink.runtime.aggengine.transport import MOST_LANES
@@ -50,7 +52,9 @@ class SizeClass:
 class Aggregation:
     """``classes``: by size, the last without a limit. ``smallest_bytes``: below it Gloo does everything; None: where
     Gloo is faster is measured when the group begins. ``tuned``: which class's schedule the launcher may replace while
-    the job runs (Autotune), None: none; ``every_s``: how often it is told what ranks saw, seconds."""
+    the job runs (Autotune), None: none; ``every_s``: how often it is told what ranks saw, seconds. ``ring``: all ranks
+    in the sequence in which Gloo's ring had better go round them, where it is tried for large messages; empty: it is
+    not."""
 
     classes: tuple[SizeClass, ...]
     lanes: int = _LANES
@@ -58,6 +62,7 @@ class Aggregation:
     smallest_bytes: int | None = None
     tuned: int | None = None
     every_s: float = 2.0
+    ring: tuple[int, ...] = ()
 
     @property
     def ranks(self) -> int | None:
@@ -75,7 +80,7 @@ class Aggregation:
         :raises InputError: for a schedule that does not sum up right; never that is known of.
         """
         if list(members) == list(range(self.ranks or 0)):
-            return replace(self, tuned=None)
+            return replace(self, tuned=None, ring=())
         made: dict[int, Schedule | None] = {}
         classes = []
         for entry in self.classes:
@@ -86,7 +91,7 @@ class Aggregation:
                     _check_sums(smaller, f"{entry.algo} for ranks {', '.join(map(str, members))}")
             schedule = None if whole is None else made[id(whole)]
             classes.append(SizeClass(entry.up_to_bytes, _GLOO if schedule is None else entry.algo, schedule))
-        return replace(self, classes=tuple(classes), tuned=None)
+        return replace(self, classes=tuple(classes), tuned=None, ring=())
 
     def fingerprint(self) -> str:
         """The same wherever the same would be done."""
@@ -105,6 +110,7 @@ class Aggregation:
             "smallest_bytes": self.smallest_bytes,
             "tuned": self.tuned,
             "every_s": self.every_s,
+            "ring": self.ring,
             "cutting": list(astuple(self.cutting)),
             "classes": [
                 [entry.up_to_bytes, entry.algo, *((s.ranks, s.chunks) if (s := entry.schedule) is not None else ())]
@@ -134,14 +140,22 @@ def from_bytes(data: bytes) -> Aggregation:
             made = make_schedule(algo, shape[0], shape[1], file[f"class{k}"]) if shape else None
             classes.append(SizeClass(limit, algo, made))
     return Aggregation(
-        tuple(classes), head["lanes"], Cutting(*head["cutting"]), head["smallest_bytes"], head["tuned"], head["every_s"]
-    )
+        tuple(classes), head["lanes"], Cutting(*head["cutting"]), head["smallest_bytes"], head["tuned"],
+        head["every_s"], tuple(head["ring"]),
+    )  # fmt: skip
 
 
 def for_rate(classes: tuple[SizeClass, ...], rate_gbps: float | None) -> Aggregation:
     """With lanes and pieces for hosts that send so much, Gbit/s; None: nobody knows."""
     slow = rate_gbps is not None and rate_gbps < _FAST_GBPS
     return Aggregation(classes, lanes=1 if slow else _LANES, cutting=cutting_for(rate_gbps))
+
+
+def for_plan(classes: tuple[SizeClass, ...], plan: Plan) -> Aggregation:
+    """As :func:`for_rate`, with a ring that goes from one group of the plan to the next: ranks of a group are near."""
+    ring = tuple(rank for group in plan.groups or () for rank in group)
+    several = plan.groups is not None and len(plan.groups) > 1
+    return replace(for_rate(classes, plan.rate_gbps), ring=ring if several and another_ring(ring) else ())
 
 
 def replacement_from(data: bytes, ranks: int) -> Schedule | None:
@@ -166,7 +180,7 @@ def aggregation_from_json(document: dict[str, Any], where: str) -> Aggregation:
         if plan.schedule is None:
             raise InputError(f"{where}: schedule", "the plan has none: it was too large for the file")
         _check_sums(plan.schedule, f"{where}: schedule")
-        return for_rate((SizeClass(None, plan.algo, plan.schedule),), plan.rate_gbps)
+        return for_plan((SizeClass(None, plan.algo, plan.schedule),), plan)
     if document.get("schema") != SCHEMA:
         raise InputError(f"{where}: schema", f"{document.get('schema')!r} was found, {PLAN} or {SCHEMA} was expected")
     rows = document.get("classes")
@@ -187,7 +201,10 @@ def aggregation_from_json(document: dict[str, Any], where: str) -> Aggregation:
         _number(document, "pieces", where, 1 << 20, plain.pieces),
         _number(document, "least_bytes", where, 1 << 40, plain.least_bytes),
     )
-    return Aggregation(classes, lanes, cutting, _whole(document, "smallest_bytes", where, 0, 1 << 62, None))
+    smallest = _whole(document, "smallest_bytes", where, 0, 1 << 62, None)
+    return Aggregation(
+        classes, lanes, cutting, smallest, ring=_ring(document.get("ring", []), max(ranks, default=0), where)
+    )
 
 
 def aggregation_to_json(aggregation: Aggregation, **details: Any) -> dict[str, Any]:
@@ -200,6 +217,7 @@ def aggregation_to_json(aggregation: Aggregation, **details: Any) -> dict[str, A
         "pieces": aggregation.cutting.pieces,
         "least_bytes": aggregation.cutting.least_bytes,
         "smallest_bytes": aggregation.smallest_bytes,
+        "ring": list(aggregation.ring),
         **details,
         "classes": [
             {
@@ -234,6 +252,14 @@ def _class(row: dict[str, Any], where: str) -> SizeClass:
         raise InputError(f"{where}: schedule", f"{schedule.collective} was found, an all-reduce was expected")
     _check_sums(schedule, f"{where}: schedule")
     return SizeClass(limit, str(row.get("algo", schedule.algo)), schedule)
+
+
+def _ring(value: object, ranks: int, where: str) -> tuple[int, ...]:
+    if not isinstance(value, list) or any(type(rank) is not int for rank in value):
+        raise InputError(f"{where}: ring", "a list of ranks was expected")
+    if value and sorted(value) != list(range(ranks)):
+        raise InputError(f"{where}: ring", f"every rank from 0 to {ranks - 1} was expected, once")
+    return tuple(value)
 
 
 def _check_sums(schedule: Schedule, where: str) -> None:

@@ -10,7 +10,6 @@ import sys
 import weakref
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 import torch
@@ -20,12 +19,13 @@ from torch.futures import Future
 
 from plink.runtime import torch_backend
 from plink.runtime.aggengine.aggregation import Aggregation, given, share
+from plink.runtime.aggengine.aside import Aside, all_reduce
 from plink.runtime.aggengine.connections import Connections, sockets
-from plink.runtime.aggengine.crossover import NEVER, Crossover, measure
+from plink.runtime.aggengine.crossover import NEVER, Crossover, faster_from, measure
 from plink.runtime.aggengine.engine import Engine
 from plink.runtime.aggengine.failures import AggregationError, Watch
 from plink.runtime.aggengine.launcher_line import LauncherLine
-from plink.runtime.aggengine.reductions import only_ours, reduction_for
+from plink.runtime.aggengine.reductions import GLOO_SUMS, only_ours, reduction_for
 from plink.runtime.aggengine.transport import GlooTransport
 from plink.runtime.aggengine.tuning import Tuning
 
@@ -140,8 +140,10 @@ class PlinkProcessGroup(dist.ProcessGroup):
         self._engine = Engine(aggregation, rank, transport, watch)
         _ENGINES.add(self._engine)
         self._smallest = self._crossover(aggregation)
+        if aggregation.ring and aggregation.smallest_bytes is None and aggregation.tuned is None:
+            self._try_ring(aggregation, PrefixStore("ring/", store), timeout)
         if names[rank] == 0:
-            said = f"plink: {_summary(aggregation, self._smallest, bool(self._members))}"
+            said = f"plink: {_summary(aggregation, self._smallest, self._engine.handed_from, bool(self._members))}"
             if said not in _SAID:
                 print(said, file=sys.stderr, flush=True)
             if self._members:
@@ -170,6 +172,24 @@ class PlinkProcessGroup(dist.ProcessGroup):
             _MEASURED[self._members, aggregation.fingerprint()] = found
         return found
 
+    def _try_ring(self, aggregation: Aggregation, store: Store, timeout: timedelta) -> None:
+        """Hand what is large over to Gloo in another order, where that is faster."""
+        assert self._engine is not None
+        engine, aside = self._engine, Aside(store, self.rank(), aggregation.ring, timeout)
+
+        def ordered(data: torch.Tensor, op: Any) -> dist.Work:
+            engine.hand_over(0, aside)
+            return self._by_engine(data, op)
+
+        def present(data: torch.Tensor, op: Any) -> dist.Work:
+            engine.hand_over(NEVER, aside)
+            return (self._by_engine if data.nbytes >= self._smallest else self._by_gloo)(data, op)
+
+        found = faster_from(ordered, present, self._by_gloo)
+        engine.hand_over(found, aside if found < NEVER else None)
+        if found >= NEVER:
+            aside.shutdown()
+
     def _tune(
         self,
         aggregation: Aggregation,
@@ -193,8 +213,7 @@ class PlinkProcessGroup(dist.ProcessGroup):
                 print("plink: not tuned: nobody listens at the launcher's end of the line", file=sys.stderr)
             crossover = None
             if aggregation.smallest_bytes is None:
-                aside: Any = dist.ProcessGroupGloo(store, rank, size, timeout)
-                crossover = Crossover(self._smallest, partial(_all_reduce, aside))
+                crossover = Crossover(self._smallest, Aside(store, rank, range(size), timeout).all_reduce)
                 self._smallest = 0  # it is the engine now that knows what goes to Gloo
             self._engine.tune(Tuning(aggregation, rank, transport, connections, line, crossover))
         elif rank == 0:
@@ -220,22 +239,25 @@ class PlinkProcessGroup(dist.ProcessGroup):
         if tensor.device.type != "cpu" or tensor.layout is not torch.strided or tensor.nbytes == 0:
             return False
         # What Gloo cannot do must not depend on what is faster.
-        wanted = tensor.nbytes >= self._smallest or only_ours(op, tensor.dtype)
-        return (
-            wanted
-            and self._engine.aggregation.choose(tensor.nbytes).schedule is not None
-            and reduction_for(op, tensor.dtype) is not None
-        )
+        wanted = tensor.nbytes >= min(self._smallest, self._engine.handed_from) or only_ours(op, tensor.dtype)
+        return wanted and self._can(tensor) and reduction_for(op, tensor.dtype) is not None
+
+    def _can(self, tensor: torch.Tensor) -> bool:
+        """Whether the engine has a schedule for it, or somebody to hand it over to."""
+        assert self._engine is not None
+        if tensor.nbytes >= self._engine.handed_from and tensor.dtype in GLOO_SUMS:
+            return True
+        return self._engine.aggregation.choose(tensor.nbytes).schedule is not None
 
     def _by_gloo(self, tensor: torch.Tensor, op: dist.ReduceOp) -> dist.Work:
-        return _all_reduce(self._gloo, tensor, op)
+        return all_reduce(self._gloo, tensor, op)
 
     def _by_engine(self, tensor: torch.Tensor, op: dist.ReduceOp, waits: bool = True) -> dist.Work:
         """Fetch, reduce, deliver. ``waits``: the caller waits for the result before it does anything else."""
         assert self._engine is not None
         reduction = reduction_for(op, tensor.dtype)
         schedule = self._engine.aggregation.choose(tensor.nbytes).schedule
-        if reduction is None or schedule is None:
+        if reduction is None or not self._can(tensor):
             return self._by_gloo(tensor, op)
         dense = tensor.is_contiguous()
         flat = tensor.detach().view(-1) if dense else tensor.detach().contiguous().view(-1)
@@ -289,16 +311,11 @@ def _on_gpus(store: Store, rank: int, size: int, timeout: timedelta, gloo: Any) 
     return dist.ProcessGroup.BackendType.NCCL, group
 
 
-def _all_reduce(gloo: Any, tensor: torch.Tensor, op: Any) -> dist.Work:
-    opts = dist.AllreduceOptions()
-    opts.reduceOp = op
-    work: dist.Work = gloo.allreduce([tensor], opts)
-    return work
-
-
-def _summary(aggregation: Aggregation, smallest: int, some: bool) -> str:
+def _summary(aggregation: Aggregation, smallest: int, ordered_from: int, some: bool) -> str:
     """By what the group aggregates, in a line."""
     who = f"groups of {aggregation.ranks} ranks" if some else f"{aggregation.ranks} ranks"
+    if ordered_from < NEVER and smallest >= ordered_from:
+        return f"all-reduces of {who} by gloo, from {ordered_from} bytes on in the plan's order"
     if smallest >= NEVER:
         return f"all-reduces of {who} by gloo, which was faster up to 4 MB"
     parts = [
@@ -307,7 +324,8 @@ def _summary(aggregation: Aggregation, smallest: int, some: bool) -> str:
         if entry.up_to_bytes is None or entry.up_to_bytes >= smallest
     ]
     below = f"gloo below {smallest} bytes, then " if smallest > 0 else ""
-    return f"all-reduces of {who} by {below}{', '.join(parts)}"
+    above = f", gloo in the plan's order from {ordered_from} bytes on" if ordered_from < NEVER else ""
+    return f"all-reduces of {who} by {below}{', '.join(parts)}{above}"
 
 
 def _first_on(store: Store, rank: int) -> bool:

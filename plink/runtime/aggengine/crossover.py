@@ -22,7 +22,8 @@ AllReduce = Callable[[torch.Tensor, Any], Waits]
 SIZES = (4, 16, 4 << 10, 64 << 10, 256 << 10)
 LARGER = (1 << 20, 4 << 20)  # only looked at where Gloo is faster at all smaller ones
 _REPEATS = 5
-_FEW = 2  # where it is measured in mid-run
+_FEW = 2  # where it is measured in mid-run, and of what is large
+_LARGEST = (4 << 20, 1 << 20, 256 << 10)  # at which Gloo in another order is tried
 _MARGIN = 0.95  # of Gloo's time: what is no faster than that is left to Gloo, which everybody knows
 NEVER = 1 << 62
 
@@ -64,11 +65,8 @@ def measure(
     for sizes in ([size for size in some if has_schedule(size)] for some in steps):
         if not sizes:
             continue
-        seconds = torch.tensor(
-            [_seconds(engine, gloo, size, repeats) for size in sizes], dtype=torch.float64, device="cpu"
-        )
-        gloo(seconds, dist.ReduceOp.MAX).wait()
-        slower: list[int] = torch.nonzero(seconds[:, 0] > _MARGIN * seconds[:, 1]).flatten().tolist()
+        faster = _faster(engine, gloo, gloo, sizes, repeats)
+        slower = [k for k in range(len(sizes)) if not faster[k]]
         if not slower:
             return sizes[0] if looked_at else 0
         if slower[-1] + 1 < len(sizes):
@@ -77,7 +75,28 @@ def measure(
     return NEVER if looked_at else 0
 
 
-def _seconds(engine: AllReduce, gloo: AllReduce, size_bytes: int, repeats: int) -> tuple[float, float]:
+def faster_from(other: AllReduce, present: AllReduce, gloo: AllReduce) -> int:
+    """The smallest message, in bytes, from which on ``other`` was faster than what is used at present at every size
+    that was looked at, of large ones only; :data:`NEVER` where it is not at the largest. The same on all ranks."""
+    found = NEVER
+    for size in _LARGEST:
+        if not _faster(other, present, gloo, [size], _FEW)[0]:
+            break
+        found = size
+    return found
+
+
+def _faster(one: AllReduce, other: AllReduce, gloo: AllReduce, sizes: Sequence[int], repeats: int) -> list[bool]:
+    """Whether one is faster than the other at each size, on the slowest rank."""
+    seconds = torch.tensor(
+        [_seconds(one, other, gloo, size, repeats) for size in sizes], dtype=torch.float64, device="cpu"
+    )
+    gloo(seconds, dist.ReduceOp.MAX).wait()
+    found: list[bool] = (seconds[:, 0] <= _MARGIN * seconds[:, 1]).tolist()
+    return found
+
+
+def _seconds(one: AllReduce, other: AllReduce, gloo: AllReduce, size_bytes: int, repeats: int) -> tuple[float, float]:
     """The medians of both over some repetitions in turn, of which the first do not count.
 
     Ranks meet before each: some are through sooner than others, and would count as the next one's time what they wait
@@ -87,7 +106,7 @@ def _seconds(engine: AllReduce, gloo: AllReduce, size_bytes: int, repeats: int) 
     taken: tuple[list[float], list[float]] = ([], [])
     meeting = torch.zeros(1, dtype=torch.float32, device="cpu")
     for _ in range(repeats + 1):
-        for times, all_reduce in zip(taken, (engine, gloo), strict=True):
+        for times, all_reduce in zip(taken, (one, other), strict=True):
             gloo(meeting, dist.ReduceOp.SUM).wait()
             began = time.perf_counter()
             all_reduce(data, dist.ReduceOp.SUM).wait()

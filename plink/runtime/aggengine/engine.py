@@ -11,6 +11,8 @@ from queue import SimpleQueue
 import torch
 
 from plink.runtime.aggengine.aggregation import Aggregation
+from plink.runtime.aggengine.aside import Aside
+from plink.runtime.aggengine.crossover import NEVER, AllReduce
 from plink.runtime.aggengine.cut import cut
 from plink.runtime.aggengine.failures import AggregationError, Watch
 from plink.runtime.aggengine.lane import Buffers, run_lane
@@ -23,6 +25,7 @@ from plink.schedule import Schedule
 _END_S = 3.0
 _LINGER_S = 1.0
 _MEASURED = SIGNATURES - 2
+_MEANINGS = 4096  # kept of those that all ranks have agreed on
 _PROGRAMS = 64  # kept a rank: a model has as many sizes of buckets as it has, and a thousand is not one of a model
 
 
@@ -32,7 +35,7 @@ class Job:
 
     number: int
     flat: torch.Tensor
-    schedule: Schedule
+    schedule: Schedule | None
     reduction: Reduction
     signature: int
     done: Callable[[str | None], None]
@@ -40,15 +43,17 @@ class Job:
     lock: threading.Lock = field(default_factory=threading.Lock)
     failed: bool = False
     program: Program | None = None  # once it begins: until then its schedule may be replaced
-    by_gloo: bool = False  # found then, where the size from which on schedules are used may change
+    gloo: AllReduce | None = None  # what does it instead, found then: the sizes that go to Gloo may change
 
 
 class Engine:
-    """Executes schedules for one rank; jobs in the order in which they were submitted, which all ranks share."""
+    """Executes schedules for one rank; jobs in the order in which they were submitted, which all ranks share.
+    ``handed_from``: from which size on Gloo in another order does them instead, bytes."""
 
     def __init__(self, aggregation: Aggregation, rank: int, transport: Transport, watch: Watch) -> None:
         self.aggregation = aggregation
         self._rank, self._transport, self._watch = rank, transport, watch
+        self._ranks = aggregation.ranks or 0
         self._count = 0
         self._queues: list[SimpleQueue[Job | None]] = [SimpleQueue() for _ in range(aggregation.lanes)]
         self._buffers = [Buffers() for _ in range(aggregation.lanes)]
@@ -58,6 +63,9 @@ class Engine:
         self._broken: str | None = None
         self._breaking = threading.Lock()
         self._tuning: Tuning | None = None
+        self._ordered: Aside | None = None
+        self.handed_from = NEVER
+        self._agreed: set[tuple[int, torch.dtype, str]] = set()
         watch.stop = self.stop
         self._threads = [
             threading.Thread(target=self._work, args=(lane,), name=f"plink-lane-{lane}", daemon=True)
@@ -71,12 +79,18 @@ class Engine:
         tuning.start(self._count, self._alone)
         self._tuning = tuning
 
+    def hand_over(self, smallest_bytes: int, to: Aside | None) -> None:
+        """From now on, which is between the same two all-reduces on all ranks, Gloo in another order does what is so
+        large."""
+        self._ordered, self.handed_from = to, smallest_bytes
+
     def submit(
-        self, flat: torch.Tensor, schedule: Schedule, reduction: Reduction, done: Callable[[str | None], None]
+        self, flat: torch.Tensor, schedule: Schedule | None, reduction: Reduction, done: Callable[[str | None], None]
     ) -> None:
         """All-reduce in place by a schedule.
 
         :param flat: contiguous, of one dimension, not empty.
+        :param schedule: None: there is none, and it is handed over for its size.
         :param done: is called once, from a thread of the engine, with what went wrong or None.
         """
         with self._submitting:
@@ -85,14 +99,14 @@ class Engine:
                 queue.put(job)
 
     def run(
-        self, flat: torch.Tensor, schedule: Schedule, reduction: Reduction, done: Callable[[str | None], None]
+        self, flat: torch.Tensor, schedule: Schedule | None, reduction: Reduction, done: Callable[[str | None], None]
     ) -> None:
         """As :meth:`submit`, for a caller who waits: what one lane does alone, it does in the caller's thread, for a
         small message is over sooner than two threads have changed places."""
         with self._submitting:
             job = self._begin(flat, schedule, reduction, done)
             why = None if self._pending > 1 else self._try(lambda: self._prepare(job, 0))
-            if why is None and not job.by_gloo and (job.program is None or any(job.program.lanes[1:])):
+            if why is None and job.gloo is None and (job.program is None or any(job.program.lanes[1:])):
                 for queue in self._queues:
                     queue.put(job)
                 return
@@ -100,7 +114,7 @@ class Engine:
             self._take(job, 0)
 
     def _begin(
-        self, flat: torch.Tensor, schedule: Schedule, reduction: Reduction, done: Callable[[str | None], None]
+        self, flat: torch.Tensor, schedule: Schedule | None, reduction: Reduction, done: Callable[[str | None], None]
     ) -> Job:
         if self._broken is not None:
             raise AggregationError(f"plink: {self._broken}")
@@ -120,6 +134,8 @@ class Engine:
             if self._tuning is not None:
                 self._tuning.stop(why)
             self._transport.close()
+            if self._ordered is not None:
+                self._ordered.close()
             if self._watch.keeps_store:  # it goes with it before the others have read why
                 time.sleep(_LINGER_S)
 
@@ -135,6 +151,8 @@ class Engine:
                 thread.join(_END_S)
         if self._tuning is not None:
             self._tuning.close()
+        if self._ordered is not None:
+            self._ordered.shutdown()
         self._watch.close()
         self._watch.stop = lambda why: None  # no circle of the two, so that connections go with the last reference
 
@@ -161,15 +179,26 @@ class Engine:
         if self._tuning is not None:
             self._tuning.before(job.number, lane, job.flat.nbytes)
         with job.lock:
-            if job.program is None and not job.by_gloo:
-                crossover = None if self._tuning is None else self._tuning.crossover
-                if crossover is not None and job.flat.nbytes < crossover.smallest and job.flat.dtype in GLOO_SUMS:
-                    job.by_gloo = True
+            if job.program is None and job.gloo is None:
+                job.gloo = self._gloo_for(job)
+                if job.gloo is not None:
                     return None
+                assert job.schedule is not None
                 schedule = job.schedule if self._tuning is None else self._tuning.schedule(job.schedule)
                 with self._compiling:  # lanes may be at different jobs
                     job.program = self._compile(schedule, job.flat.numel(), job.flat.element_size())
             return job.program
+
+    def _gloo_for(self, job: Job) -> AllReduce | None:
+        """What does the job instead of a schedule: the same on all ranks for the same all-reduce."""
+        if job.flat.dtype not in GLOO_SUMS:
+            return None
+        crossover = None if self._tuning is None else self._tuning.crossover
+        if crossover is not None and job.flat.nbytes < crossover.smallest:
+            return crossover.gloo
+        if self._ordered is not None and job.flat.nbytes >= self.handed_from:
+            return self._ordered.all_reduce
+        return None
 
     def _compile(self, schedule: Schedule, elements: int, item_bytes: int) -> Program:
         key = (id(schedule), elements, item_bytes)
@@ -206,16 +235,40 @@ class Engine:
     def _run_lane(self, job: Job, lane: int) -> None:
         program = self._prepare(job, lane)
         if program is None:
-            if lane == 0 and self._tuning is not None and self._tuning.crossover is not None:
-                self._tuning.crossover.gloo(job.flat, job.reduction.kind).wait()
+            if lane == 0 and job.gloo is not None:
+                self._by_gloo(job, job.gloo)
             return
         self._execute(program, lane, job.flat, job.reduction.combine, job.signature)
 
+    def _by_gloo(self, job: Job, all_reduce: AllReduce) -> None:
+        """Let Gloo do it. Where it is large, one number goes by a schedule, too, which comes out only where all ranks
+        mean the same: Gloo itself would add up numbers of any types that are as long, and ends the process where they
+        are not. Before Gloo's the first time, beside it when all have meant it before."""
+        meaning = job.flat.numel(), job.flat.dtype, job.reduction.name
+        asks = job.flat.nbytes >= self.handed_from
+        if asks and meaning not in self._agreed:
+            self._agree(job)
+        work = all_reduce(job.flat, job.reduction.kind)
+        if asks and meaning in self._agreed:
+            self._agree(job)
+        work.wait()
+        if len(self._agreed) >= _MEANINGS:
+            self._agreed.clear()
+        self._agreed.add(meaning)
+
+    def _agree(self, job: Job) -> None:
+        """Come back when all ranks have come with what the job means."""
+        schedule = next(entry.schedule for entry in self.aggregation.classes if entry.schedule is not None)
+        self._in_one_piece(job.flat.new_zeros(1), schedule, job.signature)
+
     def _alone(self, flat: torch.Tensor, schedule: Schedule) -> None:
         """Sum up a vector of one piece in the calling thread, which is the one that does what the first lane does."""
+        self._in_one_piece(flat, schedule, _MEASURED)
+
+    def _in_one_piece(self, flat: torch.Tensor, schedule: Schedule, signature: int) -> None:
         with self._compiling:
             program = self._compile(schedule, flat.numel(), flat.element_size())
-        self._execute(program, 0, flat, torch.Tensor.add_, _MEASURED)
+        self._execute(program, 0, flat, torch.Tensor.add_, signature)
 
     def _execute(self, program: Program, lane: int, flat: torch.Tensor, combine: Combine, signature: int) -> None:
         run_lane(program.lanes[lane], lane, flat, combine, self._transport, signature, self._buffers[lane])
@@ -234,7 +287,7 @@ class Engine:
         self._watch.end(job.number)
         try:
             if job.reduction.finish is not None:
-                job.reduction.finish(job.flat, job.schedule.ranks)
+                job.reduction.finish(job.flat, self._ranks)
         except Exception as error:
             return f"{job.reduction.name}: {error}"
         return None

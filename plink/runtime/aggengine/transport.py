@@ -90,21 +90,28 @@ class GlooTransport:
             raise PeerLost(self._names[peer], _CLOSED if self._closed else _first_line(error)) from None
 
     def close(self) -> None:
-        """As :class:`Transport` says.
-
-        Nothing in torch closes Gloo's connections while somebody waits for a message, except a message that does not
-        come in time: Gloo then closes all connections of its context (``waitRecv`` in gloo's tcp/unbound_buffer.cc).
-        One from a peer whose connection is gone already fails at once and closes nothing, so others are asked too.
-        """
+        """As :class:`Transport` says."""
         self._closed = True
         for lane in range(self._lanes):
-            for peer in self._peers:
-                try:
-                    nothing = torch.empty(1, dtype=torch.float32, device="cpu")
-                    self._group.recv([nothing], peer, SIGNATURES * self._lanes + lane).wait(_AT_ONCE)
-                except Exception as error:
-                    if "Timed out" in str(error):
-                        break
+            cut_off(self._group, self._peers, SIGNATURES * self._lanes + lane)
+
+
+def cut_off(group: Any, peers: Sequence[int], tag: int) -> None:
+    """End all that a Gloo group has under way on the connections of that tag, here and on the peers.
+
+    Nothing in torch closes Gloo's connections while somebody waits for a message, except a message that does not come
+    in time: Gloo then closes all connections of its context (``waitRecv`` in gloo's tcp/unbound_buffer.cc). One from a
+    peer whose connection is gone already fails at once and closes nothing, so others are asked too.
+
+    :param tag: no message has it.
+    """
+    for peer in peers:
+        try:
+            nothing = torch.empty(1, dtype=torch.float32, device="cpu")
+            group.recv([nothing], peer, tag).wait(_AT_ONCE)
+        except Exception as error:
+            if "Timed out" in str(error):
+                break
 
 
 def _first_line(error: BaseException) -> str:

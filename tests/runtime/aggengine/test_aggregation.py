@@ -1,6 +1,7 @@
 """By which schedule what is reduced: documents, and how ranks hand them to each other."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch.distributed as dist
 from jsonschema import Draft202012Validator
 
 from plink.errors import InputError
+from plink.plan_file import plan_from_json
 from plink.runtime.aggengine.aggregation import (
     FILE,
     TEXT,
@@ -17,6 +19,7 @@ from plink.runtime.aggengine.aggregation import (
     SizeClass,
     aggregation_from_json,
     aggregation_to_json,
+    for_plan,
     from_bytes,
     read_aggregation,
     share,
@@ -33,13 +36,16 @@ SCHEMA = Path(__file__).parents[3] / "docs" / "schemas" / "aggregation.schema.js
 def two_sizes() -> Aggregation:
     """Gloo for what is small, a ring for the rest."""
     ring = schedule_for("ring", 4)
-    return Aggregation((SizeClass(1000, "gloo", None), SizeClass(None, "ring", ring)), 3, Cutting(1, 2, 3, 4), 17)
+    return Aggregation(
+        (SizeClass(1000, "gloo", None), SizeClass(None, "ring", ring)), 3, Cutting(1, 2, 3, 4), 17, ring=(0, 2, 1, 3)
+    )
 
 
 def same(one: Aggregation, other: Aggregation) -> bool:
     """Schedules hold arrays."""
     parts = ("round", "source", "target", "first", "count", "copies")
-    return (one.lanes, one.cutting, one.smallest_bytes) == (other.lanes, other.cutting, other.smallest_bytes) and all(
+    keys = ("lanes", "cutting", "smallest_bytes", "ring")
+    return all(getattr(one, key) == getattr(other, key) for key in keys) and all(
         (a.up_to_bytes, a.algo) == (b.up_to_bytes, b.algo)
         and (a.schedule is None) == (b.schedule is None)
         and (
@@ -72,6 +78,10 @@ def test_a_document_comes_back_as_it_was(two_sizes: Aggregation, tmp_path: Path)
         ({"lanes": 99}, "f: lanes: '99' is not a whole number from 1 to 16"),
         ({"pieces": "3"}, "f: pieces: '3' is not a whole number"),
         ({"smallest_bytes": -1}, "f: smallest_bytes: '-1' is not a whole number"),
+        ({"ring": 3}, "f: ring: a list of ranks was expected"),
+        ({"ring": [0, 1, True, 3]}, "f: ring: a list of ranks was expected"),
+        ({"ring": [0, 1, 2]}, "f: ring: every rank from 0 to 3 was expected, once"),
+        ({"ring": [0, 1, 2, 2]}, "f: ring: every rank from 0 to 3 was expected, once"),
     ],
 )
 def test_what_is_wrong_is_named(change: dict[str, Any], said: str, two_sizes: Aggregation) -> None:
@@ -121,6 +131,13 @@ def test_a_plan_is_read_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         one = read_aggregation(tmp_path / "paced.json")
         paced[rate] = one.lanes, one.cutting.piece_bytes >> 10
     assert paced == {None: (2, 1024), 0.2: (1, 640), 1.0: (2, 1408), 25.0: (2, 4096)}
+    read = plan_from_json(plan, "f")
+    rings = {
+        groups: for_plan(one.classes, replace(read, groups=groups)).ring
+        for groups in (((0, 2), (1, 3)), ((0, 1), (2, 3)), ((0, 1, 2, 3),), ((0, 2, 1, 3),), None)
+    }
+    assert [groups for groups, ring in rings.items() if ring] == [((0, 2), (1, 3))]
+    assert rings[(0, 2), (1, 3)] == (0, 2, 1, 3)
     monkeypatch.setenv(FILE, str(path))
     first = dist.HashStore()
     found = everywhere(4, lambda rank: share(first, rank))

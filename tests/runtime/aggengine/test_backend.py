@@ -143,6 +143,53 @@ def test_training_ends_with_the_same_weights(kind: str, tmp_path: Path, plan: Pa
     assert not any("plink" in end.err for end in ours[1:])
 
 
+# As if Gloo in another order had been measured to be faster from 4,000 bytes on, or never.
+RING = """
+import json, sys, torch, torch.distributed as dist
+from plink.runtime.aggengine import backend
+tried = []
+def found(other, present, gloo):
+    for size in (10, 5000):
+        for one in (other, present):
+            x = torch.full((size,), 2.); one(x, dist.ReduceOp.SUM).wait(); tried.append(x.unique().tolist())
+    return 4000 if sys.argv[1] == "faster" else backend.NEVER
+backend.faster_from = found
+dist.init_process_group("plink")
+handed = []
+if (aside := dist.group.WORLD._engine._ordered) is not None:
+    before = aside.all_reduce
+    aside.all_reduce = lambda data, op: (handed.append(data.nbytes), before(data, op))[1]
+sums = []
+for size in (1, 999, 1000, 50_000):
+    for asynchronous in (False, True):
+        x = torch.full((size,), float(dist.get_rank())); work = dist.all_reduce(x, async_op=asynchronous)
+        if asynchronous: work.wait()
+        sums.append(x.unique().tolist())
+part = dist.new_group([0, 1, 3])
+if dist.get_rank() != 2: x = torch.ones(50_000); dist.all_reduce(x, group=part); sums.append(x.unique().tolist())
+print(json.dumps([tried, handed, sums]))
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize("how", ["faster", "slower"])
+def test_gloo_in_the_order_of_the_plan_does_what_it_does_sooner(how: str, tmp_path: Path) -> None:
+    """It is tried for the group of all, and has what is large enough where it was faster; all sums are the same."""
+    schedule = schedule_for("2lha", 4, Options(groups=[[0, 2], [1, 3]]))
+    plan = tmp_path / "plan.json"
+    made = Aggregation((SizeClass(4999, "gloo", None), SizeClass(None, "2lha", schedule)), ring=(0, 2, 1, 3))
+    plan.write_text(json.dumps(aggregation_to_json(made)))
+    ended = run_ranks(write(tmp_path, RING), 4, how, PLINK_PLAN=str(plan))
+    assert [end.code for end in ended] == [0] * 4, ended
+    for rank, end in enumerate(ended):
+        tried, handed, sums = json.loads(end.out)
+        assert tried == [[8.0]] * 4
+        assert handed == ([4000, 4000, 200_000, 200_000] if how == "faster" else [])
+        assert sums == [[6.0]] * 8 + ([[3.0]] if rank != 2 else [])
+    said = ended[0].err.splitlines()[0]  # which is used below that was measured
+    assert ("from 4000 bytes on" in said and "in the plan's order" in said) == (how == "faster")
+
+
 def test_everything_else_works_as_under_gloo(tmp_path: Path, plan: Path) -> None:
     """Other collectives, other groups, other types, strided tensors."""
     ended = run_ranks(write(tmp_path, ALL), 4, PLINK_BACKEND="on", PLINK_PLAN=str(plan))

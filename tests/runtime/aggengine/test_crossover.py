@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from plink.runtime.aggengine.crossover import NEVER, measure
+from plink.runtime.aggengine.crossover import NEVER, faster_from, measure
 from tests.runtime.aggengine.ranks import everywhere, gloo_groups
 
 
@@ -76,3 +76,32 @@ def test_sizes_without_a_schedule_are_not_looked_at(schedules_from: int, expecte
         return Done()
 
     assert measure(engine, gloo, lambda size: size >= schedules_from) == expected  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("slower_below", "slow_rank", "expected"),
+    [(0, 0, 256 << 10), (1 << 20, 1, 1 << 20), (2 << 20, 0, 4 << 20), (1 << 40, 1, NEVER)],
+)
+def test_what_is_faster_for_large_messages_is_used_from_there_on(
+    slower_below: int, slow_rank: int, expected: int
+) -> None:
+    """All ranks find the size at and above which the slowest of them gains."""
+    with gloo_groups(2) as groups:
+
+        def work(rank: int) -> int:
+            def gloo(data: torch.Tensor, op: object) -> object:
+                opts = dist.AllreduceOptions()
+                opts.reduceOp = op  # type: ignore[assignment]
+                return groups[rank].allreduce([data], opts)
+
+            def present(data: torch.Tensor, op: object) -> Done:
+                time.sleep(0.03)
+                return Done()
+
+            def other(data: torch.Tensor, op: object) -> Done:
+                time.sleep(0.06 if data.nbytes < slower_below and rank == slow_rank else 0.0)
+                return Done()
+
+            return faster_from(other, present, gloo)  # type: ignore[arg-type]
+
+        assert everywhere(2, work) == [expected] * 2
