@@ -1,10 +1,10 @@
 """One rank: all-reduces of several sizes by several groups of the same processes.
 
-Argument: a JSON file, ``{"sizes": [bytes], "repeats": R, "one_by_one": bool, "groups": {name: {"kind": "gloo" |
-"plink", "order": [rank in this group of each rank] or null, "plan": file or null}}}``. All groups take turns at every
-size; ``one_by_one``: a group is made, measured and ended before the next. Rank 0 prints a JSON line for each group, and
-one for each size: seconds by group, the slowest rank's each time; into a second argument's file go the lines of sizes.
-Sums are checked.
+Argument: a JSON file, ``{"sizes": [bytes], "repeats": R, "small_repeats": F, "one_by_one": bool, "groups": {name:
+{"kind": "gloo" | "plink", "order": [rank in this group of each rank] or null, "plan": file or null}}}``. All groups
+take turns at every size, R times, F times as often up to 64 KB; ``one_by_one``: a group is made, measured and ended
+before the next. Rank 0 prints a JSON line for each group, and one for each size: seconds by group, the slowest rank's
+each time; into a second argument's file go the lines of sizes. Sums are checked.
 """
 
 import json
@@ -22,6 +22,7 @@ from plink.runtime.aggengine.backend import PlinkProcessGroup
 
 Group = PlinkProcessGroup | dist.ProcessGroupGloo
 
+_SMALL_BYTES = 64 << 10
 _TIMEOUT = timedelta(seconds=300)
 
 
@@ -67,7 +68,8 @@ def main() -> None:
         for size in asked["sizes"]:
             data = torch.empty(max(1, size // 4))
             seconds: dict[str, list[float]] = {name: [] for name in groups}
-            for _ in range(asked["repeats"] + 1):  # the first does not count
+            small = asked.get("small_repeats", 1) if size <= _SMALL_BYTES else 1
+            for _ in range(asked["repeats"] * small + 1):  # the first does not count
                 for name, group in groups.items():
                     seconds[name].append(once(group, data, rank, world))
             if rank == 0:
