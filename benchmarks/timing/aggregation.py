@@ -2,7 +2,7 @@
 
 Argument: a JSON file, ``{"sizes": [bytes], "repeats": R, "small_repeats": F, "one_by_one": bool, "groups": {name:
 {"kind": "gloo" | "plink", "order": [rank in this group of each rank] or null, "plan": file or null}}}``. All groups
-take turns at every size, R times, F times as often up to 64 KB; ``one_by_one``: a group is made, measured and ended
+take turns at every size, R times, F times as often up to 1 MB; ``one_by_one``: a group is made, measured and ended
 before the next. Rank 0 prints a JSON line for each group, and one for each size: seconds by group, the slowest rank's
 each time; into a second argument's file go the lines of sizes. Sums are checked.
 """
@@ -22,7 +22,7 @@ from plink.runtime.aggengine.backend import PlinkProcessGroup
 
 Group = PlinkProcessGroup | dist.ProcessGroupGloo
 
-_SMALL_BYTES = 64 << 10
+_SMALL_BYTES = 1 << 20
 _TIMEOUT = timedelta(seconds=300)
 
 

@@ -23,6 +23,7 @@ SIZES = (4, 16, 4 << 10, 64 << 10, 256 << 10)
 LARGER = (1 << 20, 4 << 20)  # only looked at where Gloo is faster at all smaller ones
 _REPEATS = 5
 _FEW = 2  # where it is measured in mid-run, and of what is large
+_TINY, _AS_OFTEN = 1 << 10, 3  # what is tiny takes no time, and its times differ most
 _LARGEST = (4 << 20, 1 << 20, 256 << 10)  # at which Gloo in another order is tried
 _MARGIN = 0.95  # of Gloo's time: what is no faster than that is left to Gloo, which everybody knows
 NEVER = 1 << 62
@@ -105,7 +106,7 @@ def _seconds(one: AllReduce, other: AllReduce, gloo: AllReduce, size_bytes: int,
     data = torch.zeros(max(1, size_bytes // 4), dtype=torch.float32, device="cpu")
     taken: tuple[list[float], list[float]] = ([], [])
     meeting = torch.zeros(1, dtype=torch.float32, device="cpu")
-    for _ in range(repeats + 1):
+    for _ in range(repeats * (_AS_OFTEN if size_bytes < _TINY else 1) + 1):
         for times, all_reduce in zip(taken, (one, other), strict=True):
             gloo(meeting, dist.ReduceOp.SUM).wait()
             began = time.perf_counter()
