@@ -111,7 +111,7 @@ def _sizes(bench: BenchLab, ring: list[int]) -> dict[str, Any]:
             medians = {name: statistics.median(times) for name, times in row["seconds"].items()}
             rows.append({**row, "median_s": medians, "bound_s": bound})
             print(row["size_bytes"], {name: round(value * 1e3, 2) for name, value in medians.items()}, flush=True)
-    return {"smallest_bytes": next(row["smallest_bytes"] for row in said if "group" in row), "rows": rows}
+    return {"found": [row for row in said if "group" in row], "rows": rows}
 
 
 def _random_groups(bench: BenchLab, ring: list[int]) -> dict[str, Any]:

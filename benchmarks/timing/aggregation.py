@@ -19,6 +19,7 @@ import torch.distributed as dist
 
 from plink.runtime.aggengine import aggregation
 from plink.runtime.aggengine.backend import PlinkProcessGroup
+from plink.runtime.aggengine.crossover import NEVER
 
 Group = PlinkProcessGroup | dist.ProcessGroupGloo
 
@@ -36,7 +37,8 @@ def join(name: str, asked: dict[str, Any], rank: int, world: int) -> Group:
     os.environ[aggregation.FILE] = str(asked["plan"])
     made = PlinkProcessGroup(store, mine, world, _TIMEOUT)
     if mine == 0:
-        print(json.dumps({"group": name, "smallest_bytes": made._smallest}), flush=True)
+        handed = NEVER if made._engine is None else made._engine.handed_from
+        print(json.dumps({"group": name, "smallest_bytes": made._smallest, "handed_from": handed}), flush=True)
     return made
 
 
@@ -69,9 +71,11 @@ def main() -> None:
             data = torch.empty(max(1, size // 4))
             seconds: dict[str, list[float]] = {name: [] for name in groups}
             small = asked.get("small_repeats", 1) if size <= _SMALL_BYTES else 1
+            turns = list(groups)
             for _ in range(asked["repeats"] * small + 1):  # the first does not count
-                for name, group in groups.items():
-                    seconds[name].append(once(group, data, rank, world))
+                for name in turns:
+                    seconds[name].append(once(groups[name], data, rank, world))
+                turns = [*turns[1:], turns[0]]  # whom one comes after makes a difference of its own
             if rank == 0:
                 said = {name: times[1:] for name, times in seconds.items()}
                 line = json.dumps({"size_bytes": size, "seconds": said})

@@ -22,9 +22,9 @@ AllReduce = Callable[[torch.Tensor, Any], Waits]
 SIZES = (4, 16, 4 << 10, 64 << 10, 256 << 10)
 LARGER = (1 << 20, 4 << 20)  # only looked at where Gloo is faster at all smaller ones
 _REPEATS = 5
-_FEW = 2  # where it is measured in mid-run, and of what is large
+_FEW = 2  # where it is measured in mid-run, and of what takes long
 _TINY, _AS_OFTEN = 1 << 10, 3  # what is tiny takes no time, and its times differ most
-_LARGEST = (4 << 20, 1 << 20, 256 << 10)  # at which Gloo in another order is tried
+_LARGEST = {4 << 20: _FEW, 1 << 20: _REPEATS, 256 << 10: _REPEATS}  # at which Gloo in another order is tried
 _MARGIN = 0.95  # of Gloo's time: what is no faster than that is left to Gloo, which everybody knows
 NEVER = 1 << 62
 
@@ -80,8 +80,8 @@ def faster_from(other: AllReduce, present: AllReduce, gloo: AllReduce) -> int:
     """The smallest message, in bytes, from which on ``other`` was faster than what is used at present at every size
     that was looked at, of large ones only; :data:`NEVER` where it is not at the largest. The same on all ranks."""
     found = NEVER
-    for size in _LARGEST:
-        if not _faster(other, present, gloo, [size], _FEW)[0]:
+    for size, repeats in _LARGEST.items():
+        if not _faster(other, present, gloo, [size], repeats)[0]:
             break
         found = size
     return found
