@@ -26,7 +26,7 @@ for name, source in bundle["modules"]:
             sys.modules[package].__path__ = []
     module = types.ModuleType(name)
     sys.modules[name] = module
-    exec(compile(source, "<plink agent: " + name + ">", "exec"), module.__dict__)
+    exec(compile(source, "plink-agent/" + name.replace(".", "/") + ".py", "exec"), module.__dict__)
 sys.modules[bundle["modules"][-1][0]].main(**bundle["settings"])
 """
 
