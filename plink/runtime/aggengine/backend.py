@@ -26,7 +26,7 @@ from plink.runtime.aggengine.engine import Engine
 from plink.runtime.aggengine.failures import AggregationError, Watch
 from plink.runtime.aggengine.launcher_line import LauncherLine
 from plink.runtime.aggengine.reductions import GLOO_SUMS, only_ours, reduction_for
-from plink.runtime.aggengine.transport import GlooTransport
+from plink.runtime.aggengine.transport import GlooTransport, allow
 from plink.runtime.aggengine.tuning import Tuning
 
 NAME = "plink"
@@ -134,6 +134,7 @@ class PlinkProcessGroup(dist.ProcessGroup):
         tuned = aggregation.tuned is not None and _first_on(PrefixStore("tuned/", store), rank)
         others = sockets() if tuned else {}
         names = self._members or range(size)
+        allow(size * (aggregation.lanes + 1))  # one aside
         transport = GlooTransport(PrefixStore("engine/", store), rank, size, aggregation.lanes, patience, names)
         opened = {fd: inode for fd, inode in sockets().items() if others.get(fd) != inode} if tuned else {}
         watch = Watch(PrefixStore("watch/", store), rank, size, timeout, names=names)

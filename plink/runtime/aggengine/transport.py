@@ -1,6 +1,7 @@
 """torch.distributed's point-to-point messages over several connections a pair, one for each lane."""
 
 import os
+import resource
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, Protocol
@@ -11,6 +12,7 @@ from torch.distributed import Store  # type: ignore[attr-defined]
 
 from plink.runtime.aggengine.failures import PeerLost
 
+_OTHER_FILES = 256  # that the program may open besides
 _AT_ONCE = timedelta(milliseconds=1)
 _CLOSED = "the connections of this group were closed"
 
@@ -112,6 +114,16 @@ def cut_off(group: Any, peers: Sequence[int], tag: int) -> None:
         except Exception as error:
             if "Timed out" in str(error):
                 break
+
+
+def allow(connections: int) -> None:
+    """Let this process open so many more: the 1,024 files that a login has as a rule are few hundred ranks' three
+    connections to each other. Nothing changes where there is room, or may be no more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = len(os.listdir("/proc/self/fd")) + connections + _OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _first_line(error: BaseException) -> str:
