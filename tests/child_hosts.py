@@ -10,7 +10,7 @@ from types import TracebackType
 
 from plink.hosts import Host
 from plink.remote.program import BOOTSTRAP
-from runners.local import LocalLine
+from runners.child import ChildLine
 
 WAIT_S = 20.0
 
@@ -26,13 +26,13 @@ class ChildHosts:
         self.environment = dict(os.environ)
         self.started: list[subprocess.Popen[bytes]] = []
 
-    def open(self, host: Host) -> LocalLine:
+    def open(self, host: Host) -> ChildLine:
         """Start the command."""
         process = subprocess.Popen(
             self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=self.environment
         )
         self.started.append(process)
-        return LocalLine(process)
+        return ChildLine(process)
 
     def all_end(self) -> bool:
         """Whether every child ends by itself in time."""

@@ -22,6 +22,7 @@ from plink.cli.inputs import connector_for
 from plink.cli.screen import print_json, progress, say
 from plink.errors import PlinkError, UsageError
 from plink.hosts import Host, Hosts, read_hosts
+from plink.remote.connector import Connector
 from plink.runs import Record
 from plink.storage import write_document
 from runners.agile.hub import Ended, Hub, Report, Wishes
@@ -60,7 +61,7 @@ def run(program: str, args: tuple[str, ...], job: Job, asked: Asked) -> int:
     if asked.runner == "local":  # or the parts would fight over the cores
         job = replace(job, env={"OMP_NUM_THREADS": "1", **job.env})
     job = replace(job, program=python, args=(*_NODE, program, *args))
-    connector = LocalConnector() if asked.runner == "local" else connector_for(hosts, asked.accept_new_host_keys)
+    connector = _connector(asked, hosts)
     if asked.dry_run:
         _rehearse(hosts, job)
         return 0
@@ -152,6 +153,22 @@ def _hosts(asked: Asked) -> Hosts:
             "mark one with tier=reliable"
         )
     return hosts
+
+
+def _connector(asked: Asked, hosts: Hosts) -> Connector:
+    """How its hosts are reached. :raises UsageError: what is needed for that is not here."""
+    if asked.runner == "local":
+        return LocalConnector()
+    over_ssh = connector_for(hosts, asked.accept_new_host_keys)  # from inside the lab, where the hosts are a lab's
+    if asked.runner == "slurm":
+        from runners.launchers.steps import StepConnector
+
+        return StepConnector()
+    if asked.runner == "kubernetes":
+        from runners.kubernetes.exec import ExecConnector
+
+        return ExecConnector()
+    return over_ssh
 
 
 def _rehearse(hosts: Hosts, job: Job) -> None:

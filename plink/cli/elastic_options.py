@@ -9,7 +9,7 @@ from plink.units import parse_duration, parse_rate
 from solvers.agile.stages import Thresholds
 
 AGILEML = "agileml"
-_RUNNERS = ("ssh", "local")
+_RUNNERS = ("ssh", "local", "slurm", "kubernetes")
 _SHORTEST_SILENCE_S = 1.0
 _MOST_SLACK = 30  # plink.runtime.agileml.progress keeps 32 clocks in sight
 
@@ -85,7 +85,7 @@ def refuse_with_agileml(runner: str | None, **typed: object) -> None:
     :raises UsageError: for what an elastic job cannot take.
     """
     if runner not in (None, *_RUNNERS):
-        raise UsageError(f"--backend {AGILEML}: goes with --runner {' or '.join(_RUNNERS)}, not {runner}")
+        raise UsageError(f"--backend {AGILEML}: goes with --runner {', '.join(_RUNNERS)}, not {runner}")
     for name, value in typed.items():
         if value is not None:
             raise UsageError(f"--backend {AGILEML}: leave --{name.replace('_', '-')} away, its hosts have no ranks")

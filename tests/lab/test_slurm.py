@@ -17,6 +17,7 @@ from tests.conftest import Lab, plink
 from tests.lab.jobs import Running, write_hosts, write_script
 from tests.lab.slurm import PATIENCE_S, Cluster, cluster
 from tests.lab.waiting import until
+from tests.runners.agile.tally import expected
 
 pytestmark = [pytest.mark.lab, pytest.mark.slurm]
 
@@ -291,3 +292,42 @@ def test_submit(slurm: Cluster, tmp_path: Path) -> None:
     assert code == 0, err
     assert out.startswith("#!/bin/sh\n#SBATCH --job-name=plink\n#SBATCH --nodes=3\n")
     assert slurm.jobs() == []
+
+
+def test_an_elastic_job_on_nodes_of_two_jobs(slurm: Cluster, tmp_path: Path, start: Callable[..., Running]) -> None:
+    """The reliable host is a node of one job of Slurm's, the transient ones come with another, which is cancelled;
+    hosts that nobody was given are refused. What comes out is exact."""
+    program = Path(__file__).parents[1] / "runners/agile/tally.py"
+    names = shuffled(slurm.lab, 23, 4)
+    known = slurm.lab.hosts.by_name()
+    members = [replace(known[name], tier="transient" if k else "reliable") for k, name in enumerate(names)]
+    for file, those in (("hosts.txt", members[:1]), ("more.txt", members[1:3]), ("none.txt", members[3:])):
+        (tmp_path / file).write_text(render_hosts(Hosts(tuple(those), slurm.lab.name)))
+    slurm.ask("salloc", "--no-shell", "--nodes=1", f"--nodelist={names[0]}", "--job-name=kept")
+    slurm.ask("salloc", "--no-shell", "--nodes=2", f"--nodelist={','.join(names[1:3])}", "--job-name=spot")
+    job = start(
+        "launch", "--backend", "agileml", "--runner", "slurm", "--hosts", "hosts.txt", "--timeout", "100s",
+        "--most-hosts", "4", "--env", "OMP_NUM_THREADS=1", str(program), "--out", str(tmp_path / "out.json"),
+        "--pieces", "8", "--clocks", "100", "--work-s", "0.05", **slurm.environment,
+    )  # fmt: skip
+
+    def asked(*words: str) -> tuple[int, str]:
+        done = plink("agile", *words, cwd=tmp_path, **slurm.environment)
+        return done.returncode, done.stdout + done.stderr
+
+    def state(key: str) -> object:
+        code, out = asked("status", "last", "--json")
+        return json.loads(out).get(key) if code == 0 else None
+
+    until(lambda: (state("begun") or -1) > 3, PATIENCE_S, "the first clocks")  # type: ignore[operator]
+    assert asked("add", "last", "--hosts", "more.txt")[0] == 0
+    until(lambda: state("workers") == 3, PATIENCE_S, "work for all hosts")
+    why = "no running job of yours has this node; ask for it with salloc or sbatch"
+    assert asked("add", "last", "--hosts", "none.txt") == (1, f"plink: error: {names[3]}: {why}\n")
+    slurm.ask("scancel", "--name=spot")
+    until(lambda: state("workers") == 1, PATIENCE_S, "the others' end")
+    assert job.ends(100) == 0, job.err
+    found, wanted = json.loads((tmp_path / "out.json").read_text()), expected(8, 100)
+    assert {key: found[key] for key in wanted} == wanted
+    slurm.ask("scancel", "--name=kept")
+    nothing_is_left(slurm)

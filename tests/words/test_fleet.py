@@ -16,7 +16,7 @@ from plink.hosts import Host
 from plink.remote.connector import Line
 from plink.remote.fleet import Fleet, Message
 from plink.remote.program import BOOTSTRAP, REMOTE_COMMAND, AgentProgram
-from runners.local import LocalLine
+from runners.child import ChildLine
 from tests.child_hosts import WAIT_S, ChildHosts, ends
 
 PROGRAM = AgentProgram(("tests.words.fleet_agent",))
@@ -244,7 +244,7 @@ def test_a_renewal_never_stands_in_the_middle_of_a_message(children: Callable[..
     connector = children()
 
     class Pieces:
-        def __init__(self, line: LocalLine) -> None:
+        def __init__(self, line: ChildLine) -> None:
             self.read, self.last_words, self.close = line.read, line.last_words, line.close
             self._line = line
 
