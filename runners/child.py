@@ -2,6 +2,8 @@
 
 import contextlib
 import os
+import re
+import signal
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
@@ -13,15 +15,22 @@ from plink.hosts import Host
 _READ = 1 << 16
 _TOLD_BYTES = 1 << 12  # of standard error: its end, which says why
 _END_S = 5.0
+# How srun and kubectl end after what ran there has said why it ended.
+_EXITED = re.compile(r".*([Ee]xited|terminated) with exit code \d+")
 
 
 class ChildLine:
-    """The line to an agent by way of a child process."""
+    """The line to an agent by way of a child process.
 
-    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+    :param let_s: so long the child may take to end once its line is cut; then its session is ended. None: it is the
+        agent itself, which ends by itself.
+    """
+
+    def __init__(self, process: "subprocess.Popen[bytes]", let_s: float | None = None) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         self._process, self._stdin, self._stdout = process, process.stdin, process.stdout
+        self._let_s, self._cut, self._cutting = let_s, False, threading.Lock()
         self._told, self._hearing = b"", None
         if process.stderr is not None:
             self._hearing = threading.Thread(target=self._hear, args=(process.stderr,), name="plink-err", daemon=True)
@@ -57,27 +66,48 @@ class ChildLine:
             self._hearing.join(_END_S)
         lines = [line for line in self._told.decode(errors="replace").splitlines() if line.strip()]
         if lines:
-            return lines[-1].strip()
+            return next((line for line in reversed(lines) if not _EXITED.fullmatch(line.strip())), lines[-1]).strip()
         return f"it ended with exit status {code}" if code else ""
 
     def close(self) -> None:
-        """Close its standard input: it ends by itself."""
+        """Close its standard input; where that ends nothing, end the child."""
+        with self._cutting:
+            if self._cut:
+                return
+            self._cut = True
+        # Whoever writes may be waiting for a child that does not read, and closing waits for whoever writes.
+        threading.Thread(target=self._close, name="plink-close", daemon=True).start()
+        if self._let_s is not None:
+            threading.Thread(target=self._end, args=(self._let_s,), name="plink-end").start()
+
+    def _close(self) -> None:
         with contextlib.suppress(OSError, ValueError):
             self._stdin.close()
 
+    def _end(self, let_s: float) -> None:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout=let_s)
+                return
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
 
-def start(host: Host, words: Sequence[str], hear: bool = False, more: Mapping[str, str] | None = None) -> ChildLine:
+
+def start(
+    host: Host, words: Sequence[str], let_s: float | None = None, environment: Mapping[str, str] | None = None
+) -> ChildLine:
     """Run a command whose standard input and output are the line.
 
-    :param hear: keep what it says on standard error, for :meth:`ChildLine.last_words`. :param more: variables besides.
+    :param let_s: as for :class:`ChildLine`, for a command that leads to the agent; what it says on standard error is
+        kept, for :meth:`ChildLine.last_words`. :param environment: instead of this process's.
     :raises HostError: when it cannot be started.
     """
     try:
         # In a session of its own: Ctrl-C is for plink, which ends the ranks in order.
         process = subprocess.Popen(
-            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE if hear else None,
-            start_new_session=True, env=None if more is None else {**os.environ, **more},
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
+            stderr=None if let_s is None else subprocess.PIPE, env=environment,
         )  # fmt: skip
     except OSError as error:
         raise HostError(host.name, f"cannot start {words[0]}: {error.strerror}") from None
-    return ChildLine(process)
+    return ChildLine(process, let_s)

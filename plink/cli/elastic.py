@@ -26,6 +26,7 @@ from plink.remote.connector import Connector
 from plink.runs import Record
 from plink.storage import write_document
 from runners.agile.hub import Ended, Hub, Report, Wishes
+from runners.choice import KUBERNETES
 from runners.job.job import Job
 from runners.job.proof import Finding
 from runners.job.result import OrderNotKept, new_id
@@ -57,7 +58,7 @@ def run(program: str, args: tuple[str, ...], job: Job, asked: Asked) -> int:
         raise UsageError(f"--backend {AGILEML}: {program} must be a .py file that defines make(arguments)")
     settings = asked.elastic.settings()
     hosts = _hosts(asked)
-    python = asked.python or sys.executable
+    python = asked.python or ("python3" if asked.runner == KUBERNETES else sys.executable)
     if asked.runner == "local":  # or the parts would fight over the cores
         job = replace(job, env={"OMP_NUM_THREADS": "1", **job.env})
     job = replace(job, program=python, args=(*_NODE, program, *args))
@@ -164,7 +165,7 @@ def _connector(asked: Asked, hosts: Hosts) -> Connector:
         from runners.launchers.steps import StepConnector
 
         return StepConnector()
-    if asked.runner == "kubernetes":
+    if asked.runner == KUBERNETES:
         from runners.kubernetes.exec import ExecConnector
 
         return ExecConnector()

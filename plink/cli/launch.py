@@ -334,7 +334,8 @@ def launch(
             runner or "ssh", hosts_file, slots, python, log_dir, dry_run, as_json, accept_new_host_keys, elastic
         )
         job = Job(
-            program=program, args=tuple(args or ()), workdirs=(workdir,) if workdir else (os.getcwd(), "~"),
+            program=program, args=tuple(args or ()),
+            workdirs=(workdir,) if workdir else ("." if runner == KUBERNETES else os.getcwd(), "~"),
             env=named_values(env or []), timeout_s=parse_duration(timeout) if timeout else None,
             interface=interface, master_port=master_port, mixed_versions=mixed_versions, sync=sync,
         )  # fmt: skip

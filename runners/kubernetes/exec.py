@@ -10,6 +10,8 @@ from plink.hosts import Host
 from plink.remote.program import BOOTSTRAP
 from runners.child import ChildLine, start
 
+_LET_S = 5.0
+
 
 class ExecConnector:
     """By ``kubectl exec``, whose standard input and output are the line.
@@ -24,4 +26,4 @@ class ExecConnector:
     def open(self, host: Host) -> ChildLine:
         """In the pod of the host's name."""
         words = ("kubectl", "exec", "--stdin", "--quiet", host.name, "--", "python3", "-c", BOOTSTRAP)
-        return start(host, words, hear=True)
+        return start(host, words, _LET_S)

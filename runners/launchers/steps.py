@@ -14,7 +14,7 @@ from plink.remote.program import BOOTSTRAP
 from runners.child import ChildLine, start
 
 _ASK_S = 15.0
-# What the environment of a job asks for is for its own steps.
+_LET_S = 5.0
 _STEP = ("--nodes=1", "--ntasks=1", "--overlap", "--unbuffered", "--mpi=none", "--cpu-bind=none", "--job-name=plink")
 
 
@@ -35,7 +35,10 @@ class StepConnector:
         :raises HostError: when none of the user's running jobs has that node.
         """
         words = ("srun", f"--jobid={_job_with(host)}", f"--nodelist={host.name}", *_STEP, "python3", "-c", BOOTSTRAP)
-        return start(host, words, hear=True)
+        # What the job that plink itself may run in was given (memory, devices) is not what this one has.
+        ours = {key: value for key, value in os.environ.items() if not key.startswith(("SLURM_", "SRUN_"))}
+        kept = {key: os.environ[key] for key in ("SLURM_CONF",) if key in os.environ}
+        return start(host, words, _LET_S, ours | kept)
 
 
 def _job_with(host: Host) -> str:

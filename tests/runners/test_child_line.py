@@ -1,6 +1,11 @@
 """Hosts reached through a command (srun, kubectl exec): its standard input and output are the line to the agent."""
 
+import contextlib
+import json
 import os
+import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -12,11 +17,16 @@ from plink.remote.fleet import Fleet
 from plink.remote.program import AgentProgram
 from runners.kubernetes.exec import ExecConnector
 from runners.launchers.steps import StepConnector
+from tests.child_hosts import ends
+from tests.conftest import plink
+from tests.runners.agile.tally import expected
+from tests.runtime.torchruns import ROOT
 
 ECHO = AgentProgram(("tests.words.fleet_agent",))
 # Each says how it was called, and runs what stands behind its own options.
 SRUN = """#!/bin/sh
 echo srun "$@" >>{folder}/calls
+env | grep ^SLURM_ >{folder}/variables
 while [ "${{1#--}}" != "$1" ]; do shift; done
 exec "$@"
 """
@@ -31,6 +41,8 @@ done
 """
 KUBECTL = """#!/bin/sh
 echo kubectl "$@" >>{folder}/calls
+[ "$4" = deaf ] && exec sleep 61
+[ "$4" = bare ] && echo 'sh: python3: not found' >&2 && echo 'command terminated with exit code 127' >&2 && exit 127
 [ "$4" = gone ] && echo 'Error from server (NotFound): pods "gone" not found' >&2 && exit 1
 while [ "$1" != -- ]; do shift; done
 shift
@@ -69,11 +81,15 @@ def test_a_step_of_the_job_that_has_the_node(
     own: str | None, job: int, calls: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The one that plink runs in, where that has it; else the latest."""
+    monkeypatch.setenv("SLURM_CONF", "/etc/s.conf")
+    monkeypatch.setenv("SLURM_MEM_PER_NODE", "64000")
     if own is not None:
         monkeypatch.setenv("SLURM_JOB_ID", own)
     assert answers(StepConnector(), "n1") == {}
     asked, ran = (line for line in calls.read_text().splitlines() if line.startswith(("squeue ", "srun ")))
     assert f"--user={os.getuid()} --nodelist=n1" in asked
+    # What a job that plink runs in was given is not for others; where Slurm is, is.
+    assert (calls.parent / "variables").read_text().split() == ["SLURM_CONF=/etc/s.conf"]
     assert ran.startswith(f"srun --jobid={job} --nodelist=n1 --nodes=1 --ntasks=1 --overlap --unbuffered")
 
 
@@ -97,6 +113,51 @@ def test_a_pod_that_is_not_there(calls: Path) -> None:
     """kubectl says why."""
     why = 'no agent could be started: Error from server (NotFound): pods "gone" not found'
     assert str(answers(ExecConnector(), "gone")["gone"]) == f"gone: {why}"
+
+
+def test_a_pod_without_python(calls: Path) -> None:
+    """What is said is why, and not how kubectl ended."""
+    assert str(answers(ExecConnector(), "bare")["bare"]).endswith("could be started: sh: python3: not found")
+
+
+def test_a_command_that_hears_nothing_is_ended(calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither its silence nor a full pipe keeps plink waiting, and nothing of it stays."""
+    monkeypatch.setattr("plink.remote.fleet.HELLO_S", 1.0)
+    monkeypatch.setattr("runners.kubernetes.exec._LET_S", 1.0)
+    line = ExecConnector().open(Host("deaf", "10.0.0.1"))
+
+    def write() -> None:
+        with contextlib.suppress(OSError):
+            line.write(b"x" * (1 << 20))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    began = time.monotonic()
+    line.close()
+    line.close()
+    assert time.monotonic() - began < 0.5
+    assert line.read() == b""
+    writer.join(10)
+    assert not writer.is_alive()
+    assert "no agent could be started" in str(answers(ExecConnector(), "deaf")["deaf"])
+    assert time.monotonic() - began < 15
+    assert ends(line._process.pid)
+
+
+def test_an_elastic_job_in_a_pod(calls: Path, tmp_path: Path) -> None:
+    """With the image's Python, in its folder, and nothing of this machine's."""
+    program = Path(__file__).parent / "agile/tally.py"
+    (tmp_path / "hosts.txt").write_text("pod-0 address=127.0.0.1 tier=reliable\n")
+    (tmp_path / "bin/python3").symlink_to(sys.executable)
+    done = plink(
+        "launch", "--backend", "agileml", "--runner", "kubernetes", "--hosts", "hosts.txt", "--timeout", "60s",
+        str(program), "--out", str(tmp_path / "out.json"), "--pieces", "4", "--clocks", "5", cwd=tmp_path,
+        PYTHONPATH=str(ROOT),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found, wanted = json.loads((tmp_path / "out.json").read_text()), expected(4, 5)
+    assert {key: found[key] for key in wanted} == wanted
+    assert calls.read_text().startswith("kubectl exec --stdin --quiet pod-0 -- python3 -c exec(")
 
 
 @pytest.mark.parametrize(("connector", "said"), [(StepConnector, "there is no srun"), (ExecConnector, "no kubectl")])

@@ -13,7 +13,9 @@ import torch
 import torch.distributed as dist
 from torch.distributed import Store  # type: ignore[attr-defined]
 
-from plink.runtime.aggengine.transport import cut_off
+from plink.runtime.aggengine.transport import cut_off, devices
+
+_THREADS = 2  # as torch has for a device
 
 
 class Aside:
@@ -22,7 +24,9 @@ class Aside:
     def __init__(self, store: Store, rank: int, order: Sequence[int], timeout: timedelta) -> None:
         """:param order: all ranks, in the sequence in which Gloo's ring goes round them."""
         self._rank, self._size = list(order).index(rank), len(order)
-        self._group: Any = dist.ProcessGroupGloo(store, self._rank, self._size, timeout)
+        options = dist.ProcessGroupGloo._Options()  # type: ignore[attr-defined]
+        options._devices, options._threads, options._timeout = devices(1), _THREADS, timeout
+        self._group: Any = dist.ProcessGroupGloo(store, self._rank, self._size, options)
 
     def all_reduce(self, tensor: torch.Tensor, op: Any) -> dist.Work:
         """Begin one, in place."""

@@ -9,6 +9,7 @@ import atexit
 import sys
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -120,7 +121,7 @@ class PlinkProcessGroup(dist.ProcessGroup):
         world = dist.group.WORLD
         whole = world.current() if isinstance(world, PlinkProcessGroup) else given()
         if whole is None or whole.ranks != dist.get_world_size():
-            return whole
+            return None if whole is None else replace(whole, ring=())
         return whole.for_members(self._members)
 
     def current(self) -> Aggregation | None:
@@ -142,7 +143,7 @@ class PlinkProcessGroup(dist.ProcessGroup):
         _ENGINES.add(self._engine)
         self._smallest = self._crossover(aggregation)
         if aggregation.ring and aggregation.smallest_bytes is None and aggregation.tuned is None:
-            self._try_ring(aggregation, PrefixStore("ring/", store), timeout)
+            self._try_ring(aggregation, PrefixStore("ring/", store), patience)
         if names[rank] == 0:
             said = f"plink: {_summary(aggregation, self._smallest, self._engine.handed_from, bool(self._members))}"
             if said not in _SAID:
@@ -212,11 +213,12 @@ class PlinkProcessGroup(dist.ProcessGroup):
             line = LauncherLine() if rank == 0 else LauncherLine("")
             if rank == 0 and not line.connected:
                 print("plink: not tuned: nobody listens at the launcher's end of the line", file=sys.stderr)
-            crossover = None
+            crossover, aside = None, None
             if aggregation.smallest_bytes is None:
-                crossover = Crossover(self._smallest, Aside(store, rank, range(size), timeout).all_reduce)
+                aside = Aside(store, rank, range(size), timeout)
+                crossover = Crossover(self._smallest, aside.all_reduce)
                 self._smallest = 0  # it is the engine now that knows what goes to Gloo
-            self._engine.tune(Tuning(aggregation, rank, transport, connections, line, crossover))
+            self._engine.tune(Tuning(aggregation, rank, transport, connections, line, crossover), aside)
         elif rank == 0:
             print("plink: not tuned: the kernel does not tell which connection leads to which rank", file=sys.stderr)
 

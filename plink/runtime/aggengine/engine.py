@@ -63,6 +63,7 @@ class Engine:
         self._broken: str | None = None
         self._breaking = threading.Lock()
         self._tuning: Tuning | None = None
+        self._asides: list[Aside] = []
         self._ordered: Aside | None = None
         self.handed_from = NEVER
         self._agreed: set[tuple[int, torch.dtype, str]] = set()
@@ -74,14 +75,17 @@ class Engine:
         for thread in self._threads:
             thread.start()
 
-    def tune(self, tuning: Tuning) -> None:
-        """From now on, which is between the same two all-reduces on all ranks, schedules may be replaced."""
+    def tune(self, tuning: Tuning, aside: Aside | None = None) -> None:
+        """From now on, which is between the same two all-reduces on all ranks, schedules may be replaced. ``aside``:
+        what does what is small meanwhile."""
+        self._asides += [] if aside is None else [aside]
         tuning.start(self._count, self._alone)
         self._tuning = tuning
 
     def hand_over(self, smallest_bytes: int, to: Aside | None) -> None:
         """From now on, which is between the same two all-reduces on all ranks, Gloo in another order does what is so
         large."""
+        self._asides = [] if to is None else [to]
         self._ordered, self.handed_from = to, smallest_bytes
 
     def submit(
@@ -134,8 +138,8 @@ class Engine:
             if self._tuning is not None:
                 self._tuning.stop(why)
             self._transport.close()
-            if self._ordered is not None:
-                self._ordered.close()
+            for aside in self._asides:
+                aside.close()
             if self._watch.keeps_store:  # it goes with it before the others have read why
                 time.sleep(_LINGER_S)
 
@@ -151,8 +155,8 @@ class Engine:
                 thread.join(_END_S)
         if self._tuning is not None:
             self._tuning.close()
-        if self._ordered is not None:
-            self._ordered.shutdown()
+        for aside in self._asides:
+            aside.shutdown()
         self._watch.close()
         self._watch.stop = lambda why: None  # no circle of the two, so that connections go with the last reference
 
@@ -251,7 +255,13 @@ class Engine:
         work = all_reduce(job.flat, job.reduction.kind)
         if asks and meaning in self._agreed:
             self._agree(job)
-        work.wait()
+        try:
+            work.wait()
+        except RuntimeError:
+            if asks and self._ordered is not None:
+                self._ordered.close()  # others may wait there for ranks that are still here
+                self._agree(job)  # which tells who is lost, where Gloo does not
+            raise
         if len(self._agreed) >= _MEANINGS:
             self._agreed.clear()
         self._agreed.add(meaning)

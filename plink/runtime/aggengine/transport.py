@@ -63,7 +63,7 @@ class GlooTransport:
         self._lanes, self._peers = lanes, [peer for peer in range(size) if peer != rank]
         self._closed = False
         options = dist.ProcessGroupGloo._Options()  # type: ignore[attr-defined]
-        options._devices = _devices(lanes)
+        options._devices = devices(lanes)
         options._threads = 1  # these are for collectives, of which there are none here
         options._timeout = timeout
         self._group: Any = dist.ProcessGroupGloo(store, rank, size, options)
@@ -131,7 +131,7 @@ def _first_line(error: BaseException) -> str:
     return str(error).partition("\n")[0].rpartition("] ")[2]
 
 
-def _devices(lanes: int) -> Sequence[dist.ProcessGroupGloo.Device]:
+def devices(lanes: int) -> Sequence[dist.ProcessGroupGloo.Device]:
     """One a lane, on the interfaces that GLOO_SOCKET_IFNAME names, as torch itself takes them."""
     names = [name for name in os.environ.get("GLOO_SOCKET_IFNAME", "").split(",") if name]
     if not names:

@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 from plink.runtime.aggengine.aside import Aside, another_ring
+from plink.runtime.aggengine.reductions import reduction_for
 from solvers.schedules.catalogue import schedule_for
 from tests.runtime.aggengine.ranks import Members, everywhere
 
@@ -148,3 +149,41 @@ def test_ranks_that_mean_different_things_are_named_there_too(elements: int, dty
             assert f"rank 2: sum of {elements} x {str(dtype).removeprefix('torch.')}" in str(why)
             assert "ranks 0, 1, 3: sum of 100000 x float32" in str(why)
         assert all("differs between ranks" in str(why) for why in members.reduce([torch.ones(5)] * 4))
+
+
+def test_a_rank_that_is_lost_while_gloo_has_the_data_is_named() -> None:
+    """It agreed with the others on what comes, and then its connections end."""
+    with Handing(4000) as members:
+
+        def work(rank: int) -> str | None:
+            engine, data = members.members[rank].engine, torch.ones(100_000)
+            if rank != 1:
+                return members.members[rank].reduce(data, patience_s=15)
+            reduction = reduction_for(dist.ReduceOp.SUM, data.dtype)
+            assert reduction is not None
+            engine._agree(engine._begin(data, None, reduction, lambda why: None))
+            engine._transport.close()
+            engine._asides[0].close()
+            return None
+
+        for rank, why in enumerate(everywhere(4, work)):
+            assert rank == 1 or "nothing more from rank 1" in str(why)
+
+
+def test_closing_it_ends_what_goes_over_any_interface(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where several are named, over which Gloo would take turns."""
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo,lo")
+    groups = asides([0, 1, 2])
+
+    def work(rank: int) -> float:
+        groups[rank].all_reduce(torch.ones(10), dist.ReduceOp.SUM).wait()
+        began = time.monotonic()
+        if rank == 1:
+            time.sleep(0.3)
+        else:
+            with pytest.raises(RuntimeError):
+                groups[rank].all_reduce(torch.ones(1000), dist.ReduceOp.SUM).wait()
+        groups[rank].close()
+        return time.monotonic() - began
+
+    assert max(everywhere(3, work)) < 10
