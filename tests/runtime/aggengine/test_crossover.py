@@ -1,11 +1,12 @@
 """From which size on the engine is used: by what was measured, the same on all ranks."""
 
 import time
+from functools import partial
 
 import pytest
 import torch
-import torch.distributed as dist
 
+from plink.runtime.aggengine.aside import all_reduce
 from plink.runtime.aggengine.crossover import NEVER, faster_from, measure
 from tests.runtime.aggengine.ranks import everywhere, gloo_groups
 
@@ -29,9 +30,7 @@ def test_all_ranks_take_the_slowest_of_them(slower_below: int, slow_rank: int, e
         def work(rank: int) -> int:
             def gloo(data: torch.Tensor, op: object) -> object:
                 if data.dtype is torch.float64:  # what they agree by
-                    opts = dist.AllreduceOptions()
-                    opts.reduceOp = op  # type: ignore[assignment]
-                    return groups[rank].allreduce([data], opts)
+                    return all_reduce(groups[rank], data, op)
                 time.sleep(0.01)
                 return Done()
 
@@ -49,16 +48,11 @@ def test_gloo_does_not_answer_for_ranks_that_the_engine_left_late() -> None:
     with gloo_groups(2) as groups:
 
         def work(rank: int) -> int:
-            def gloo(data: torch.Tensor, op: object) -> object:
-                opts = dist.AllreduceOptions()
-                opts.reduceOp = op  # type: ignore[assignment]
-                return groups[rank].allreduce([data], opts)
-
             def engine(data: torch.Tensor, op: object) -> Done:
                 time.sleep(0.05 * rank)
                 return Done()
 
-            return measure(engine, gloo, lambda size: size < 1 << 20, 2)  # type: ignore[arg-type]
+            return measure(engine, partial(all_reduce, groups[rank]), lambda size: size < 1 << 20, 2)  # type: ignore[arg-type]
 
         assert everywhere(2, work) == [NEVER] * 2
 
@@ -89,11 +83,6 @@ def test_what_is_faster_for_large_messages_is_used_from_there_on(
     with gloo_groups(2) as groups:
 
         def work(rank: int) -> int:
-            def gloo(data: torch.Tensor, op: object) -> object:
-                opts = dist.AllreduceOptions()
-                opts.reduceOp = op  # type: ignore[assignment]
-                return groups[rank].allreduce([data], opts)
-
             def present(data: torch.Tensor, op: object) -> Done:
                 time.sleep(0.03)
                 return Done()
@@ -102,6 +91,6 @@ def test_what_is_faster_for_large_messages_is_used_from_there_on(
                 time.sleep(0.06 if data.nbytes < slower_below and rank == slow_rank else 0.0)
                 return Done()
 
-            return faster_from(other, present, gloo)  # type: ignore[arg-type]
+            return faster_from(other, present, partial(all_reduce, groups[rank]))  # type: ignore[arg-type]
 
         assert everywhere(2, work) == [expected] * 2
