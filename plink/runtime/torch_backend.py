@@ -1,8 +1,8 @@
 """The entry point ``plink`` of the group ``torch.backends``, which every ``import torch`` on the machine calls.
 
 It registers the name ``plink`` and, where PLINK_BACKEND is set (``plink launch --backend``), lets scripts that ask for
-Gloo have it. It must never raise: ``import torch`` would fail for everybody. TORCH_DEVICE_BACKEND_AUTOLOAD=0 turns it
-off.
+Gloo have it, and those that ask for NCCL where PLINK_STAGED is set, too. It must never raise: ``import torch`` would
+fail for everybody. TORCH_DEVICE_BACKEND_AUTOLOAD=0 turns it off.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     import torch.distributed as dist
 
 VARIABLE = "PLINK_BACKEND"
+# Whether all-reduces of tensors on GPUs are to go by schedules too, through the hosts' memory; rank 0's counts.
+STAGED = "PLINK_STAGED"
 NAME = "plink"
+_FOR_GPUS = ("nccl", "cuda:nccl", "cpu:gloo,cuda:nccl", "cuda:nccl,cpu:gloo")
 # Whether a script said "gloo" and has plink in its place: then Gloo serves tensors on GPUs too, as it would have.
 asked_for_gloo = False
 
@@ -48,7 +51,7 @@ def _create(asked: Any, options: object) -> dist.ProcessGroup:
 
 
 def _stand_in() -> None:
-    """Wrap what makes groups, wherever torch has it: Gloo, or nothing in particular without a GPU, means plink."""
+    """Wrap what makes groups, wherever torch has it, so that names mean what :func:`_translated` says."""
     from torch.distributed import distributed_c10d
 
     init, new = distributed_c10d.init_process_group, distributed_c10d.new_group
@@ -71,11 +74,13 @@ def _stand_in() -> None:
 
 
 def _translated(backend: str | None) -> str | None:
+    """Gloo, or nothing in particular without a GPU, means plink; so does what asks for NCCL where staging is asked
+    for."""
     import torch
 
     global asked_for_gloo
-    if backend is None:
-        return NAME if not torch.cuda.is_available() else backend
+    if backend is None or str(backend).lower() in _FOR_GPUS:
+        return NAME if os.environ.get(STAGED) or (backend is None and not torch.cuda.is_available()) else backend
     if str(backend).lower() not in ("gloo", "cpu:gloo"):
         return backend
     asked_for_gloo = True

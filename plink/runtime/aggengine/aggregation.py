@@ -54,7 +54,7 @@ class Aggregation:
     Gloo is faster is measured when the group begins. ``tuned``: which class's schedule the launcher may replace while
     the job runs (Autotune), None: none; ``every_s``: how often it is told what ranks saw, seconds. ``ring``: all ranks
     in the sequence in which Gloo's ring had better go round them, where it is tried for large messages; empty: it is
-    not."""
+    not. ``staged``: schedules are for tensors on GPUs, too (:mod:`accelerators`)."""
 
     classes: tuple[SizeClass, ...]
     lanes: int = _LANES
@@ -63,6 +63,7 @@ class Aggregation:
     tuned: int | None = None
     every_s: float = 2.0
     ring: tuple[int, ...] = ()
+    staged: bool = False
 
     @property
     def ranks(self) -> int | None:
@@ -111,6 +112,7 @@ class Aggregation:
             "tuned": self.tuned,
             "every_s": self.every_s,
             "ring": self.ring,
+            "staged": self.staged,
             "cutting": list(astuple(self.cutting)),
             "classes": [
                 [entry.up_to_bytes, entry.algo, *((s.ranks, s.chunks) if (s := entry.schedule) is not None else ())]
@@ -141,7 +143,7 @@ def from_bytes(data: bytes) -> Aggregation:
             classes.append(SizeClass(limit, algo, made))
     return Aggregation(
         tuple(classes), head["lanes"], Cutting(*head["cutting"]), head["smallest_bytes"], head["tuned"],
-        head["every_s"], tuple(head["ring"]),
+        head["every_s"], tuple(head["ring"]), head["staged"],
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 A group of some of the ranks goes by what is left of the schedule of all (:mod:`restriction`). What the backend does not
 do itself goes to a Gloo group of the same ranks: other collectives, tensors of other types, and what a measurement at
-the beginning found Gloo to do sooner; what is on a GPU goes to NCCL, where torch has it.
+the beginning found Gloo to do sooner; what is on a GPU goes to NCCL, where torch has it (:mod:`accelerators`).
 """
 
 import atexit
@@ -18,15 +18,16 @@ import torch.distributed as dist
 from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
 from torch.futures import Future
 
-from plink.runtime import torch_backend
+from plink.runtime.aggengine.accelerators import Accelerators, staging_asked_for
 from plink.runtime.aggengine.aggregation import Aggregation, given, share
 from plink.runtime.aggengine.aside import Aside, all_reduce
 from plink.runtime.aggengine.connections import Connections, sockets
-from plink.runtime.aggengine.crossover import NEVER, Crossover, faster_from, measure
+from plink.runtime.aggengine.crossover import NEVER, REPEATS, Crossover, faster_from, measure
 from plink.runtime.aggengine.engine import Engine
 from plink.runtime.aggengine.failures import AggregationError, Watch
 from plink.runtime.aggengine.launcher_line import LauncherLine
 from plink.runtime.aggengine.reductions import GLOO_SUMS, only_ours, reduction_for
+from plink.runtime.aggengine.staging import fetch
 from plink.runtime.aggengine.transport import GlooTransport, allow
 from plink.runtime.aggengine.tuning import Tuning
 
@@ -44,9 +45,10 @@ _DELEGATED = (
 _ENGINES: "weakref.WeakSet[Engine]" = weakref.WeakSet()
 _PATIENCE_S = 2.0
 _LEAST: Any = dist.ReduceOp.MIN
+_HOST = torch.device("cpu")
 _FEW = 2  # repetitions of what is measured for a group of some ranks, of which there may be many
-# What was measured before for such a group, which scripts make again and again: its ranks and schedules.
-_MEASURED: dict[tuple[tuple[int, ...], str], int] = {}
+# What was measured before for such a group, which scripts make again and again: its ranks, schedules and device.
+_MEASURED: dict[tuple[tuple[int, ...], str, str], int] = {}
 _SAID: set[str] = set()  # of groups of some ranks
 
 
@@ -91,14 +93,15 @@ class PlinkProcessGroup(dist.ProcessGroup):
         # calls its own implementation with the interpreter's lock held, for which Gloo's thread may be waiting with
         # its own. So they go to a group of C++ (below), as they would without plink.
         self._plain: Any = dist.ProcessGroup(store, rank, size)
-        kind, self._on_gpus = _on_gpus(store, rank, size, timeout, self._gloo)
+        self._accelerators = Accelerators(store, rank, size, timeout, self._gloo)
         for group in (self, self._plain):
             group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, self._gloo)
-            if self._on_gpus is not None:
-                group._register_backend(torch.device("cuda"), kind, self._on_gpus)
+            if self._accelerators.group is not None:
+                group._register_backend(torch.device("cuda"), self._accelerators.kind, self._accelerators.group)
             group._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
         self._engine: Engine | None = None
         self._smallest = NEVER
+        self._staged_from: dict[str, int] = {}  # by the type of device
         self._given: Aggregation | None = None
         if size < 2:
             return
@@ -117,9 +120,9 @@ class PlinkProcessGroup(dist.ProcessGroup):
         """What the group goes by: what all go by now, without those who are not in it; the plan as it is, where it is
         for as many ranks as the group has, but not for all."""
         if not self._members:
-            return given()
+            return _told()
         world = dist.group.WORLD
-        whole = world.current() if isinstance(world, PlinkProcessGroup) else given()
+        whole = world.current() if isinstance(world, PlinkProcessGroup) else _told()
         if whole is None or whole.ranks != dist.get_world_size():
             return None if whole is None else replace(whole, ring=())
         return whole.for_members(self._members)
@@ -144,35 +147,62 @@ class PlinkProcessGroup(dist.ProcessGroup):
         self._smallest = self._crossover(aggregation)
         if aggregation.ring and aggregation.smallest_bytes is None and aggregation.tuned is None:
             self._try_ring(aggregation, PrefixStore("ring/", store), patience)
-        if names[rank] == 0:
-            said = f"plink: {_summary(aggregation, self._smallest, self._engine.handed_from, bool(self._members))}"
-            if said not in _SAID:
-                print(said, file=sys.stderr, flush=True)
-            if self._members:
-                _SAID.add(said)
+        self._say(_summary(aggregation, self._smallest, self._engine.handed_from, bool(self._members)))
         if tuned and self._smallest >= NEVER:  # the same on all ranks
             if rank == 0:
                 print("plink: not tuned: gloo does every all-reduce", file=sys.stderr)
         elif tuned:
             self._tune(aggregation, transport, Connections(opened, size), PrefixStore("aside/", store), timeout)
 
+    def _say(self, what: str) -> None:
+        """Once for all groups of some of the ranks."""
+        if (self._members or range(self.size()))[self.rank()] == 0:
+            if what not in _SAID:
+                print(f"plink: {what}", file=sys.stderr, flush=True)
+            if self._members:
+                _SAID.add(what)
+
     def _crossover(self, aggregation: Aggregation) -> int:
         """From which size on schedules are used, bytes: as given, as measured before for the same ranks, or measured.
         Who is in a group was in it before, so all know or nobody does."""
-        known = _MEASURED.get((self._members, aggregation.fingerprint())) if self._members else None
         if aggregation.smallest_bytes is not None:
             return aggregation.smallest_bytes
-        if known is not None:
-            return known
-        found = measure(
-            self._by_engine,
-            self._by_gloo,
-            lambda size: aggregation.choose(size).schedule is not None,
-            *((_FEW,) if self._members else ()),
+        return self._measured(
+            aggregation,
+            _HOST,
+            lambda repeats: measure(self._by_engine, self._by_gloo, _has_schedule(aggregation), repeats),
         )
+
+    def _measured(self, aggregation: Aggregation, device: torch.device, measured: Callable[[int], int]) -> int:
+        """What was measured before, or is now with so many repetitions."""
+        key = self._members, aggregation.fingerprint(), device.type
+        if self._members and key in _MEASURED:
+            return _MEASURED[key]
+        found = measured(_FEW if self._members else REPEATS)
         if self._members:
-            _MEASURED[self._members, aggregation.fingerprint()] = found
+            _MEASURED[key] = found
         return found
+
+    def _from(self, device: torch.device) -> int:
+        """From which size on the engine does all-reduces of tensors there, bytes."""
+        assert self._engine is not None
+        on_host = min(self._smallest, self._engine.handed_from)
+        aggregation = self._engine.aggregation
+        if device.type == "cpu":
+            return on_host
+        if not aggregation.staged:
+            return NEVER
+        if device.type not in self._staged_from:
+            found = self._measured(
+                aggregation,
+                device,
+                lambda repeats: self._accelerators.staged_from(
+                    device, on_host, self._by_engine, _has_schedule(aggregation), repeats
+                ),
+            )
+            self._staged_from[device.type] = found
+            self._say(f"all-reduces on {device.type} {_by_schedules(found)}")
+        return self._staged_from[device.type]
 
     def _try_ring(self, aggregation: Aggregation, store: Store, timeout: timedelta) -> None:
         """Hand what is large over to Gloo in another order, where that is faster."""
@@ -239,11 +269,15 @@ class PlinkProcessGroup(dist.ProcessGroup):
             return False
         if self._engine.broken is not None:
             raise AggregationError(f"plink: {self._engine.broken}")
-        if tensor.device.type != "cpu" or tensor.layout is not torch.strided or tensor.nbytes == 0:
+        if tensor.layout is not torch.strided or tensor.nbytes == 0:
             return False
         # What Gloo cannot do must not depend on what is faster.
-        wanted = tensor.nbytes >= min(self._smallest, self._engine.handed_from) or only_ours(op, tensor.dtype)
-        return wanted and self._can(tensor) and reduction_for(op, tensor.dtype) is not None
+        must = tensor.device.type == "cpu" and only_ours(op, tensor.dtype)
+        return (
+            (must or tensor.nbytes >= self._from(tensor.device))
+            and self._can(tensor)
+            and reduction_for(op, tensor.dtype) is not None
+        )
 
     def _can(self, tensor: torch.Tensor) -> bool:
         """Whether the engine has a schedule for it, or somebody to hand it over to."""
@@ -262,22 +296,21 @@ class PlinkProcessGroup(dist.ProcessGroup):
         schedule = self._engine.aggregation.choose(tensor.nbytes).schedule
         if reduction is None or not self._can(tensor):
             return self._by_gloo(tensor, op)
-        dense = tensor.is_contiguous()
-        flat = tensor.detach().view(-1) if dense else tensor.detach().contiguous().view(-1)
+        fetched = fetch(tensor)
         ended: Future[str | None] = Future()
 
         def deliver(future: Future[str | None]) -> list[torch.Tensor]:
             why = future.value()
             if why is not None:
                 raise AggregationError(f"plink: {why}")
-            if not dense:
-                tensor.detach().copy_(flat.view(tensor.shape))
+            if fetched.deliver is not None:
+                fetched.deliver()
             return [tensor]
 
         # What a callback raises is an error for those who wait in C++ too, which an exception set from Python is not.
         result = ended.then(deliver)
         begin = self._engine.run if waits else self._engine.submit
-        begin(flat, schedule, reduction, ended.set_result)
+        begin(fetched.flat, schedule, reduction, ended.set_result, fetched.ready)
         return AllReduceWork(result)
 
     def getBackendName(self) -> str:
@@ -290,8 +323,7 @@ class PlinkProcessGroup(dist.ProcessGroup):
             self._engine.close(_PATIENCE_S)
             _ENGINES.discard(self._engine)
             self._engine = None
-        if self._on_gpus is not self._gloo and self._on_gpus is not None:
-            self._on_gpus.shutdown()
+        self._accelerators.shutdown()
         self._gloo.shutdown()
 
     def abort(self) -> None:
@@ -299,19 +331,21 @@ class PlinkProcessGroup(dist.ProcessGroup):
         self.shutdown()
 
 
-def _on_gpus(store: Store, rank: int, size: int, timeout: timedelta, gloo: Any) -> tuple[Any, Any]:
-    """What serves tensors on GPUs, and its kind: NCCL, which connects when the first of them comes; Gloo where torch
-    has no NCCL or the script asked for Gloo, which does them too; None without a GPU."""
-    if not torch.cuda.is_available():
-        return None, None
-    if torch_backend.asked_for_gloo or not dist.is_nccl_available():
-        return dist.ProcessGroup.BackendType.GLOO, gloo
-    nccl: Any = dist.ProcessGroupNCCL
-    options = nccl.Options()
-    options._timeout = timeout
-    group = nccl(PrefixStore("nccl/", store), rank, size, options)
-    group._set_sequence_number_for_group()
-    return dist.ProcessGroup.BackendType.NCCL, group
+def _told() -> Aggregation | None:
+    """What this process was told to go by."""
+    aggregation = given()
+    return None if aggregation is None else replace(aggregation, staged=staging_asked_for())
+
+
+def _has_schedule(aggregation: Aggregation) -> Callable[[int], bool]:
+    return lambda size: aggregation.choose(size).schedule is not None
+
+
+def _by_schedules(smallest: int) -> str:
+    """From which size on, in words."""
+    if smallest >= NEVER:
+        return "not by schedules, which were slower up to 4 MB"
+    return f"by schedules{f' from {smallest} bytes on' if smallest else ''}, through the hosts' memory"
 
 
 def _summary(aggregation: Aggregation, smallest: int, ordered_from: int, some: bool) -> str:

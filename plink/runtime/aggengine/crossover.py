@@ -21,12 +21,13 @@ AllReduce = Callable[[torch.Tensor, Any], Waits]
 # Gloo's ring leaves out what is empty, so that up to a few numbers it sends less: 16 B is where that ends.
 SIZES = (4, 16, 4 << 10, 64 << 10, 256 << 10)
 LARGER = (1 << 20, 4 << 20)  # only looked at where Gloo is faster at all smaller ones
-_REPEATS = 5
+REPEATS = 5
 _FEW = 2  # where it is measured in mid-run, and of what takes long
 _TINY, _AS_OFTEN = 1 << 10, 3  # what is tiny takes no time, and its times differ most
-_LARGEST = {4 << 20: _FEW, 1 << 20: _REPEATS, 256 << 10: _REPEATS}  # at which Gloo in another order is tried
+_LARGEST = {4 << 20: _FEW, 1 << 20: REPEATS, 256 << 10: REPEATS}  # at which Gloo in another order is tried
 _MARGIN = 0.95  # of Gloo's time: what is no faster than that is left to Gloo, which everybody knows
 NEVER = 1 << 62
+_HOST = torch.device("cpu")  # whatever the script made the default
 
 
 class Crossover:
@@ -54,11 +55,14 @@ def measure(
     engine: AllReduce,
     gloo: AllReduce,
     has_schedule: Callable[[int], bool],
-    repeats: int = _REPEATS,
+    repeats: int = REPEATS,
     steps: Sequence[Sequence[int]] = (SIZES, LARGER),
+    other: AllReduce | None = None,
+    device: torch.device = _HOST,
 ) -> int:
     """The smallest message, in bytes, from which on the engine was faster at every size that was looked at: those for
     which there is a schedule. Where there is one for larger messages only, 0: nothing smaller goes by one anyway.
+    ``other``: than this, on that device, instead of Gloo, with which ranks meet anyway.
 
     Takes a few milliseconds to some seconds, by the network; all ranks find the same, for the slowest of them counts.
     """
@@ -66,7 +70,7 @@ def measure(
     for sizes in ([size for size in some if has_schedule(size)] for some in steps):
         if not sizes:
             continue
-        faster = _faster(engine, gloo, gloo, sizes, repeats)
+        faster = _faster(engine, other or gloo, gloo, sizes, repeats, device)
         slower = [k for k in range(len(sizes)) if not faster[k]]
         if not slower:
             return sizes[0] if looked_at else 0
@@ -87,25 +91,34 @@ def faster_from(other: AllReduce, present: AllReduce, gloo: AllReduce) -> int:
     return found
 
 
-def _faster(one: AllReduce, other: AllReduce, gloo: AllReduce, sizes: Sequence[int], repeats: int) -> list[bool]:
+def _faster(
+    one: AllReduce,
+    other: AllReduce,
+    gloo: AllReduce,
+    sizes: Sequence[int],
+    repeats: int,
+    device: torch.device = _HOST,
+) -> list[bool]:
     """Whether one is faster than the other at each size, on the slowest rank."""
     seconds = torch.tensor(
-        [_seconds(one, other, gloo, size, repeats) for size in sizes], dtype=torch.float64, device="cpu"
+        [_seconds(one, other, gloo, size, repeats, device) for size in sizes], dtype=torch.float64, device=_HOST
     )
     gloo(seconds, dist.ReduceOp.MAX).wait()
     found: list[bool] = (seconds[:, 0] <= _MARGIN * seconds[:, 1]).tolist()
     return found
 
 
-def _seconds(one: AllReduce, other: AllReduce, gloo: AllReduce, size_bytes: int, repeats: int) -> tuple[float, float]:
+def _seconds(
+    one: AllReduce, other: AllReduce, gloo: AllReduce, size_bytes: int, repeats: int, device: torch.device
+) -> tuple[float, float]:
     """The medians of both over some repetitions in turn, of which the first do not count.
 
     Ranks meet before each: some are through sooner than others, and would count as the next one's time what they wait
     for those.
     """
-    data = torch.zeros(max(1, size_bytes // 4), dtype=torch.float32, device="cpu")
+    data = torch.zeros(max(1, size_bytes // 4), dtype=torch.float32, device=device)
     taken: tuple[list[float], list[float]] = ([], [])
-    meeting = torch.zeros(1, dtype=torch.float32, device="cpu")
+    meeting = torch.zeros(1, dtype=torch.float32, device=_HOST)
     for _ in range(repeats * (_AS_OFTEN if size_bytes < _TINY else 1) + 1):
         for times, all_reduce in zip(taken, (one, other), strict=True):
             gloo(meeting, dist.ReduceOp.SUM).wait()

@@ -40,6 +40,7 @@ class Job:
     signature: int
     done: Callable[[str | None], None]
     left: int
+    ready: Callable[[], None] | None = None  # comes back when the vector is there
     lock: threading.Lock = field(default_factory=threading.Lock)
     failed: bool = False
     program: Program | None = None  # once it begins: until then its schedule may be replaced
@@ -89,26 +90,37 @@ class Engine:
         self._ordered, self.handed_from = to, smallest_bytes
 
     def submit(
-        self, flat: torch.Tensor, schedule: Schedule | None, reduction: Reduction, done: Callable[[str | None], None]
+        self,
+        flat: torch.Tensor,
+        schedule: Schedule | None,
+        reduction: Reduction,
+        done: Callable[[str | None], None],
+        ready: Callable[[], None] | None = None,
     ) -> None:
         """All-reduce in place by a schedule.
 
         :param flat: contiguous, of one dimension, not empty.
         :param schedule: None: there is none, and it is handed over for its size.
         :param done: is called once, from a thread of the engine, with what went wrong or None.
+        :param ready: comes back when the vector is there; None: it is. Every lane calls it.
         """
         with self._submitting:
-            job = self._begin(flat, schedule, reduction, done)
+            job = self._begin(flat, schedule, reduction, done, ready)
             for queue in self._queues:
                 queue.put(job)
 
     def run(
-        self, flat: torch.Tensor, schedule: Schedule | None, reduction: Reduction, done: Callable[[str | None], None]
+        self,
+        flat: torch.Tensor,
+        schedule: Schedule | None,
+        reduction: Reduction,
+        done: Callable[[str | None], None],
+        ready: Callable[[], None] | None = None,
     ) -> None:
         """As :meth:`submit`, for a caller who waits: what one lane does alone, it does in the caller's thread, for a
         small message is over sooner than two threads have changed places."""
         with self._submitting:
-            job = self._begin(flat, schedule, reduction, done)
+            job = self._begin(flat, schedule, reduction, done, ready)
             why = None if self._pending > 1 else self._try(lambda: self._prepare(job, 0))
             if why is None and job.gloo is None and (job.program is None or any(job.program.lanes[1:])):
                 for queue in self._queues:
@@ -118,7 +130,12 @@ class Engine:
             self._take(job, 0)
 
     def _begin(
-        self, flat: torch.Tensor, schedule: Schedule | None, reduction: Reduction, done: Callable[[str | None], None]
+        self,
+        flat: torch.Tensor,
+        schedule: Schedule | None,
+        reduction: Reduction,
+        done: Callable[[str | None], None],
+        ready: Callable[[], None] | None,
     ) -> Job:
         if self._broken is not None:
             raise AggregationError(f"plink: {self._broken}")
@@ -128,7 +145,7 @@ class Engine:
         with self._breaking:
             self._pending += 1
         self._watch.begin(self._count, meaning)
-        return Job(self._count, flat, schedule, reduction, signature, done, self.aggregation.lanes)
+        return Job(self._count, flat, schedule, reduction, signature, done, self.aggregation.lanes, ready)
 
     def stop(self, why: str) -> None:
         """End all that is under way, and fail all that comes."""
@@ -237,6 +254,8 @@ class Engine:
             job.done(self._finish(job))
 
     def _run_lane(self, job: Job, lane: int) -> None:
+        if job.ready is not None:
+            job.ready()
         program = self._prepare(job, lane)
         if program is None:
             if lane == 0 and job.gloo is not None:

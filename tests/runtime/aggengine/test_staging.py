@@ -1,0 +1,299 @@
+"""Tensors that are not in the hosts' memory, aggregated there: on a device of its own kind, since there is no GPU."""
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from plink.runtime import torch_backend
+from plink.runtime.aggengine import crossover, staging
+from plink.runtime.aggengine.accelerators import Accelerators
+from plink.runtime.aggengine.aggregation import Aggregation, SizeClass, aggregation_to_json
+from plink.runtime.aggengine.crossover import NEVER
+from plink.runtime.aggengine.staging import fetch
+from solvers.schedules.catalogue import Options, schedule_for
+from tests.runtime.aggengine.processes import run_ranks
+
+CUDA = torch.device("cuda", 0)
+
+# The same all-reduces of tensors here and there, one after the other and several at once.
+PROGRAM = """
+import json, torch, torch.distributed as dist
+from tests.runtime.aggengine.faraway import Far
+dist.init_process_group("gloo")
+rank, size = dist.get_rank(), dist.get_world_size()
+values = lambda key, n: torch.rand(n, generator=torch.Generator().manual_seed(64 * key + rank)) - 0.5
+said = {"backend": dist.get_backend(), "same": [], "device": str(Far(torch.ones(1)).device)}
+SUM, AVG, MAX = dist.ReduceOp.SUM, dist.ReduceOp.AVG, dist.ReduceOp.MAX
+for key, (n, kind, op) in enumerate([(1, torch.float32, SUM), (70_000, torch.float32, SUM), (999, torch.bfloat16, AVG),
+                                     (5000, torch.float64, MAX), (3 << 18, torch.float32, AVG)]):
+    here = values(key, n).to(kind)
+    there = Far(here)
+    dist.all_reduce(here, op=op)
+    dist.all_reduce(there, op=op)
+    said["same"].append(torch.equal(here, there.numbers))
+wide = Far(values(9, 600).reshape(20, 30))
+plain = wide.numbers.clone(); dist.all_reduce(plain); dist.all_reduce(wide)
+said["shape"] = [torch.equal(plain, wide.numbers), list(wide.shape)]
+many = [Far(torch.full((n,), float(rank))) for n in (3, 40_000, 500_000, 7)]
+works = [dist.all_reduce(one, async_op=True) for one in many]
+for work in works: work.wait()
+said["many"] = [one.numbers.unique().tolist() for one in many]
+said["is_in_place"] = works[0].result()[0] is many[0]
+pair = dist.new_group([0, 2])
+if rank in (0, 2):
+    one = Far(torch.full((9000,), float(rank))); dist.all_reduce(one, group=pair); said["pair"] = one.numbers[0].item()
+print(json.dumps(said))
+dist.destroy_process_group()
+"""
+
+DIFFERS = """
+import sys, torch, torch.distributed as dist
+from datetime import timedelta
+from tests.runtime.aggengine.faraway import Far
+dist.init_process_group("gloo", timeout=timedelta(seconds=20))
+try:
+    dist.all_reduce(Far(torch.ones(9 if dist.get_rank() == 1 else 8)))
+except RuntimeError as error:
+    sys.exit(str(error).splitlines()[0])
+"""
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Path:
+    """A two-level schedule of 3 ranks that is used at every size."""
+    path = tmp_path / "plan.json"
+    schedule = schedule_for("2lha", 3, Options(groups=[[0, 2], [1]]))
+    path.write_text(
+        json.dumps(aggregation_to_json(Aggregation((SizeClass(None, "2lha", schedule),), smallest_bytes=0)))
+    )
+    return path
+
+
+def ranks(tmp_path: Path, text: str, plan: Path, staged: str) -> list[Any]:
+    """Three, of a program."""
+    script = tmp_path / "program.py"
+    script.write_text(text)
+    return run_ranks(script, 3, PLINK_BACKEND="2lha", PLINK_PLAN=str(plan), PLINK_STAGED=staged)
+
+
+def test_sums_on_another_device_are_those_on_the_host(tmp_path: Path, plan: Path) -> None:
+    """Bit for bit, of every shape, whoever waits for what, in groups of some of the ranks too; and said once."""
+    ended = ranks(tmp_path, PROGRAM, plan, "1")
+    assert [end.code for end in ended] == [0, 0, 0], ended
+    told = [json.loads(end.out) for end in ended]
+    for one in told:
+        assert (one["backend"], one["device"]) == ("plink", "far:0")
+        assert one["same"] == [True] * 5
+        assert one["shape"] == [True, [20, 30]]
+        assert one["many"] == [[3.0]] * 4
+        assert one["is_in_place"]
+    assert [one.get("pair") for one in told] == [2.0, None, 2.0]
+    said = "plink: all-reduces on far by schedules, through the hosts' memory\n"
+    assert [end.err.count(said) for end in ended] == [2, 0, 0]  # of all ranks, and of the pair
+
+
+def test_without_being_asked_they_are_left_to_what_serves_them(tmp_path: Path, plan: Path) -> None:
+    """Here nothing does, and torch says so."""
+    ended = ranks(tmp_path, PROGRAM, plan, "")
+    assert all(end.code == 1 and "device type far" in end.err for end in ended), ended
+
+
+def test_ranks_that_mean_different_things_are_named(tmp_path: Path, plan: Path) -> None:
+    """As for tensors in the host's memory."""
+    for end in ranks(tmp_path, DIFFERS, plan, "1"):
+        assert end.code == 1
+        assert "rank 1: sum of 9 x float32" in end.err
+
+
+class Stream:
+    """One of a GPU as its driver keeps it: does what it is given when somebody waits for it, and not before."""
+
+    current: "Stream"
+
+    def __init__(self, device: object = None) -> None:
+        self.queue: list[Callable[[], object]] = []
+
+    def wait_stream(self, other: "Stream") -> None:
+        """What follows here comes after what is there now."""
+        before = list(other.queue)
+        self.queue.append(lambda: [other.drop(do) for do in before])
+
+    def drop(self, do: Callable[[], object]) -> None:
+        """Do it unless it is done."""
+        if do in self.queue:
+            self.queue.remove(do)
+            do()
+
+    def __enter__(self) -> None:
+        self.before, Stream.current = Stream.current, self
+
+    def __exit__(self, *error: object) -> None:
+        Stream.current = self.before
+
+
+class Event:
+    """A point in such a stream."""
+
+    def record(self, stream: Stream) -> None:
+        """Here."""
+        self.stream, self.before = stream, list(stream.queue)
+
+    def synchronize(self) -> None:
+        """All that came before is done."""
+        for do in self.before:
+            self.stream.drop(do)
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch's streams and events, and copies in the background that go by them."""
+    Stream.current = Stream()
+    for name, value in (
+        ("Stream", Stream), ("Event", Event), ("stream", lambda stream: stream),
+        ("current_stream", lambda device: Stream.current),
+    ):  # fmt: skip
+        monkeypatch.setattr(torch.cuda, name, value)
+    monkeypatch.setattr(staging, "_STREAMS", {})
+    monkeypatch.setattr(torch, "empty", lambda *shape, pin_memory=False, **how: torch.zeros(*shape, **how))
+
+    def copy(to: torch.Tensor, source: torch.Tensor, in_background: bool = False) -> None:
+        assert in_background
+        Stream.current.queue.append(lambda: to.copy_(source))
+
+    monkeypatch.setattr(staging, "_copy", copy)
+
+
+def test_what_a_program_asked_its_gpu_for_before_is_fetched(driver: None) -> None:
+    """Not what was there when it asked for the all-reduce; and it is there when that is ready, and not sooner."""
+    tensor = torch.zeros(4)
+    Stream.current.queue.append(lambda: tensor.fill_(3.0))
+    fetched = staging._from_gpu(tensor)
+    assert fetched.ready is not None
+    assert fetched.deliver is not None
+    assert fetched.flat.tolist() == [0.0] * 4
+    fetched.ready()
+    assert fetched.flat.tolist() == [3.0] * 4
+    fetched.flat.add_(1.0)
+    assert tensor.tolist() == [3.0] * 4
+    fetched.deliver()
+    assert tensor.tolist() == [4.0] * 4
+
+
+def test_delivering_one_waits_for_no_other(driver: None) -> None:
+    """Gradients that are still to be computed do not hold up those that are summed up."""
+    first, second = torch.ones(2), torch.ones(2)
+    one = staging._from_gpu(first)
+    Stream.current.queue.append(lambda: pytest.fail("the second was waited for"))
+    staging._from_gpu(second)
+    assert one.ready is not None
+    assert one.deliver is not None
+    one.ready()
+    one.flat.add_(1.0)
+    one.deliver()
+    assert first.tolist() == [2.0, 2.0]
+
+
+def test_only_what_lies_dense_on_the_host_stays_where_it_is() -> None:
+    """Anything else is copied there and back, parameters without a trace in autograd."""
+    dense = torch.ones(3, 4, requires_grad=True)
+    fetched = fetch(dense)
+    assert fetched.flat.data_ptr() == dense.data_ptr()
+    assert (fetched.ready, fetched.deliver) == (None, None)
+    base = torch.arange(12.0).reshape(3, 4)
+    strided = fetch(base.t())
+    assert strided.flat.tolist() == base.t().reshape(-1).tolist()
+    strided.flat.mul_(2.0)
+    assert strided.deliver is not None
+    strided.deliver()
+    assert base.tolist() == (torch.arange(12.0) * 2).reshape(3, 4).tolist()
+    leaf = torch.nn.Parameter(torch.ones(4, 3)).t()
+    parameter = fetch(leaf)
+    assert parameter.deliver is not None
+    parameter.deliver()
+    assert not parameter.flat.requires_grad
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """torch with a GPU as far as anybody asks; what is timed, in its order."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: asked.append("synchronize"))
+    monkeypatch.setattr(dist, "is_nccl_available", lambda: True)
+    monkeypatch.setattr(torch_backend, "asked_for_gloo", False)
+    asked: list[str] = []
+
+    def faster(
+        one: Callable[..., Any], other: Callable[..., Any], gloo: object, sizes: list[int], *rest: Any
+    ) -> list[bool]:
+        assert rest[-1] == CUDA
+        for do in (one, other):
+            do(torch.zeros(1), dist.ReduceOp.SUM).wait()
+        return [size >= 4096 for size in sizes]
+
+    monkeypatch.setattr(crossover, "_faster", faster)
+    return asked
+
+
+def test_nccl_is_timed_until_the_gpu_is_through(gpu: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which for a program it is as soon as it is queued; schedules are used from where they were faster."""
+
+    class Nccl:
+        """As much of it as is asked for."""
+
+        Options = SimpleNamespace
+
+        def __init__(self, *given: object) -> None: ...
+
+        def _set_sequence_number_for_group(self) -> None: ...
+
+        def allreduce(self, tensors: list[torch.Tensor], opts: object) -> Any:
+            """Queued."""
+            gpu.append("nccl")
+            return SimpleNamespace(wait=lambda: None)
+
+        def shutdown(self) -> None:
+            """Ends."""
+            gpu.append("end")
+
+    monkeypatch.setattr(dist, "ProcessGroupNCCL", Nccl, raising=False)
+    made = Accelerators(dist.HashStore(), 0, 1, timedelta(seconds=5), object())
+
+    def engine(data: torch.Tensor, op: object) -> Any:
+        return SimpleNamespace(wait=lambda: gpu.append("engine"))
+
+    assert made.by_nccl
+    assert made.staged_from(CUDA, 16, engine, lambda size: True, 2) == 4096
+    assert gpu == ["engine", "nccl", "synchronize"]
+    made.shutdown()
+    assert gpu[-1] == "end"
+
+
+def test_gloo_copies_to_the_host_as_well(gpu: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """So what was measured there holds for GPUs, and nothing is timed again."""
+    monkeypatch.setattr(torch_backend, "asked_for_gloo", True)
+    gloo = object()
+    made = Accelerators(dist.HashStore(), 0, 1, timedelta(seconds=5), gloo)
+    assert made.group is gloo
+    assert made.staged_from(CUDA, 16, lambda data, op: pytest.fail("timed"), lambda size: True, 2) == 16
+    assert made.staged_from(torch.device("meta"), NEVER, lambda data, op: pytest.fail("timed"), bool, 2) == 0
+    made.shutdown()
+
+
+@pytest.mark.parametrize("said", [None, "nccl", "cpu:gloo,cuda:nccl"])
+def test_scripts_that_ask_for_nccl_have_plink_where_staging_is_asked_for(
+    said: str | None, gpu: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With NCCL inside; and as they are where it is not."""
+    monkeypatch.delenv(torch_backend.STAGED, raising=False)
+    assert torch_backend._translated(said) == said
+    monkeypatch.setenv(torch_backend.STAGED, "1")
+    assert torch_backend._translated(said) == "plink"
+    assert torch_backend._translated("mpi") == "mpi"
+    assert not torch_backend.asked_for_gloo
