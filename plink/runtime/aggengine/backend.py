@@ -21,8 +21,9 @@ from torch.futures import Future
 from plink.runtime.aggengine.accelerators import Accelerators, staging_asked_for
 from plink.runtime.aggengine.aggregation import Aggregation, given, share
 from plink.runtime.aggengine.aside import Aside, all_reduce
-from plink.runtime.aggengine.connections import Connections, sockets
+from plink.runtime.aggengine.connections import Connections, own_address, sockets
 from plink.runtime.aggengine.crossover import NEVER, REPEATS, Crossover, faster_from, measure
+from plink.runtime.aggengine.eager import connected
 from plink.runtime.aggengine.engine import Engine
 from plink.runtime.aggengine.failures import AggregationError, Watch
 from plink.runtime.aggengine.launcher_line import LauncherLine
@@ -136,13 +137,17 @@ class PlinkProcessGroup(dist.ProcessGroup):
         # Looking on finds out why before the transport gives up, which only knows whom it waited for.
         patience = timeout + timedelta(seconds=5)
         tuned = aggregation.tuned is not None and _first_on(PrefixStore("tuned/", store), rank)
-        others = sockets() if tuned else {}
+        others = sockets()
         names = self._members or range(size)
-        allow(size * (aggregation.lanes + 1))  # one aside
+        allow(size * (2 * aggregation.lanes + 1))  # one aside
         transport = GlooTransport(PrefixStore("engine/", store), rank, size, aggregation.lanes, patience, names)
+        address = own_address([fd for fd, inode in sockets().items() if others.get(fd) != inode])
+        eager = connected(
+            PrefixStore("eager/", store), rank, size, aggregation.lanes, patience, address, names, self._all_can
+        )
         opened = {fd: inode for fd, inode in sockets().items() if others.get(fd) != inode} if tuned else {}
         watch = Watch(PrefixStore("watch/", store), rank, size, timeout, names=names)
-        self._engine = Engine(aggregation, rank, transport, watch)
+        self._engine = Engine(aggregation, rank, transport, watch, eager)
         _ENGINES.add(self._engine)
         self._smallest = self._crossover(aggregation)
         if aggregation.ring and aggregation.smallest_bytes is None and aggregation.tuned is None:
@@ -153,6 +158,12 @@ class PlinkProcessGroup(dist.ProcessGroup):
                 print("plink: not tuned: gloo does every all-reduce", file=sys.stderr)
         elif tuned:
             self._tune(aggregation, transport, Connections(opened, size), PrefixStore("aside/", store), timeout)
+
+    def _all_can(self, mine: bool) -> bool:
+        """Whether all ranks say so, who all ask."""
+        known = torch.tensor([int(mine)], device=_HOST)
+        self._by_gloo(known, _LEAST).wait()
+        return bool(int(known))
 
     def _say(self, what: str) -> None:
         """Once for all groups of some of the ranks."""
@@ -233,13 +244,12 @@ class PlinkProcessGroup(dist.ProcessGroup):
         """Let the launcher replace the schedule, if all ranks can say what they see."""
         assert self._engine is not None
         rank, size = self.rank(), self.size()
-        length = (size + 1) * aggregation.lanes  # one a peer and lane, and room for what others opened meanwhile
+        # Two a peer and lane, for short messages and long ones, and room for what others opened meanwhile.
+        length = (size + 1) * 2 * aggregation.lanes
         mine = torch.from_numpy(connections.identities(length))
         everyone = [torch.empty_like(mine) for _ in range(size)]
         self._gloo.allgather([everyone], [mine]).wait()
-        known = torch.tensor([int(connections.meet(torch.stack(everyone).numpy(), rank))])
-        self._by_gloo(known, _LEAST).wait()
-        if int(known):
+        if self._all_can(connections.meet(torch.stack(everyone).numpy(), rank)):
             line = LauncherLine() if rank == 0 else LauncherLine("")
             if rank == 0 and not line.connected:
                 print("plink: not tuned: nobody listens at the launcher's end of the line", file=sys.stderr)

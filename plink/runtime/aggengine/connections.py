@@ -17,6 +17,8 @@ import os
 import socket
 import struct
 import sys
+from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +43,12 @@ def sockets() -> dict[int, int]:
             if what.startswith("socket:[") and _ends(int(name)) is not None:
                 found[int(name)] = int(what[8:-1])
     return found
+
+
+def own_address(descriptors: Sequence[int]) -> str | None:
+    """This host's address on most of these TCP connections; None without any."""
+    near = [ends[0].partition(" ")[0] for fd in descriptors if (ends := _ends(fd)) is not None]
+    return Counter(near).most_common(1)[0][0] if near else None
 
 
 class Connections:

@@ -14,6 +14,7 @@ from plink.runtime.aggengine.aggregation import Aggregation
 from plink.runtime.aggengine.aside import Aside
 from plink.runtime.aggengine.crossover import NEVER, AllReduce
 from plink.runtime.aggengine.cut import cut
+from plink.runtime.aggengine.eager import MOST_BYTES, EagerTransport
 from plink.runtime.aggengine.failures import AggregationError, Watch
 from plink.runtime.aggengine.lane import Buffers, run_lane
 from plink.runtime.aggengine.program import Program, compile_program
@@ -51,9 +52,17 @@ class Engine:
     """Executes schedules for one rank; jobs in the order in which they were submitted, which all ranks share.
     ``handed_from``: from which size on Gloo in another order does them instead, bytes."""
 
-    def __init__(self, aggregation: Aggregation, rank: int, transport: Transport, watch: Watch) -> None:
+    def __init__(
+        self,
+        aggregation: Aggregation,
+        rank: int,
+        transport: Transport,
+        watch: Watch,
+        eager: EagerTransport | None = None,
+    ) -> None:
+        """:param eager: for short vectors, on all ranks or on none."""
         self.aggregation = aggregation
-        self._rank, self._transport, self._watch = rank, transport, watch
+        self._rank, self._transport, self._eager, self._watch = rank, transport, eager, watch
         self._ranks = aggregation.ranks or 0
         self._count = 0
         self._queues: list[SimpleQueue[Job | None]] = [SimpleQueue() for _ in range(aggregation.lanes)]
@@ -135,7 +144,7 @@ class Engine:
         schedule: Schedule | None,
         reduction: Reduction,
         done: Callable[[str | None], None],
-        ready: Callable[[], None] | None,
+        ready: Callable[[], None] | None = None,
     ) -> Job:
         if self._broken is not None:
             raise AggregationError(f"plink: {self._broken}")
@@ -155,6 +164,8 @@ class Engine:
             if self._tuning is not None:
                 self._tuning.stop(why)
             self._transport.close()
+            if self._eager is not None:
+                self._eager.close()
             for aside in self._asides:
                 aside.close()
             if self._watch.keeps_store:  # it goes with it before the others have read why
@@ -174,6 +185,8 @@ class Engine:
             self._tuning.close()
         for aside in self._asides:
             aside.shutdown()
+        if self._eager is not None:
+            self._eager.release()
         self._watch.close()
         self._watch.stop = lambda why: None  # no circle of the two, so that connections go with the last reference
 
@@ -300,7 +313,8 @@ class Engine:
         self._execute(program, 0, flat, torch.Tensor.add_, signature)
 
     def _execute(self, program: Program, lane: int, flat: torch.Tensor, combine: Combine, signature: int) -> None:
-        run_lane(program.lanes[lane], lane, flat, combine, self._transport, signature, self._buffers[lane])
+        transport = self._transport if self._eager is None or flat.nbytes > MOST_BYTES else self._eager
+        run_lane(program.lanes[lane], lane, flat, combine, transport, signature, self._buffers[lane])
 
     def _try(self, do: Callable[[], object]) -> str | None:
         """Do it; what went wrong, if anything did, which ends all."""

@@ -14,7 +14,7 @@ from plink.runtime.aggengine.failures import PeerLost
 
 _OTHER_FILES = 256  # that the program may open besides
 _AT_ONCE = timedelta(milliseconds=1)
-_CLOSED = "the connections of this group were closed"
+CLOSED = "the connections of this group were closed"
 
 
 class Pending(Protocol):
@@ -78,7 +78,7 @@ class GlooTransport:
 
     def _call(self, begin: Callable[..., Pending], tensor: torch.Tensor, peer: int, tag: int) -> Pending:
         if self._closed:
-            raise PeerLost(self._names[peer], _CLOSED)
+            raise PeerLost(self._names[peer], CLOSED)
         try:
             return begin([tensor], peer, tag)
         except RuntimeError as error:
@@ -89,7 +89,7 @@ class GlooTransport:
         try:
             pending.wait()
         except RuntimeError as error:
-            raise PeerLost(self._names[peer], _CLOSED if self._closed else _first_line(error)) from None
+            raise PeerLost(self._names[peer], CLOSED if self._closed else _first_line(error)) from None
 
     def close(self) -> None:
         """As :class:`Transport` says."""

@@ -12,6 +12,7 @@ import torch.distributed as dist
 
 from plink.runtime.aggengine.aggregation import Aggregation, SizeClass
 from plink.runtime.aggengine.cut import Cutting
+from plink.runtime.aggengine.eager import EagerTransport
 from plink.runtime.aggengine.engine import Engine
 from plink.runtime.aggengine.failures import AggregationError, Watch
 from plink.runtime.aggengine.reductions import reduction_for
@@ -73,7 +74,14 @@ class Member:
 class Members:
     """The engines of all ranks of one schedule, on connections of their own."""
 
-    def __init__(self, schedule: Schedule, lanes: int = 2, cutting: Cutting = FINE, timeout_s: float = 20.0) -> None:
+    def __init__(
+        self,
+        schedule: Schedule,
+        lanes: int = 2,
+        cutting: Cutting = FINE,
+        timeout_s: float = 20.0,
+        eager: bool = False,
+    ) -> None:
         self.schedule = schedule
         store = dist.HashStore()
         aggregation = Aggregation((SizeClass(None, schedule.algo, schedule),), lanes, cutting)
@@ -81,8 +89,13 @@ class Members:
         def join(rank: int) -> Member:
             timeout = timedelta(seconds=timeout_s)
             transport = GlooTransport(dist.PrefixStore("t/", store), rank, schedule.ranks, lanes, timeout * 2)
+            short = (
+                EagerTransport(dist.PrefixStore("e/", store), rank, schedule.ranks, lanes, timeout * 2, "127.0.0.1")
+                if eager
+                else None
+            )
             watch = Watch(dist.PrefixStore("w/", store), rank, schedule.ranks, timeout, slow_s=1.0)
-            return Member(rank, Engine(aggregation, rank, transport, watch), schedule)
+            return Member(rank, Engine(aggregation, rank, transport, watch, short), schedule)
 
         self.members: list[Member] = everywhere(schedule.ranks, join)
 

@@ -50,16 +50,16 @@ def expected(given: list[torch.Tensor], op: object) -> torch.Tensor:
 
 @settings(max_examples=50)
 @given(
-    schedules(), st.integers(1, 3),
+    schedules(), st.integers(1, 3), st.booleans(),
     st.lists(
         st.tuples(st.integers(1, 3000), st.sampled_from(TYPES), st.sampled_from(OPS)), min_size=20, max_size=20
     ),
 )  # fmt: skip
 def test_every_schedule_type_and_operation(
-    schedule: Schedule, lanes: int, calls: list[tuple[int, torch.dtype, object]]
+    schedule: Schedule, lanes: int, eager: bool, calls: list[tuple[int, torch.dtype, object]]
 ) -> None:
     """A thousand vectors: what doubles say within the type's rounding, and every rank the very same bits."""
-    with Members(schedule, lanes) as members:
+    with Members(schedule, lanes, eager=eager) as members:
         for number, (elements, dtype, op) in enumerate(calls):
             given = [values(rank, elements, dtype, number) for rank in range(schedule.ranks)]
             found = [tensor.clone() for tensor in given]
@@ -86,11 +86,12 @@ def test_the_same_as_gloo() -> None:
     assert all(torch.equal(a, b) for a, b in zip(mine, theirs, strict=True))
 
 
-def test_many_at_once_come_out_in_order() -> None:
+@pytest.mark.parametrize("eager", [False, True])
+def test_many_at_once_come_out_in_order(eager: bool) -> None:
     """As DDP's buckets: submitted one after the other, of different sizes, before the first is done."""
     schedule = schedule_for("2lha", 6, Options(groups=[[0, 2, 4], [1, 3], [5]]))
     sizes = [1, 5000, 17, 80_000, 3, 3, 20_000]
-    with Members(schedule, lanes=2, cutting=Cutting(1 << 10, 1 << 12, 4, 1 << 10)) as members:
+    with Members(schedule, lanes=2, cutting=Cutting(1 << 10, 1 << 12, 4, 1 << 10), eager=eager) as members:
 
         def rank_work(rank: int) -> list[torch.Tensor]:
             member = members.members[rank]
@@ -108,11 +109,12 @@ def test_many_at_once_come_out_in_order() -> None:
             assert [tensor.unique().tolist() for tensor in tensors] == [[15.0 + 6 * k] for k in range(len(sizes))]
 
 
+@pytest.mark.parametrize("eager", [False, True])
 @pytest.mark.parametrize("algo", ["ring", "flat", "halving-doubling", "tree"])
-def test_ranks_that_mean_different_things_are_named(algo: str) -> None:
+def test_ranks_that_mean_different_things_are_named(algo: str, eager: bool) -> None:
     """Nobody hangs, nobody gets a sum."""
     schedule = schedule_for(algo, 4)
-    with Members(schedule) as members:
+    with Members(schedule, eager=eager) as members:
         given = [torch.ones(1000) for _ in range(4)]
         given[2] = torch.ones(999, dtype=torch.float64)
         for why in members.reduce(given):
@@ -122,10 +124,11 @@ def test_ranks_that_mean_different_things_are_named(algo: str) -> None:
         assert all("differs between ranks" in (why or "") for why in members.reduce([torch.ones(5)] * 4))
 
 
-def test_a_rank_that_does_not_come_is_named() -> None:
+@pytest.mark.parametrize("eager", [False, True])
+def test_a_rank_that_does_not_come_is_named(eager: bool) -> None:
     """After the group's time-out, on all others."""
     schedule = schedule_for("2lha", 4, Options(groups=[[0, 1], [2, 3]]))
-    with Members(schedule, timeout_s=3.0) as members:
+    with Members(schedule, timeout_s=3.0, eager=eager) as members:
 
         def rank_work(rank: int) -> str | None:
             return None if rank == 1 else members.members[rank].reduce(torch.ones(100), patience_s=20)

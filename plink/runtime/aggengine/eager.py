@@ -1,0 +1,315 @@
+"""Short messages over sockets of our own: each is one segment or a few, and nothing else travels.
+
+Gloo agrees on every message: the sender says that it has one, the receiver that there is room, and then it travels,
+each time through a thread of Gloo's. That is right for long ones, which nobody should hold in queues, and most of what
+short ones cost. Here a message leaves when it is there and waits in the receiver's kernel, as MPI's eager messages do,
+and the calling thread does it all: it reads and writes what can be while it waits.
+"""
+
+import contextlib
+import hmac
+import os
+import select
+import socket
+import struct
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import torch
+from torch.distributed import Store  # type: ignore[attr-defined]
+
+from plink.runtime.aggengine.failures import PeerLost
+from plink.runtime.aggengine.transport import CLOSED
+
+# Vectors of up to so many bytes travel so: with what of them may wait in kernels at a time, no queue gets long.
+MOST_BYTES = 1 << 20
+_TOKEN_BYTES = 16
+_COMING = struct.Struct("<16sII")  # token of the one that is called, who calls, lane
+_MESSAGE = struct.Struct("<II")  # signature, bytes
+_MEETING_S = 10.0  # in which all have called: they have just met over Gloo
+_HELLO_S = 2.0  # for a caller to say who it is
+_LONGEST_S = 1.0  # between looks at whether all was closed meanwhile
+
+
+class CannotConnect(Exception):
+    """Some rank cannot be reached so."""
+
+
+def connected(
+    store: Store,
+    rank: int,
+    size: int,
+    lanes: int,
+    timeout: timedelta,
+    address: str | None,
+    names: Sequence[int],
+    all_can: Callable[[bool], bool],
+) -> "EagerTransport | None":
+    """Connections to all, where all ranks can have them; None on all of them otherwise, and who could not says why.
+
+    :param all_can: whether every rank says True here.
+    """
+    made, why = None, "this host's address is not known"
+    if address is not None:
+        try:
+            made = EagerTransport(store, rank, size, lanes, timeout, address, names)
+        except CannotConnect as error:
+            why = str(error)
+    else:
+        store.set(f"at{rank}", b"")  # type: ignore[arg-type]
+    if all_can(made is not None):
+        return made
+    if made is None:
+        print(f"plink: short messages go by gloo: {why}", file=sys.stderr, flush=True)
+    else:
+        made.release()
+    return None
+
+
+@dataclass(eq=False)
+class _Message:
+    """One under way; ``left`` are its bytes that are not through, its head the first of them."""
+
+    signature: int
+    body: memoryview
+    head: memoryview
+    left: memoryview
+    keeps: torch.Tensor  # whose memory it is
+    done: bool = False
+
+    def wait(self) -> None:
+        """:meth:`EagerTransport.wait` is what waits."""
+
+
+@dataclass(eq=False)
+class _Line:
+    """The connection to one rank for one lane, which one thread uses."""
+
+    peer: int
+    socket: socket.socket
+    coming: deque[_Message] = field(default_factory=deque)
+    leaving: deque[_Message] = field(default_factory=deque)
+    confused: bool = False  # what came is none of what was expected: nothing more is read
+
+
+class EagerTransport:
+    """Messages between the ranks of a group over a connection a pair and lane."""
+
+    def __init__(
+        self,
+        store: Store,
+        rank: int,
+        size: int,
+        lanes: int,
+        timeout: timedelta,
+        address: str,
+        names: Sequence[int] | None = None,
+    ) -> None:
+        """Connect with all; every rank does it at once.
+
+        :param address: of this host, as the others reach it.
+        :param names: the job's ranks, where the group has some of them: by these they are named.
+        :raises CannotConnect: naming the rank that could not be reached, or has not called.
+        """
+        self._names = range(size) if names is None else names
+        self._timeout_s = timeout.total_seconds()
+        self._meeting_s = min(_MEETING_S, self._timeout_s)
+        self._closed = False
+        self._lines: list[dict[int, _Line]] = [{} for _ in range(lanes)]
+        try:
+            self._meet(store, rank, size, address)
+        except BaseException:
+            self.release()
+            raise
+
+    def _meet(self, store: Store, rank: int, size: int, address: str) -> None:
+        """Call those before this rank, and be called by those after."""
+        token = os.urandom(_TOKEN_BYTES)
+        try:
+            listening = socket.create_server(
+                (address, 0), family=socket.AF_INET6 if ":" in address else socket.AF_INET, backlog=size
+            )
+        except OSError as error:
+            store.set(f"at{rank}", b"")  # type: ignore[arg-type]
+            raise CannotConnect(f"no port can be had at {address}: {error}") from error
+        with listening:
+            said = token + f"{address} {listening.getsockname()[1]}".encode()
+            store.set(f"at{rank}", said)  # type: ignore[arg-type]
+            expected = {(peer, lane) for peer in range(rank + 1, size) for lane in range(len(self._lines))}
+            answering = threading.Thread(target=self._answer, args=(listening, token, expected), daemon=True)
+            answering.start()
+            for peer in range(rank):
+                self._call(store.get(f"at{peer}"), rank, peer)
+            answering.join(self._meeting_s)
+            if expected:
+                raise CannotConnect(f"rank {self._names[min(expected)[0]]} has not called rank {self._names[rank]}")
+
+    def _call(self, said: bytes, rank: int, peer: int) -> None:
+        token, where = said[:_TOKEN_BYTES], said[_TOKEN_BYTES:].decode()
+        host, _, port = where.rpartition(" ")
+        if not port:
+            raise CannotConnect(f"rank {self._names[peer]} cannot be called")
+        for lane in range(len(self._lines)):
+            try:
+                made = socket.create_connection((host, int(port)), timeout=self._meeting_s)
+                made.sendall(_COMING.pack(token, rank, lane))
+            except OSError as error:
+                raise CannotConnect(f"rank {self._names[peer]} at {host}: {error}") from error
+            self._keep(made, peer, lane)
+
+    def _answer(self, listening: socket.socket, token: bytes, expected: set[tuple[int, int]]) -> None:
+        """Accept until all have called or time is over. Strangers are hung up on."""
+        until = time.monotonic() + self._meeting_s
+        while expected and (left := until - time.monotonic()) > 0:
+            listening.settimeout(left)
+            try:
+                made, _ = listening.accept()
+            except OSError:
+                return
+            try:
+                made.settimeout(min(_HELLO_S, left))
+                said = made.recv(_COMING.size, socket.MSG_WAITALL)
+                given, peer, lane = _COMING.unpack(said)
+                if not hmac.compare_digest(given, token) or (peer, lane) not in expected:
+                    raise ValueError
+            except (OSError, ValueError, struct.error):
+                made.close()
+                continue
+            self._keep(made, peer, lane)
+            expected.discard((peer, lane))
+
+    def _keep(self, made: socket.socket, peer: int, lane: int) -> None:
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        made.setblocking(False)
+        self._lines[lane][peer] = _Line(peer, made)
+
+    def send(self, tensor: torch.Tensor, peer: int, lane: int, signature: int) -> _Message:
+        """As :class:`~plink.runtime.aggengine.transport.Transport` says."""
+        line = self._line(peer, lane)
+        message = _message(tensor, signature)
+        line.leaving.append(message)
+        if line.leaving[0] is message:
+            self._write(line)
+        return message
+
+    def receive(self, tensor: torch.Tensor, peer: int, lane: int, signature: int) -> _Message:
+        """As :class:`~plink.runtime.aggengine.transport.Transport` says."""
+        line = self._line(peer, lane)
+        message = _message(tensor, signature)
+        line.coming.append(message)
+        return message
+
+    def _line(self, peer: int, lane: int) -> _Line:
+        if self._closed:
+            raise PeerLost(self._names[peer], CLOSED)
+        return self._lines[lane][peer]
+
+    def wait(self, pending: Any, peer: int, lane: int) -> None:
+        """As :class:`~plink.runtime.aggengine.transport.Transport` says."""
+        lines, until = self._lines[lane], time.monotonic() + self._timeout_s
+        line = lines[peer]
+        if not pending.done and line.coming and line.coming[0] is pending:
+            self._read(line)
+        while not pending.done:
+            if self._closed:
+                raise PeerLost(self._names[peer], CLOSED)
+            if time.monotonic() > until:
+                raise PeerLost(self._names[peer], f"nothing within {self._timeout_s:g} s")
+            self._move(lines)
+
+    def _move(self, lines: dict[int, _Line]) -> None:
+        """Wait until something can be read or written, and do so."""
+        poll = select.poll()
+        by_fd = {}
+        for line in lines.values():
+            wanted = (select.POLLIN if line.coming and not line.confused else 0) | (
+                select.POLLOUT if line.leaving else 0
+            )
+            if wanted:
+                by_fd[line.socket.fileno()] = line
+                poll.register(line.socket, wanted)
+        for fd, happened in poll.poll(_LONGEST_S * 1e3):
+            line = by_fd[fd]
+            if happened & ~select.POLLOUT and line.coming:
+                self._read(line)
+            if happened & ~select.POLLIN and line.leaving:
+                self._write(line)
+
+    def _read(self, line: _Line) -> None:
+        """What is there of the messages that are expected."""
+        while line.coming and not line.confused:
+            message = line.coming[0]
+            in_head = message.left.obj is message.head.obj
+            try:
+                got = line.socket.recvmsg_into([message.left, message.body] if in_head else [message.left])[0]
+            except BlockingIOError:
+                return
+            except OSError as error:
+                raise PeerLost(self._names[line.peer], self._why(error)) from None
+            if not got:
+                raise PeerLost(self._names[line.peer], self._why("it closed the connection"))
+            if in_head and got >= len(message.left):
+                if message.head != _MESSAGE.pack(message.signature, message.body.nbytes):
+                    # It means something else, and so finds out who looks on: this one never ends.
+                    line.confused = True
+                    return
+                message.left = message.body[got - len(message.left) :]
+            else:
+                message.left = message.left[got:]
+            if len(message.left):
+                continue
+            message.done = True
+            line.coming.popleft()
+
+    def _write(self, line: _Line) -> None:
+        """As much of the messages that leave as the kernel takes."""
+        while line.leaving:
+            message = line.leaving[0]
+            try:
+                if message.left.obj is message.head.obj:
+                    gone = line.socket.sendmsg([message.left, message.body])
+                    if gone < len(message.left):
+                        message.left = message.left[gone:]
+                        return
+                    message.left = message.body[gone - len(message.left) :]
+                else:
+                    message.left = message.left[line.socket.send(message.left) :]
+            except BlockingIOError:
+                return
+            except OSError as error:
+                raise PeerLost(self._names[line.peer], self._why(error)) from None
+            if len(message.left):
+                return
+            message.done = True
+            line.leaving.popleft()
+
+    def _why(self, error: object) -> str:
+        return CLOSED if self._closed else str(error)
+
+    def close(self) -> None:
+        """As :class:`~plink.runtime.aggengine.transport.Transport` says."""
+        self._closed = True
+        for lines in self._lines:
+            for line in list(lines.values()):
+                with contextlib.suppress(OSError):  # it was not connected any more
+                    line.socket.shutdown(socket.SHUT_RDWR)
+
+    def release(self) -> None:
+        """Nobody uses it any more."""
+        self._closed = True
+        for lines in self._lines:
+            for line in lines.values():
+                line.socket.close()
+
+
+def _message(tensor: torch.Tensor, signature: int) -> _Message:
+    numbers: Any = tensor.view(torch.uint8).numpy()
+    body = memoryview(numbers)
+    head = memoryview(bytearray(_MESSAGE.pack(signature, body.nbytes)))
+    return _Message(signature, body, head, head, tensor)

@@ -1,0 +1,229 @@
+"""Short messages over sockets of our own: ranks as threads of this process, over loopback."""
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from plink.runtime.aggengine import eager
+from plink.runtime.aggengine.connections import own_address, sockets
+from plink.runtime.aggengine.eager import CannotConnect, EagerTransport, connected
+from plink.runtime.aggengine.failures import PeerLost
+from tests.runtime.aggengine.ranks import everywhere
+
+HERE = "127.0.0.1"
+
+
+def join(store: Any, rank: int, size: int, lanes: int = 1, timeout_s: float = 20.0) -> EagerTransport:
+    """One rank."""
+    return EagerTransport(store, rank, size, lanes, timedelta(seconds=timeout_s), HERE)
+
+
+@contextmanager
+def ranks(size: int, lanes: int = 1, timeout_s: float = 20.0) -> Iterator[list[EagerTransport]]:
+    """All of them, connected."""
+    store = dist.HashStore()
+    made = everywhere(size, lambda rank: join(store, rank, size, lanes, timeout_s))
+    try:
+        yield made
+    finally:
+        for one in made:
+            one.release()
+
+
+def test_long_messages_both_ways_at_once() -> None:
+    """Many times what kernels hold, and nobody waits for the other to read first; each lane and way in its order."""
+    size, count = 6 << 20, 3
+
+    def whole(one: EagerTransport, rank: int, lane: int) -> None:
+        other = 1 - rank
+        came = [torch.zeros(size, dtype=torch.uint8) for _ in range(count)]
+        given = [torch.full((size,), 10 * lane + rank + 2 * k, dtype=torch.uint8) for k in range(count)]
+        sent = [one.send(given[k], other, lane, k) for k in range(count)]
+        begun = [one.receive(came[k], other, lane, k) for k in range(count)]
+        for pending in [*begun, *sent]:
+            one.wait(pending, other, lane)
+        assert [torch.unique(numbers).tolist() for numbers in came] == [[10 * lane + other + 2 * k] for k in range(3)]
+
+    with ranks(2, lanes=2) as made:
+        everywhere(4, lambda k: whole(made[k // 2], k // 2, k % 2))
+
+
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.int16, torch.float64])
+def test_one_of_each_size(kind: torch.dtype) -> None:
+    """From a number to some kilobytes, between all pairs."""
+    sizes = [1, 2, 3, 1000, 5000]
+
+    def work(one: EagerTransport, rank: int) -> None:
+        for number, n in enumerate(sizes):
+            out = torch.full((n,), rank + 1).to(kind)
+            came = {peer: torch.zeros(n, dtype=kind) for peer in range(3) if peer != rank}
+            begun = [(one.receive(where, peer, 0, number), peer) for peer, where in came.items()]
+            sent = [(one.send(out, peer, 0, number), peer) for peer in came]
+            for pending, peer in [*begun, *sent]:
+                one.wait(pending, peer, 0)
+            assert all((where == peer + 1).all() for peer, where in came.items())
+
+    with ranks(3) as made:
+        everywhere(3, lambda rank: work(made[rank], rank))
+
+
+def test_strangers_are_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever says nothing, too little, the wrong word or another's name, while the ranks meet: they meet all the
+    same, and no stranger is taken for one of them."""
+    monkeypatch.setattr(eager, "_HELLO_S", 0.2)
+    store, made = dist.HashStore(), {}
+    first = threading.Thread(target=lambda: made.update({0: join(store, 0, 2)}))
+    first.start()
+    said = store.get("at0")
+    token, (host, port) = said[:16], said[16:].decode().split()
+    words = [b"", b"GET / HTTP", eager._COMING.pack(b"x" * 16, 1, 0), eager._COMING.pack(token, 1, 3),
+             eager._COMING.pack(token, 7, 0)]  # fmt: skip
+    strangers = []
+    for word in words:
+        stranger = socket.create_connection((host, int(port)), timeout=5)
+        stranger.sendall(word)
+        strangers.append(stranger)
+    made[1] = join(store, 1, 2)
+    first.join(10)
+    sent, came = torch.tensor([5.0]), torch.zeros(1)
+    made[0].send(sent, 1, 0, 9)
+    made[1].wait(made[1].receive(came, 0, 0, 9), 0, 0)
+    assert came.item() == 5.0
+    for stranger in strangers:
+        with stranger:
+            assert stranger.recv(1) == b""
+    for one in made.values():
+        one.release()
+
+
+def test_nobody_is_called_twice() -> None:
+    """A rank that is there already, though it knows the word: the second is a stranger."""
+    store = dist.HashStore()
+    everyone: list[Any] = []
+    first = threading.Thread(target=lambda: everyone.append(join(store, 0, 3, timeout_s=5)))
+    first.start()
+    said = store.get("at0")
+    token, (host, port) = said[:16], said[16:].decode().split()
+    calls = []
+    for rank in (1, 1, 2):
+        one = socket.create_connection((host, int(port)), timeout=5)
+        one.sendall(eager._COMING.pack(token, rank, 0))
+        calls.append(one)
+    first.join(10)
+    assert calls[1].recv(1) == b""
+    everyone[0].send(torch.ones(1), 1, 0, 4)
+    assert calls[0].recv(8) == eager._MESSAGE.pack(4, 4)
+    everyone[0].release()
+    for one in calls:
+        one.close()
+
+
+@pytest.mark.parametrize("who", ["closes", "is killed", "stops"])
+def test_a_lost_rank_is_named(who: str) -> None:
+    """At once by whoever waits for it, with the name that the job has for it; by nobody else."""
+    store, found = dist.HashStore(), []
+    made = everywhere(2, lambda rank: EagerTransport(store, rank, 2, 1, timedelta(seconds=1), HERE, names=[4, 7]))
+    if who == "closes":
+        made[1].release()
+    elif who == "is killed":  # its kernel says so
+        made[1]._lines[0][0].socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        made[1].release()
+    began = time.monotonic()
+
+    def until_it_fails(begin: Callable[..., Any], often: int) -> None:
+        for _ in range(often):
+            made[0].wait(begin(torch.zeros(1 << 16), 1, 0, 1), 1, 0)
+
+    for begin, often in ((made[0].receive, 1), (made[0].send, 1000)):
+        with pytest.raises(PeerLost, match="nothing more from rank 7: ") as error:
+            until_it_fails(begin, often)
+        found.append(str(error.value))
+    assert (time.monotonic() - began > 0.9) == (who == "stops")
+    assert any(("within 1 s" in why) == (who == "stops") for why in found)
+    for one in made:
+        one.release()
+
+
+def test_closing_wakes_whoever_waits() -> None:
+    """From another thread; and nothing can be begun after."""
+    with ranks(2) as made:
+        said: list[str] = []
+
+        def waits() -> None:
+            try:
+                made[0].wait(made[0].receive(torch.zeros(1), 1, 0, 1), 1, 0)
+            except PeerLost as error:
+                said.append(str(error))
+
+        thread = threading.Thread(target=waits)
+        thread.start()
+        time.sleep(0.2)
+        made[0].close()
+        thread.join(5)
+        assert said == ["nothing more from rank 1: the connections of this group were closed"]
+        for begin in (made[0].send, made[0].receive):
+            with pytest.raises(PeerLost, match="were closed"):
+                begin(torch.zeros(1), 1, 0, 1)
+
+
+def test_what_is_none_of_what_was_expected_is_never_given() -> None:
+    """Another meaning, or another length: who waits for it goes on waiting, until somebody finds out why."""
+    with ranks(2, timeout_s=1.0) as made:
+        made[1].send(torch.ones(3), 0, 0, 5)
+        with pytest.raises(PeerLost, match="within 1 s"):
+            made[0].wait(made[0].receive(torch.zeros(3), 1, 0, 6), 1, 0)
+        made[0].send(torch.ones(2), 1, 0, 5)
+        with pytest.raises(PeerLost, match="within 1 s"):
+            made[1].wait(made[1].receive(torch.zeros(3), 0, 0, 5), 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [(None, "this host's address is not known"), ("192.0.2.1", "no port can be had at 192.0.2.1")],
+)
+def test_all_go_without_where_one_cannot(
+    address: str | None, why: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No address, or one that is none of the host's: None on all, those who could not say why, and no file stays."""
+    monkeypatch.setattr(eager, "_MEETING_S", 1.0)
+    before = len(os.listdir("/proc/self/fd"))
+    store, barrier, said = dist.HashStore(), threading.Barrier(3), [True] * 3
+
+    def work(rank: int) -> EagerTransport | None:
+        def all_can(mine: bool) -> bool:
+            said[rank] = mine
+            barrier.wait(10)
+            return all(said)
+
+        where = address if rank == 1 else HERE
+        return connected(store, rank, 3, 2, timedelta(seconds=9), where, [5, 6, 7], all_can)
+
+    assert everywhere(3, work) == [None] * 3
+    heard = capfd.readouterr().err
+    assert f"plink: short messages go by gloo: {why}" in heard
+    assert "plink: short messages go by gloo: rank 6 cannot be called" in heard
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_rank_that_does_not_call_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have no way here."""
+    monkeypatch.setattr(eager, "_MEETING_S", 0.3)
+    with pytest.raises(CannotConnect, match="rank 1 has not called rank 0"):
+        join(dist.HashStore(), 0, 2)
+
+
+def test_the_address_is_that_of_most_connections() -> None:
+    """Of those that were asked for; of none, none."""
+    assert own_address([]) is None
+    with socket.create_server((HERE, 0)) as listening, socket.create_connection(listening.getsockname()) as call:
+        assert own_address([call.fileno(), 0]) == HERE
+        assert call.fileno() in sockets()
