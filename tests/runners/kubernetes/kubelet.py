@@ -87,7 +87,8 @@ class Kubelet:
     def start(self, which: str, pod: str, node: str, *wrapper: str, **more: str) -> "subprocess.Popen[str]":
         """Start a pod; ``wrapper``: what its command is started by, ``more``: what its controller adds."""
         own = self.environment(which, pod, node)
-        kept = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME")}
+        named = ("PATH", "HOME", "COVERAGE_PROCESS_CONFIG")  # the last so that coverage sees what runs there
+        kept = {name: value for name, value in os.environ.items() if name in named}
         process = subprocess.Popen(
             [*wrapper, *self.words(which, own)],
             env={**kept, "OMP_NUM_THREADS": "1", **own, **more},
