@@ -148,7 +148,9 @@ def test_an_elastic_job_in_a_pod(calls: Path, tmp_path: Path) -> None:
     """With the image's Python, in its folder, and nothing of this machine's."""
     program = Path(__file__).parent / "agile/tally.py"
     (tmp_path / "hosts.txt").write_text("pod-0 address=127.0.0.1 tier=reliable\n")
-    (tmp_path / "bin/python3").symlink_to(sys.executable)
+    python = tmp_path / "bin/python3"  # no link: an environment's Python under another name is the system's
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
     done = plink(
         "launch", "--backend", "agileml", "--runner", "kubernetes", "--hosts", "hosts.txt", "--timeout", "60s",
         str(program), "--out", str(tmp_path / "out.json"), "--pieces", "4", "--clocks", "5", cwd=tmp_path,
