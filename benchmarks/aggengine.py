@@ -163,22 +163,35 @@ def _training(bench: BenchLab, pairs: int = 3) -> dict[str, Any]:
 
 
 def _loopback() -> dict[str, Any]:
-    """Two processes here, 64 MB, no limit of any rate: what the engine itself costs."""
+    """Processes here, no limit of any rate: 64 MB by two, which is what the engine itself costs, and short vectors by
+    eight, whose messages go over sockets of the engine's own, or over Gloo."""
     from plink.runtime.aggengine.aggregation import SizeClass, aggregation_to_json, for_rate
-    from solvers.schedules.catalogue import schedule_for
+    from solvers.schedules.catalogue import Options, schedule_for
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        classes = (SizeClass(None, "ring", schedule_for("ring", 2)),)
-        paced = replace(for_rate(classes, math.inf), smallest_bytes=0)  # as launch has it for one host
-        plan = _write(folder, "plan.json", aggregation_to_json(paced))
-        groups = {"gloo": {"kind": "gloo", "order": None}, "ring": {"kind": "plink", "order": None, "plan": plan}}
-        asked = {"sizes": [64 << 20], "repeats": 11, "groups": groups}
-        said = _launch(folder, "--runner", "local", "--slots", "2", _PROGRAM, _write(folder, "asked.json", asked))
-    (row,) = (row for row in said if "size_bytes" in row)
-    medians = {name: statistics.median(times) for name, times in row["seconds"].items()}
-    print("loopback:", medians, flush=True)
-    return {**row, "median_s": medians, "throughput_of_gloo": round(medians["gloo"] / medians["ring"], 3)}
+
+        def timed(ranks: int, algo: str, options: Options, asked: dict[str, Any], *ways: str) -> list[dict[str, Any]]:
+            classes = (SizeClass(None, algo, schedule_for(algo, ranks, options)),)
+            paced = replace(for_rate(classes, math.inf), smallest_bytes=0)  # as launch has it for one host
+            plan = _write(folder, f"{algo}.json", aggregation_to_json(paced))
+            groups = {way: {"kind": "plink", "order": None, "plan": plan, "eager": way != "by gloo"} for way in ways}
+            whole = {**asked, "groups": {"gloo": {"kind": "gloo", "order": None}, **groups}}
+            said = _launch(
+                folder, "--runner", "local", "--slots", str(ranks), _PROGRAM, _write(folder, "asked.json", whole)
+            )
+            rows = [row for row in said if "size_bytes" in row]
+            medians = [{way: statistics.median(times) for way, times in row["seconds"].items()} for row in rows]
+            print("loopback:", medians, flush=True)
+            return [{**row, "median_s": median} for row, median in zip(rows, medians, strict=True)]
+
+        (row,) = timed(2, "ring", Options(), {"sizes": [64 << 20], "repeats": 11}, "ring")
+        short = timed(
+            8, "2lha", Options(groups=[[0, 1, 2, 3], [4, 5, 6, 7]]),
+            {"sizes": [4, 1 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20], "repeats": 11, "small_repeats": 5},
+            "2lha", "by gloo",
+        )  # fmt: skip
+    return {**row, "throughput_of_gloo": round(row["median_s"]["gloo"] / row["median_s"]["ring"], 3), "short": short}
 
 
 def shown(figures: dict[str, Any]) -> dict[str, Shown]:

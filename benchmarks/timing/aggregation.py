@@ -1,10 +1,10 @@
 """One rank: all-reduces of several sizes by several groups of the same processes.
 
 Argument: a JSON file, ``{"sizes": [bytes], "repeats": R, "small_repeats": F, "one_by_one": bool, "groups": {name:
-{"kind": "gloo" | "plink", "order": [rank in this group of each rank] or null, "plan": file or null}}}``. All groups
-take turns at every size, R times, F times as often up to 1 MB; ``one_by_one``: a group is made, measured and ended
-before the next. Rank 0 prints a JSON line for each group, and one for each size: seconds by group, the slowest rank's
-each time; into a second argument's file go the lines of sizes. Sums are checked.
+{"kind": "gloo" | "plink", "order": [rank in this group of each rank] or null, "plan": file or null, "eager": false for
+short messages by Gloo}}}``. All groups take turns at every size, R times, F times as often up to 1 MB; ``one_by_one``:
+a group is made, measured and ended before the next. Rank 0 prints a JSON line for each group, and one for each size:
+seconds by group, the slowest rank's each time; into a second argument's file go the lines of sizes. Sums are checked.
 """
 
 import json
@@ -36,6 +36,8 @@ def join(name: str, asked: dict[str, Any], rank: int, world: int) -> Group:
         return dist.ProcessGroupGloo(store, mine, world, _TIMEOUT)
     os.environ[aggregation.FILE] = str(asked["plan"])
     made = PlinkProcessGroup(store, mine, world, _TIMEOUT)
+    if not asked.get("eager", True) and made._engine is not None:
+        made._engine._eager = None
     if mine == 0:
         handed = NEVER if made._engine is None else made._engine.handed_from
         print(json.dumps({"group": name, "smallest_bytes": made._smallest, "handed_from": handed}), flush=True)
