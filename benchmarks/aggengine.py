@@ -164,7 +164,7 @@ def _training(bench: BenchLab, pairs: int = 3) -> dict[str, Any]:
 
 def _loopback() -> dict[str, Any]:
     """Processes here, no limit of any rate: 64 MB by two, which is what the engine itself costs, and short vectors by
-    eight, whose messages go over sockets of the engine's own, or over Gloo."""
+    eight, ten in a row, whose messages go over sockets of the engine's own, or over Gloo."""
     from plink.runtime.aggengine.aggregation import SizeClass, aggregation_to_json, for_rate
     from solvers.schedules.catalogue import Options, schedule_for
 
@@ -188,7 +188,7 @@ def _loopback() -> dict[str, Any]:
         (row,) = timed(2, "ring", Options(), {"sizes": [64 << 20], "repeats": 11}, "ring")
         short = timed(
             8, "2lha", Options(groups=[[0, 1, 2, 3], [4, 5, 6, 7]]),
-            {"sizes": [4, 1 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20], "repeats": 11, "small_repeats": 5},
+            {"sizes": [4, 1 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20], "repeats": 11, "in_a_row": 10},
             "2lha", "by gloo",
         )  # fmt: skip
     return {**row, "throughput_of_gloo": round(row["median_s"]["gloo"] / row["median_s"]["ring"], 3), "short": short}

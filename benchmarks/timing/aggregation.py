@@ -1,10 +1,12 @@
 """One rank: all-reduces of several sizes by several groups of the same processes.
 
-Argument: a JSON file, ``{"sizes": [bytes], "repeats": R, "small_repeats": F, "one_by_one": bool, "groups": {name:
-{"kind": "gloo" | "plink", "order": [rank in this group of each rank] or null, "plan": file or null, "eager": false for
-short messages by Gloo}}}``. All groups take turns at every size, R times, F times as often up to 1 MB; ``one_by_one``:
-a group is made, measured and ended before the next. Rank 0 prints a JSON line for each group, and one for each size:
-seconds by group, the slowest rank's each time; into a second argument's file go the lines of sizes. Sums are checked.
+Argument: a JSON file, ``{"sizes": [bytes], "repeats": R, "small_repeats": F, "one_by_one": bool, "in_a_row": K,
+"groups": {name: {"kind": "gloo" | "plink", "order": [rank in this group of each rank] or null, "plan": file or null,
+"eager": false for short messages by Gloo}}}``. All groups take turns at every size, R times, F times as often up to
+1 MB, K all-reduces each time (ranks meet before, and sums of more than one are exact for 2, 4, 8, ... ranks only);
+``one_by_one``: a group is made, measured and ended before the next. Rank 0 prints a JSON line for each group, and one
+for each size: seconds by group, the slowest rank's each time; into a second argument's file go the lines of sizes. Sums
+are checked.
 """
 
 import json
@@ -44,16 +46,17 @@ def join(name: str, asked: dict[str, Any], rank: int, world: int) -> Group:
     return made
 
 
-def once(group: Group, data: torch.Tensor, rank: int, world: int) -> float:
-    """Seconds of one all-reduce, the slowest rank's."""
+def once(group: Group, data: torch.Tensor, rank: int, world: int, in_a_row: int) -> float:
+    """Seconds of one all-reduce of so many, the slowest rank's."""
     data.fill_(rank + 1)
     dist.barrier()
     began = time.perf_counter()
     options = dist.AllreduceOptions()
     options.asyncOp = False  # as dist.all_reduce() says it
-    group.allreduce([data], options).wait()
-    took = torch.tensor([time.perf_counter() - began], dtype=torch.float64)
-    if not torch.all(data == world * (world + 1) / 2):
+    for _ in range(in_a_row):
+        group.allreduce([data], options).wait()
+    took = torch.tensor([(time.perf_counter() - began) / in_a_row], dtype=torch.float64)
+    if not torch.all(data == world * (world + 1) / 2 * world ** (in_a_row - 1)):
         raise RuntimeError(f"rank {rank}, {data.nbytes} bytes: a wrong sum")
     dist.all_reduce(took, op=dist.ReduceOp.MAX)
     return round(took.item(), 6)
@@ -76,7 +79,7 @@ def main() -> None:
             turns = list(groups)
             for _ in range(asked["repeats"] * small + 1):  # the first does not count
                 for name in turns:
-                    seconds[name].append(once(groups[name], data, rank, world))
+                    seconds[name].append(once(groups[name], data, rank, world, asked.get("in_a_row", 1)))
                 turns = [*turns[1:], turns[0]]  # whom one comes after makes a difference of its own
             if rank == 0:
                 said = {name: times[1:] for name, times in seconds.items()}
