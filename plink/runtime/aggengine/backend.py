@@ -21,7 +21,7 @@ from torch.futures import Future
 from plink.runtime.aggengine.accelerators import Accelerators, staging_asked_for
 from plink.runtime.aggengine.aggregation import Aggregation, given, share
 from plink.runtime.aggengine.aside import Aside, all_reduce
-from plink.runtime.aggengine.connections import Connections, own_address, sockets
+from plink.runtime.aggengine.connections import Connections, descriptors, own_address, sockets
 from plink.runtime.aggengine.crossover import NEVER, REPEATS, Crossover, faster_from, measure
 from plink.runtime.aggengine.eager import connected
 from plink.runtime.aggengine.engine import Engine
@@ -137,11 +137,11 @@ class PlinkProcessGroup(dist.ProcessGroup):
         # Looking on finds out why before the transport gives up, which only knows whom it waited for.
         patience = timeout + timedelta(seconds=5)
         tuned = aggregation.tuned is not None and _first_on(PrefixStore("tuned/", store), rank)
-        others = sockets()
+        others, before = sockets() if tuned else {}, descriptors()
         names = self._members or range(size)
         allow(size * (2 * aggregation.lanes + 1))  # one aside
         transport = GlooTransport(PrefixStore("engine/", store), rank, size, aggregation.lanes, patience, names)
-        address = own_address([fd for fd, inode in sockets().items() if others.get(fd) != inode])
+        address = own_address(descriptors() - before)
         eager = connected(
             PrefixStore("eager/", store), rank, size, aggregation.lanes, patience, address, names, self._all_can
         )

@@ -18,7 +18,8 @@ import socket
 import struct
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -31,24 +32,30 @@ _INFO = 256  # bytes asked for; kernels give as many as they know
 _RTT, _ACKED, _BUSY = 68, 120, 168  # offsets in struct tcp_info
 _ADDRESS = 128  # sizeof(struct sockaddr_storage)
 _US = 1e-6
+_LOOKED_AT = 16  # connections that tell where this host is reached
 
 
 def sockets() -> dict[int, int]:
     """Descriptors of this process's TCP connections, with the number that the kernel has for each; none where the
     kernel is not Linux."""
     found = {}
-    for name in os.listdir(_FOLDER) if sys.platform == "linux" and os.path.isdir(_FOLDER) else ():
+    for fd in descriptors():
         with contextlib.suppress(OSError):
-            what = os.readlink(f"{_FOLDER}/{name}")
-            if what.startswith("socket:[") and _ends(int(name)) is not None:
-                found[int(name)] = int(what[8:-1])
+            what = os.readlink(f"{_FOLDER}/{fd}")
+            if what.startswith("socket:[") and _ends(fd) is not None:
+                found[fd] = int(what[8:-1])
     return found
 
 
-def own_address(descriptors: Sequence[int]) -> str | None:
-    """This host's address on most of these TCP connections; None without any."""
-    near = [ends[0].partition(" ")[0] for fd in descriptors if (ends := _ends(fd)) is not None]
-    return Counter(near).most_common(1)[0][0] if near else None
+def descriptors() -> set[int]:
+    """All of this process; none where the kernel is not Linux."""
+    return {int(name) for name in os.listdir(_FOLDER)} if sys.platform == "linux" and os.path.isdir(_FOLDER) else set()
+
+
+def own_address(among: Iterable[int]) -> str | None:
+    """This host's address on most of the first TCP connections of these descriptors; None without any."""
+    near = (ends[0].partition(" ")[0] for fd in sorted(among) if (ends := _ends(fd)) is not None)
+    return next((address for address, _ in Counter(islice(near, _LOOKED_AT)).most_common(1)), None)
 
 
 class Connections:

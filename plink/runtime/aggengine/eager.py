@@ -122,6 +122,7 @@ class EagerTransport:
         self._meeting_s = min(_MEETING_S, self._timeout_s)
         self._closed = False
         self._lines: list[dict[int, _Line]] = [{} for _ in range(lanes)]
+        self._busy: list[dict[int, _Line]] = [{} for _ in range(lanes)]  # those with messages under way
         try:
             self._meet(store, rank, size, address)
         except BaseException:
@@ -173,9 +174,7 @@ class EagerTransport:
             except OSError:
                 return
             try:
-                made.settimeout(min(_HELLO_S, left))
-                said = made.recv(_COMING.size, socket.MSG_WAITALL)
-                given, peer, lane = _COMING.unpack(said)
+                given, peer, lane = _COMING.unpack(_said(made, min(_HELLO_S, left)))
                 if not hmac.compare_digest(given, token) or (peer, lane) not in expected:
                     raise ValueError
             except (OSError, ValueError, struct.error):
@@ -191,7 +190,7 @@ class EagerTransport:
 
     def send(self, tensor: torch.Tensor, peer: int, lane: int, signature: int) -> _Message:
         """As :class:`~plink.runtime.aggengine.transport.Transport` says."""
-        line = self._line(peer, lane)
+        line = self._begun(peer, lane)
         message = _message(tensor, signature)
         line.leaving.append(message)
         if line.leaving[0] is message:
@@ -200,20 +199,20 @@ class EagerTransport:
 
     def receive(self, tensor: torch.Tensor, peer: int, lane: int, signature: int) -> _Message:
         """As :class:`~plink.runtime.aggengine.transport.Transport` says."""
-        line = self._line(peer, lane)
+        line = self._begun(peer, lane)
         message = _message(tensor, signature)
         line.coming.append(message)
         return message
 
-    def _line(self, peer: int, lane: int) -> _Line:
+    def _begun(self, peer: int, lane: int) -> _Line:
         if self._closed:
             raise PeerLost(self._names[peer], CLOSED)
-        return self._lines[lane][peer]
+        line = self._busy[lane][peer] = self._lines[lane][peer]
+        return line
 
     def wait(self, pending: Any, peer: int, lane: int) -> None:
         """As :class:`~plink.runtime.aggengine.transport.Transport` says."""
-        lines, until = self._lines[lane], time.monotonic() + self._timeout_s
-        line = lines[peer]
+        line, until = self._lines[lane][peer], time.monotonic() + self._timeout_s
         if not pending.done and line.coming and line.coming[0] is pending:
             self._read(line)
         while not pending.done:
@@ -221,13 +220,16 @@ class EagerTransport:
                 raise PeerLost(self._names[peer], CLOSED)
             if time.monotonic() > until:
                 raise PeerLost(self._names[peer], f"nothing within {self._timeout_s:g} s")
-            self._move(lines)
+            self._move(self._busy[lane])
 
-    def _move(self, lines: dict[int, _Line]) -> None:
+    def _move(self, busy: dict[int, _Line]) -> None:
         """Wait until something can be read or written, and do so."""
         poll = select.poll()
         by_fd = {}
-        for line in lines.values():
+        for line in list(busy.values()):
+            if not line.coming and not line.leaving:
+                del busy[line.peer]
+                continue
             wanted = (select.POLLIN if line.coming and not line.confused else 0) | (
                 select.POLLOUT if line.leaving else 0
             )
@@ -306,6 +308,18 @@ class EagerTransport:
         for lines in self._lines:
             for line in lines.values():
                 line.socket.close()
+
+
+def _said(made: socket.socket, within_s: float) -> bytes:
+    """Who calls, as far as it says so in that time."""
+    said, until = b"", time.monotonic() + within_s
+    while len(said) < _COMING.size:
+        made.settimeout(max(until - time.monotonic(), 1e-3))
+        more = made.recv(_COMING.size - len(said))
+        if not more:
+            break
+        said += more
+    return said
 
 
 def _message(tensor: torch.Tensor, signature: int) -> _Message:

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from plink.runtime.aggengine import eager
 from plink.runtime.aggengine.connections import own_address, sockets
@@ -103,6 +105,30 @@ def test_strangers_are_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
             assert stranger.recv(1) == b""
     for one in made.values():
         one.release()
+
+
+@settings(max_examples=20, deadline=None)
+@given(words=st.binary(max_size=60), after=st.binary(min_size=1, max_size=60))
+def test_any_words(words: bytes, after: bytes) -> None:
+    """Of a stranger while ranks meet; and of one that has the word, afterwards: it is an error in a line that names
+    it, or nothing is ever given of it."""
+    store, made = dist.HashStore(), list[EagerTransport]()
+    first = threading.Thread(target=lambda: made.append(join(store, 0, 2, timeout_s=5)))
+    first.start()
+    said = store.get("at0")
+    token, (host, port) = said[:16], said[16:].decode().split()
+    with socket.create_connection((host, int(port)), timeout=5) as stranger:
+        stranger.sendall(words)
+        stranger.shutdown(socket.SHUT_WR)
+        with socket.create_connection((host, int(port)), timeout=5) as other:
+            other.sendall(eager._COMING.pack(token, 1, 0) + after)
+            other.shutdown(socket.SHUT_WR)
+            first.join(10)
+            room = torch.zeros(2)
+            made[0]._timeout_s = 0.2
+            with pytest.raises(PeerLost, match="nothing more from rank 1"):
+                made[0].wait(made[0].receive(room, 1, 0, 1 << 26), 1, 0)
+            made[0].release()
 
 
 def test_nobody_is_called_twice() -> None:
