@@ -289,6 +289,10 @@ def _bars(found: dict[str, Any]) -> list[Bar]:
     if "loopback" in found:
         share = found["loopback"]["throughput_of_gloo"]
         bars.append(Bar("64 MB between two processes: share of Gloo's throughput", share, at_least=0.8))
+        medians = [row["median_s"] for row in found["loopback"].get("short", [])]
+        if medians:
+            least = min(median["by gloo"] / median["2lha"] for median in medians)
+            bars.append(Bar("short vectors over sockets of its own: times by Gloo's, least", least, at_least=1.0))
     if "training" in found:
         bars.append(Bar("DDP in the given order, times stock Gloo", found["training"]["gain"], at_least=2.3))
     if "groups" in found:

@@ -42,7 +42,7 @@ def join(name: str, asked: dict[str, Any], rank: int, world: int) -> Group:
         made._engine._eager = None
     if mine == 0:
         handed = NEVER if made._engine is None else made._engine.handed_from
-        print(json.dumps({"group": name, "smallest_bytes": made._smallest, "handed_from": handed}), flush=True)
+        print(json.dumps({"group": name, "smallest_bytes": made._sizes.smallest, "handed_from": handed}), flush=True)
     return made
 
 

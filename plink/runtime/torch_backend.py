@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     import torch.distributed as dist
 
 VARIABLE = "PLINK_BACKEND"
-# Whether all-reduces of tensors on GPUs are to go by schedules too, through the hosts' memory; rank 0's counts.
+# Whether all-reduces of tensors on GPUs are to go by schedules too, through the hosts' memory. It has to be set on
+# every rank, for it says what a script's "nccl" means there.
 STAGED = "PLINK_STAGED"
 NAME = "plink"
 _FOR_GPUS = ("nccl", "cuda:nccl", "cpu:gloo,cuda:nccl", "cuda:nccl,cpu:gloo")
-# Whether a script said "gloo" and has plink in its place: then Gloo serves tensors on GPUs too, as it would have.
+# Whether a script said "gloo" of the group that is made, and has plink in its place: then Gloo serves tensors on GPUs
+# too, as it would have.
 asked_for_gloo = False
 
 
@@ -58,13 +60,21 @@ def _stand_in() -> None:
 
     @functools.wraps(init)
     def init_process_group(backend: str | None = None, *arguments: Any, **options: Any) -> None:
+        global asked_for_gloo
+        asked_for_gloo = _means_gloo(backend)
         init(_translated(backend), *arguments, **options)
 
     @functools.wraps(new)
     def new_group(*arguments: Any, **options: Any) -> Any:
-        if options.get("backend") is not None:
-            options["backend"] = _translated(options["backend"])
-        return new(*arguments, **options)
+        global asked_for_gloo
+        said, before = options.get("backend"), asked_for_gloo
+        if said is None:  # that of the group of all
+            return new(*arguments, **options)
+        asked_for_gloo = _means_gloo(said)
+        try:
+            return new(*arguments, **{**options, "backend": _translated(said)})
+        finally:
+            asked_for_gloo = before
 
     for name, module in list(sys.modules.items()):
         if name == "torch.distributed" or name.startswith("torch.distributed."):
@@ -78,10 +88,10 @@ def _translated(backend: str | None) -> str | None:
     for."""
     import torch
 
-    global asked_for_gloo
     if backend is None or str(backend).lower() in _FOR_GPUS:
         return NAME if os.environ.get(STAGED) or (backend is None and not torch.cuda.is_available()) else backend
-    if str(backend).lower() not in ("gloo", "cpu:gloo"):
-        return backend
-    asked_for_gloo = True
-    return NAME
+    return NAME if _means_gloo(backend) else backend
+
+
+def _means_gloo(backend: str | None) -> bool:
+    return str(backend).lower() in ("gloo", "cpu:gloo")

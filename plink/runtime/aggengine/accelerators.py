@@ -1,7 +1,7 @@
 """Tensors on GPUs: who serves them, and from which size on they are aggregated by a schedule all the same.
 
-NCCL serves them, or Gloo. Where PLINK_STAGED is set (to anything, for rank 0), all-reduces go by schedules too, through
-the hosts' memory (:mod:`staging`), from the size on from which that was measured to be faster.
+NCCL serves them, or Gloo. Where PLINK_STAGED is set (to anything, on every rank), all-reduces go by schedules too,
+through the hosts' memory (:mod:`staging`), of the sizes at which that was measured to be faster.
 """
 
 import os
@@ -15,11 +15,11 @@ from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
 
 from plink.runtime import torch_backend
 from plink.runtime.aggengine.aside import all_reduce
-from plink.runtime.aggengine.crossover import AllReduce, Waits, measure
+from plink.runtime.aggengine.crossover import AllReduce, Sizes, Waits, measured_sizes
 
 
 def staging_asked_for() -> bool:
-    """Whether this process was told to have tensors on GPUs aggregated by schedules; rank 0's counts."""
+    """Whether this process was told to have tensors on GPUs aggregated by schedules; for a group rank 0's counts."""
     return bool(os.environ.get(torch_backend.STAGED))
 
 
@@ -36,21 +36,27 @@ class Accelerators:
         """Whether it is a group of its own."""
         return self.group is not None and self.group is not self._gloo
 
-    def staged_from(
-        self, device: torch.device, on_host: int, engine: AllReduce, has_schedule: Callable[[int], bool], repeats: int
-    ) -> int:
-        """From which size on tensors there go by schedules, bytes: measured where NCCL would do them otherwise, which
-        all ranks do at once. ``on_host``: that size for tensors in the host's memory, which holds where Gloo would do
-        them, for it copies them there as well; and 0 on devices that nothing serves."""
+    def staged_sizes(
+        self,
+        device: torch.device,
+        on_host: Sizes,
+        engine: AllReduce,
+        has_schedule: Callable[[int], bool],
+        repeats: int,
+        short_bytes: int | None,
+    ) -> Sizes:
+        """Which sizes of tensors there go by schedules: measured where NCCL would do them otherwise, which all ranks do
+        at once. ``on_host``: those of tensors in the host's memory, which hold where Gloo would do them, for it copies
+        them there as well; on devices that nothing serves it is all."""
         if device.type != "cuda" or self.group is None:
-            return 0
+            return Sizes(0)
         if not self.by_nccl:
             return on_host
 
         def natively(data: torch.Tensor, op: Any) -> Waits:
             return _Settled(all_reduce(self.group, data, op), device)
 
-        return measure(engine, self._on_host, has_schedule, repeats, other=natively, device=device)
+        return measured_sizes(engine, self._on_host, has_schedule, repeats, short_bytes, natively, device)
 
     def _on_host(self, data: torch.Tensor, op: Any) -> Waits:
         return all_reduce(self._gloo, data, op)

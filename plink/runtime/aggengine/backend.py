@@ -22,12 +22,13 @@ from plink.runtime.aggengine.accelerators import Accelerators, staging_asked_for
 from plink.runtime.aggengine.aggregation import Aggregation, given, share
 from plink.runtime.aggengine.aside import Aside, all_reduce
 from plink.runtime.aggengine.connections import Connections, descriptors, own_address, sockets
-from plink.runtime.aggengine.crossover import NEVER, REPEATS, Crossover, faster_from, measure
+from plink.runtime.aggengine.crossover import NEVER, REPEATS, Crossover, Sizes, faster_from, measured_sizes
 from plink.runtime.aggengine.eager import connected
 from plink.runtime.aggengine.engine import Engine
 from plink.runtime.aggengine.failures import AggregationError, Watch
 from plink.runtime.aggengine.launcher_line import LauncherLine
 from plink.runtime.aggengine.reductions import GLOO_SUMS, only_ours, reduction_for
+from plink.runtime.aggengine.said import by_schedules, summary
 from plink.runtime.aggengine.staging import fetch
 from plink.runtime.aggengine.transport import GlooTransport, allow
 from plink.runtime.aggengine.tuning import Tuning
@@ -49,7 +50,7 @@ _LEAST: Any = dist.ReduceOp.MIN
 _HOST = torch.device("cpu")
 _FEW = 2  # repetitions of what is measured for a group of some ranks, of which there may be many
 # What was measured before for such a group, which scripts make again and again: its ranks, schedules and device.
-_MEASURED: dict[tuple[tuple[int, ...], str, str], int] = {}
+_MEASURED: dict[tuple[tuple[int, ...], str, str], Sizes] = {}
 _SAID: set[str] = set()  # of groups of some ranks
 
 
@@ -101,8 +102,8 @@ class PlinkProcessGroup(dist.ProcessGroup):
                 group._register_backend(torch.device("cuda"), self._accelerators.kind, self._accelerators.group)
             group._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
         self._engine: Engine | None = None
-        self._smallest = NEVER
-        self._staged_from: dict[str, int] = {}  # by the type of device
+        self._sizes = Sizes()
+        self._staged: dict[str, Sizes] = {}  # by the type of device
         self._given: Aggregation | None = None
         if size < 2:
             return
@@ -141,19 +142,21 @@ class PlinkProcessGroup(dist.ProcessGroup):
         names = self._members or range(size)
         allow(size * (2 * aggregation.lanes + 1))  # one aside
         transport = GlooTransport(PrefixStore("engine/", store), rank, size, aggregation.lanes, patience, names)
-        address = own_address(descriptors() - before)
-        eager = connected(
-            PrefixStore("eager/", store), rank, size, aggregation.lanes, patience, address, names, self._all_can
-        )
+        eager = None
+        if not self._members or _world_meets():
+            address = own_address(descriptors() - before)
+            eager = connected(
+                PrefixStore("eager/", store), rank, size, aggregation.lanes, patience, address, names, self._all_can
+            )
         opened = {fd: inode for fd, inode in sockets().items() if others.get(fd) != inode} if tuned else {}
         watch = Watch(PrefixStore("watch/", store), rank, size, timeout, names=names)
         self._engine = Engine(aggregation, rank, transport, watch, eager)
         _ENGINES.add(self._engine)
-        self._smallest = self._crossover(aggregation)
+        self._sizes = self._crossover(aggregation)
         if aggregation.ring and aggregation.smallest_bytes is None and aggregation.tuned is None:
             self._try_ring(aggregation, PrefixStore("ring/", store), patience)
-        self._say(_summary(aggregation, self._smallest, self._engine.handed_from, bool(self._members)))
-        if tuned and self._smallest >= NEVER:  # the same on all ranks
+        self._say(summary(aggregation, self._sizes, self._engine.handed_from, bool(self._members)))
+        if tuned and self._sizes.smallest >= NEVER:  # the same on all ranks
             if rank == 0:
                 print("plink: not tuned: gloo does every all-reduce", file=sys.stderr)
         elif tuned:
@@ -173,18 +176,18 @@ class PlinkProcessGroup(dist.ProcessGroup):
             if self._members:
                 _SAID.add(what)
 
-    def _crossover(self, aggregation: Aggregation) -> int:
-        """From which size on schedules are used, bytes: as given, as measured before for the same ranks, or measured.
-        Who is in a group was in it before, so all know or nobody does."""
+    def _crossover(self, aggregation: Aggregation) -> Sizes:
+        """For which sizes schedules are used: as given, as measured before for the same ranks, or measured. Who is in a
+        group was in it before, so all know or nobody does."""
+        assert self._engine is not None
         if aggregation.smallest_bytes is not None:
-            return aggregation.smallest_bytes
-        return self._measured(
-            aggregation,
-            _HOST,
-            lambda repeats: measure(self._by_engine, self._by_gloo, _has_schedule(aggregation), repeats),
-        )
+            return Sizes(aggregation.smallest_bytes)
+        # What is large is what Autotune is for.
+        short = None if aggregation.tuned is not None else self._engine.short_bytes
+        ways = self._by_engine, self._by_gloo, _has_schedule(aggregation)
+        return self._measured(aggregation, _HOST, lambda repeats: measured_sizes(*ways, repeats, short))
 
-    def _measured(self, aggregation: Aggregation, device: torch.device, measured: Callable[[int], int]) -> int:
+    def _measured(self, aggregation: Aggregation, device: torch.device, measured: Callable[[int], Sizes]) -> Sizes:
         """What was measured before, or is now with so many repetitions."""
         key = self._members, aggregation.fingerprint(), device.type
         if self._members and key in _MEASURED:
@@ -194,26 +197,25 @@ class PlinkProcessGroup(dist.ProcessGroup):
             _MEASURED[key] = found
         return found
 
-    def _from(self, device: torch.device) -> int:
-        """From which size on the engine does all-reduces of tensors there, bytes."""
+    def _wanted(self, size_bytes: int, device: torch.device) -> bool:
+        """Whether the engine does all-reduces of such tensors, where it can."""
         assert self._engine is not None
-        on_host = min(self._smallest, self._engine.handed_from)
-        aggregation = self._engine.aggregation
+        handed = size_bytes >= self._engine.handed_from
         if device.type == "cpu":
-            return on_host
+            return handed or size_bytes in self._sizes
+        aggregation, short = self._engine.aggregation, self._engine.short_bytes
         if not aggregation.staged:
-            return NEVER
-        if device.type not in self._staged_from:
+            return False
+        if device.type not in self._staged:
+            ways = self._by_engine, _has_schedule(aggregation)
             found = self._measured(
                 aggregation,
                 device,
-                lambda repeats: self._accelerators.staged_from(
-                    device, on_host, self._by_engine, _has_schedule(aggregation), repeats
-                ),
+                lambda repeats: self._accelerators.staged_sizes(device, self._sizes, *ways, repeats, short),
             )
-            self._staged_from[device.type] = found
-            self._say(f"all-reduces on {device.type} {_by_schedules(found)}")
-        return self._staged_from[device.type]
+            self._staged[device.type] = found
+            self._say(f"all-reduces on {device.type} {by_schedules(found)}")
+        return (handed and not self._accelerators.by_nccl) or size_bytes in self._staged[device.type]
 
     def _try_ring(self, aggregation: Aggregation, store: Store, timeout: timedelta) -> None:
         """Hand what is large over to Gloo in another order, where that is faster."""
@@ -226,7 +228,7 @@ class PlinkProcessGroup(dist.ProcessGroup):
 
         def present(data: torch.Tensor, op: Any) -> dist.Work:
             engine.hand_over(NEVER, aside)
-            return (self._by_engine if data.nbytes >= self._smallest else self._by_gloo)(data, op)
+            return (self._by_engine if data.nbytes in self._sizes else self._by_gloo)(data, op)
 
         found = faster_from(ordered, present, self._by_gloo)
         engine.hand_over(found, aside if found < NEVER else None)
@@ -256,8 +258,8 @@ class PlinkProcessGroup(dist.ProcessGroup):
             crossover, aside = None, None
             if aggregation.smallest_bytes is None:
                 aside = Aside(store, rank, range(size), timeout)
-                crossover = Crossover(self._smallest, aside.all_reduce)
-                self._smallest = 0  # it is the engine now that knows what goes to Gloo
+                crossover = Crossover(self._sizes.smallest, aside.all_reduce)
+                self._sizes = Sizes(0)  # it is the engine now that knows what goes to Gloo
             self._engine.tune(Tuning(aggregation, rank, transport, connections, line, crossover), aside)
         elif rank == 0:
             print("plink: not tuned: the kernel does not tell which connection leads to which rank", file=sys.stderr)
@@ -284,7 +286,7 @@ class PlinkProcessGroup(dist.ProcessGroup):
         # What Gloo cannot do must not depend on what is faster.
         must = tensor.device.type == "cpu" and only_ours(op, tensor.dtype)
         return (
-            (must or tensor.nbytes >= self._from(tensor.device))
+            (must or self._wanted(tensor.nbytes, tensor.device))
             and self._can(tensor)
             and reduction_for(op, tensor.dtype) is not None
         )
@@ -307,7 +309,8 @@ class PlinkProcessGroup(dist.ProcessGroup):
         if reduction is None or not self._can(tensor):
             return self._by_gloo(tensor, op)
         fetched = fetch(tensor)
-        ended: Future[str | None] = Future()
+        # Of tensors on a GPU it takes streams along, for those who go on with what it gives (DDP's hooks).
+        ended: Future[str | None] = Future(devices=[tensor.device]) if tensor.is_cuda else Future()
 
         def deliver(future: Future[str | None]) -> list[torch.Tensor]:
             why = future.value()
@@ -341,6 +344,13 @@ class PlinkProcessGroup(dist.ProcessGroup):
         self.shutdown()
 
 
+def _world_meets() -> bool:
+    """Whether nothing is known against connections of our own: all ranks know whether all had them."""
+    world = dist.group.WORLD
+    engine = world._engine if isinstance(world, PlinkProcessGroup) else None
+    return engine is None or engine.short_bytes is not None
+
+
 def _told() -> Aggregation | None:
     """What this process was told to go by."""
     aggregation = given()
@@ -349,30 +359,6 @@ def _told() -> Aggregation | None:
 
 def _has_schedule(aggregation: Aggregation) -> Callable[[int], bool]:
     return lambda size: aggregation.choose(size).schedule is not None
-
-
-def _by_schedules(smallest: int) -> str:
-    """From which size on, in words."""
-    if smallest >= NEVER:
-        return "not by schedules, which were slower up to 4 MB"
-    return f"by schedules{f' from {smallest} bytes on' if smallest else ''}, through the hosts' memory"
-
-
-def _summary(aggregation: Aggregation, smallest: int, ordered_from: int, some: bool) -> str:
-    """By what the group aggregates, in a line."""
-    who = f"groups of {aggregation.ranks} ranks" if some else f"{aggregation.ranks} ranks"
-    if ordered_from < NEVER and smallest >= ordered_from:
-        return f"all-reduces of {who} by gloo, from {ordered_from} bytes on in the plan's order"
-    if smallest >= NEVER:
-        return f"all-reduces of {who} by gloo, which was faster up to 4 MB"
-    parts = [
-        entry.algo if entry.up_to_bytes is None else f"{entry.algo} up to {entry.up_to_bytes} bytes"
-        for entry in aggregation.classes
-        if entry.up_to_bytes is None or entry.up_to_bytes >= smallest
-    ]
-    below = f"gloo below {smallest} bytes, then " if smallest > 0 else ""
-    above = f", gloo in the plan's order from {ordered_from} bytes on" if ordered_from < NEVER else ""
-    return f"all-reduces of {who} by {below}{', '.join(parts)}{above}"
 
 
 def _first_on(store: Store, rank: int) -> bool:

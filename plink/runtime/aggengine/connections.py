@@ -1,11 +1,12 @@
 """What the kernel knows of the connections between ranks: bytes that arrived, and how long there were any under way.
 
 Linux keeps both for every TCP connection (``struct tcp_info`` of linux/tcp.h): ``tcpi_bytes_acked``, and
-``tcpi_busy_time``, microseconds in which something was unacknowledged. Gloo writes a message only when its reception
-has begun, so that time is the network's: no clocks are compared, and nobody's waiting counts. The thesis's Autotune
-reads the same (PLink thesis, 4.2.3: "collects per connection stats ... through the OS").
+``tcpi_busy_time``, microseconds in which something was unacknowledged, among them ``tcpi_rwnd_limited``, in which the
+receiver had no room. Gloo writes a message only when its reception has begun, and short messages (:mod:`eager`) wait in
+the receiver's kernel or for its room; so the difference is the network's: no clocks are compared, and nobody's waiting
+counts. The thesis's Autotune reads the same (PLink thesis, 4.2.3: "collects per connection stats ... through the OS").
 
-The sockets are Gloo's. They are asked by number, through the C library: a socket of Python's made from one would be a
+Most sockets are Gloo's. They are asked by number, through the C library: a socket of Python's made from one would be a
 second owner, which keeps it open when the first closes it, and may change whether it blocks.
 """
 
@@ -29,7 +30,7 @@ Identities = npt.NDArray[np.int64]
 
 _FOLDER = "/proc/self/fd"
 _INFO = 256  # bytes asked for; kernels give as many as they know
-_RTT, _ACKED, _BUSY = 68, 120, 168  # offsets in struct tcp_info
+_RTT, _ACKED, _BUSY, _NO_ROOM = 68, 120, 168, 176  # offsets in struct tcp_info
 _ADDRESS = 128  # sizeof(struct sockaddr_storage)
 _US = 1e-6
 _LOOKED_AT = 16  # connections that tell where this host is reached
@@ -95,9 +96,10 @@ class Connections:
         found[:, 2] = np.nan
         for fd, peer in self._peer_of.items():
             info = _option(fd, socket.IPPROTO_TCP, socket.TCP_INFO, _INFO) if _is(fd, self._mine[fd]) else b""
-            if len(info) < _BUSY + 8:
+            if len(info) < _NO_ROOM + 8:
                 continue
-            acked, busy = struct.unpack_from("=Q", info, _ACKED)[0], struct.unpack_from("=Q", info, _BUSY)[0]
+            acked, busy, no_room = (struct.unpack_from("=Q", info, offset)[0] for offset in (_ACKED, _BUSY, _NO_ROOM))
+            busy -= min(busy, no_room)
             acked_before, busy_before = self._before.get(fd, (0, 0))
             self._before[fd] = acked, busy
             found[peer, 0] += acked - acked_before

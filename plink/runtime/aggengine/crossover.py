@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from statistics import median
 from typing import Any, Protocol
 
@@ -28,6 +29,17 @@ _LARGEST = {4 << 20: _FEW, 1 << 20: REPEATS, 256 << 10: REPEATS}  # at which Glo
 _MARGIN = 0.95  # of Gloo's time: what is no faster than that is left to Gloo, which everybody knows
 NEVER = 1 << 62
 _HOST = torch.device("cpu")  # whatever the script made the default
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Of the messages that schedules do: in bytes, both among them."""
+
+    smallest: int = NEVER
+    largest: int = NEVER
+
+    def __contains__(self, size_bytes: int) -> bool:
+        return self.smallest <= size_bytes <= self.largest
 
 
 class Crossover:
@@ -78,6 +90,25 @@ def measure(
             return sizes[slower[-1] + 1]
         looked_at = True
     return NEVER if looked_at else 0
+
+
+def measured_sizes(
+    engine: AllReduce,
+    gloo: AllReduce,
+    has_schedule: Callable[[int], bool],
+    repeats: int = REPEATS,
+    short_bytes: int | None = None,
+    other: AllReduce | None = None,
+    device: torch.device = _HOST,
+) -> Sizes:
+    """As :func:`measure`. ``short_bytes``: messages up to this size go another way than larger ones, so what is found
+    of them says nothing of those, and these are looked at besides, at 4 MB."""
+    smallest = measure(engine, gloo, has_schedule, repeats, other=other, device=device)
+    large = LARGER[-1]
+    if short_bytes is None or smallest > SIZES[-1] or not has_schedule(large):
+        return Sizes(smallest)
+    faster = _faster(engine, other or gloo, gloo, [large], _FEW, device)[0]
+    return Sizes(smallest, NEVER if faster else short_bytes)
 
 
 def faster_from(other: AllReduce, present: AllReduce, gloo: AllReduce) -> int:

@@ -7,13 +7,10 @@ and the calling thread does it all: it reads and writes what can be while it wai
 """
 
 import contextlib
-import hmac
-import os
 import select
 import socket
 import struct
 import sys
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -25,20 +22,13 @@ import torch
 from torch.distributed import Store  # type: ignore[attr-defined]
 
 from plink.runtime.aggengine.failures import PeerLost
+from plink.runtime.aggengine.meeting import CannotConnect, meet, stay_away
 from plink.runtime.aggengine.transport import CLOSED
 
 # Vectors of up to so many bytes travel so: with what of them may wait in kernels at a time, no queue gets long.
 MOST_BYTES = 1 << 20
-_TOKEN_BYTES = 16
-_COMING = struct.Struct("<16sII")  # token of the one that is called, who calls, lane
 _MESSAGE = struct.Struct("<II")  # signature, bytes
-_MEETING_S = 10.0  # in which all have called: they have just met over Gloo
-_HELLO_S = 2.0  # for a caller to say who it is
 _LONGEST_S = 1.0  # between looks at whether all was closed meanwhile
-
-
-class CannotConnect(Exception):
-    """Some rank cannot be reached so."""
 
 
 def connected(
@@ -51,24 +41,24 @@ def connected(
     names: Sequence[int],
     all_can: Callable[[bool], bool],
 ) -> "EagerTransport | None":
-    """Connections to all, where all ranks can have them; None on all of them otherwise, and who could not says why.
+    """Connections to all, where all ranks can have them; None on all of them otherwise; whoever could not says why.
 
     :param all_can: whether every rank says True here.
     """
-    made, why = None, "this host's address is not known"
-    if address is not None:
-        try:
-            made = EagerTransport(store, rank, size, lanes, timeout, address, names)
-        except CannotConnect as error:
-            why = str(error)
-    else:
-        store.set(f"at{rank}", b"")  # type: ignore[arg-type]
-    if all_can(made is not None):
-        return made
-    if made is None:
+    found, why = None, "this host's address is not known"
+    try:
+        if address is None:
+            stay_away(store, rank)
+        else:
+            found = meet(store, rank, size, lanes, address, names, timeout.total_seconds())
+    except Exception as error:  # whatever it is: the others wait to hear whether all can
+        why = str(error) if isinstance(error, CannotConnect) else f"{type(error).__name__}: {error}"
+    if all_can(found is not None) and found is not None:
+        return EagerTransport(found, lanes, timeout, names)
+    if found is None:
         print(f"plink: short messages go by gloo: {why}", file=sys.stderr, flush=True)
-    else:
-        made.release()
+    for one in (found or {}).values():
+        one.close()
     return None
 
 
@@ -102,91 +92,19 @@ class EagerTransport:
     """Messages between the ranks of a group over a connection a pair and lane."""
 
     def __init__(
-        self,
-        store: Store,
-        rank: int,
-        size: int,
-        lanes: int,
-        timeout: timedelta,
-        address: str,
-        names: Sequence[int] | None = None,
+        self, found: dict[tuple[int, int], socket.socket], lanes: int, timeout: timedelta, names: Sequence[int]
     ) -> None:
-        """Connect with all; every rank does it at once.
-
-        :param address: of this host, as the others reach it.
-        :param names: the job's ranks, where the group has some of them: by these they are named.
-        :raises CannotConnect: naming the rank that could not be reached, or has not called.
+        """:param found: connections to all other ranks, by rank and lane: the transport's from now on.
+        :param names: the job's ranks, by which those of the group are named.
         """
-        self._names = range(size) if names is None else names
-        self._timeout_s = timeout.total_seconds()
-        self._meeting_s = min(_MEETING_S, self._timeout_s)
+        self._names, self._timeout_s = names, timeout.total_seconds()
         self._closed = False
         self._lines: list[dict[int, _Line]] = [{} for _ in range(lanes)]
         self._busy: list[dict[int, _Line]] = [{} for _ in range(lanes)]  # those with messages under way
-        try:
-            self._meet(store, rank, size, address)
-        except BaseException:
-            self.release()
-            raise
-
-    def _meet(self, store: Store, rank: int, size: int, address: str) -> None:
-        """Call those before this rank, and be called by those after."""
-        token = os.urandom(_TOKEN_BYTES)
-        try:
-            listening = socket.create_server(
-                (address, 0), family=socket.AF_INET6 if ":" in address else socket.AF_INET, backlog=size
-            )
-        except OSError as error:
-            store.set(f"at{rank}", b"")  # type: ignore[arg-type]
-            raise CannotConnect(f"no port can be had at {address}: {error}") from error
-        with listening:
-            said = token + f"{address} {listening.getsockname()[1]}".encode()
-            store.set(f"at{rank}", said)  # type: ignore[arg-type]
-            expected = {(peer, lane) for peer in range(rank + 1, size) for lane in range(len(self._lines))}
-            answering = threading.Thread(target=self._answer, args=(listening, token, expected), daemon=True)
-            answering.start()
-            for peer in range(rank):
-                self._call(store.get(f"at{peer}"), rank, peer)
-            answering.join(self._meeting_s)
-            if expected:
-                raise CannotConnect(f"rank {self._names[min(expected)[0]]} has not called rank {self._names[rank]}")
-
-    def _call(self, said: bytes, rank: int, peer: int) -> None:
-        token, where = said[:_TOKEN_BYTES], said[_TOKEN_BYTES:].decode()
-        host, _, port = where.rpartition(" ")
-        if not port:
-            raise CannotConnect(f"rank {self._names[peer]} cannot be called")
-        for lane in range(len(self._lines)):
-            try:
-                made = socket.create_connection((host, int(port)), timeout=self._meeting_s)
-                made.sendall(_COMING.pack(token, rank, lane))
-            except OSError as error:
-                raise CannotConnect(f"rank {self._names[peer]} at {host}: {error}") from error
-            self._keep(made, peer, lane)
-
-    def _answer(self, listening: socket.socket, token: bytes, expected: set[tuple[int, int]]) -> None:
-        """Accept until all have called or time is over. Strangers are hung up on."""
-        until = time.monotonic() + self._meeting_s
-        while expected and (left := until - time.monotonic()) > 0:
-            listening.settimeout(left)
-            try:
-                made, _ = listening.accept()
-            except OSError:
-                return
-            try:
-                given, peer, lane = _COMING.unpack(_said(made, min(_HELLO_S, left)))
-                if not hmac.compare_digest(given, token) or (peer, lane) not in expected:
-                    raise ValueError
-            except (OSError, ValueError, struct.error):
-                made.close()
-                continue
-            self._keep(made, peer, lane)
-            expected.discard((peer, lane))
-
-    def _keep(self, made: socket.socket, peer: int, lane: int) -> None:
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        made.setblocking(False)
-        self._lines[lane][peer] = _Line(peer, made)
+        for (peer, lane), made in found.items():
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            made.setblocking(False)
+            self._lines[lane][peer] = _Line(peer, made)
 
     def send(self, tensor: torch.Tensor, peer: int, lane: int, signature: int) -> _Message:
         """As :class:`~plink.runtime.aggengine.transport.Transport` says."""
@@ -298,7 +216,7 @@ class EagerTransport:
         """As :class:`~plink.runtime.aggengine.transport.Transport` says."""
         self._closed = True
         for lines in self._lines:
-            for line in list(lines.values()):
+            for line in lines.values():
                 with contextlib.suppress(OSError):  # it was not connected any more
                     line.socket.shutdown(socket.SHUT_RDWR)
 
@@ -308,18 +226,6 @@ class EagerTransport:
         for lines in self._lines:
             for line in lines.values():
                 line.socket.close()
-
-
-def _said(made: socket.socket, within_s: float) -> bytes:
-    """Who calls, as far as it says so in that time."""
-    said, until = b"", time.monotonic() + within_s
-    while len(said) < _COMING.size:
-        made.settimeout(max(until - time.monotonic(), 1e-3))
-        more = made.recv(_COMING.size - len(said))
-        if not more:
-            break
-        said += more
-    return said
 
 
 def _message(tensor: torch.Tensor, signature: int) -> _Message:

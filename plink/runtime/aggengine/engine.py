@@ -204,6 +204,11 @@ class Engine:
         )
 
     @property
+    def short_bytes(self) -> int | None:
+        """Up to which size vectors go over sockets of the engine's own; None: none do."""
+        return None if self._eager is None else MOST_BYTES
+
+    @property
     def broken(self) -> str | None:
         """Why there will be no more sums."""
         return self._broken

@@ -1,7 +1,7 @@
 """What ends an all-reduce for everybody: a lost rank, one that hangs, ranks that mean different things.
 
-The messages themselves carry no headers, so ranks that mean different things wait for each other for ever, and each
-knows only whom it waits for. A thread a rank that looks on makes errors of that. Nothing of it happens while all goes
+Messages are matched by what they mean, so ranks that mean different things wait for each other for ever, and each knows
+only whom it waits for. A thread a rank that looks on makes errors of that. Nothing of it happens while all goes
 well: only a rank that has waited for long writes into the group's store what it is at, and reads what others wrote.
 """
 

@@ -117,7 +117,7 @@ def cut_off(group: Any, peers: Sequence[int], tag: int) -> None:
 
 
 def allow(connections: int) -> None:
-    """Let this process open so many more: the 1,024 files that a login has as a rule are few hundred ranks' three
+    """Let this process open so many more: the 1,024 files that a login has as a rule are two hundred ranks' five
     connections to each other. Nothing changes where there is room, or may be no more."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = len(os.listdir("/proc/self/fd")) + connections + _OTHER_FILES

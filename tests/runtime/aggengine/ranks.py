@@ -15,6 +15,7 @@ from plink.runtime.aggengine.cut import Cutting
 from plink.runtime.aggengine.eager import EagerTransport
 from plink.runtime.aggengine.engine import Engine
 from plink.runtime.aggengine.failures import AggregationError, Watch
+from plink.runtime.aggengine.meeting import meet
 from plink.runtime.aggengine.reductions import reduction_for
 from plink.runtime.aggengine.transport import GlooTransport
 from plink.schedule import Schedule
@@ -89,11 +90,13 @@ class Members:
         def join(rank: int) -> Member:
             timeout = timedelta(seconds=timeout_s)
             transport = GlooTransport(dist.PrefixStore("t/", store), rank, schedule.ranks, lanes, timeout * 2)
-            short = (
-                EagerTransport(dist.PrefixStore("e/", store), rank, schedule.ranks, lanes, timeout * 2, "127.0.0.1")
+            everyone = range(schedule.ranks)
+            met = (
+                meet(dist.PrefixStore("e/", store), rank, schedule.ranks, lanes, "127.0.0.1", everyone, 20)
                 if eager
-                else None
+                else {}
             )
+            short = EagerTransport(met, lanes, timeout * 2, everyone) if eager else None
             watch = Watch(dist.PrefixStore("w/", store), rank, schedule.ranks, timeout, slow_s=1.0)
             return Member(rank, Engine(aggregation, rank, transport, watch, short), schedule)
 

@@ -3,6 +3,7 @@
 import json
 import os
 import socket
+import time
 from pathlib import Path
 
 import numpy as np
@@ -110,3 +111,23 @@ def test_what_is_no_connection_is_none_of_ours() -> None:
     before = sockets()
     with socket.create_server(("127.0.0.1", 0)), socket.socket(socket.AF_INET, socket.SOCK_DGRAM):
         assert sockets() == before
+
+
+def test_a_receiver_that_comes_late_is_no_slow_link() -> None:
+    """What waits for room at the other end is not under way."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 20_000)
+        with socket.create_connection(listening.getsockname()) as sends, listening.accept()[0] as late:
+            fd = sends.fileno()
+            mine = Connections({fd: os.fstat(fd).st_ino}, 2)
+            mine._peer_of[fd] = 1
+            mine.since()
+            sends.setblocking(False)
+            sent = sends.send(bytes(1 << 20))
+            time.sleep(1.0)
+            waited = mine.since()[1]
+            sends.settimeout(5)
+            for _ in range(sent // 1000):
+                late.recv(1000, socket.MSG_WAITALL)
+    assert 0 < waited[0] < sent
+    assert waited[1] < 0.5  # it is 1.0 with the time in which there was no room

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from plink.runtime.aggengine.aside import all_reduce
-from plink.runtime.aggengine.crossover import NEVER, faster_from, measure
+from plink.runtime.aggengine.crossover import NEVER, Sizes, faster_from, measure, measured_sizes
 from tests.runtime.aggengine.ranks import everywhere, gloo_groups
 
 
@@ -41,6 +41,40 @@ def test_all_ranks_take_the_slowest_of_them(slower_below: int, slow_rank: int, e
             return measure(engine, gloo, lambda size: True)  # type: ignore[arg-type]
 
         assert everywhere(2, work) == [expected] * 2
+
+
+@pytest.mark.parametrize(
+    ("slower_from", "short_bytes", "expected"),
+    [
+        (2 << 20, 1 << 20, Sizes(0, 1 << 20)),
+        (2 << 20, None, Sizes(0)),
+        (1 << 40, 1 << 20, Sizes(0)),
+        (0, 1 << 20, Sizes(NEVER)),
+    ],
+)
+def test_large_messages_that_go_another_way_are_looked_at_too(
+    slower_from: int, short_bytes: int | None, expected: Sizes
+) -> None:
+    """What is found of short ones says nothing of them."""
+    looked_at: set[int] = set()
+
+    def gloo(data: torch.Tensor, op: object) -> Done:
+        if data.dtype is not torch.float64:
+            looked_at.add(data.nbytes)
+            time.sleep(0.002)
+        return Done()
+
+    def engine(data: torch.Tensor, op: object) -> Done:
+        time.sleep(0.02 if data.nbytes >= slower_from else 0.0)
+        return Done()
+
+    found = measured_sizes(engine, gloo, lambda size: True, 2, short_bytes)
+    assert found == expected
+    assert ((4 << 20) in looked_at) == (short_bytes is not None)
+    assert [size in found for size in (4, 1 << 20, (1 << 20) + 1, 1 << 30)] == {
+        Sizes(0, 1 << 20): [True, True, False, False],
+        Sizes(0): [True] * 4,
+    }.get(expected, [False] * 4)
 
 
 def test_gloo_does_not_answer_for_ranks_that_the_engine_left_late() -> None:

@@ -15,10 +15,11 @@ import torch.distributed as dist
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plink.runtime.aggengine import eager
+from plink.runtime.aggengine import eager, meeting
 from plink.runtime.aggengine.connections import own_address, sockets
-from plink.runtime.aggengine.eager import CannotConnect, EagerTransport, connected
+from plink.runtime.aggengine.eager import EagerTransport, connected
 from plink.runtime.aggengine.failures import PeerLost
+from plink.runtime.aggengine.meeting import CannotConnect, meet
 from tests.runtime.aggengine.ranks import everywhere
 
 HERE = "127.0.0.1"
@@ -26,7 +27,8 @@ HERE = "127.0.0.1"
 
 def join(store: Any, rank: int, size: int, lanes: int = 1, timeout_s: float = 20.0) -> EagerTransport:
     """One rank."""
-    return EagerTransport(store, rank, size, lanes, timedelta(seconds=timeout_s), HERE)
+    found = meet(store, rank, size, lanes, HERE, range(size), timeout_s)
+    return EagerTransport(found, lanes, timedelta(seconds=timeout_s), range(size))
 
 
 @contextmanager
@@ -81,14 +83,14 @@ def test_one_of_each_size(kind: torch.dtype) -> None:
 def test_strangers_are_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever says nothing, too little, the wrong word or another's name, while the ranks meet: they meet all the
     same, and no stranger is taken for one of them."""
-    monkeypatch.setattr(eager, "_HELLO_S", 0.2)
+    monkeypatch.setattr(meeting, "_HELLO_S", 0.2)
     store, made = dist.HashStore(), {}
     first = threading.Thread(target=lambda: made.update({0: join(store, 0, 2)}))
     first.start()
     said = store.get("at0")
     token, (host, port) = said[:16], said[16:].decode().split()
-    words = [b"", b"GET / HTTP", eager._COMING.pack(b"x" * 16, 1, 0), eager._COMING.pack(token, 1, 3),
-             eager._COMING.pack(token, 7, 0)]  # fmt: skip
+    words = [b"", b"GET / HTTP", meeting._COMING.pack(b"x" * 16, 1, 0), meeting._COMING.pack(token, 1, 3),
+             meeting._COMING.pack(token, 7, 0)]  # fmt: skip
     strangers = []
     for word in words:
         stranger = socket.create_connection((host, int(port)), timeout=5)
@@ -107,6 +109,25 @@ def test_strangers_are_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
         one.release()
 
 
+def test_many_who_say_nothing_keep_nobody_from_meeting() -> None:
+    """They are heard beside the others, not before them."""
+    store, made = dist.HashStore(), list[EagerTransport]()
+    first = threading.Thread(target=lambda: made.append(join(store, 0, 2)))
+    first.start()
+    said = store.get("at0")
+    host, port = said[16:].decode().split()
+    silent = [socket.create_connection((host, int(port)), timeout=5) for _ in range(20)]
+    began = time.monotonic()
+    made.append(join(store, 1, 2))
+    first.join(10)
+    assert time.monotonic() - began < meeting._HELLO_S
+    for one in silent:
+        with one:
+            assert one.recv(1) == b""
+    for transport in made:
+        transport.release()
+
+
 @settings(max_examples=20, deadline=None)
 @given(words=st.binary(max_size=60), after=st.binary(min_size=1, max_size=60))
 def test_any_words(words: bytes, after: bytes) -> None:
@@ -121,7 +142,7 @@ def test_any_words(words: bytes, after: bytes) -> None:
         stranger.sendall(words)
         stranger.shutdown(socket.SHUT_WR)
         with socket.create_connection((host, int(port)), timeout=5) as other:
-            other.sendall(eager._COMING.pack(token, 1, 0) + after)
+            other.sendall(meeting._COMING.pack(token, 1, 0) + after)
             other.shutdown(socket.SHUT_WR)
             first.join(10)
             room = torch.zeros(2)
@@ -142,7 +163,7 @@ def test_nobody_is_called_twice() -> None:
     calls = []
     for rank in (1, 1, 2):
         one = socket.create_connection((host, int(port)), timeout=5)
-        one.sendall(eager._COMING.pack(token, rank, 0))
+        one.sendall(meeting._COMING.pack(token, rank, 0))
         calls.append(one)
     first.join(10)
     assert calls[1].recv(1) == b""
@@ -157,7 +178,11 @@ def test_nobody_is_called_twice() -> None:
 def test_a_lost_rank_is_named(who: str) -> None:
     """At once by whoever waits for it, with the name that the job has for it; by nobody else."""
     store, found = dist.HashStore(), []
-    made = everywhere(2, lambda rank: EagerTransport(store, rank, 2, 1, timedelta(seconds=1), HERE, names=[4, 7]))
+    names = [4, 7]
+    made = everywhere(
+        2,
+        lambda rank: EagerTransport(meet(store, rank, 2, 1, HERE, names, 9), 1, timedelta(seconds=1), names),
+    )
     if who == "closes":
         made[1].release()
     elif who == "is killed":  # its kernel says so
@@ -174,7 +199,7 @@ def test_a_lost_rank_is_named(who: str) -> None:
             until_it_fails(begin, often)
         found.append(str(error.value))
     assert (time.monotonic() - began > 0.9) == (who == "stops")
-    assert any(("within 1 s" in why) == (who == "stops") for why in found)
+    assert [("within 1 s" in why) for why in found] == [who == "stops"] * 2
     for one in made:
         one.release()
 
@@ -220,7 +245,7 @@ def test_all_go_without_where_one_cannot(
     address: str | None, why: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No address, or one that is none of the host's: None on all, those who could not say why, and no file stays."""
-    monkeypatch.setattr(eager, "_MEETING_S", 1.0)
+    monkeypatch.setattr(meeting, "_MEETING_S", 1.0)
     before = len(os.listdir("/proc/self/fd"))
     store, barrier, said = dist.HashStore(), threading.Barrier(3), [True] * 3
 
@@ -242,7 +267,7 @@ def test_all_go_without_where_one_cannot(
 
 def test_a_rank_that_does_not_call_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """It may have no way here."""
-    monkeypatch.setattr(eager, "_MEETING_S", 0.3)
+    monkeypatch.setattr(meeting, "_MEETING_S", 0.3)
     with pytest.raises(CannotConnect, match="rank 1 has not called rank 0"):
         join(dist.HashStore(), 0, 2)
 

@@ -15,7 +15,7 @@ from plink.runtime import torch_backend
 from plink.runtime.aggengine import crossover, staging
 from plink.runtime.aggengine.accelerators import Accelerators
 from plink.runtime.aggengine.aggregation import Aggregation, SizeClass, aggregation_to_json
-from plink.runtime.aggengine.crossover import NEVER
+from plink.runtime.aggengine.crossover import Sizes
 from plink.runtime.aggengine.staging import fetch
 from solvers.schedules.catalogue import Options, schedule_for
 from tests.runtime.aggengine.processes import run_ranks
@@ -269,8 +269,9 @@ def test_nccl_is_timed_until_the_gpu_is_through(gpu: list[str], monkeypatch: pyt
         return SimpleNamespace(wait=lambda: gpu.append("engine"))
 
     assert made.by_nccl
-    assert made.staged_from(CUDA, 16, engine, lambda size: True, 2) == 4096
-    assert gpu == ["engine", "nccl", "synchronize"]
+    found = made.staged_sizes(CUDA, Sizes(16), engine, lambda size: True, 2, 1 << 20)
+    assert found == Sizes(4096)  # at 4 MB they were faster, too
+    assert gpu == ["engine", "nccl", "synchronize"] * 2
     made.shutdown()
     assert gpu[-1] == "end"
 
@@ -281,8 +282,9 @@ def test_gloo_copies_to_the_host_as_well(gpu: list[str], monkeypatch: pytest.Mon
     gloo = object()
     made = Accelerators(dist.HashStore(), 0, 1, timedelta(seconds=5), gloo)
     assert made.group is gloo
-    assert made.staged_from(CUDA, 16, lambda data, op: pytest.fail("timed"), lambda size: True, 2) == 16
-    assert made.staged_from(torch.device("meta"), NEVER, lambda data, op: pytest.fail("timed"), bool, 2) == 0
+    ways = (lambda data, op: pytest.fail("timed")), (lambda size: True), 2, None
+    assert made.staged_sizes(CUDA, Sizes(16), *ways) == Sizes(16)
+    assert made.staged_sizes(torch.device("meta"), Sizes(), *ways) == Sizes(0)
     made.shutdown()
 
 
@@ -297,3 +299,33 @@ def test_scripts_that_ask_for_nccl_have_plink_where_staging_is_asked_for(
     assert torch_backend._translated(said) == "plink"
     assert torch_backend._translated("mpi") == "mpi"
     assert not torch_backend.asked_for_gloo
+
+
+def test_what_a_group_is_asked_for_counts_for_that_group(gpu: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that says Gloo among those that say NCCL: the others keep NCCL."""
+    made: list[tuple[str | None, bool]] = []
+
+    def asked(backend: str | None = None, **options: object) -> None:
+        made.append((backend, torch_backend.asked_for_gloo))
+
+    def init_process_group(backend: str | None = None) -> None:
+        asked(backend)
+
+    def new_group(ranks: object = None, **options: Any) -> None:
+        asked(**options)
+
+    for function in (init_process_group, new_group):
+        for module in (dist, dist.distributed_c10d):
+            monkeypatch.setattr(module, function.__name__, function)
+    monkeypatch.setenv(torch_backend.STAGED, "1")
+    torch_backend._stand_in()
+    dist.init_process_group("nccl")
+    dist.new_group(backend="gloo")
+    dist.new_group()
+    dist.new_group(backend="nccl")
+    assert made == [("plink", False), ("plink", True), (None, False), ("plink", False)]
+    made.clear()
+    dist.init_process_group("gloo")
+    dist.new_group(backend="nccl")
+    dist.new_group()
+    assert made == [("plink", True), ("plink", False), (None, True)]
