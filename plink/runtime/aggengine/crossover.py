@@ -19,12 +19,13 @@ class Waits(Protocol):
 
 AllReduce = Callable[[torch.Tensor, Any], Waits]
 
-# Gloo's ring leaves out what is empty, so that up to a few numbers it sends less: 16 B is where that ends.
-SIZES = (4, 16, 4 << 10, 64 << 10, 256 << 10)
+# Gloo's ring leaves out what is empty, so that where there are fewer numbers than ranks it sends less: for a few ranks
+# that ends at 16 B, for 64 at 256.
+SIZES = (4, 16, 256, 4 << 10, 64 << 10, 256 << 10)
 LARGER = (1 << 20, 4 << 20)  # only looked at where Gloo is faster at all smaller ones
 REPEATS = 5
 _FEW = 2  # where it is measured in mid-run, and of what takes long
-_TINY, _AS_OFTEN = 1 << 10, 3  # what is tiny takes no time, and its times differ most
+_TINY, _AS_OFTEN = 256, 3  # what is tiny takes no time, and its times differ most
 _LARGEST = {4 << 20: _FEW, 1 << 20: REPEATS, 256 << 10: REPEATS}  # at which Gloo in another order is tried
 _MARGIN = 0.95  # of Gloo's time: what is no faster than that is left to Gloo, which everybody knows
 NEVER = 1 << 62
