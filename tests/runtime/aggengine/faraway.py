@@ -6,6 +6,7 @@ PyTorch keeps the device type PrivateUse1 for devices that it does not know, and
 from typing import Any
 
 import torch
+from torch import library
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 _setup_privateuseone_for_python_backend("far")
@@ -27,7 +28,7 @@ class Far(torch.Tensor):
         self.numbers = numbers.clone()
 
 
-@torch.library.impl("aten::_copy_from", "privateuseone")
+@library.impl("aten::_copy_from", "privateuseone")
 def _copy_from(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
     if isinstance(target, Far):
         target.numbers.copy_(source)
