@@ -322,8 +322,7 @@ class PlinkProcessGroup(dist.ProcessGroup):
 
         # What a callback raises is an error for those who wait in C++ too, which an exception set from Python is not.
         result = ended.then(deliver)
-        begin = self._engine.run if waits else self._engine.submit
-        begin(fetched.flat, schedule, reduction, ended.set_result, fetched.ready)
+        self._engine.submit(fetched.flat, schedule, reduction, ended.set_result, fetched.ready, waits)
         return AllReduceWork(result)
 
     def getBackendName(self) -> str:

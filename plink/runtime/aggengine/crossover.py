@@ -22,7 +22,7 @@ AllReduce = Callable[[torch.Tensor, Any], Waits]
 # Gloo's ring leaves out what is empty, so that where there are fewer numbers than ranks it sends less: for a few ranks
 # that ends at 16 B, for 64 at 256.
 SIZES = (4, 16, 256, 4 << 10, 64 << 10, 256 << 10)
-LARGER = (1 << 20, 4 << 20)  # only looked at where Gloo is faster at all smaller ones
+LARGER = (1 << 20, 4 << 20)  # looked at where Gloo is faster at all smaller ones, or these go another way
 REPEATS = 5
 _FEW = 2  # where it is measured in mid-run, and of what takes long
 _TINY, _AS_OFTEN = 256, 3  # what is tiny takes no time, and its times differ most

@@ -70,7 +70,6 @@ class _Message:
     body: memoryview
     head: memoryview
     left: memoryview
-    keeps: torch.Tensor  # whose memory it is
     done: bool = False
 
     def wait(self) -> None:
@@ -232,4 +231,4 @@ def _message(tensor: torch.Tensor, signature: int) -> _Message:
     numbers: Any = tensor.view(torch.uint8).numpy()
     body = memoryview(numbers)
     head = memoryview(bytearray(_MESSAGE.pack(signature, body.nbytes)))
-    return _Message(signature, body, head, head, tensor)
+    return _Message(signature, body, head, head)

@@ -105,38 +105,30 @@ class Engine:
         reduction: Reduction,
         done: Callable[[str | None], None],
         ready: Callable[[], None] | None = None,
+        waits: bool = False,
     ) -> None:
         """All-reduce in place by a schedule.
 
         :param flat: contiguous, of one dimension, not empty.
         :param schedule: None: there is none, and it is handed over for its size.
-        :param done: is called once, from a thread of the engine, with what went wrong or None.
+        :param done: is called once, from a thread of the engine or this one, with what went wrong or None.
         :param ready: comes back when the vector is there; None: it is. Every lane calls it.
+        :param waits: whether the caller does nothing before it is done: what one lane does alone, it does in the
+            caller's thread then, for a small message is over sooner than two threads have changed places.
         """
         with self._submitting:
             job = self._begin(flat, schedule, reduction, done, ready)
+            if waits and self._may_do_here(job):
+                job.left = 1
+                self._take(job, 0)
+                return
             for queue in self._queues:
                 queue.put(job)
 
-    def run(
-        self,
-        flat: torch.Tensor,
-        schedule: Schedule | None,
-        reduction: Reduction,
-        done: Callable[[str | None], None],
-        ready: Callable[[], None] | None = None,
-    ) -> None:
-        """As :meth:`submit`, for a caller who waits: what one lane does alone, it does in the caller's thread, for a
-        small message is over sooner than two threads have changed places."""
-        with self._submitting:
-            job = self._begin(flat, schedule, reduction, done, ready)
-            why = None if self._pending > 1 else self._try(lambda: self._prepare(job, 0))
-            if why is None and job.gloo is None and (job.program is None or any(job.program.lanes[1:])):
-                for queue in self._queues:
-                    queue.put(job)
-                return
-            job.left = 1
-            self._take(job, 0)
+    def _may_do_here(self, job: Job) -> bool:
+        """Whether nothing is before it, and the first lane does it alone, or it fails."""
+        why = None if self._pending > 1 else self._try(lambda: self._prepare(job, 0))
+        return why is not None or job.gloo is not None or (job.program is not None and not any(job.program.lanes[1:]))
 
     def _begin(
         self,

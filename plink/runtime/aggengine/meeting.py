@@ -73,12 +73,11 @@ def meet(
             raise CannotConnect(f"rank {names[min(expected)[0]]} has not called rank {names[rank]}")
     except BaseException:
         door.close()
-        answering.join()
+        answering.join()  # nobody comes in any more
         for one in found.values():
             one.close()
         raise
-    finally:
-        door.close()
+    door.close()
     answering.join()
     return found
 

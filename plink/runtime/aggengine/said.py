@@ -27,6 +27,6 @@ def summary(aggregation: Aggregation, sizes: Sizes, ordered_from: int, some: boo
         if entry.up_to_bytes is None or entry.up_to_bytes >= smallest
     ]
     below = f"gloo below {smallest} bytes, then " if smallest > 0 else ""
-    above = f", gloo above {sizes.largest} bytes" if sizes.largest < min(NEVER, ordered_from) else ""
+    above = f", gloo above {sizes.largest} bytes" if sizes.largest < ordered_from else ""
     above += f", gloo in the plan's order from {ordered_from} bytes on" if ordered_from < NEVER else ""
     return f"all-reduces of {who} by {below}{', '.join(parts)}{above}"

@@ -172,7 +172,7 @@ def test_all_reduces_that_are_not_waited_for_change_schedules_at_the_same_one() 
             for one in data:
                 member.engine.submit(one, member.schedule, reduction, said.put)
             tiny = torch.full((1,), float(rank))
-            member.engine.run(tiny, member.schedule, reduction, said.put)
+            member.engine.submit(tiny, member.schedule, reduction, said.put, waits=True)
             assert [said.get(timeout=30) for _ in range(5)] == [None] * 5
             assert [one.unique().tolist() for one in data] == [[6.0 + 4 * (j + k)] for j in range(4)]
             assert tiny.item() == 6.0
@@ -231,7 +231,7 @@ def test_a_new_schedule_is_compared_with_gloo_again(
             data = [torch.full((n,), 4 * k + rank, dtype=torch.int32) for n in (2000, 60_000, 1)]
             for one in data[:2]:
                 member.engine.submit(one, member.schedule, average, said.put)
-            member.engine.run(data[2], member.schedule, average, said.put)
+            member.engine.submit(data[2], member.schedule, average, said.put, waits=True)
             assert [said.get(timeout=30) for _ in data] == [None] * 3
             assert [one.unique().tolist() for one in data] == [[4 * k + 1]] * 3
         assert tuning.crossover is not None
