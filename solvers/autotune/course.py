@@ -139,6 +139,10 @@ def _watch(course: Course, stretch: Stretch, settings: Settings) -> tuple[Course
     before, now = _middle(seen[: -settings.window]), _middle(seen[-settings.window :])
     why = f"throughput went from {_mega(before)} to {_mega(now)} MB/s"
     if _alike(rates[: -settings.window], rates[-settings.window :], settings.alike):
+        if not _settled(before, seen[-settings.window :], settings.change):
+            # The middle stretch may be the one in which it happened: its rates are of both, and a lasting change
+            # would be taken for what is usual from here on.
+            return course, Decision(WATCH, f"{why}, but not yet for long enough to say whose it is")
         # Not what ranks carry in proportion to each other: the program, or the network as a whole.
         course = replace(course, throughputs=seen[-settings.window :], rates=rates[-settings.window :])
         return course, Decision(WATCH, f"{why}, and ranks carry what they did in proportion to each other")
@@ -208,6 +212,11 @@ def _alike(before: Sequence[Vector], now: Sequence[Vector], share: float) -> boo
     was, is_now = (np.median(np.array(some), axis=0) for some in (before, now))
     ratio = (is_now / np.median(is_now)) / (was / np.median(was))
     return bool((np.abs(ratio - 1) <= share).all())
+
+
+def _settled(before: float, now: Sequence[float], share: float) -> bool:
+    """Whether each of these throughputs, and not only most, differs from the one before by more than that share."""
+    return all(abs(one - before) > share * max(one, before) for one in now)
 
 
 def _middle(values: Sequence[float]) -> float:

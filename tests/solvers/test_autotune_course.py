@@ -113,6 +113,20 @@ def test_no_masters_move_when_the_program_itself_slows_down() -> None:
     assert any("ranks carry what they did in proportion to each other" in decision.reason for decision in decisions)
 
 
+@pytest.mark.parametrize("groups", [GROUPS, FLAT], ids=["2lha", "flat"])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_change_in_the_middle_of_a_stretch_is_noticed(groups: list[list[int]], seed: int) -> None:
+    """That stretch is slower, and yet its rates are still those of before: ranks seem to be slower all together."""
+    run = Run(dealt(groups, 64), seed)
+    list(run.go(EVEN, 10))
+    fast, slow = (seen(run.course.assignment, rates)[1] for rates in (EVEN, slowed(2)))
+    list(run.go(EVEN, 1, compute_s=(slow - fast) / 2))
+    list(run.go(slowed(2), 20))
+    assert QUICKTUNE in {decision.action for decision in run.decisions[11:16]}
+    load = np.bincount(run.course.assignment.local_masters.ravel(), minlength=16)
+    assert load.argmin() == 2
+
+
 def test_a_network_that_changes_while_it_is_being_tuned() -> None:
     """The second rank slows down two stretches after the first one was noticed; both are relieved in the end."""
     run = Run(dealt(GROUPS, 64), 3)
