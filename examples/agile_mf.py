@@ -42,7 +42,10 @@ def made(users: int, movies: int, ratings: int, rank: int, noise: float, seed: i
     popular = 1 / np.sqrt(np.arange(1, movies + 1))
     user = random.integers(users, size=ratings)
     movie = random.permutation(movies)[random.choice(movies, size=ratings, p=popular / popular.sum())]
-    exact = np.clip(3.0 + np.einsum("nk,nk->n", left[user], right[movie]), 0.5, 5)
+    exact = np.empty(ratings)
+    for at in range(0, ratings, 4096):  # not the factors of all ratings at once, which take more than all the rest
+        some = slice(at, at + 4096)
+        exact[some] = np.clip(3.0 + np.einsum("nk,nk->n", left[user[some]], right[movie[some]]), 0.5, 5)
     stars = np.clip(np.round((exact + random.normal(scale=noise, size=ratings)) * 2) / 2, 0.5, 5)
     return Ratings(user, movie, stars, users, movies, float(np.sqrt(np.mean((stars - exact) ** 2))))
 

@@ -37,7 +37,7 @@ def test_a_session_stands_back_and_comes_forward_whoever_it_belongs_to(user: int
         env={**os.environ, "PYTHONPATH": str(root)}, start_new_session=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["0", "5", "5", "0"]
+    assert done.stdout.split() == ["0", "10", "10", "0"]
 
 
 def test_where_there_are_no_autogroups_nothing_changes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
