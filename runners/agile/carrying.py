@@ -14,12 +14,16 @@ from solvers.agile.state import Cluster
 
 _AGAIN_S = 0.3
 _GIVE_UP = 100  # attempts at a commit whose source is alive
+_SOON_S = 0.1
+_PATIENCE_S = 10.0  # of a partition that is to move, for its turn
+_PATIENCE = 4  # and this part of the time that its owner, or anybody, has left
 
 
 @dataclass
 class Carrier:
     """``members``: those that are alive, by number. ``event`` takes what follows, ``later`` calls something after some
-    seconds, ``broken`` is told of what nobody can mend, ``note`` of what only is worth a line.
+    seconds, ``broken`` is told of what nobody can mend, ``note`` of what only is worth a line. ``rested``: whether a
+    host works on nothing, not even what it began before it was told to stop.
 
     ``opening``: partitions that nobody serves yet because the job begins, with their epochs. ``commits``: moves whose
     new owner is to begin, (epoch, source) by partition; until it has, what concerns the partition is not said to it.
@@ -32,10 +36,12 @@ class Carrier:
     later: Callable[[float, Callable[[], None]], None]
     broken: Callable[[str], None]
     note: Callable[[str], None]
+    rested: Callable[[int], bool] = lambda _: True
     opening: dict[int, int] = field(default_factory=dict)
     commits: dict[int, tuple[int, int]] = field(default_factory=dict)
     restore_from: tuple[str, int] | None = None  # a checkpoint's folder and clock
     _copies: dict[tuple[int, int], str] = field(default_factory=dict)  # (partition, epoch): address of the new backup
+    _on_their_way: dict[tuple[int, int], set[int]] = field(default_factory=dict)  # (partition, epoch): from and to
 
     def address(self, host: int) -> str:
         """Of a host's server; empty for one that is gone."""
@@ -83,10 +89,18 @@ class Carrier:
             )  # fmt: skip
 
     def move(self, action: act.HandOver | act.Drain) -> None:
-        """A partition to its heir; what the old owner takes meanwhile goes there too, until the commit."""
+        """A partition to its heir; what the old owner takes meanwhile goes there too, until the commit.
+
+        Where there is time those who leave first end what they work on: the servers that stay are fewer, and would have
+        all of the workers for some clocks. And a host sends or takes one partition at a time: each is on its way for a
+        shorter time, and fewer updates have to go along.
+        """
+        left = self.state().leaving.values()
+        patience_s = min([_PATIENCE_S, *(seconds / _PATIENCE for seconds in left)])
         self._until_done(
-            action.source, "prepare", action.partition, action.epoch, address=self.address(action.to),
-            backup=self._new_backup(action.partition, action.to),
+            action.source, "prepare", action.partition, action.epoch,
+            heir=action.to, patience_s=patience_s if isinstance(action, act.HandOver) else 0.0,
+            address=self.address(action.to), backup=self._new_backup(action.partition, action.to),
         )  # fmt: skip
 
     def back_up(self, action: act.BackUp) -> None:
@@ -234,8 +248,14 @@ class Carrier:
         moves = [move.epoch for move in (one.heir, one.copy) if move]
         return not state.halted and (epoch in moves or (one.waiting and one.epoch == epoch))
 
-    def _until_done(self, host: int, do: str, number: int, epoch: int, **fields: object) -> None:
+    def _until_done(
+        self, host: int, do: str, number: int, epoch: int, *,
+        heir: int | None = None, patience_s: float = 0.0, **fields: object,
+    ) -> None:  # fmt: skip
+        waits = itertools.count(1)
+
         def answered(answer: Answer) -> None:
+            self._on_their_way.pop((number, epoch), None)
             if answer["why"] is None:
                 if do == "back_up" and not self._wanted(number, epoch):
                     self.channel.tell(host, "stop_pushing", partition=number, address=fields["address"])
@@ -246,8 +266,19 @@ class Carrier:
         def ask() -> None:
             if self.opening:  # what moves now would be given up for a backup that has nothing yet
                 self.later(_AGAIN_S, ask)
-            elif self._wanted(number, epoch) and host in self.members:
+            elif not self._wanted(number, epoch) or host not in self.members:
+                return
+            elif heir is not None and self._in_the_way(host, heir) and next(waits) * _SOON_S <= patience_s:
+                self.later(_SOON_S, ask)
+            else:
+                if heir is not None:
+                    self._on_their_way[number, epoch] = {host, heir}
                 self.channel.tell(host, do, answered, partition=number, epoch=epoch, **fields)
 
         # Not before the state that asks for it is the one that holds.
         self.later(0.0, ask)
+
+    def _in_the_way(self, host: int, heir: int) -> bool:
+        """Of a partition from one to the other."""
+        moving = any({host, heir} & ends for ends in self._on_their_way.values())
+        return moving or not all(map(self.rested, self.state().leaving))

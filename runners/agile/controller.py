@@ -70,8 +70,9 @@ class Controller:
         self.arriving = Arriving(self.channel, self.settings, self.hearing, self.members, self.fail)
         self.course = Course(self.log, lambda: self.clock() - self.settings.began)
         self.carrier = Carrier(
-            self.channel, self.members, lambda: self.cluster, self.event, self.later, self.fail, self.note
-        )
+            self.channel, self.members, lambda: self.cluster, self.event, self.later, self.fail, self.note,
+            lambda host: not self.turns.works(host),
+        )  # fmt: skip
         self.turns = Turns(self.channel, self, self.settings.pieces, self.later)
         self.rounds = Rounds(lambda clock: self.tell_all("push_up_to", clock=clock))
         self.traffic = Traffic(self.members, self.settings.host_rate if self.settings.measured else None, self.log)
