@@ -53,7 +53,6 @@ _WAIT_S, _SCALE_CLOCKS = 0.1, 8
 _SIZES = ("--users", "6000", "--movies", "2000", "--rank", "31", "--count", "100000", "--pieces", "48")
 _STAGE_3, _STALL, _EVICTION, _SAME, _DETECTED_S = 1.10, 1.10, 1.13, 0.01, 2.0
 _FAULT_CLOCKS = 70
-_LONG = ("raw", "seconds", "events", "undisturbed")
 
 
 @dataclass
@@ -184,45 +183,67 @@ def _scaling(bench: BenchLab) -> dict[str, Any]:
     return {"seconds": seconds, "ideal": ideal, "raw": raw}
 
 
+@dataclass(frozen=True)
+class _Course:
+    """12 hosts join 4 and are warned: iterations in all, and those after which it is said."""
+
+    rank: int
+    clocks: int
+    add: int
+    evict: int
+
+    @property
+    def app(self) -> tuple[str, ...]:
+        return (*_SIZES[:4], "--rank", str(self.rank), *_SIZES[6:], "--clocks", str(self.clocks))
+
+
+_SHORT, _LONG_ONES = _Course(31, 50, 10, 34), _Course(255, 36, 8, 24)
+
+
 def _elastic(bench: BenchLab) -> dict[str, Any]:
-    """4 hosts; 12 more at iteration 11, which are warned at iteration 35 (Figure 4.15)."""
-    first, every = _tiers(bench, 1, 4), _tiers(bench, 1)
+    """4 hosts; 12 more, which are warned later (Figure 4.15). With iterations of under a second, beside an undisturbed
+    job, and with such of some seconds, as the thesis has them."""
     kept = bench.folder / "factors"
-    sizes = (*_SIZES, "--clocks", "50")
-    undisturbed = Job(bench, first, ("--most-hosts", "32"), (*sizes, "--save", f"{kept}-0.npz"))
-    calm = undisturbed.run()
-    more = render_hosts(replace(every, members=every.members[4:]))
-    (bench.folder / "more.txt").write_text(more)
+    calm = Job(bench, _tiers(bench, 1, 4), ("--most-hosts", "32"), (*_SHORT.app, "--save", f"{kept}-0.npz")).run()
+    found = _come_and_go(bench, _SHORT, "--save", f"{kept}-1.npz")
+    one, other = np.load(f"{kept}-0.npz"), np.load(f"{kept}-1.npz")
+    return {
+        **found, "undisturbed": calm["seconds"],
+        "largest_difference": float(max(abs(one[key] - other[key]).max() for key in ("users", "movies"))),
+        "long": _come_and_go(bench, _LONG_ONES),
+    }  # fmt: skip
+
+
+def _come_and_go(bench: BenchLab, course: _Course, *more: str) -> dict[str, Any]:
+    every = _tiers(bench, 1)
+    (bench.folder / "more.txt").write_text(render_hosts(replace(every, members=every.members[4:])))
     names = [host.name for host in every.members[4:]]
     job = Job(
-        bench, first, ("--most-hosts", "32"), (*sizes, "--save", f"{kept}-1.npz"),
+        bench, _tiers(bench, 1, 4), ("--most-hosts", "32"), (*course.app, *more),
         at={
-            10: lambda job: job.plink("agile", "add", "last", "--hosts", "more.txt"),
-            34: lambda job: job.plink("agile", "evict", "last", *names, "--in", "60s"),
+            course.add: lambda job: job.plink("agile", "add", "last", "--hosts", "more.txt"),
+            course.evict: lambda job: job.plink("agile", "evict", "last", *names, "--in", "60s"),
         },
     )  # fmt: skip
     told = job.run()
     seconds = told["seconds"]
-    lines = [line for line in job.log if line["what"] == "iteration" and line["iteration"] >= 5]
+    lines = [line for line in job.log if line["what"] == "iteration" and line["iteration"] >= 3]
     took_over = next(line["iteration"] for line in lines if line["workers"] == len(every))
-    before = [line for line in lines if line["iteration"] <= took_over]
-    settling = [line["seconds"] for line in lines if took_over < line["iteration"] <= took_over + 5]
-    usual = statistics.median(line["seconds"] for line in before if line["iteration"] <= 10)
-    adding = [line["seconds"] for line in before if line["iteration"] > 10]
-    large = [seconds[number] for number in range(28, 34)]
-    after = [seconds[number] for number in range(42, 49)]
-    left = next((line["iteration"] for line in lines if line["iteration"] > 34 and line["workers"] == len(first)), 42)
-    evicting = max((seconds[number], number) for number in range(34, left + 2))
-    one, other = np.load(f"{kept}-0.npz"), np.load(f"{kept}-1.npz")
+    usual = statistics.median(seconds[number] for number in range(3, course.add + 1))
+    adding = [seconds[number] for number in range(course.add + 1, took_over + 1)]
+    settling = [seconds[number] for number in range(took_over + 1, took_over + 6)]
+    large = statistics.median(seconds[number] for number in range(course.evict - 6, course.evict))
+    # Until two iterations after the last of them was gone: what they served moves when their workers have ended.
+    last = max(line["at"] for line in job.log if line["what"] == "host" and line["event"] == "left")
+    gone = next(line["iteration"] for line in lines if line["at"] >= last)
+    after = statistics.median(seconds[number] for number in range(gone + 3, course.clocks - 1))
+    worst = max((seconds[number], number) for number in range(course.evict, gone + 3))
     return {
-        "seconds": seconds, "undisturbed": calm["seconds"], "events": told["events"],
-        "took_over": took_over, "left": left, "usual_s": usual,
+        "seconds": seconds, "events": told["events"], "took_over": took_over, "left": gone, "usual_s": usual,
         "worst_while_adding": round(max(adding, default=usual) / usual, 3),
         "worst_afterwards": round(max(settling) / usual, 3),
-        "with_16_s": statistics.median(large), "after_s": statistics.median(after),
-        "eviction_s": evicting[0], "eviction_iteration": evicting[1],
-        "eviction": round(evicting[0] / max(statistics.median(large), statistics.median(after)), 3),
-        "largest_difference": float(max(abs(one[key] - other[key]).max() for key in ("users", "movies"))),
+        "with_16_s": large, "after_s": after, "eviction_s": worst[0], "eviction_iteration": worst[1],
+        "eviction": round(worst[0] / max(large, after), 3),
         "rolled_back": sum(line["what"] == "rolled back" for line in job.log),
     }  # fmt: skip
 
@@ -356,12 +377,14 @@ def _scaling_shown(scaling: dict[str, Any]) -> Shown:
 def _elastic_shown(elastic: dict[str, Any]) -> Shown:
     from benchmarks.drawing import curves
 
-    text = (
-        f"an iteration while they start {elastic['worst_while_adding']:.2f} times the usual one at worst, "
-        f"{elastic['worst_afterwards']:.2f} times in the five after they have begun (iteration {elastic['took_over']} "
-        f"is the first with all), the longest at the eviction {elastic['eviction']:.2f} times "
-        f"its neighbours; parameters the same to {elastic['largest_difference']:.0e}"
+    text = "; ".join(
+        f"iterations of {some['usual_s']:.2g} s: while hosts start {some['worst_while_adding']:.2f} times that at "
+        f"worst, {some['worst_afterwards']:.2f} times in the five after they have begun, the longest at the eviction "
+        f"{some['eviction']:.2f} times its neighbours"
+        for some in (elastic.get("long"), elastic)
+        if some
     )
+    text += f"; parameters the same to {elastic['largest_difference']:.0e} as without"
     series = {
         label: ([int(number) for number in elastic[key]], list(elastic[key].values()))
         for label, key in (("hosts come and go", "seconds"), ("undisturbed, 4 hosts", "undisturbed"))
@@ -376,6 +399,15 @@ def _elastic_shown(elastic: dict[str, Any]) -> Shown:
     return Shown(text, picture)
 
 
+def _brief(figures: dict[str, Any]) -> dict[str, Any]:
+    """Without what is long."""
+    return {
+        key: _brief(value) if isinstance(value, dict) else value
+        for key, value in figures.items()
+        if key not in ("raw", "seconds", "events", "undisturbed")
+    }
+
+
 def main() -> int:
     """Run and record; the exit code."""
     path = ROOT / "docs/results/agileml.json"
@@ -386,14 +418,7 @@ def main() -> int:
     for name in words or (parts if _FULL else ("stages", "scaling", "elastic")):
         with lab(*_LAB) as bench:
             found[name] = parts[name](bench)
-        print(
-            name,
-            {
-                key: value
-                for key, value in found[name].items()
-                if key not in ("raw", "seconds", "events", "undisturbed")
-            },
-        )
+        print(name, _brief(found[name]))
     return record("agileml", {"lab": _LAB, "sizes": _SIZES, "clocks": _CLOCKS, "rounds": _ROUNDS}, found, _bars(found))
 
 
@@ -402,10 +427,15 @@ def _bars(found: dict[str, Any]) -> list[Bar]:
     if ratios := found.get("stages", {}).get("ratios"):
         bars.append(Bar("stage 3: an iteration beside the traditional server's", ratios["stage 3"], at_most=_STAGE_3))
     if elastic := found.get("elastic"):
+        for some in (elastic.get("long"), elastic):
+            if some:
+                of = f"iterations of {some['usual_s']:.2g} s: "
+                bars += [
+                    Bar(f"{of}the longest while hosts are added", some["worst_while_adding"], at_most=_STALL),
+                    Bar(f"{of}the longest of the five after they have begun", some["worst_afterwards"], at_most=_STALL),
+                    Bar(f"{of}the longest at the eviction, beside its neighbours", some["eviction"], at_most=_EVICTION),
+                ]
         bars += [
-            Bar("an iteration while hosts are added, beside the others", elastic["worst_while_adding"], at_most=_STALL),
-            Bar("the same in the five iterations after they have begun", elastic["worst_afterwards"], at_most=_STALL),
-            Bar("the eviction's iteration beside its neighbours", elastic["eviction"], at_most=_EVICTION),
             Bar("the largest difference from the undisturbed parameters", elastic["largest_difference"], at_most=1e-4),
         ]
     for name, row in found.get("faults", {}).items():

@@ -17,6 +17,7 @@ _GIVE_UP = 100  # attempts at a commit whose source is alive
 _SOON_S = 0.1
 _PATIENCE_S = 10.0  # of a partition that is to move, for its turn
 _PATIENCE = 4  # and this part of the time that its owner, or anybody, has left
+_REST = 3  # times as long as a partition was on its way its hosts are left to the job
 
 
 @dataclass
@@ -36,12 +37,14 @@ class Carrier:
     later: Callable[[float, Callable[[], None]], None]
     broken: Callable[[str], None]
     note: Callable[[str], None]
-    rested: Callable[[int], bool] = lambda _: True
+    rested: Callable[[int], bool]
+    clock: Callable[[], float]
     opening: dict[int, int] = field(default_factory=dict)
     commits: dict[int, tuple[int, int]] = field(default_factory=dict)
     restore_from: tuple[str, int] | None = None  # a checkpoint's folder and clock
     _copies: dict[tuple[int, int], str] = field(default_factory=dict)  # (partition, epoch): address of the new backup
     _on_their_way: dict[tuple[int, int], set[int]] = field(default_factory=dict)  # (partition, epoch): from and to
+    _resting: list[tuple[set[int], float]] = field(default_factory=list)  # hosts, until when
 
     def address(self, host: int) -> str:
         """Of a host's server; empty for one that is gone."""
@@ -92,8 +95,8 @@ class Carrier:
         """A partition to its heir; what the old owner takes meanwhile goes there too, until the commit.
 
         Where there is time those who leave first end what they work on: the servers that stay are fewer, and would have
-        all of the workers for some clocks. And a host sends or takes one partition at a time: each is on its way for a
-        shorter time, and fewer updates have to go along.
+        all of the workers for some clocks. And a host sends or takes one partition at a time, so that each is on its
+        way for a shorter time and fewer updates have to go along; and where hosts leave none for a while after it.
         """
         left = self.state().leaving.values()
         patience_s = min([_PATIENCE_S, *(seconds / _PATIENCE for seconds in left)])
@@ -253,8 +256,12 @@ class Carrier:
         heir: int | None = None, patience_s: float = 0.0, **fields: object,
     ) -> None:  # fmt: skip
         waits = itertools.count(1)
+        told_at = 0.0
 
         def answered(answer: Answer) -> None:
+            # Not so with newcomers, who serve less than their part until they have it all, and are about to work.
+            if heir is not None and self.state().leaving:
+                self._resting.append(({host, heir}, self.clock() + _REST * (self.clock() - told_at)))
             self._on_their_way.pop((number, epoch), None)
             if answer["why"] is None:
                 if do == "back_up" and not self._wanted(number, epoch):
@@ -264,6 +271,7 @@ class Carrier:
                 self.later(_AGAIN_S, ask)
 
         def ask() -> None:
+            nonlocal told_at
             if self.opening:  # what moves now would be given up for a backup that has nothing yet
                 self.later(_AGAIN_S, ask)
             elif not self._wanted(number, epoch) or host not in self.members:
@@ -273,6 +281,7 @@ class Carrier:
             else:
                 if heir is not None:
                     self._on_their_way[number, epoch] = {host, heir}
+                told_at = self.clock()
                 self.channel.tell(host, do, answered, partition=number, epoch=epoch, **fields)
 
         # Not before the state that asks for it is the one that holds.
@@ -280,5 +289,6 @@ class Carrier:
 
     def _in_the_way(self, host: int, heir: int) -> bool:
         """Of a partition from one to the other."""
-        moving = any({host, heir} & ends for ends in self._on_their_way.values())
-        return moving or not all(map(self.rested, self.state().leaving))
+        self._resting = [(ends, until) for ends, until in self._resting if self.clock() < until]
+        busy = (*self._on_their_way.values(), *(ends for ends, _ in self._resting))
+        return any({host, heir} & ends for ends in busy) or not all(map(self.rested, self.state().leaving))

@@ -71,7 +71,7 @@ class Controller:
         self.course = Course(self.log, lambda: self.clock() - self.settings.began)
         self.carrier = Carrier(
             self.channel, self.members, lambda: self.cluster, self.event, self.later, self.fail, self.note,
-            lambda host: not self.turns.works(host),
+            lambda host: not self.turns.works(host), self.clock,
         )  # fmt: skip
         self.turns = Turns(self.channel, self, self.settings.pieces, self.later)
         self.rounds = Rounds(lambda clock: self.tell_all("push_up_to", clock=clock))
