@@ -161,15 +161,25 @@ def shape(
 
 
 @app.command()
-def cut(target: Target, name: Name = _DEFAULT) -> None:
+def cut(
+    target: Target,
+    off: Annotated[
+        str | None, typer.Option("--from", metavar="RACK", help="Only from this rack; the target is a rack, too.")
+    ] = None,
+    name: Name = _DEFAULT,
+) -> None:
     """Unplug a host or a rack: packets vanish, nobody is told.
 
     Example: plink lab cut rack1
     """
     from runners.lab import faults
 
-    faults.cut(_blueprint(name), target)
-    say(f"{target} is cut off")
+    if off is None:
+        faults.cut(_blueprint(name), target)
+        say(f"{target} is cut off")
+    else:
+        faults.part(_blueprint(name), target, off)
+        say(f"{target} and {off} are cut off from each other")
 
 
 @app.command()

@@ -79,6 +79,19 @@ def cut(blueprint: Blueprint, target: str) -> None:
         kernel.ip([f"link set r{found} down"], blueprint.namespace("core"))
 
 
+def part(blueprint: Blueprint, one: str, other: str) -> None:
+    """Two racks lose each other, and nobody else: packets between them vanish, nobody is told."""
+    racks = [_find(blueprint, one), _find(blueprint, other)]
+    if any(isinstance(found, Place) for found in racks) or one == other:
+        raise UsageError(f"only two racks lose each other: not {one} and {other}")
+    for here, there in (racks, racks[::-1]):
+        assert isinstance(here, int)
+        assert isinstance(there, int)
+        away = [*(place.address for place in blueprint.in_rack(there)), blueprint.gateway(there)]
+        lines = [f"route replace blackhole {address}/32" for address in away]
+        kernel.ip(lines, blueprint.namespace(blueprint.racks[here]))
+
+
 def kill(blueprint: Blueprint, target: str) -> None:
     """Power a host off: unplugged first, so that its dying connections tell nobody, then every process ends."""
     found = _find(blueprint, target)
@@ -91,12 +104,14 @@ def kill(blueprint: Blueprint, target: str) -> None:
 def heal(blueprint: Blueprint, state: State) -> None:
     """Undo every fault: links plugged in, rates as at first, dead hosts started, cross traffic ended."""
     settings = blueprint.settings
-    for rack, part in enumerate(blueprint.racks):
+    for rack, name in enumerate(blueprint.racks):
         kernel.ip([f"link set r{rack} up", *links.core_routes(blueprint, rack)], blueprint.namespace("core"))
         kernel.ip(
-            [f"link set {links.host_port(place)} up" for place in blueprint.in_rack(rack)], blueprint.namespace(part)
+            ["route flush type blackhole"]
+            + [f"link set {links.host_port(place)} up" for place in blueprint.in_rack(rack)],
+            blueprint.namespace(name),
         )
-        shape(blueprint, part, settings.uplink_rate)
+        shape(blueprint, name, settings.uplink_rate)
     for place in blueprint.places:
         _end_load(state, place)
         shape(blueprint, place.name, settings.host_rate)

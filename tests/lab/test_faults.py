@@ -12,6 +12,7 @@ from tests.conftest import Lab
 from tests.lab.test_links import address, pairs, transfer
 from tests.lab.traces import HERE, guests, inside
 from tests.lab.waiting import until
+from tests.words.schemas import described
 
 pytestmark = pytest.mark.lab
 
@@ -32,7 +33,7 @@ def read_status(lab: Lab) -> dict[str, Any]:
     done = lab.plink("status", "--json", cwd=HERE)
     assert done.returncode == 0, done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
-    assert document["schema"] == "plink.lab/1"
+    assert described("lab", document)
     return document
 
 
@@ -104,6 +105,20 @@ def test_a_cut_rack_still_talks_among_itself(patient: Lab) -> None:
     until(lambda: reaches(patient, a, far), 5, "the rack to answer")
 
 
+def test_two_racks_lose_each_other_and_nobody_else(patient: Lab) -> None:
+    """Hosts of both are still reached from the outside, and from their racks."""
+    (a, b), (_, far) = pairs(patient)
+    mate = next(name for name in patient.hosts.names if name != far and patient.racks[name] == patient.racks[far])
+    racks = [f"rack{patient.racks[name]}" for name in (a, far)]
+    do(patient, "cut", racks[0], "--from", racks[1])
+    assert not reaches(patient, a, far)
+    assert not reaches(patient, far, b)
+    assert reaches(patient, a, b)
+    assert reaches(patient, mate, far)
+    do(patient, "heal")
+    until(lambda: reaches(patient, a, far) and reaches(patient, far, b), 5, "the racks to find each other")
+
+
 def test_a_dead_host_has_no_process_and_heal_starts_it(patient: Lab, tmp_path: Path) -> None:
     """`kill` ends all of it; after `heal` its sshd lets us in again, with the same host key."""
     victim = patient.hosts.names[1]
@@ -162,6 +177,9 @@ def test_heal_ends_load(patient: Lab) -> None:
         (("cut", "node-99"), 2, "has no 'node-99'"),
         (("cut", "rack9"), 2, "has no 'rack9'"),
         (("cut", "core"), 2, "has no 'core'"),
+        (("cut", "rack0", "--from", "node-01"), 2, "only two racks"),
+        (("cut", "rack0", "--from", "rack0"), 2, "only two racks"),
+        (("cut", "rack0", "--from", "rack9"), 2, "has no 'rack9'"),
         (("kill", "rack0"), 2, "is a rack"),
         (("shape", "node-01", "--rate", "quick"), 2, "quick"),
         (("shape", "node-01", "--rate", "0"), 2, "0"),
