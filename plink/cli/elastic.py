@@ -129,7 +129,7 @@ def _run(
     report = Report(sink, on_log, on_note, say, on_proof, shown["connecting"], shown["copying"], screen.status, folder)
     machines: dict[str, dict[str, Any]] | None = None if asked.runner == "local" else {}
     hub = Hub(connector, job, Wishes(settings, asked.elastic.most_hosts), report, machines, time.monotonic)
-    write_document(folder / SOCKET, {"schema": "plink.elastic/1", "socket": hub.asking.name, "pid": os.getpid(),
+    write_document(folder / SOCKET, {"schema": "plink.elastic-job/1", "socket": hub.asking.name, "pid": os.getpid(),
                                      "lab": hosts.lab, "runner": asked.runner})  # fmt: skip
     return hub.run(hosts)
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.conftest import plink
+from tests.words.schemas import complaints, described, keys
 
 WAIT_S = 30.0
 
@@ -41,7 +42,9 @@ def test_stamp_measures_a_reflector(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         document = json.loads(done.stdout)
         assert done.stderr == ""
-        assert document["schema"] == "plink.stamp/1"
+        assert described("stamp", document)
+        assert set(document) == keys("stamp")
+        assert complaints("stamp", document | {"clock": "sundial"}) == ["$.clock"]
         assert document["target"] == target
         assert (document["sent"], document["received"]) == (50, 50)
         assert len(document["percentiles_us"]) == 5
@@ -74,6 +77,7 @@ def test_a_target_that_does_not_answer_fails_and_says_so(tmp_path: Path) -> None
         assert run.stderr == f"plink: error: {target}: none of 2 probes was answered; is a STAMP reflector there?\n"
     assert done.stdout == ""
     document = json.loads(as_json.stdout)
+    assert described("stamp", document)
     assert (document["received"], document["percentiles_us"]) == (0, [None] * 5)
 
 

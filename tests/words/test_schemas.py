@@ -4,6 +4,7 @@ import ast
 import inspect
 import itertools
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,13 +18,13 @@ from plink.errors import PlinkError
 from plink.hosts import Host, Hosts
 from plink.network import Network, network_from_json
 from plink.schedule import COLLECTIVES
-from plink.storage import read_document, render_document
+from plink.storage import read_document
 from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
 from solvers.schedules.counter import count
 from tests.child_hosts import ChildHosts
 from tests.runners.child_jobs import ChildJobs
+from tests.words.schemas import FOLDER, Document, complaints, described, printed
 
-FOLDER = Path(__file__).parents[2] / "docs" / "schemas"
 NAMES = [
     "network",
     "order",
@@ -45,15 +46,18 @@ NAMES = [
     "aggregation",
     "agile-summary",
     "diff",
+    "truth",  # this and what follows: test_schemas_live.py
+    "doctor",
+    "lab",
+    "autotune-replay",
+    "elastic-status",
+    "elastic",  # this and what follows: tests/cli/test_elastic_local.py
+    "elastic-job",
+    "runs",
+    "stamp",  # tests/cli/test_reflector.py
 ]
 ELSEWHERE = ["info"]  # tests/cli/test_info.py
-Document = dict[str, Any]
-
-
-def complaints(name: str, document: Document) -> list[str]:
-    """Where a document breaks its schema, after a trip through the text that is written."""
-    validator = Draft202012Validator(read_document(FOLDER / f"{name}.schema.json"))
-    return [error.json_path for error in validator.iter_errors(json.loads(render_document(document)))]
+LOGS = {"agile/1", "autotune/1"}  # JSON lines: a schema is of a document, and their readers know each line
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +122,16 @@ def test_every_schema_is_tested() -> None:
     assert sorted(path.name for path in FOLDER.iterdir()) == sorted(
         f"{name}.schema.json" for name in [*NAMES, *ELSEWHERE]
     )
+
+
+def test_every_document_of_the_source_has_a_schema() -> None:
+    """And no schema is of what the source does not know any more."""
+    sources = [
+        path for room in ("plink", "probes", "runners", "solvers") for path in (FOLDER.parents[1] / room).rglob("*.py")
+    ]
+    known = {name for path in sources for name in re.findall(r'"plink\.([a-z-]+/\d+)"', path.read_text())}
+    consts = [read_document(path)["properties"]["schema"]["const"] for path in FOLDER.iterdir()]
+    assert known == {const.removeprefix("plink.") for const in consts} | LOGS
 
 
 def test_a_measured_network(measured: Network) -> None:
@@ -228,20 +242,6 @@ DEMO: Document = {
 
 def test_the_least_that_a_demo_says() -> None:
     assert complaints("demo", DEMO) == []
-
-
-def printed(capsys: pytest.CaptureFixture[str], *words: str) -> Document:
-    """What a command prints as JSON."""
-    from plink.cli.app import command
-
-    command().main(args=[*words, "--json"], prog_name="plink", standalone_mode=False)
-    return json.loads(capsys.readouterr().out)  # type: ignore[no-any-return]
-
-
-def described(name: str, document: Document) -> bool:
-    """Whether a document keeps to its schema, which speaks of all its keys."""
-    known = read_document(FOLDER / f"{name}.schema.json")["properties"]
-    return complaints(name, document) == [] and set(document) <= set(known)
 
 
 @pytest.mark.parametrize("collective", COLLECTIVES)
