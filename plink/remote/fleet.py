@@ -145,6 +145,7 @@ class Fleet:
                 break
             buffer += data
         why = agent.given_up or agent.line.last_words() or "the connection was cut"
+        agent.line.close()  # its end of it: a job may lose hosts for days
         with self._guard:
             self._agents.pop(host.name, None)
         self._put(Message(host.name, None, HostError(host.name, f"its agent is gone: {why}")))

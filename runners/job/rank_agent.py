@@ -162,9 +162,19 @@ class Agent:
         for task in message["ranks"]:
             if task.get("line"):
                 self._rank_line = RankLine()
+                signal.signal(signal.SIGTERM, self._warned)
                 task["env"][LINE] = self._rank_line.name
                 self._selector.register(self._rank_line, selectors.EVENT_READ)
             self._start_rank(task, message["argv"], message["workdir"])
+
+    def _warned(self, number: int, frame: object) -> None:
+        """The host will be taken away: ranks that a controller talks with may have something to hand over before. At
+        the second time it is being taken."""
+        signal.signal(number, _leave)
+        for rank in self._ranks:
+            if rank.code is None:
+                with contextlib.suppress(OSError):
+                    os.kill(rank.pid, number)
 
     def _start_rank(self, task: dict[str, Any], argv: list[str], workdir: str) -> None:
         out, err, report, gate = os.pipe(), os.pipe(), os.pipe(), os.pipe()

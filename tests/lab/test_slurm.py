@@ -295,8 +295,8 @@ def test_submit(slurm: Cluster, tmp_path: Path) -> None:
 
 
 def test_an_elastic_job_on_nodes_of_two_jobs(slurm: Cluster, tmp_path: Path, start: Callable[..., Running]) -> None:
-    """The reliable host is a node of one job of Slurm's, the transient ones come with another, which is cancelled;
-    hosts that nobody was given are refused. What comes out is exact."""
+    """The reliable host is a node of one job of Slurm's, the transient ones come with another, which is cancelled,
+    so that they are warned; hosts that nobody was given are refused. What comes out is exact."""
     program = Path(__file__).parents[1] / "runners/agile/tally.py"
     names = shuffled(slurm.lab, 23, 4)
     known = slurm.lab.hosts.by_name()
@@ -307,8 +307,9 @@ def test_an_elastic_job_on_nodes_of_two_jobs(slurm: Cluster, tmp_path: Path, sta
     slurm.ask("salloc", "--no-shell", "--nodes=2", f"--nodelist={','.join(names[1:3])}", "--job-name=spot")
     job = start(
         "launch", "--backend", "agileml", "--runner", "slurm", "--hosts", "hosts.txt", "--timeout", "100s",
-        "--most-hosts", "4", "--env", "OMP_NUM_THREADS=1", str(program), "--out", str(tmp_path / "out.json"),
-        "--pieces", "8", "--clocks", "100", "--work-s", "0.05", **slurm.environment,
+        "--notice", "4s", "--most-hosts", "4", "--env", "OMP_NUM_THREADS=1", str(program),
+        "--out", str(tmp_path / "out.json"), "--pieces", "8", "--clocks", "100", "--work-s", "0.05",
+        **slurm.environment,
     )  # fmt: skip
 
     def asked(*words: str) -> tuple[int, str]:
@@ -329,5 +330,10 @@ def test_an_elastic_job_on_nodes_of_two_jobs(slurm: Cluster, tmp_path: Path, sta
     assert job.ends(100) == 0, job.err
     found, wanted = json.loads((tmp_path / "out.json").read_text()), expected(8, 100)
     assert {key: found[key] for key in wanted} == wanted
+    (log,) = tmp_path.glob(".plink/runs/*/agile.jsonl")
+    lines = [json.loads(line) for line in log.read_text().splitlines()[1:]]
+    told = [(line["host"], line["event"]) for line in lines if line["what"] == "host"]
+    assert {event for host, event in told if host in names[1:3]} == {"joined", "warned", "let go", "left"}, told
+    assert not [line for line in lines if line["what"] == "rolled back"]
     slurm.ask("scancel", "--name=kept")
     nothing_is_left(slurm)

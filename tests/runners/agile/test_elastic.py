@@ -117,6 +117,39 @@ def test_sigterm_is_a_notice(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_sigterm_to_everything_on_a_host_is_a_notice(tmp_path: Path) -> None:
+    """As from a system that shuts down, or from Slurm: the agent, whose end is its node's end, stays that long too."""
+    with Elastic(tmp_path, "rttt", clocks=120, more=("--work-s", "0.02")) as job:
+        job.clock(20)
+        pid = job.pid("h2")
+        agent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        assert b"plink" in Path(f"/proc/{agent}/cmdline").read_bytes()
+        for one in (agent, pid):
+            os.kill(one, signal.SIGTERM)
+        job.until(lambda status: "h2" not in {host["name"] for host in status["hosts"]})
+        job.finish()
+    assert not job.events("rolled back")
+    events = [line["event"] for line in job.events("host") if line["host"] == "h2"]
+    assert (events[:2], events[-2:]) == (["joined", "warned"], ["let go", "left"])
+
+
+def test_sigterm_for_the_second_time_ends_a_host(tmp_path: Path) -> None:
+    """It has failed, at once, and the others go on."""
+    with Elastic(tmp_path, "rttt", clocks=200, settings={"notice_s": 300.0}, more=("--work-s", "0.05")) as job:
+        job.clock(5)
+        pid = job.pid("h2")
+        os.kill(pid, signal.SIGSTOP)  # so that it has no time to leave
+        agent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        os.kill(agent, signal.SIGTERM)
+        time.sleep(0.3)
+        assert Path(f"/proc/{pid}").exists()
+        os.kill(agent, signal.SIGTERM)
+        job.until(lambda status: "h2" not in {host["name"] for host in status["hosts"]})
+        job.finish()
+    assert not Path(f"/proc/{agent}").exists()
+    assert not Path(f"/proc/{pid}").exists()
+
+
 def test_a_reliable_host_is_killed_in_stage_2(tmp_path: Path) -> None:
     """Its backups are made anew from those who serve; nothing is redone."""
     with Elastic(tmp_path, "rrtttt", clocks=150) as job:
