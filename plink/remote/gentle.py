@@ -11,7 +11,9 @@ import time
 VARIABLE = "PLINK_GENTLE"  # set: begin so, and go on like everybody else when there is work
 _FILE = "/proc/self/autogroup"
 _NICE = b"10"  # a tenth of what others get; with 19 a host that is busy with something else never lets it begin
-_TIMES, _AGAIN_S = 10, 0.1  # the kernel lets such changes through ten times a second, of all users together
+# The kernel lets such changes through ten times a second, of all users together: to stand back is worth a second's
+# wait, and not to be held back for good one for a hundred others.
+_TIMES, _AGAIN_S = {True: 10, False: 100}, 0.1
 
 
 def gentle(yes: bool) -> None:
@@ -25,7 +27,7 @@ def gentle(yes: bool) -> None:
     except OSError:
         return
     try:
-        for _ in range(_TIMES):
+        for _ in range(_TIMES[yes]):
             try:
                 os.write(file, _NICE if yes else b"0")
             except BlockingIOError:

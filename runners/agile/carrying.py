@@ -10,13 +10,13 @@ from runners.agile.member import Member
 from runners.agile.rounds import SHIFT
 from solvers.agile import actions as act
 from solvers.agile.events import Event, Moved, Ready, Unserved
+from solvers.agile.eviction import WAIT
 from solvers.agile.state import Cluster
 
 _AGAIN_S = 0.3
 _GIVE_UP = 100  # attempts at a commit whose source is alive
 _SOON_S = 0.1
-_PATIENCE_S = 10.0  # of a partition that is to move, for its turn
-_PATIENCE = 4  # and this part of the time that its owner, or anybody, has left
+_TURN_S = 10.0  # that a partition waits at most until it is its turn to move, where nobody leaves
 _REST = 3  # times as long as a partition was on its way its hosts are left to the job
 
 
@@ -39,6 +39,7 @@ class Carrier:
     note: Callable[[str], None]
     rested: Callable[[int], bool]
     clock: Callable[[], float]
+    deadlines: Mapping[int, float]
     opening: dict[int, int] = field(default_factory=dict)
     commits: dict[int, tuple[int, int]] = field(default_factory=dict)
     restore_from: tuple[str, int] | None = None  # a checkpoint's folder and clock
@@ -96,21 +97,43 @@ class Carrier:
 
         Where there is time those who leave first end what they work on: the servers that stay are fewer, and would have
         all of the workers for some clocks. And a host sends or takes one partition at a time, so that each is on its
-        way for a shorter time and fewer updates have to go along; and where hosts leave none for a while after it.
+        way for a shorter time and fewer updates have to go along; where hosts leave none goes for a while after it.
         """
-        left = self.state().leaving.values()
-        patience_s = min([_PATIENCE_S, *(seconds / _PATIENCE for seconds in left)])
-        self._until_done(
-            action.source, "prepare", action.partition, action.epoch,
-            heir=action.to, patience_s=patience_s if isinstance(action, act.HandOver) else 0.0,
-            address=self.address(action.to), backup=self._new_backup(action.partition, action.to),
-        )  # fmt: skip
+        number, source, heir, begun_at = action.partition, action.source, action.to, self.clock()
+
+        def later() -> bool:
+            waited_s = self.clock() - begun_at
+            return self._in_the_way(source, heir) and waited_s <= self._patience_s(waited_s)
+
+        def where() -> dict[str, object]:
+            self._on_their_way[number, action.epoch] = {source, heir}
+            return {"address": self.address(heir), "backup": self._new_backup(number, heir)}
+
+        def over(seconds: float) -> None:
+            self._on_their_way.pop((number, action.epoch), None)
+            # Not so with newcomers, who serve less than their part until they have it all, and are about to work.
+            if self.state().leaving:
+                self._resting.append(({source, heir}, self.clock() + _REST * seconds))
+
+        self._until_done(source, "prepare", number, action.epoch, where, later, over)
+
+    def _patience_s(self, waited_s: float) -> float:
+        """Of what has waited for so long: a part of the time that those who leave had left when it began to."""
+        times = [self.deadlines[host] - self.clock() for host in self.state().leaving if host in self.deadlines]
+        return WAIT * (min(times) + waited_s) if times else _TURN_S
+
+    def _in_the_way(self, host: int, heir: int) -> bool:
+        """Of a partition from one to the other."""
+        self._resting = [(ends, until) for ends, until in self._resting if self.clock() < until]
+        beginning = ({source, self.state().partitions[number].owner} for number, (_, source) in self.commits.items())
+        busy = (*self._on_their_way.values(), *(ends for ends, _ in self._resting), *beginning)
+        return any({host, heir} & ends for ends in busy) or not all(map(self.rested, self.state().leaving))
 
     def back_up(self, action: act.BackUp) -> None:
         """Another backup beside the one that is there."""
         self._copies[action.partition, action.epoch] = self.address(action.host)
         self._until_done(
-            action.source, "back_up", action.partition, action.epoch, address=self.address(action.host)
+            action.source, "back_up", action.partition, action.epoch, lambda: {"address": self.address(action.host)}
         )  # fmt: skip
 
     def restore(self, action: act.Restore) -> None:
@@ -119,8 +142,8 @@ class Carrier:
         def dropped(answer: Answer) -> None:
             if answer.get("kind") != GONE:
                 self._until_done(
-                    action.source, "restore_to", action.partition, action.epoch, address=self.address(action.to),
-                    first=action.clock - SHIFT + 1,
+                    action.source, "restore_to", action.partition, action.epoch,
+                    lambda: {"address": self.address(action.to), "first": action.clock - SHIFT + 1},
                 )  # fmt: skip
 
         self.channel.tell(action.to, "drop", dropped, partition=action.partition, epoch=action.epoch)
@@ -252,17 +275,16 @@ class Carrier:
         return not state.halted and (epoch in moves or (one.waiting and one.epoch == epoch))
 
     def _until_done(
-        self, host: int, do: str, number: int, epoch: int, *,
-        heir: int | None = None, patience_s: float = 0.0, **fields: object,
+        self, host: int, do: str, number: int, epoch: int, where: Callable[[], dict[str, object]],
+        later: Callable[[], bool] = lambda: False, over: Callable[[float], None] = lambda _: None,
     ) -> None:  # fmt: skip
-        waits = itertools.count(1)
-        told_at = 0.0
+        """:param where: what else the order says, when it is given. :param later: whether it has to wait.
+        :param over: is told after how many seconds it came to an end, good or bad.
+        """
+        told_at, fields = 0.0, dict[str, object]()
 
         def answered(answer: Answer) -> None:
-            # Not so with newcomers, who serve less than their part until they have it all, and are about to work.
-            if heir is not None and self.state().leaving:
-                self._resting.append(({host, heir}, self.clock() + _REST * (self.clock() - told_at)))
-            self._on_their_way.pop((number, epoch), None)
+            over((self.clock() - told_at) * (answer["why"] is None))
             if answer["why"] is None:
                 if do == "back_up" and not self._wanted(number, epoch):
                     self.channel.tell(host, "stop_pushing", partition=number, address=fields["address"])
@@ -271,24 +293,16 @@ class Carrier:
                 self.later(_AGAIN_S, ask)
 
         def ask() -> None:
-            nonlocal told_at
+            nonlocal told_at, fields
             if self.opening:  # what moves now would be given up for a backup that has nothing yet
                 self.later(_AGAIN_S, ask)
             elif not self._wanted(number, epoch) or host not in self.members:
                 return
-            elif heir is not None and self._in_the_way(host, heir) and next(waits) * _SOON_S <= patience_s:
+            elif later():
                 self.later(_SOON_S, ask)
             else:
-                if heir is not None:
-                    self._on_their_way[number, epoch] = {host, heir}
-                told_at = self.clock()
+                told_at, fields = self.clock(), where()
                 self.channel.tell(host, do, answered, partition=number, epoch=epoch, **fields)
 
         # Not before the state that asks for it is the one that holds.
         self.later(0.0, ask)
-
-    def _in_the_way(self, host: int, heir: int) -> bool:
-        """Of a partition from one to the other."""
-        self._resting = [(ends, until) for ends, until in self._resting if self.clock() < until]
-        busy = (*self._on_their_way.values(), *(ends for ends, _ in self._resting))
-        return any({host, heir} & ends for ends in busy) or not all(map(self.rested, self.state().leaving))

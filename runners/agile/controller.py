@@ -71,7 +71,7 @@ class Controller:
         self.course = Course(self.log, lambda: self.clock() - self.settings.began)
         self.carrier = Carrier(
             self.channel, self.members, lambda: self.cluster, self.event, self.later, self.fail, self.note,
-            lambda host: not self.turns.works(host), self.clock,
+            lambda host: not self.turns.works(host), self.clock, self.deadlines,
         )  # fmt: skip
         self.turns = Turns(self.channel, self, self.settings.pieces, self.later)
         self.rounds = Rounds(lambda clock: self.tell_all("push_up_to", clock=clock))
@@ -219,7 +219,8 @@ class Controller:
                 self.deadlines[number] = self.clock() + seconds
                 self._host_log(number, "warned", why, seconds)
         if known:
-            self.event(Warned(known))
+            others = {number: max(0.0, at - self.clock()) for number, at in self.deadlines.items()}
+            self.event(Warned(known, others=others))
 
     def _gone(self, number: int, why: str) -> None:
         member = self.members.get(number)

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from plink import __version__
+from plink.runtime.agileml.control_line import VERSION
 from plink.units import format_bytes
 from runners.agile.member import Member
 from solvers.agile.hosts import Tier
@@ -11,6 +13,13 @@ _COPIES = 3  # the vectors, what it takes to go back, and one on its way
 
 def refuse(members: Sequence[Member]) -> str | None:
     """Why these hosts cannot do the job; None if they can."""
+    for member in members:
+        if member.hello.get("version") != VERSION:
+            theirs = member.hello.get("plink", "an older version")
+            return (
+                f"{member.name} has plink {theirs}, here it is {__version__}, and these do not understand each other: "
+                f"install the same on all hosts"
+            )
     first = members[0]
     for other in members[1:]:
         for key, what in (("tables", "tables"), ("pieces", "pieces of data"), ("batches", "mini-batches")):

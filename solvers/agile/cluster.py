@@ -92,7 +92,8 @@ def _warned(step: Step, event: Warned) -> None:
         return
     if new:
         step.cause = f"{_named(step, tuple(new))} leaves in {min(new.values()):g} s"
-        step.change(leaving={**step.state.leaving, **new})
+        others = {host: seconds for host, seconds in event.others.items() if host in step.state.leaving}
+        step.change(leaving={**step.state.leaving, **others, **new})
         reliable = {host.number for host in step.state.hosts if host.tier is Tier.RELIABLE}
         if reliable <= set(step.state.leaving) and reliable - set(step.before.leaving):
             step.act(act.Checkpoint(f"{step.cause}, and no reliable host stays: write a checkpoint or add one"))

@@ -27,10 +27,12 @@ class Ready:
 @dataclass(frozen=True)
 class Warned:
     """Hosts are to be taken away, each in so many seconds. ``unpushed``: bytes by partition that its backup lacks,
-    where that is known; else it is taken to lack all of it."""
+    where that is known; else it is taken to lack all of it. ``others``: seconds that those have left by now who were
+    warned before."""
 
     deadlines: Mapping[int, float]
     unpushed: Mapping[int, float] = field(default_factory=dict)
+    others: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

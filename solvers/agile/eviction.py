@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+WAIT = 0.25  # of a warning, for which transfers may be kept back until they are in nobody's way
 _ROUNDING = 1 + 1e-9
 
 

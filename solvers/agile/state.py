@@ -17,10 +17,10 @@ class Cluster:
 
     ``hosts``: members, who has been running longest first. ``joining``: transient members that have not loaded their
     share yet, with the number of their group, which takes over together. ``leaving``: members that were warned, with
-    the seconds that they had left then. ``number``: the last of those that versions, epochs, tickets and eras take;
-    ``version``: of the last map of owners; ``era``: of the last roll-back. ``newest``: the last host's number.
-    ``consistent``: the clock that all backups have. ``let_go``: warned members that were told that they may go.
-    ``halted``: state was lost, nothing changes any more.
+    the seconds that they had left at the last warning, theirs or another's. ``number``: the last of those that
+    versions, epochs, tickets and eras take; ``version``: of the last map of owners; ``era``: of the last roll-back.
+    ``newest``: the last host's number. ``consistent``: the clock that all backups have. ``let_go``: warned members that
+    were told that they may go. ``halted``: state was lost, nothing changes any more.
     """
 
     hosts: tuple[Host, ...]

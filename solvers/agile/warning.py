@@ -13,12 +13,13 @@ def evacuate(step: Step, unpushed: Mapping[int, float]) -> None:
     """Begin to move or drain partitions of the leaving transient hosts, in the order that brings most to safety. Where
     one cannot be in time it is an effective failure: nobody waits for the deadline to roll back.
 
-    :param unpushed: bytes by partition that its backup lacks; of others, all of it.
+    :param unpushed: bytes by partition that its backup lacks; of others, all of it. Transfers may be kept back for a
+        part of the warning, so that what is planned fits into the rest of it.
     """
     _free_from_leaving_heirs(step)
     plan = eviction.rescue(
         _threatened(step, unpushed),
-        step.state.leaving,
+        {host: (1 - eviction.WAIT) * seconds for host, seconds in step.state.leaving.items()},
         {host.number: host.bytes_per_s for host in step.state.hosts if host.bytes_per_s is not None},
     )
     failed = [one for one in plan if one.fate is eviction.Fate.FAIL]

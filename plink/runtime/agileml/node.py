@@ -21,6 +21,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from plink import __version__
 from plink.errors import PlinkError
 from plink.remote.gentle import VARIABLE as GENTLE
 from plink.remote.gentle import gentle
@@ -28,7 +29,7 @@ from plink.runtime.agileml.app import App, layout_of
 from plink.runtime.agileml.carried import ACCOUNT
 from plink.runtime.agileml.checkpoints import keep, latest
 from plink.runtime.agileml.client import Client, Ownership
-from plink.runtime.agileml.control_line import ControlLine
+from plink.runtime.agileml.control_line import VERSION, ControlLine
 from plink.runtime.agileml.host_state import memory_available
 from plink.runtime.agileml.keys import RunKeys
 from plink.runtime.agileml.loaded import Loaded
@@ -78,8 +79,9 @@ class Node:
         app = self._app
         layout = layout_of(app, 1, TABLES)
         self._line.send(
-            {"is": "hello", "app": app.name, "pid": os.getpid(), "pieces": app.pieces, "batches": app.batches,
-             "bytes": sum(table.rows * table.row_bytes for table in layout.tables), "tables": layout.fingerprint,
+            {"is": "hello", "version": VERSION, "plink": __version__, "app": app.name, "pid": os.getpid(),
+             "pieces": app.pieces, "batches": app.batches, "tables": layout.fingerprint,
+             "bytes": sum(table.rows * table.row_bytes for table in layout.tables),
              "most_rows": max(table.rows for table in layout.tables), "memory": memory_available()}
         )  # fmt: skip
         threading.Thread(target=self._stay_alive, name="plink-alive", daemon=True).start()
@@ -117,7 +119,7 @@ class Node:
 
     def _joins(self) -> None:
         self._stands_back = False
-        gentle(False)
+        _in_thread(gentle, False)
 
     def _do(self, message: Message, does: "Callable[[Node, Message], Message | None]") -> None:
         try:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from plink.runtime.agileml.control_line import VERSION
 from runners.agile.channel import GONE, Channel
 from runners.agile.course import Course
 from runners.agile.fitting import refuse
@@ -19,7 +20,7 @@ from solvers.agile.partitions import Partition
 
 def member(number: int, tier: str = "reliable", **hello: Any) -> Member:
     """One that said hello."""
-    said = {"tables": 1, "pieces": 8, "batches": 1, "bytes": 1000, "memory": None}
+    said = {"version": VERSION, "plink": "1.2", "tables": 1, "pieces": 8, "batches": 1, "bytes": 1000, "memory": None}
     return Member(number, f"h{number}", tier, 1, hello=said | hello)
 
 
@@ -180,6 +181,8 @@ def test_hosts_that_fit() -> None:
         ([member(0), member(1, batches=2)], "other mini-batches"),
         ([member(0, "transient")], "no reliable host"),
         ([member(0, memory=2999)], "h0 would keep"),
+        ([member(0), member(1, version=0)], "h1 has plink 1.2, here it is "),
+        ([member(0), Member(1, "h1", "reliable", 1, hello={"tables": 1})], "h1 has plink an older version"),
     ],
 )
 def test_hosts_that_do_not(hosts: list[Member], why: str) -> None:
