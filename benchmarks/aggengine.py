@@ -28,9 +28,10 @@ _PROGRAM = str(ROOT / "benchmarks/timing/aggregation.py")
 _RATE = 25e6  # bytes a second of every host and rack: 200 Mbit/s
 _SIZES = (4, 1 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 25_000_000)
 _FULL_SIZES = (*_SIZES, 64 << 20)
-_REPEATS = 5
+_FULL = "--full" in sys.argv
+_REPEATS = 5 if _FULL else 3
 _PARTS = {"loopback", "sizes", "groups", "training"}
-_DRAWS = 20
+_DRAWS = 20 if _FULL else 10
 _DRAWN_BYTES, _DRAWN_REPEATS = 4 << 20, 5
 
 
@@ -98,7 +99,7 @@ def _sizes(bench: BenchLab, ring: list[int]) -> dict[str, Any]:
         "flat, given order": {"kind": "plink", "order": None, "plan": str(bench.folder / "flat.json")},
     }
     asked = {
-        "sizes": _FULL_SIZES if "--full" in sys.argv else _SIZES, "repeats": _REPEATS, "small_repeats": 5,
+        "sizes": _FULL_SIZES if _FULL else _SIZES, "repeats": _REPEATS, "small_repeats": 5,
         "groups": groups,
     }  # fmt: skip
     said = _launch(
@@ -246,7 +247,7 @@ def main() -> int:
     """Run and record; the exit code. Words (sizes, groups, training, loopback) measure these only, the rest is kept."""
     path = ROOT / "docs/results/aggengine.json"
     words = [word for word in sys.argv[1:] if not word.startswith("--")]
-    wanted = words or ["loopback", "sizes", "groups", *(["training"] if "--full" in sys.argv else [])]
+    wanted = words or ["loopback", "sizes", "groups", *(["training"] if _FULL else [])]
     found = read_document(path)["figures"] if path.exists() and set(wanted) != _PARTS else {}
     if "loopback" in wanted:
         found["loopback"] = _loopback()
