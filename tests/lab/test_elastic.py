@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -66,6 +67,29 @@ def test_hosts_come_go_and_die(small_lab: Lab, tmp_path: Path, start: Callable[.
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["schema"] == "plink.agile-summary/1"
     assert plink("agile", "plot", "last", "-o", "run.svg", cwd=tmp_path).returncode == 0
+
+
+def test_two_racks_that_lose_each_other_for_10_s(small_lab: Lab, tmp_path: Path, start: Callable[..., Running]) -> None:
+    """The launcher hears hosts of both all the time, so nobody is given up; what comes out is exact."""
+    hosts = [replace(host, tier="transient" if k else "reliable") for k, host in enumerate(small_lab.hosts.members)]
+    (tmp_path / "hosts.txt").write_text(render_hosts(replace(small_lab.hosts, members=tuple(hosts))))
+    job = start(
+        "launch", "--backend", "agileml", "--hosts", "hosts.txt", "--timeout", "100s", "--env", "OMP_NUM_THREADS=1",
+        str(PROGRAM), "--out", str(tmp_path / "out.json"), "--pieces", str(PIECES), "--clocks", "60",
+        "--work-s", "0.05",
+    )  # fmt: skip
+    until(lambda: status(tmp_path).get("begun", -1) > 3, 40, "the first clocks")
+    done = plink("lab", "cut", "rack0", "--from", "rack1", "--name", small_lab.name, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    try:
+        begun = status(tmp_path)["begun"]
+        time.sleep(10)
+        assert status(tmp_path)["begun"] <= begun + 2
+    finally:
+        plink("lab", "heal", "--name", small_lab.name, cwd=tmp_path)
+    assert job.ends(100) == 0, job.err
+    found, wanted = json.loads((tmp_path / "out.json").read_text()), expected(PIECES, 60)
+    assert {key: found[key] for key in wanted} == wanted
 
 
 def node(lab: Lab, name: str) -> int:
