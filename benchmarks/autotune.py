@@ -30,10 +30,13 @@ _EVEN, _EVEN_STEPS = 1.05, 15
 _LABS = {"2lha": ("--racks", "4", "--hosts-per-rack", "4")}
 
 
-def _run(bench: BenchLab, algo: str, tuned: bool, seconds: float, faults: bool) -> dict[str, Any]:
+_TUNED, _WATCHED, _STOCK = ("--autotune",), ("--autotune", "--autotune-change", "0.99"), ()
+
+
+def _run(bench: BenchLab, algo: str, more: tuple[str, ...], seconds: float, faults: bool) -> dict[str, Any]:
     """One job: its steps, when the host fell and recovered, and what the log has."""
     before = set(bench.folder.glob(".plink/runs/*"))
-    words = ["--backend", algo, "--plan", "2lha.json", *(("--autotune",) if tuned else ())]
+    words = ["--backend", algo, "--plan", "2lha.json", *more]
     job = subprocess.Popen(
         [sys.executable, "-m", "plink", "launch", "--env", "OMP_NUM_THREADS=1", "--hosts",
          bench.hosts_file, *words, _PROGRAM, str(_SIZE), str(seconds)],
@@ -60,7 +63,7 @@ def _run(bench: BenchLab, algo: str, tuned: bool, seconds: float, faults: bool) 
         raise SystemExit(f"{algo}: the job ended with {job.returncode}: {job.stderr.read()[-2000:]}")
     (folder,) = set(bench.folder.glob(".plink/runs/*")) - before
     log = folder / "autotune.jsonl"
-    rows = [json.loads(line) for line in log.read_text().splitlines()] if tuned else []
+    rows = [json.loads(line) for line in log.read_text().splitlines()] if more else []
     kept = [
         {key: row[key] for key in row if key not in ("seen", "local_masters", "global_group", "groups")}
         for row in rows[1:]
@@ -73,7 +76,7 @@ def _cost(bench: BenchLab, algo: str) -> dict[str, Any]:
     rates: dict[str, list[float]] = {"with": [], "without": []}
     for pair in range(_PAIRS):
         for which in sorted(rates, reverse=bool(pair % 2)):
-            steps = _run(bench, algo, which == "with", _COST_S, False)["steps"]
+            steps = _run(bench, algo, _TUNED if which == "with" else _STOCK, _COST_S, False)["steps"]
             rates[which].append(round(len(steps) / steps[-1][0], 3))
     share = statistics.median(rates["with"]) / statistics.median(rates["without"])
     return {"steps_a_second": rates, "cost": round(1 - share, 4)}
@@ -179,10 +182,10 @@ def main() -> int:
     for algo in words or _LABS:
         with lab("--seed", "5", *_LABS[algo]) as bench:
             _prepare(bench)
-            without = _run(bench, algo, False, _RESTORED_S + 10, True)  # after that both are alike
-            tuned = _run(bench, algo, True, _END_S, True)
+            without = _run(bench, algo, _WATCHED, _RESTORED_S + 10, True)  # after that both are alike
+            tuned = _run(bench, algo, _TUNED, _END_S, True)
             tuned["stretches"] = _stretches(tuned)
-            steady = _run(bench, algo, True, _STEADY_S, False)
+            steady = _run(bench, algo, _TUNED, _STEADY_S, False)
             cost = _cost(bench, algo) if full else {}
         judged = _judge(tuned, without) | cost
         judged["steady_changes"] = sum(row["action"] not in ("watch", "wait") for row in steady["log"])

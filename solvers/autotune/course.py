@@ -126,12 +126,15 @@ def _watch(course: Course, stretch: Stretch, settings: Settings) -> tuple[Course
     seen = (*course.throughputs, stretch.throughput)[-settings.memory - settings.window :]
     rates = (*course.rates, stretch.observed.rates())[-settings.memory - settings.window :]
     known, course = course, replace(course, throughputs=seen, rates=rates)
-    if known.expected is not None and len(seen) == settings.window:
-        # Tuning takes the highest of some stretches for the best, so that what follows is lower by chance.
-        course = replace(course, expected=None)
-        if not known.again and abs(_middle(seen) / known.expected - 1) > 1.5 * settings.change:
-            why = f"{_mega(_middle(seen))} MB/s and not {_mega(known.expected)} as when it was tuned"
+    if known.expected is not None and len(seen) >= settings.window:
+        # Tuning takes the highest of some stretches for the best, so that what follows is lower by chance. And the
+        # network may be changing just now: what is seen then is no measure of what follows.
+        now = _middle(seen[-settings.window :])
+        if not known.again and abs(now / known.expected - 1) > 1.5 * settings.change:
+            why = f"{_mega(now)} MB/s and not {_mega(known.expected)} as when it was tuned"
             return _begin(replace(course, again=True), stretch, settings, why)
+        if len(seen) >= 2 * settings.window:
+            course = replace(course, expected=None)
     if not changed(seen, settings.window, settings.change):
         return course, Decision(
             WATCH, "nothing has changed" if len(seen) >= 2 * settings.window else "getting to know it"

@@ -27,6 +27,7 @@ from solvers.autotune.course import (
     imbalance,
 )
 from solvers.autotune.observed import Assignment, Observed
+from solvers.autotune.quicktune import quicktune
 from tests.solvers.ranks_on_paper import CHUNK, GROUPS, RATE, dealt, seen
 
 EVEN = np.full(16, RATE)
@@ -125,6 +126,20 @@ def test_a_change_in_the_middle_of_a_stretch_is_noticed(groups: list[list[int]],
     assert QUICKTUNE in {decision.action for decision in run.decisions[11:16]}
     load = np.bincount(run.course.assignment.local_masters.ravel(), minlength=16)
     assert load.argmin() == 2
+
+
+def test_a_network_that_recovers_little_by_little_just_after_it_was_tuned() -> None:
+    """As once on the lab: what is seen meanwhile is no measure of what is usual, and masters are dealt anew."""
+    uneven = quicktune(dealt(FLAT, 64), seen(dealt(FLAT, 64), slowed(2))[0], 0.3)
+    assert imbalance(uneven) > 1.5
+    course, settings = Course(uneven, expected=3.806e6), Settings()
+    observed, _ = seen(uneven, EVEN)
+    actions = []
+    for mega in (3.563, 4.295, 5.011, 5.975, 5.876, 5.144):
+        course, decision = decide(course, Stretch(0, 1, int(mega * 1e6), 1.0, observed), settings)
+        actions.append(decision.action)
+    assert QUICKTUNE in actions
+    assert imbalance(course.assignment) < imbalance(uneven)
 
 
 def test_a_network_that_changes_while_it_is_being_tuned() -> None:
