@@ -135,7 +135,7 @@ def test_sigterm_to_everything_on_a_host_is_a_notice(tmp_path: Path) -> None:
 
 def test_sigterm_for_the_second_time_ends_a_host(tmp_path: Path) -> None:
     """It has failed, at once, and the others go on."""
-    with Elastic(tmp_path, "rttt", clocks=200, settings={"notice_s": 300.0}, more=("--work-s", "0.05")) as job:
+    with Elastic(tmp_path, "rttt", clocks=60, settings={"notice_s": 300.0}, more=("--work-s", "0.05")) as job:
         job.clock(5)
         pid = job.pid("h2")
         os.kill(pid, signal.SIGSTOP)  # so that it has no time to leave
