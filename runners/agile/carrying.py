@@ -279,7 +279,7 @@ class Carrier:
         later: Callable[[], bool] = lambda: False, over: Callable[[float], None] = lambda _: None,
     ) -> None:  # fmt: skip
         """:param where: what else the order says, when it is given. :param later: whether it has to wait.
-        :param over: is told after how many seconds it came to an end, good or bad.
+        :param over: is told that it came to an end, and how many seconds it took; 0 where it failed.
         """
         told_at, fields = 0.0, dict[str, object]()
 
