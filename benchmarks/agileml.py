@@ -14,16 +14,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.agileml_shown import shown as shown  # for benchmarks/theses.py
 from benchmarks.labs import BenchLab, lab
 from benchmarks.record import Bar, record
-from benchmarks.shown import Shown
 from plink.hosts import Hosts, read_hosts, render_hosts
 from plink.storage import read_document
 
@@ -335,97 +335,6 @@ def _faults(bench: BenchLab) -> dict[str, Any]:
         found[name]["off"] = abs(objectives[-1] / found["undisturbed"]["objective"] - 1)
         print(name, {key: value for key, value in found[name].items() if key != "events"}, flush=True)
     return found
-
-
-def shown(figures: dict[str, Any]) -> dict[str, Shown]:
-    """For docs/results/theses.md."""
-    found = {}
-    if stages := figures.get("stages"):
-        names = {
-            "harlap-4-10": (
-                "traditional",
-                "stage 1, 8 reliable",
-                "stage 1, 4 reliable",
-                "stage 1, 2 reliable",
-                "stage 1",
-            ),
-            "harlap-4-11": ("traditional", "stage 1", "stage 2"),
-            "harlap-4-12": ("traditional", "stage 2", "stage 3"),
-            "harlap-4-13": ("traditional", "stage 2, 8 reliable", "stage 3, 8 reliable"),
-        }
-        found = {plot: _stages_shown(plot, stages, wanted) for plot, wanted in names.items()
-                 if all(name in stages["ratios"] for name in wanted)}  # fmt: skip
-    if scaling := figures.get("scaling"):
-        found["harlap-4-14"] = _scaling_shown(scaling)
-    if elastic := figures.get("elastic"):
-        found["harlap-4-15"] = _elastic_shown(elastic)
-    return found
-
-
-_LABELS = {
-    "traditional": "traditional, 16 reliable", "stage 1": "stage 1, 1 reliable", "stage 2": "stage 2, 1 reliable",
-    "stage 3": "stage 3, 1 reliable",
-}  # fmt: skip
-
-
-def _stages_shown(plot: str, stages: dict[str, Any], names: Sequence[str]) -> Shown:
-    from benchmarks.drawing import strips
-
-    text = "beside the traditional server: " + ", ".join(
-        f"{_LABELS.get(name, name)} {stages['ratios'][name]:.2f}" for name in names if name != "traditional"
-    )
-    raw = stages.get("raw", {})
-    rows = {
-        _LABELS.get(name, name): [
-            value for run in raw.get(name, []) for number, value in run.items() if int(number) >= 3
-        ] or [stages["seconds"][name]]
-        for name in names
-    }  # fmt: skip
-    second = "MF, 1 MB of parameters, 16 lab hosts of 100 Mbit/s; every iteration, the first three left out"
-    return Shown(text, strips(plot, "Time of an iteration", second, rows, "seconds"))
-
-
-def _scaling_shown(scaling: dict[str, Any]) -> Shown:
-    from benchmarks.drawing import curves
-
-    seconds, ideal = ({int(k): v for k, v in scaling[key].items()} for key in ("seconds", "ideal"))
-    text = "; ".join(
-        f"{hosts} hosts {took:.2f} s, {took / ideal[hosts]:.2f} of ideal" for hosts, took in seconds.items()
-    )
-    series = {
-        "measured": (list(seconds), list(seconds.values())), "ideal, from 4 hosts": (list(ideal), list(ideal.values()))
-    }  # fmt: skip
-    picture = curves(
-        "harlap-4-14", "Time of an iteration, by hosts",
-        "work that waits; traditional with 4, stage 1 with 8, 3 with 16",
-        series, "hosts", "seconds",
-    )  # fmt: skip
-    return Shown(text, picture)
-
-
-def _elastic_shown(elastic: dict[str, Any]) -> Shown:
-    from benchmarks.drawing import curves
-
-    text = "; ".join(
-        f"iterations of {some['usual_s']:.2g} s: while hosts start {some['worst_while_adding']:.2f} times that at "
-        f"worst, {some['worst_afterwards']:.2f} times in the five after they have begun, the longest at the eviction "
-        f"{some['eviction']:.2f} times its neighbours"
-        for some in (elastic.get("long"), elastic)
-        if some
-    )
-    text += f"; parameters of these the same to {elastic['largest_difference']:.0e} as of a job that nobody disturbs"
-    series = {
-        label: ([int(number) for number in elastic[key]], list(elastic[key].values()))
-        for label, key in (("hosts come and go", "seconds"), ("undisturbed, 4 hosts", "undisturbed"))
-        if elastic.get(key)
-    }
-    # Iterations are numbered from 0, the thesis's from 1.
-    picture = curves(
-        "harlap-4-15", "Time of an iteration while hosts come and go",
-        "12 hosts join 4 at iteration 10, are warned at 34", series,
-        "iteration", "seconds", spans={"16 hosts": (elastic["took_over"], elastic["left"])},
-    )  # fmt: skip
-    return Shown(text, picture)
 
 
 def _brief(figures: dict[str, Any]) -> dict[str, Any]:
