@@ -13,7 +13,7 @@
 The message is one line: what, why, and what to type next where there is something to type.
 """
 
-_LONGEST = 400  # characters of what a file's author can make as long as he likes
+_LONGEST = 400  # characters of what a file's author, or a host, can make as long as they like
 
 
 class PlinkError(Exception):
@@ -46,8 +46,8 @@ class HostError(PlinkError):
     """One host could not be reached or used."""
 
     def __init__(self, host: str, why: str) -> None:
-        self.host, self.why = host, _printable(why)
-        super().__init__(f"{host}: {why}")
+        self.host, self.why = host, _short(_printable(why))
+        super().__init__(f"{host}: {self.why}")
 
 
 class UnknownHost(HostError):

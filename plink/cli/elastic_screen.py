@@ -5,7 +5,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from plink.cli.screen import say
+from plink.cli.screen import printable, say
 from plink.units import format_bytes, format_duration, format_time
 
 if TYPE_CHECKING:
@@ -34,9 +34,14 @@ class Screen:
         say(f"{hosts} hosts are where they were asked to be; they make the program")
 
     def line(self, number: int | None, stream: str, line: str) -> None:
-        """A line that a host's node printed."""
+        """A line that a host's node printed; above the live view where it would be written across that."""
         file = sys.stdout if stream == "out" and not self._as_json else sys.stderr
         mark = "-" * self._width if number is None else f"{number:>{self._width}}"
+        if (live := self._live) is not None and file.isatty():
+            from rich.text import Text
+
+            live.console.print(Text(f"[{mark}] ") + Text.from_ansi(line), soft_wrap=True)
+            return
         file.buffer.write(f"[{mark}] {line}\n".encode("utf-8", "surrogateescape"))
         file.flush()
 
@@ -45,8 +50,9 @@ class Screen:
         if line["what"] == "iteration":
             self._iteration(line)
             return
-        if (text := _said(line)) is None:
+        if (said := _said(line)) is None:
             return
+        text = printable(said)
         self._events = [*self._events[-7:], f"{line['at']:8.1f} s  {text}"]
         if self._live is None:
             say(text)

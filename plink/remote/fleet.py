@@ -15,6 +15,7 @@ from plink.hosts import Host
 from plink.remote.connector import Connector, Line
 from plink.remote.lifeline import HELLO
 from plink.remote.program import AgentProgram
+from plink.remote.words import Words
 
 LEASE_S = 30.0
 _RENEWALS_PER_LEASE = 5
@@ -66,6 +67,26 @@ class _Agent:
         """Cut the line: the listener finds its end."""
         self.given_up = why
         self.line.close()
+
+
+class Nonsense(Exception):
+    """What nobody says who is what it should be; one line."""
+
+
+def said_on(text: bytes | str, says: Words) -> dict[str, Any] | None:
+    """The message on a line; None where that is not ours: something on the host writes to the same output.
+
+    :raises Nonsense: it is one, of a form that messages from there never have.
+    """
+    try:
+        body = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(body, dict) or "is" not in body:
+        return None
+    if why := says.wrong(body):
+        raise Nonsense(f"what it said makes no sense: {why}")
+    return body
 
 
 class Fleet:
@@ -127,16 +148,15 @@ class Fleet:
     def _listen(self, host: Host, agent: _Agent, buffer: bytes) -> None:
         while True:
             *complete, buffer = buffer.split(b"\n")
-            for text in complete:
-                # What is not ours (something on the host writes to the agent's standard output) is never fatal.
-                try:
-                    body = json.loads(text)
-                except (ValueError, RecursionError):
-                    continue
-                if isinstance(body, dict) and "is" in body and body["is"] != "alive":
-                    self._put(Message(host.name, body))
-            if len(buffer) > LONGEST_LINE:
-                agent.give_up(f"it sent more than {LONGEST_LINE >> 20} MiB without the end of a line")
+            try:
+                for text in complete:
+                    body = said_on(text, self._program.says)
+                    if body is not None and body["is"] != "alive":
+                        self._put(Message(host.name, body))
+                if len(buffer) > LONGEST_LINE:
+                    raise Nonsense(f"it sent more than {LONGEST_LINE >> 20} MiB without the end of a line")
+            except Nonsense as error:
+                agent.give_up(str(error))
                 break
             agent.unanswered, agent.listened_to = 0, True
             data = agent.line.read()

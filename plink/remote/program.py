@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from plink.errors import UsageError
+from plink.remote.words import ANYTHING, Words
 
 LIFELINE = "plink.remote.lifeline"
 
@@ -71,9 +72,11 @@ _MOST_WORD_BYTES = 1 << 17  # MAX_ARG_STRLEN of Linux: one argument, with the ze
 
 @dataclass(frozen=True)
 class AgentProgram:
-    """Which modules an agent consists of; the last one's ``main(**settings)`` is what runs."""
+    """Which modules an agent consists of; the last one's ``main(**settings)`` is what runs. ``says``: what it may say;
+    whoever is sent another word takes the host for gone."""
 
     modules: tuple[str, ...]
+    says: Words = ANYTHING
 
     def bundle(self, settings: dict[str, object]) -> bytes:
         """What is written to the agent's standard input before any message."""

@@ -4,6 +4,8 @@ import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from runners.agile.node_words import ill_answered
+
 Answer = dict[str, Any]
 GONE = "Gone"
 
@@ -19,14 +21,14 @@ class Channel:
         self.by = by
         self._write = write
         self._ids = itertools.count(by << 32)  # or an answer to the controller before would be taken for one
-        self._asked: dict[int, tuple[int, Callable[[Answer], None]]] = {}
+        self._asked: dict[int, tuple[int, str, Callable[[Answer], None]]] = {}
 
     def tell(self, host: int, do: str, then: Callable[[Answer], None] | None = None, **fields: Any) -> None:
         """:param then: gets the answer, whose ``why`` is None where it was done; of kind ``Gone`` if the host is."""
         message = {"to": host, "do": do, "by": self.by, **fields}
         if then is not None:
             message["id"] = next(self._ids)
-            self._asked[message["id"]] = host, then
+            self._asked[message["id"]] = host, do, then
         self._write(message)
 
     def tell_all(self, hosts: Iterable[int], do: str, **fields: Any) -> None:
@@ -37,12 +39,14 @@ class Channel:
     def answered(self, host: int, message: Answer) -> None:
         """An answer has come."""
         if self._asked.get(message["id"], (None,))[0] == host:
-            _, then = self._asked.pop(message["id"])
+            _, do, then = self._asked.pop(message["id"])
+            if message["why"] is None and (why := ill_answered(do, message)):
+                message = {"id": message["id"], "why": f"what it answered makes no sense: {why}", "kind": "Nonsense"}
             then(message)
 
     def gone(self, host: int) -> None:
         """It will answer nothing any more."""
-        for number, (asked, then) in list(self._asked.items()):
+        for number, (asked, _, then) in list(self._asked.items()):
             if asked == host and number in self._asked:
                 del self._asked[number]
                 then({"id": number, "why": "the host is gone", "kind": GONE})

@@ -7,7 +7,7 @@ these. All that it knows can be had again from the hosts: it may be killed at an
 import heapq
 import itertools
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -275,8 +275,7 @@ class Controller:
         elif kind == "said":
             self.note(f"{member.name}: {message['text']}")
         elif self.state is not None and kind == "partitions":
-            for index, report in message["partitions"].items():
-                number_of = int(index)
+            for number_of, report in self._of_this_job(message["partitions"]):
                 event = self.rounds.reported(
                     number, number_of, report, self.cluster.partitions[number_of], self.cluster.era
                 )
@@ -289,6 +288,11 @@ class Controller:
             self.course.clock(message, len(self.turns.shares))
         elif kind == "finished":
             self._worker_finished(message)
+
+    def _of_this_job(self, told: Mapping[str, Any]) -> Iterator[tuple[int, Any]]:
+        """What is told of partitions that there are."""
+        count = len(self.cluster.partitions)
+        return ((int(index), report) for index, report in told.items() if int(index) < count)
 
     def _worker_finished(self, message: Mapping[str, Any]) -> None:
         if message["stood_in"] or message["told"]:

@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 
 from plink import __version__
+from plink.remote.words import ill
 from plink.runtime.agileml.control_line import VERSION
 from plink.units import format_bytes
 from runners.agile.member import Member
+from runners.agile.node_words import HELLO
 from solvers.agile.hosts import Tier
 
 _COPIES = 3  # the vectors, what it takes to go back, and one on its way
@@ -15,11 +17,13 @@ def refuse(members: Sequence[Member]) -> str | None:
     """Why these hosts cannot do the job; None if they can."""
     for member in members:
         if member.hello.get("version") != VERSION:
-            theirs = member.hello.get("plink", "an older version")
+            theirs = str(member.hello.get("plink", "an older version"))[:40]
             return (
                 f"{member.name} has plink {theirs}, here it is {__version__}, and these do not understand each other: "
                 f"install the same on all hosts"
             )
+        if why := ill("hello", HELLO, member.hello):
+            return f"{member.name}: what its node says of itself makes no sense: {why}"
     first = members[0]
     for other in members[1:]:
         for key, what in (("tables", "tables"), ("pieces", "pieces of data"), ("batches", "mini-batches")):

@@ -10,8 +10,9 @@ from typing import Any
 from plink.errors import PlinkError
 from plink.hosts import Hosts
 from plink.remote.connector import Connector
-from plink.remote.fleet import Fleet
+from plink.remote.fleet import Fleet, Nonsense, said_on
 from plink.remote.gentle import VARIABLE as GENTLE
+from runners.agile.node_words import NODE_WORDS
 from runners.job.crew import Crew
 from runners.job.job import Job
 from runners.job.launcher import PROGRAM, environments
@@ -71,8 +72,7 @@ class Group:
             here = prepared[seat.host]
             task = {"rank": seat.rank, "env": env | ({GENTLE: "1"} if beside else {}), "line": True}
             fleet.send(seat.host, do="start", ranks=[task], argv=here["argv"], workdir=here["workdir"])
-        reported = crew.gather("reported", len(asked))
-        findings = verify(asked, {report["rank"]: (name, report) for name, report in reported})
+        findings = verify(asked, crew.ranks())
         if machines is None:
             findings = [replace(finding, wrong=None) for finding in findings]
         if any(finding.wrong for finding in findings):
@@ -108,12 +108,13 @@ class Group:
             if message is None:
                 continue
             number = self._numbers[message.host]
+            if number in self._gone:
+                continue
             if message.body is None:
                 assert message.error is not None
                 self._lost(number, message.error.why)
             elif message.body["is"] == "line":
-                with contextlib.suppress(ValueError):
-                    self._hear(number, json.loads(message.body["text"]), "")
+                self._node_says(number, message.body["text"])
             else:
                 try:
                     for rank, code in self._crew.note(message):
@@ -121,6 +122,17 @@ class Group:
                         self._lost(number, f"its node ended with exit code {code}")
                 except PlinkError as error:
                     self._lost(number, str(error))
+
+    def _node_says(self, number: int, text: str) -> None:
+        """A node that says what no node says is ended: nobody knows what else it does."""
+        try:
+            message = said_on(text, NODE_WORDS)
+        except Nonsense as error:
+            self.end(number)
+            self._lost(number, f"its node was ended: {error}")
+        else:
+            if message is not None:
+                self._hear(number, message, "")
 
     def _lost(self, number: int, why: str) -> None:
         if number not in self._gone:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from plink.errors import PlinkError, UsageError
+from plink.errors import HostError, PlinkError, UsageError
 from plink.hosts import Host, Hosts
 from plink.remote.connector import Connector
 from plink.runtime.agileml.keys import RunKeys
@@ -156,7 +156,7 @@ class Hub:
                 if number in waiting:
                     member = waiting.pop(number)
                     if hello is None:
-                        raise PlinkError(f"{member.name}: {_last_word(group.last_lines(number))}")
+                        raise HostError(member.name, _last_word(group.last_lines(number)))
                     member.hello, member.at = hello, group.addresses[number]
                     self._members[number] = member
 

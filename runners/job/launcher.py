@@ -1,6 +1,6 @@
 """Jobs whose ranks our own agents start: held at a gate until each has shown that it is where it was asked to be."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from plink.hosts import Hosts
@@ -13,6 +13,7 @@ from runners.job.job import Job
 from runners.job.preparing import Prepared, placed, prepare
 from runners.job.proof import Finding, Seat, seats, verify
 from runners.job.result import OrderNotKept, RunResult
+from runners.job.said import SAID
 from runners.job.watching import Watching
 from runners.runner import Command, Rehearsal, Watch
 
@@ -26,7 +27,8 @@ PROGRAM = AgentProgram(
         "runners.job.copies",
         "runners.job.stacks",
         "runners.job.rank_agent",
-    )
+    ),
+    SAID,
 )
 
 
@@ -85,8 +87,15 @@ def _at_the_gate(crew: Crew, asked: list[Seat], prepared: Prepared) -> list[Find
     for name, ranks in tasks.items():
         here = prepared[name]
         crew.fleet.send(name, do="start", ranks=ranks, argv=here["argv"], workdir=here["workdir"])
-    reported = crew.gather("reported", len(asked))
-    findings = verify(asked, {report["rank"]: (name, report) for name, report in reported})
+    return proven(asked, crew.ranks())
+
+
+def proven(asked: list[Seat], reports: Mapping[int, tuple[str, dict[str, Any]]]) -> list[Finding]:
+    """What ranks reported, compared with what was asked for.
+
+    :raises OrderNotKept: when one is elsewhere.
+    """
+    findings = verify(asked, reports)
     if any(finding.wrong for finding in findings):
         raise OrderNotKept(findings)
     return findings

@@ -46,7 +46,7 @@ def prepare(
         raise _first_of(list(failures.values()))
     for host in hosts:
         crew.fleet.send(host.name, do="begin", asked=host.address)
-    ready = dict(crew.gather("ready", len(hosts)))
+    ready = crew.each("ready", hosts.names)
     copies = {} if crew.job.sync is None else _copy(crew, crew.job.sync, copied)
     for host in hosts:
         job = crew.job if host.name not in copies else _in_copy(crew.job, copies[host.name])
@@ -61,7 +61,7 @@ def prepare(
             interface=job.interface,
             port=job.master_port if host is hosts.members[0] else 0,
         )
-    prepared = dict(crew.gather("prepared", len(hosts)))
+    prepared = crew.each("prepared", hosts.names)
     for name in hosts.names:
         prepared[name]["machine"] = ready[name]
     bad = [(name, prepared[name]["problems"]) for name in hosts.names if prepared[name]["problems"]]
@@ -87,14 +87,14 @@ def _meet(crew: Crew, prepared: Prepared) -> None:
     first, *others = crew.hosts.names
     at = {"address": prepared[first]["address"], "port": prepared[first]["port"]}
     crew.fleet.send(first, do="listen", **at)
-    ((_, answer),) = crew.gather("listening", 1)
+    answer = crew.each("listening", [first])[first]
     if answer["why"] is not None:
         refuse([(first, [f"port {at['port']} of {at['address']} cannot be used: {answer['why']}"])], {}, crew.job)
     for name in others:
         crew.fleet.send(name, do="reach", **at)
-    reached = dict(crew.gather("reached", len(others)))
+    reached = crew.each("reached", others)
     crew.fleet.send(first, do="hang up")
-    crew.gather("hung up", 1)
+    crew.each("hung up", [first])
     refuse_unreached(first, **at, why={name: reached[name]["why"] for name in others if reached[name]["why"]})
 
 
@@ -106,7 +106,7 @@ def _copy(crew: Crew, folder: Path, copied: Callable[[int, int], None]) -> dict[
     with tempfile.TemporaryDirectory(prefix="plink-") as scratch:
         package = pack(folder, Path(scratch) / "archive.tar")
         crew.fleet.send_all(do="have", digest=package.digest)
-        where = {name: answer["path"] for name, answer in crew.gather("has", len(crew.hosts))}
+        where = {name: answer["path"] for name, answer in crew.each("has", crew.hosts.names).items()}
         left = {name: package.pieces() for name, path in where.items() if path is None}
         total, taken = len(left) * package.size, 0
         waited_for = set(left)
@@ -119,12 +119,14 @@ def _copy(crew: Crew, folder: Path, copied: Callable[[int, int], None]) -> dict[
             except TimeoutError:
                 silent = ", ".join(sorted(waited_for)[:4])
                 raise PlinkError(f"{silent}: nothing was heard of the copy of {folder} for {_UNPACK_S:.0f} s") from None
+            if name not in waited_for:
+                continue
             if answer["is"] == "took":
                 taken += answer["bytes"]
                 copied(min(taken, total), total)
                 _send_next(crew, name, left[name], package.digest)
-            elif answer["why"] is not None:
-                raise HostError(name, f"cannot keep a copy of {folder}: {answer['why']}")
+            elif answer["path"] is None:
+                raise HostError(name, f"cannot keep a copy of {folder}: {answer['why'] or 'it does not say why'}")
             else:
                 where[name] = answer["path"]
                 waited_for.discard(name)

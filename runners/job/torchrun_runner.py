@@ -12,13 +12,14 @@ from runners.job.crew import Crew
 from runners.job.environment import environment, interface_environment
 from runners.job.job import Job
 from runners.job.launcher import PROGRAM as RANKS
+from runners.job.launcher import proven
 from runners.job.preparing import Prepared, placed, prepare
-from runners.job.proof import Finding, Seat, seats, verify
-from runners.job.result import OrderNotKept, RunResult
+from runners.job.proof import Seat, seats
+from runners.job.result import RunResult
 from runners.job.watching import Watching
 from runners.runner import Command, Rehearsal, Watch
 
-PROGRAM = AgentProgram((*RANKS.modules, "runners.job.torchrun_worker", "runners.job.torchrun_agent"))
+PROGRAM = AgentProgram((*RANKS.modules, "runners.job.torchrun_worker", "runners.job.torchrun_agent"), RANKS.says)
 WORKER = AgentProgram(("plink.remote.addresses", "runners.job.torchrun_worker"))
 _TORCHRUN = ("-m", "torch.distributed.run")
 # Where every host imports PyTorch first, and from a shared file system at that.
@@ -63,7 +64,7 @@ class TorchrunRunner:
                     pythons=[_python(job, here), *job.pythons], worker=WORKER.words({}),
                     slots=hosts.by_name()[name].slots,
                 )  # fmt: skip
-            proof = _proof(asked, crew.gather("reported", len(asked), _REPORT_S))
+            proof = proven(asked, crew.ranks(_REPORT_S))
             watch.on_proof(proof)
             began = watch.clock()
             end = Watching(crew, asked).watch()
@@ -107,20 +108,3 @@ def torchruns(crew: Crew, prepared: Prepared, run_id: str) -> Iterator[tuple[str
 def _addresses(hosts: Hosts, prepared: Prepared) -> str:
     """The address of every rank, in order."""
     return ",".join(prepared[host.name]["address"] for host in hosts for _ in range(host.slots))
-
-
-def _proof(asked: list[Seat], reported: list[tuple[str, dict[str, Any]]]) -> list[Finding]:
-    """Every worker's report, compared.
-
-    :raises OrderNotKept: when a rank is not where it was asked to be, or torchrun dealt other ranks.
-    """
-    reports: dict[int, tuple[str | None, dict[str, Any]]] = {
-        report["rank"]: (name, report) for name, report in reported
-    }
-    if set(reports) != {seat.rank for seat in asked}:
-        said = ", ".join(f"{report['rank']} on {name}" for name, report in reported[:8])
-        raise PlinkError(f"torchrun dealt ranks that were not asked for ({said}); nothing was run")
-    findings = verify(asked, reports)
-    if any(finding.wrong for finding in findings):
-        raise OrderNotKept(findings)
-    return findings

@@ -74,6 +74,8 @@ class Watching:
             if not self._stacks_of and self._deadline is None:
                 self._end_at = crew.clock() + _LAST_WORDS_S
         for rank, code in ended:
+            if self._running.get(rank) != message.host:  # ended before, or no rank of that host's
+                continue
             host = self._running.pop(rank)
             crew.output.finish(rank)
             if self._deadline is None and not end.timed_out:

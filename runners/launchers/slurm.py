@@ -19,6 +19,7 @@ from plink.hosts import Hosts
 from runners.hostfiles.slurm import a_node_a_task
 from runners.job.job import Job
 from runners.launchers.process import Process
+from runners.launchers.squeue import job_numbers
 from runners.runner import Command, Watch
 
 _HOSTFILE = "slurm-hostfile"
@@ -81,7 +82,7 @@ class Slurm:
             if code:
                 why = "; ".join(line for line in said if "error:" in line) or f"exit code {code}"
                 raise PlinkError(f"these nodes cannot be had: {why}; nothing was run")
-            found = _asked("squeue", "--noheader", "--format=%A", f"--name={name}").split()
+            found = job_numbers(_asked("squeue", "--noheader", "--format=%A", f"--name={name}"))
             if not found:
                 raise PlinkError("the allocation of these nodes is gone; nothing was run")
             yield {"SLURM_JOB_ID": found[0]}

@@ -12,6 +12,7 @@ from plink.errors import HostError, UsageError
 from plink.hosts import Host
 from plink.remote.program import BOOTSTRAP
 from runners.child import ChildLine, start
+from runners.launchers.squeue import job_numbers
 
 _ASK_S = 15.0
 _LET_S = 5.0
@@ -51,7 +52,7 @@ def _job_with(host: Host) -> str:
         raise HostError(host.name, f"squeue: {error}") from None
     if done.returncode:
         raise HostError(host.name, done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "squeue failed")
-    found = done.stdout.split()
+    found = job_numbers(done.stdout)
     if not found:
         raise HostError(host.name, "no running job of yours has this node; ask for it with salloc or sbatch")
     own = os.environ.get("SLURM_JOB_ID")

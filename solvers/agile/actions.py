@@ -42,13 +42,12 @@ class Serve:
 class HandOver:
     """``source`` sends a partition to ``to``: its state and the updates since the clock that all backups have, so that
     ``to`` can go back to it too. ``source`` serves on, applies and forwards every update, until the next map names
-    ``to``. ``seconds``: until the source is taken away. Answered by ``Moved``."""
+    ``to``. Answered by ``Moved``."""
 
     source: int
     to: int
     partition: int
     epoch: int
-    seconds: float | None
     reason: str
 
 
@@ -61,7 +60,6 @@ class Drain:
     to: int
     partition: int
     epoch: int
-    seconds: float | None
     reason: str
 
 

@@ -73,13 +73,12 @@ def begin(step: Step, index: int, to: int, reason: str) -> None:
     if partition.copy and partition.safe:
         _cancel_copy(step, index, f"{reason}: the partition itself moves")
     epoch, drain = step.next(), to == partition.backup
-    seconds = step.state.leaving.get(partition.owner)
     step.partition(index, heir=Move(to, epoch, drain))
     told = f"{reason}: partition {index} goes from {step.state.name(partition.owner)} to {step.state.name(to)}"
     if drain:
-        step.act(act.Drain(partition.owner, to, index, epoch, seconds, told))
+        step.act(act.Drain(partition.owner, to, index, epoch, told))
     else:
-        step.act(act.HandOver(partition.owner, to, index, epoch, seconds, told))
+        step.act(act.HandOver(partition.owner, to, index, epoch, told))
 
 
 def cancel(step: Step, index: int, reason: str) -> None:

@@ -1,6 +1,15 @@
 """An elastic job on this machine, as its user sees it: what it prints, leaves and answers is what the schemas say."""
 
+import contextlib
+import fcntl
 import json
+import os
+import re
+import signal
+import struct
+import subprocess
+import sys
+import termios
 from pathlib import Path
 from typing import Any
 
@@ -80,3 +89,66 @@ def test_a_job_that_fails_at_once(tmp_path: Path) -> None:
     assert "ValueError" in ended["why"]
     (run,) = kept(tmp_path)
     assert run["why"] == ended["why"]
+
+
+def nodes(folder: Path) -> list[int]:
+    """Processes of the job's nodes."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if str(folder / "out.json").encode() in path.read_bytes() and int(path.parent.name) != os.getpid():
+                found.append(int(path.parent.name))
+    return found
+
+
+@pytest.mark.crowd
+def test_ctrl_c_ends_the_job_and_its_nodes(tmp_path: Path) -> None:
+    """And what was written of it by then can be read."""
+    job = launched(tmp_path, "--clocks", "4000", "--work-s", "0.04")
+    try:
+        until(lambda: status(tmp_path), 60, "work")
+        assert len(nodes(tmp_path)) == 3  # this command's own among them
+        job.process.send_signal(signal.SIGINT)
+        assert job.ends(20) == 130, job.err
+    finally:
+        job.close()
+    until(lambda: not nodes(tmp_path), 20, "the end of its nodes")
+    assert "Traceback" not in job.err
+    (run,) = kept(tmp_path)
+    assert run["exit_code"] == 130
+    summary = typed("agile", "summary", run["id"], "--json", cwd=tmp_path)
+    assert summary.returncode == 0, summary.stderr
+    done = typed("agile", "status", "last", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "the job does not answer" in done.stderr
+
+
+@pytest.mark.crowd
+def test_the_live_view_of_a_terminal(tmp_path: Path) -> None:
+    """Stage, hosts and events stay below, and what hosts print goes above it, line by line."""
+    reading, writing = os.openpty()
+    fcntl.ioctl(writing, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+    words = ("launch", "--runner", "local", "--slots", "2", "--backend", "agileml", "--timeout", "100s", str(PROGRAM))
+    words += ("--out", str(tmp_path / "out.json"), "--pieces", "4", "--clocks", "60", "--work-s", "0.04", "--say")
+    with subprocess.Popen(
+        [sys.executable, "-m", "plink", *words], cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=writing, stderr=writing,
+        env={**os.environ, "TERM": "xterm-256color"},
+    ) as process:  # fmt: skip
+        os.close(writing)
+        shown = b""
+        with contextlib.suppress(OSError):  # its end
+            while data := os.read(reading, 1 << 16):
+                shown += data
+        os.close(reading)
+        assert process.wait(20) == 0, shown
+    text = shown.decode()
+    assert "\x1b[32mpiece 2\x1b[0m" in text
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+    lines = [line.strip() for line in re.split(r"[\r\n]+", plain)]
+    title = re.compile(r"stage 1  iteration \d+  clock \d+  .+ an iteration  objective .+")
+    assert any(map(title.fullmatch, lines))
+    assert [line for line in lines if re.fullmatch(r"local-0 +reliable +\d+ +\d+ +2 .+B .+B", line)]
+    said = [line for line in lines if " at clock " in line]
+    assert len(said) == 4 * 60
+    assert all(re.fullmatch(r"\[[01]\] piece \d at clock \d+(, and on){12}", line) for line in said)
+    assert "60 iterations in" in plain.splitlines()[-2]

@@ -26,6 +26,8 @@ def _lines(*documents: Any) -> bytes:
 @cache
 def seeds() -> dict[str, Sequence[bytes]]:
     """By target."""
+    from tests.fuzz.lines import TOKEN
+    from tests.fuzz.said_in_jobs import a_job
     from tests.fuzz.targets import THREE
     from tests.words import test_topology as written
 
@@ -116,6 +118,11 @@ def seeds() -> dict[str, Sequence[bytes]]:
         "message": _partition(),
         "registration": _json(registration),
         "replacement": _replacement(),
+        "squeue": (b" 12\n7 \n",),
+        "job_agents": _job_agents(),
+        "nodes": (a_job(), HELLO),
+        "flow": (TOKEN + b"x" * 100,),
+        "metadata": (_metadata(),),
     }
 
 
@@ -223,3 +230,36 @@ def _replacement() -> tuple[bytes, ...]:
 
     ring = schedule_from_json(_schedules()[0], "ring")
     return (Aggregation((SizeClass(None, "ring", ring),)).to_bytes(),)
+
+
+def _job_agents() -> tuple[bytes, ...]:
+    """Of a job that goes well, and of one whose rank fails."""
+    from tests.fuzz.said_in_jobs import answers
+
+    words: list[dict[str, Any]] = [{"do": do} for do in ("begin", "have", "unpack", "prepare", "listen")]
+    words += [{"do": "hang up"}, {"do": "start", "ranks": [{"rank": 0}, {"rank": 1}]}, {"do": "go"}]
+    said = [answer for word in words for answer in answers(0, word)]
+    return (
+        _lines(*said, {"is": "exited", "rank": 1, "code": 0}),
+        _lines(*said, {"is": "line", "text": "{}"}, {"is": "exited", "rank": 1, "code": 3}, {"is": "stacks"}),
+        _lines(*said[:4], {"is": "failed", "why": "no"}),
+    )
+
+
+HELLO = b"0 " + _lines(
+    {"is": "hello", "version": 1, "plink": "1", "tables": 5, "pieces": 3, "batches": 1, "bytes": 100, "most_rows": 9,
+     "memory": None}
+)  # fmt: skip
+
+
+def _metadata() -> bytes:
+    """One answer after the other: AWS twice, GCP twice, Azure three times."""
+
+    def answer(text: str, date: str = "Mon, 18 Sep 2017 08:20:00 GMT") -> bytes:
+        return f"HTTP/1.1 200 OK\r\nDate: {date}\r\nContent-Length: {len(text)}\r\n\r\n{text}".encode()
+
+    action = json.dumps({"action": "terminate", "time": "2017-09-18T08:22:00Z"})
+    event = {"EventId": "1", "EventType": "Preempt", "EventStatus": "Scheduled", "Resources": ["vm"],
+             "NotBefore": "Mon, 18 Sep 2017 08:20:20 GMT"}  # fmt: skip
+    told = [answer("token"), answer(action), answer(action), answer("FALSE"), answer("TRUE"), answer("vm")]
+    return b"\0".join([*told, *[answer(json.dumps({"Events": [event]}))] * 2])

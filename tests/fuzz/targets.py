@@ -355,65 +355,11 @@ def given(data: bytes) -> None:
     assert found is None or all(isinstance(value, str) for value in found.values())
 
 
-# What comes over sockets and pipes.
+def squeue(data: bytes) -> None:
+    """The numbers of jobs."""
+    from runners.launchers.squeue import job_numbers
 
-
-def stamp(data: bytes) -> None:
-    """STAMP: who has not signed gets nothing out of an agent, and nobody more than was sent."""
-    from probes.reflector import reflect
-    from probes.stamp import Key, unpack_reflector, unpack_sender
-
-    answer = reflect(data, 1, 2, 3)
-    assert answer is None or len(answer) == len(data)
-    assert answer is None or reflect(answer, 1, 2, 3) is None
-    assert unpack_sender(Key(b"k"), data) is None
-    assert unpack_reflector(Key(b"k"), data) is None
-
-
-def agent_said(data: bytes) -> None:
-    """An agent of a probe: what its controller makes of what it says."""
-    from tests.fuzz.said import agents_said
-
-    agents_said(data)
-
-
-def controller_said(data: bytes) -> None:
-    """An agent's line: what is no message is passed over."""
-    from tests.fuzz.said import controllers_said
-
-    controllers_said(data)
-
-
-def tuning(data: bytes) -> None:
-    """Rank 0's words to Autotune."""
-    from tests.fuzz.said import rank_said
-
-    rank_said(data)
-
-
-def message(data: bytes) -> None:
-    """A message to a parameter server, and what a partition makes of it."""
-    from tests.fuzz.said import peer_said
-
-    peer_said(data)
-
-
-def registration(data: bytes) -> None:
-    """What a torchrun says of itself at the rendezvous."""
-    from plink.runtime.membership import missing, refusal, registration_from
-    from tests.fuzz.said import ROSTER
-
-    came = [registration_from(data)]
-    assert refusal(ROSTER, came) is None or refusal(ROSTER, came)
-    missing(ROSTER, came)
-
-
-def replacement(data: bytes) -> None:
-    """A schedule that comes while a job runs; whatever is none is none."""
-    from plink.runtime.aggengine.aggregation import replacement_from
-
-    found = replacement_from(data, 4)
-    assert found is None or found.ranks == 4
+    assert all(number.isascii() and int(number) > 0 for number in job_numbers(_text(data)))
 
 
 # Every target by its name, with inputs to begin with.
@@ -427,11 +373,12 @@ def _documents() -> dict[str, Sequence[bytes]]:
 
 def targets() -> dict[str, Target]:
     """All of them."""
+    from tests.fuzz import lines
+
     every: tuple[Read, ...] = (
         *(hosts, network, order, groups, plan, schedule, aggregation, topology, truth, compressed, agile_log),
         *(autotune_log, run, shown_runs, check, embedding, quantities, checkpoint, latest_checkpoint, lab),
-        *(known_hosts, ssh_config, iperf3, figure, launched, given, stamp, agent_said, controller_said, tuning),
-        *(message, registration, replacement),
+        *(known_hosts, ssh_config, iperf3, figure, launched, given, squeue, *lines.EVERY),
     )
     begin = _documents()
     return {read.__name__: Target(read, tuple(begin.get(read.__name__, ())) or (b"",)) for read in every}

@@ -6,12 +6,16 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from plink.errors import PlinkError
 from plink.hosts import Host, Hosts
+from plink.remote.fleet import Fleet, Message
 from runners.job import torchrun_runner
+from runners.job.crew import Crew
 from runners.job.job import Job
 from runners.job.proof import Finding
 from runners.job.result import RunResult
@@ -119,8 +123,12 @@ def test_an_interpreter_without_pytorch_is_refused(jobs: Jobs) -> None:
 
 def test_a_worker_of_another_order_never_starts(jobs: Jobs) -> None:
     """Ranks that were not asked for are refused before anything of the user's runs."""
-    asked = torchrun_runner.seats(Hosts((Host("here", "127.0.0.1", slots=2),)), {})
-    report = {"hostname": "h", "addresses": [], "pid": 1}
-    dealt = [("here", {"rank": 0, **report}), ("here", {"rank": 2, **report})]
-    with pytest.raises(PlinkError, match=r"ranks that were not asked for \(0 on here, 2 on here\); nothing was run"):
-        torchrun_runner._proof(asked, dealt)
+    report = {"is": "reported", "hostname": "h", "addresses": [], "pid": 1}
+    dealt = [Message("here", {"rank": 0, **report}), Message("here", {"rank": 2, **report})]
+    fleet = cast(Fleet, SimpleNamespace(receive=lambda timeout_s: dealt.pop(0)))
+    hosts = Hosts((Host("here", "127.0.0.1", slots=2),))
+    crew = Crew(fleet, hosts, Job("train.py", (), ("/",)), lambda *line: None, time.monotonic)
+    with pytest.raises(
+        PlinkError, match=r"ranks came that were not asked for \(0 on here, 2 on here\); nothing was run"
+    ):
+        crew.ranks()

@@ -16,6 +16,7 @@ from plink.hosts import Host
 from plink.remote.connector import Line
 from plink.remote.fleet import Fleet, Message
 from plink.remote.program import BOOTSTRAP, REMOTE_COMMAND, AgentProgram
+from plink.remote.words import Words, by_name, text
 from runners.child import ChildLine
 from tests.child_hosts import WAIT_S, ChildHosts, ends
 
@@ -92,6 +93,20 @@ def test_an_agent_that_dies_is_reported_and_the_others_go_on(children: Callable[
         fleet.send("b", do="say")  # to nobody: passed over
         fleet.send("c", do="say")
         assert hear(fleet).host == "c"
+
+
+def test_an_agent_that_says_what_no_agent_says_is_gone(children: Callable[..., ChildHosts]) -> None:
+    """What it said does not reach anybody, and the others go on."""
+    program = AgentProgram(PROGRAM.modules, Words({"echo": {"said": by_name(text)}}))
+    with Fleet(children(), program) as fleet:
+        start(fleet, HOSTS[:2])
+        fleet.send("a", do="say", text="hello")
+        assert hear(fleet).body is not None
+        fleet.send("a", do="say", text=5)
+        gone = hear(fleet)
+        assert gone.body is None
+        assert str(gone.error) == "a: its agent is gone: what it said makes no sense: 'echo' with said a dict"
+        assert fleet.alive == ["b"]
 
 
 def test_a_line_without_end_is_the_end_of_its_agent(

@@ -5,16 +5,16 @@ import os
 import secrets
 import shutil
 from pathlib import Path
-from typing import Any
 
 _LATEST = "latest.json"
+_SAVED = ("clock", "partitions")
 _KEPT = 2  # the latest and the one before, should somebody be reading that
 
 
-def keep(folder: Path, saved: dict[str, Any]) -> None:
+def keep(folder: Path, saved: dict[str, int]) -> None:
     """All files of a checkpoint are there: it is the latest, and those before the one before it are removed.
 
-    :param saved: what is to be known of it; ``clock`` at least.
+    :param saved: its ``clock``, and of how many ``partitions`` it is.
     """
     temporary = folder / f".{_LATEST}.{secrets.token_hex(8)}"
     temporary.write_text(json.dumps(saved))
@@ -31,10 +31,12 @@ def keep(folder: Path, saved: dict[str, Any]) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def latest(folder: Path) -> dict[str, Any] | None:
+def latest(folder: Path) -> dict[str, int] | None:
     """What :func:`keep` was given last; None where there is no checkpoint."""
     try:
         saved = json.loads((folder / _LATEST).read_text())
     except (OSError, ValueError, RecursionError):
         return None
-    return saved if isinstance(saved, dict) and isinstance(saved.get("clock"), int) else None
+    if not isinstance(saved, dict) or not all(type(saved.get(key)) is int and saved[key] >= 0 for key in _SAVED):
+        return None
+    return {key: saved[key] for key in _SAVED}

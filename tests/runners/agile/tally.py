@@ -4,6 +4,7 @@ Run by nodes of the tests: ``make(["--out", FILE, ...])``.
 """
 
 import argparse
+import gc
 import json
 import os
 import time
@@ -13,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from plink.runtime.agileml.app import App, Score, Stop
+from plink.runtime.agileml.control_line import ControlLine
 from plink.runtime.agileml.layout import Table
 from plink.runtime.agileml.params import Params
 
@@ -40,6 +42,10 @@ class Tally(App[int]):
     def process(self, items: int, params: Params) -> Score:
         if self.asked.fail == params.clock and items == 0:
             raise ValueError("as was asked for")
+        if items == self.asked.nonsense and params.clock == 10:
+            say_nonsense(Path(self.asked.out).with_suffix(".said"))
+        if self.asked.say:
+            print(f"\x1b[32mpiece {items}\x1b[0m at clock {params.clock}{', and on' * 12}", flush=True)
         time.sleep(self.asked.work_s)
         params.update("n", [items], [[1]])
         rows = params.random.integers(0, ROWS, 3)
@@ -58,6 +64,16 @@ class Tally(App[int]):
         path.with_suffix(".new").rename(path)
 
 
+def say_nonsense(once: Path) -> None:
+    """On this node's own line to the controller, unless a node has before."""
+    try:
+        once.touch(exist_ok=False)
+    except FileExistsError:
+        return
+    (line,) = (one for one in gc.get_objects() if isinstance(one, ControlLine))
+    line.send({"is": "clock", "clock": "ten"})
+
+
 def make(arguments: list[str]) -> Tally:
     """The program as told."""
     parser = argparse.ArgumentParser()
@@ -68,7 +84,9 @@ def make(arguments: list[str]) -> Tally:
     parser.add_argument("--work-s", type=float, default=0.005)
     parser.add_argument("--load-s", type=float, default=0.0)
     parser.add_argument("--megabytes", type=int, default=0)
+    parser.add_argument("--say", action="store_true", help="print a line, partly in green, for every piece")
     parser.add_argument("--fail", type=int, default=-1)
+    parser.add_argument("--nonsense", type=int, default=-1, help="a piece whose node says what no node says, once")
     return Tally(parser.parse_args(arguments))
 
 

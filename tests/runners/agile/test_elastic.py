@@ -150,6 +150,17 @@ def test_sigterm_for_the_second_time_ends_a_host(tmp_path: Path) -> None:
     assert not Path(f"/proc/{pid}").exists()
 
 
+def test_a_node_that_says_what_no_node_says_is_ended(tmp_path: Path) -> None:
+    """It has failed; the controller has not, and the others go on."""
+    stage_3 = {"active": 1.0, "backup_only": 2.0}
+    with Elastic(tmp_path, "rttt", clocks=120, settings=stage_3, more=("--nonsense", "5")) as job:
+        job.until(lambda status: len(status["hosts"]) == 3)
+        job.finish()
+    (failed,) = (line for line in job.events("host") if line["event"] == "failed")
+    assert failed["why"] == "its node was ended: what it said makes no sense: 'clock' with clock 'ten'"
+    assert [line["event"] for line in job.events("controller")] == ["started"]
+
+
 def test_a_reliable_host_is_killed_in_stage_2(tmp_path: Path) -> None:
     """Its backups are made anew from those who serve; nothing is redone."""
     with Elastic(tmp_path, "rrtttt", clocks=150) as job:

@@ -20,7 +20,8 @@ from solvers.agile.partitions import Partition
 
 def member(number: int, tier: str = "reliable", **hello: Any) -> Member:
     """One that said hello."""
-    said = {"version": VERSION, "plink": "1.2", "tables": 1, "pieces": 8, "batches": 1, "bytes": 1000, "memory": None}
+    said = {"version": VERSION, "plink": "1.2", "tables": 1, "pieces": 8, "batches": 1, "bytes": 1000,
+            "most_rows": 8, "memory": None}  # fmt: skip
     return Member(number, f"h{number}", tier, 1, hello=said | hello)
 
 
@@ -164,6 +165,18 @@ def test_only_its_owner_speaks_for_a_partition(host: int, report: list[object]) 
     assert not rounds.clocks
 
 
+def test_an_answer_that_makes_no_sense_is_a_refusal() -> None:
+    said: list[dict[str, Any]] = []
+    heard: list[dict[str, Any]] = []
+    channel = Channel(said.append, 3)
+    channel.tell(1, "hold", heard.append, clock=2)
+    channel.answered(1, {"id": said[0]["id"], "why": None, "begun": "2"})
+    assert heard[0]["why"] == "what it answered makes no sense: 'hold' with begun '2'"
+    channel.tell(1, "hold", heard.append, clock=2)
+    channel.answered(1, {"id": said[1]["id"], "why": "not now"})
+    assert heard[1]["why"] == "not now"
+
+
 def test_a_server_that_is_its_own_backup_has_what_it_has() -> None:
     rounds = Rounds(lambda clock: None)
     assert rounds.reported(4, 0, ["serving", 2, 9, 5, -1], Partition(4, 9, 4, 0), 2) == PushedTo(0, 6, 2)
@@ -183,6 +196,7 @@ def test_hosts_that_fit() -> None:
         ([member(0, memory=2999)], "h0 would keep"),
         ([member(0), member(1, version=0)], "h1 has plink 1.2, here it is "),
         ([member(0), Member(1, "h1", "reliable", 1, hello={"tables": 1})], "h1 has plink an older version"),
+        ([member(0), member(1, bytes="much")], "h1: what its node says of itself makes no sense: 'hello' with bytes"),
     ],
 )
 def test_hosts_that_do_not(hosts: list[Member], why: str) -> None:

@@ -29,18 +29,20 @@ def test_the_latest_and_the_one_before_are_kept(tmp_path: Path) -> None:
 def test_one_that_is_being_written_is_left_alone(tmp_path: Path) -> None:
     written(tmp_path, 1, 2, 3, 8)
     (tmp_path / "clock-x").mkdir()
-    keep(tmp_path, {"clock": 3})
+    keep(tmp_path, {"clock": 3, "partitions": 1})
     assert names(tmp_path) == ["clock-2", "clock-3", "clock-8", "clock-x", "latest.json"]
 
 
 def test_after_a_roll_back_an_earlier_one_may_be_the_latest(tmp_path: Path) -> None:
     written(tmp_path, 5, 7)
-    keep(tmp_path, {"clock": 7})
-    keep(tmp_path, {"clock": 5})
-    assert latest(tmp_path) == {"clock": 5}
+    keep(tmp_path, {"clock": 7, "partitions": 1})
+    keep(tmp_path, {"clock": 5, "partitions": 1})
+    assert latest(tmp_path) == {"clock": 5, "partitions": 1}
 
 
-@pytest.mark.parametrize("text", [None, "", "{", "[]", "{}", '{"clock": "7"}', "\udcff"])
+@pytest.mark.parametrize(
+    "text", [None, "", "{", "[]", "{}", '{"clock": "7"}', '{"clock": 7}', '{"clock": 7, "partitions": true}', "\udcff"]
+)
 def test_there_is_none(tmp_path: Path, text: str | None) -> None:
     if text is not None:
         (tmp_path / "latest.json").write_bytes(text.encode(errors="surrogateescape"))

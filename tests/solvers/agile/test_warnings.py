@@ -1,5 +1,7 @@
 """What follows from a warning: moves, drains, effective failures, and work that goes on meanwhile."""
 
+import pytest
+
 from solvers.agile import actions as act
 from solvers.agile.events import Failed, Left, Warned
 from solvers.agile.stages import Stage, Thresholds
@@ -14,7 +16,6 @@ def test_when_all_transient_hosts_are_warned_they_drain_to_the_backups_and_nothi
     actions = warn(world, 1, 2, 3, 4)
     assert world.state.stage is ONE
     assert {(one.source, one.to) for one in of(act.Drain, actions)} == {(1, 0), (2, 0)}
-    assert {one.seconds for one in of(act.Drain, actions)} == {30.0}
     assert set(world.working) == {0}, "its homes are loaded: it works at once"
     world.settle()
     assert owners(world) == [0] * 4
@@ -22,6 +23,16 @@ def test_when_all_transient_hosts_are_warned_they_drain_to_the_backups_and_nothi
     assert {one.host for one in of(act.LetGo, world.said)} == {1, 2, 3, 4}
     world.tell(Left((1, 2, 3, 4)))
     assert not of(act.RollBack, world.said)
+
+
+@pytest.mark.parametrize(("seconds", "what"), [(1.2, act.Drain), (1.4, act.HandOver)])
+def test_a_plan_leaves_room_for_the_part_of_a_warning_in_which_moves_may_wait(
+    seconds: float, what: type[act.Action]
+) -> None:
+    """A partition takes a second here, and may be kept back for a quarter of the time."""
+    world = running(1, 4, partitions=2, bytes_per_s=1e6)
+    moves = [one for one in world.tell(Warned({1: seconds}, {0: 1e5})) if isinstance(one, act.Drain | act.HandOver)]
+    assert [type(one) for one in moves] == [what]
 
 
 def test_a_warning_that_leaves_too_little_time_to_move_drains_and_moves_on_from_the_backup() -> None:

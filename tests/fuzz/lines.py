@@ -1,0 +1,134 @@
+"""Targets that take what comes over sockets and pipes; see :mod:`tests.fuzz.targets` for what holds for all of them."""
+
+import contextlib
+import json
+import socket
+from collections.abc import Callable
+from typing import Any
+from unittest.mock import patch
+
+
+def stamp(data: bytes) -> None:
+    """STAMP: who has not signed gets nothing out of an agent, and nobody more than was sent."""
+    from probes.reflector import reflect
+    from probes.stamp import Key, unpack_reflector, unpack_sender
+
+    answer = reflect(data, 1, 2, 3)
+    assert answer is None or len(answer) == len(data)
+    assert answer is None or reflect(answer, 1, 2, 3) is None
+    assert unpack_sender(Key(b"k"), data) is None
+    assert unpack_reflector(Key(b"k"), data) is None
+
+
+def agent_said(data: bytes) -> None:
+    """An agent of a probe: what its controller makes of what it says."""
+    from tests.fuzz.said import agents_said
+
+    agents_said(data)
+
+
+def controller_said(data: bytes) -> None:
+    """An agent's line: what is no message is passed over."""
+    from tests.fuzz.said import controllers_said
+
+    controllers_said(data)
+
+
+def tuning(data: bytes) -> None:
+    """Rank 0's words to Autotune."""
+    from tests.fuzz.said import rank_said
+
+    rank_said(data)
+
+
+def message(data: bytes) -> None:
+    """A message to a parameter server, and what a partition makes of it."""
+    from tests.fuzz.said import peer_said
+
+    peer_said(data)
+
+
+def registration(data: bytes) -> None:
+    """What a torchrun says of itself at the rendezvous."""
+    from plink.runtime.membership import missing, refusal, registration_from
+    from tests.fuzz.said import ROSTER
+
+    came = [registration_from(data)]
+    assert refusal(ROSTER, came) is None or refusal(ROSTER, came)
+    missing(ROSTER, came)
+
+
+def replacement(data: bytes) -> None:
+    """A schedule that comes while a job runs; whatever is none is none."""
+    from plink.runtime.aggengine.aggregation import replacement_from
+
+    found = replacement_from(data, 4)
+    assert found is None or found.ranks == 4
+
+
+def job_agents(data: bytes) -> None:
+    """The launching agent of one host of two: before a job, at the gate, while it runs."""
+    from tests.fuzz.said_in_jobs import agents_said
+
+    agents_said(data)
+
+
+def nodes(data: bytes) -> None:
+    """The nodes of an elastic job: what its controller makes of what they say."""
+    from tests.fuzz.said_in_jobs import nodes_said
+
+    nodes_said(data)
+
+
+def flow(data: bytes) -> None:
+    """Whoever comes to where a flow is waited for: without the token nothing is taken from him."""
+    from probes.agent.flows import _count, _is_the_sender
+
+    here, there = socket.socketpair()
+    with here, there:
+        here.settimeout(0.01)
+        there.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            there.sendall(data)
+        there.shutdown(socket.SHUT_WR)
+        if _is_the_sender(here, TOKEN):
+            assert data.startswith(TOKEN)
+            json.dumps(_count(here, 0.001), allow_nan=False)
+        else:
+            assert not data.startswith(TOKEN)
+
+
+TOKEN = b"sixteen letters."
+
+
+def metadata(data: bytes) -> None:
+    """Whatever answers where the metadata services of clouds do; answers stand one after the other, a NUL between."""
+    from plink.runtime.agileml import metadata as asked
+
+    answers = data.split(b"\0")[:8]
+
+    class Connection(asked.HTTPConnection):
+        def connect(self) -> None:
+            self.sock, there = socket.socketpair()
+            with there:
+                there.setblocking(False)
+                with contextlib.suppress(BlockingIOError):
+                    there.sendall(answers.pop(0) if answers else b"")
+
+    with patch.object(asked, "HTTPConnection", Connection):
+        for service, most in ((asked.Aws(), 120.0), (asked.Gcp(), 30.0), (asked.Azure(), 900.0)):
+            line = asked.Line("127.0.0.1", 1)
+            for _ in range(2):
+                found, why = {}, ""
+                try:
+                    found = service.ask(line)
+                except asked.Senseless as error:
+                    why = str(error)
+                assert all(0 <= notice.seconds <= most for notice in found.values())
+                assert all(text.isprintable() for text in (why, *(notice.why for notice in found.values())))
+
+
+EVERY: tuple[Callable[[bytes], Any], ...] = (
+    *(stamp, agent_said, controller_said, tuning, message, registration, replacement),
+    *(job_agents, nodes, flow, metadata),
+)

@@ -1,0 +1,199 @@
+"""Bytes as the words of the agents and nodes of a job, and what its controllers make of them."""
+
+import contextlib
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+from plink.errors import HostError
+from plink.hosts import Host, Hosts
+from plink.remote.fleet import Fleet, Message, Nonsense, said_on
+from plink.remote.words import Words
+from runners.agile.controller import Controller
+from runners.agile.fitting import refuse
+from runners.agile.member import Member
+from runners.agile.node_words import NODE_WORDS
+from runners.agile.settings import Settings
+from runners.job.crew import Crew
+from runners.job.job import Job
+from runners.job.launcher import _at_the_gate
+from runners.job.preparing import prepare
+from runners.job.proof import seats
+from runners.job.said import SAID
+from runners.job.watching import Watching
+
+HOSTS = Hosts((Host("h0", "10.0.0.1", 2), Host("h1", "10.0.0.2")))
+_JOB_S = 60.0
+_MOST = 300  # words
+_NODES = 3
+_WORD_S = 0.02
+
+
+class Crewmates:
+    """A fleet of two: h0 says the next line whenever it is told something, h1 is what it should be."""
+
+    def __init__(self, data: bytes) -> None:
+        self._lines = data.split(b"\n")[:_MOST]
+        self._messages: list[Message] = []
+        self._gone = self._unpacked = False
+        self.now = 0.0
+
+    def clock(self) -> float:
+        """Seconds."""
+        return self.now
+
+    def start(self, hosts: Any, settings: Any, on_start: Any) -> dict[str, HostError]:
+        """They are there."""
+        return {}
+
+    def send_all(self, **body: Any) -> None:
+        """To both."""
+        for host in HOSTS.names:
+            self.send(host, **body)
+
+    def send(self, host: str, **body: Any) -> None:
+        """To one; of an archive's pieces, which go ahead of answers, h0 says what it should."""
+        if host == "h1" or body["do"] == "piece":
+            self._messages += [Message(host, said) for said in answers(HOSTS.names.index(host), body)]
+        elif body["do"] != "unpack" or not self._unpacked:
+            self._unpacked |= body["do"] == "unpack"
+            for _ in body.get("ranks", (None,)):
+                self._say_next()
+
+    def _say_next(self) -> None:
+        if self._lines and not self._gone:
+            said, why = heard(self._lines.pop(0), SAID)
+            if said is not None:
+                self._messages.append(Message("h0", said))
+            elif why:
+                self._gone = True
+                self._messages.append(Message("h0", None, HostError("h0", f"its agent is gone: {why}")))
+
+    def receive(self, timeout_s: float) -> Message | None:
+        """The next message; where there is none h0 says something unasked, and time passes."""
+        if not self._messages:
+            self.now += max(0.0, timeout_s)
+            self._say_next()
+        return self._messages.pop(0) if self._messages else None
+
+    def close(self) -> None:
+        """Nobody needs to."""
+
+
+def heard(line: bytes, words: Words) -> tuple[dict[str, Any] | None, str]:
+    """The message on a line, and why it is none that is listened to any longer."""
+    try:
+        return said_on(line, words), ""
+    except Nonsense as error:
+        return None, str(error)
+
+
+def answers(host: int, body: dict[str, Any]) -> list[dict[str, Any]]:
+    """What an agent says to a word."""
+    me = {"hostname": f"m{host}", "boot_id": "b", "cores": 1, "addresses": [f"10.0.0.{host + 1}"]}
+    if body["do"] == "start":
+        ranks = [task["rank"] for task in body["ranks"]]
+        shown = {"pid": 7, "hostname": me["hostname"], "addresses": me["addresses"]}
+        return [{"is": "reported", "rank": rank, **shown} for rank in ranks]
+    if body["do"] == "go":
+        rank = 2 * host  # the first of that host
+        return [
+            {"is": "output", "rank": rank, "stream": "out", "text": "step\n"},
+            {"is": "exited", "rank": rank, "code": 0},
+        ]
+    prepared = {"argv": ["python3", "t.py"], "workdir": "/", "interface": "eth0", "address": f"10.0.0.{host + 1}",
+                "port": 4000, "versions": None, "problems": []}  # fmt: skip
+    said: dict[str, dict[str, Any]] = {
+        "begin": {"is": "ready", "address": f"10.0.0.{host + 1}", **me},
+        "have": {"is": "has", "path": None},
+        "piece": {"is": "took", "bytes": 10},
+        "unpack": {"is": "unpacked", "path": "/copy", "why": None},
+        "prepare": {"is": "prepared", **prepared},
+        "listen": {"is": "listening", "why": None},
+        "reach": {"is": "reached", "why": None},
+        "hang up": {"is": "hung up"},
+        "stacks": {"is": "stacks"},
+    }
+    return [said[body["do"]]] if body["do"] in said else []
+
+
+@cache
+def _folder() -> Path:
+    from tests.fuzz.targets import _folder as of_this_process
+
+    folder = of_this_process() / "copied"
+    folder.mkdir()
+    (folder / "t.py").write_text("print(1)")
+    return folder
+
+
+def agents_said(data: bytes) -> None:
+    """A job of three ranks, two of them on the host that says what it likes: it ends, or is refused in a line."""
+    fleet = Crewmates(data)
+    job = Job("t.py", (), (str(_folder()),), ("python3",), {}, timeout_s=_JOB_S, sync=_folder())
+    crew = Crew(cast(Fleet, fleet), HOSTS, job, lambda *line: None, fleet.clock, lambda text: [])
+    prepared = prepare(crew, lambda *done: None, lambda *done: None)
+    asked = seats(HOSTS, {})
+    for finding in _at_the_gate(crew, asked, prepared):
+        json.dumps(finding.to_json())
+    end = Watching(crew, asked).watch()
+    assert set(end.exits) <= {0, 1, 2}
+
+
+def nodes_said(data: bytes) -> None:
+    """Lines of a host's number and what it says: the controller goes on, or ends the job with a reason."""
+    said: list[dict[str, Any]] = []
+    now = 0.0
+    controller = Controller(said.append, settings(), 1, lambda: now)
+    controller.hear({"is": "start", "hosts": [member.to_json() for member in members()]})
+    for line in data.split(b"\n")[:_MOST]:
+        number, _, words = line.partition(b" ")
+        if number not in (b"0", b"1", b"2"):
+            continue
+        host, now = int(number), now + _WORD_S
+        message, why = heard(words, NODE_WORDS)
+        if message is None:
+            if why:
+                controller.hear({"is": "gone", "host": host, "why": why})
+            continue
+        if message["is"] == "hello":
+            told = refuse([Member(host, f"h{host}", "reliable", 1, hello=message)])
+            assert told is None or len(told) < 1000
+            continue
+        if message["is"] == "answer":
+            waits = [one["id"] for one in said if one.get("to") == host and "id" in one]
+            message["id"] = message["id"] if message["id"] in waits or not waits else waits[-1]
+        controller.hear({**message, "from": host})
+        controller.tick()
+    json.dumps(controller.status())
+    json.dumps(said)
+
+
+def settings() -> Settings:
+    """Of the job."""
+    return Settings(keys="", partitions=2, pieces=3, bytes=1 << 20, started=0.0, began=0.0)
+
+
+def members() -> list[Member]:
+    """Its hosts."""
+    return [Member(number, f"h{number}", "reliable" if number == 0 else "transient", 1) for number in range(_NODES)]
+
+
+@cache
+def a_job() -> bytes:
+    """What the nodes of a small job say, in order, until one of them was warned and has left."""
+    from tests.runners.agile.simulated_job import SimulatedJob, Stuck
+
+    lines: list[bytes] = []
+
+    class Recorded(SimulatedJob):
+        def _heard(self, number: int, message: dict[str, Any]) -> None:
+            if message["is"] != "alive":
+                lines.append(f"{number} {json.dumps(message)}".encode())
+            super()._heard(number, message)
+
+    job = Recorded(1, "rtt", partitions=2, pieces=3, clocks=2)
+    with contextlib.suppress(Stuck):
+        job.run()
+    return b"\n".join(lines)
