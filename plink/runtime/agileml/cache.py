@@ -30,14 +30,20 @@ class Cache:
         if found.ndim != 1 or (len(found) and found.dtype.kind not in "iu"):
             raise InputError(f"table {self.table.name!r}", f"rows of shape {found.shape} and type {found.dtype}")
         found = found.astype(np.int64, copy=False)
-        if len(found) and not 0 <= int(found.min()) <= int(found.max()) < self.table.rows:
-            raise InputError(
-                f"table {self.table.name!r}", f"rows {found.min()} to {found.max()}, it has {self.table.rows}"
-            )
+        if len(found) == 1:
+            least = most = int(found[0])
+        elif len(found):
+            least, most = int(found.min()), int(found.max())
+        else:
+            return found
+        if not 0 <= least <= most < self.table.rows:
+            raise InputError(f"table {self.table.name!r}", f"rows {least} to {most}, it has {self.table.rows}")
         return found
 
     def missing(self, rows: Indices, clock: int, rule: Rule) -> Indices:
         """Those that must be had anew before they may be read at a clock, each once, rising."""
+        if len(rows) == 1:  # as fast as it can be: nothing is looked up that often
+            return rows[:0] if self._is_kept(int(self._state[rows[0]]), clock, rule) else rows
         wanted = rows[~self._kept(self._state[rows], clock, rule)]
         return wanted if rising(wanted) else np.unique(wanted)
 
@@ -56,10 +62,11 @@ class Cache:
         places = _places(rows)
         found = copied(self._given, places, len(rows))
         own = self._touched[places]
-        if own.all():
-            found += self._added[places]
-        elif own.any():
-            found[own] += self._added[rows[own]]
+        if own.any():
+            if own.all():
+                found += self._added[places]
+            else:
+                found[own] += self._added[rows[own]]
         return found
 
     def add(self, rows: Indices, deltas: object) -> None:
@@ -119,9 +126,13 @@ class Cache:
     def _kept(states: Indices, clock: int, rule: Rule) -> npt.NDArray[np.bool_]:
         """Which states may be read at a clock, shape as ``states``; there are few different ones, as a rule one."""
         if len(states) and (states == states[0]).all():
-            return np.full(len(states), states[0] != _NONE and rule.keeps(clock, int(states[0])))
-        kept = [state for state in np.unique(states) if state != _NONE and rule.keeps(clock, int(state))]
+            return np.full(len(states), Cache._is_kept(int(states[0]), clock, rule))
+        kept = [state for state in np.unique(states) if Cache._is_kept(int(state), clock, rule)]
         return np.isin(states, kept) if kept else np.zeros(len(states), dtype=bool)
+
+    @staticmethod
+    def _is_kept(state: int, clock: int, rule: Rule) -> bool:
+        return state != _NONE and rule.keeps(clock, state)
 
     def discard(self) -> None:
         """What was not sent."""

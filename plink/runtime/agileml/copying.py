@@ -2,7 +2,6 @@
 who is to serve after its owner was lost (Harlap thesis, 4.2.3)."""
 
 from collections.abc import Collection
-from dataclasses import replace
 
 from plink.runtime.agileml.line import Line
 from plink.runtime.agileml.moves import attempt, tell_surely
@@ -125,8 +124,8 @@ def restore_to(owner: Owner, line: Line, epoch: int, workers: Collection[int], f
 
 def _addressed(owner: Owner, parts: list[Message], epoch: int, number: int) -> list[Message]:
     return [
-        replace(
-            part, era=owner.era, epoch=epoch, sequence=number, before=part.before if part.flags else owner.era_clock
+        part._replace(
+            era=owner.era, epoch=epoch, sequence=number, before=part.before if part.flags else owner.era_clock
         )
         for part in parts
     ]

@@ -3,6 +3,7 @@
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,7 @@ class Layout:
         if not names or len(set(names)) < len(names):
             raise InputError("layout", f"tables must have names of their own: {', '.join(names) or 'there are none'}")
 
-    @property
+    @cached_property
     def fingerprint(self) -> int:
         """32 bits, the same at all who mean the same tables and partitions."""
         return zlib.crc32(repr((self.tables, self.partitions)).encode())
@@ -112,7 +113,7 @@ def index(rows: Rows) -> Places:
 
 def rising(rows: Indices) -> bool:
     """Whether every row is above the one before."""
-    return bool((rows[1:] > rows[:-1]).all())
+    return len(rows) < 2 or bool((rows[1:] > rows[:-1]).all())
 
 
 def same_rows(first: Rows, second: Rows) -> bool:

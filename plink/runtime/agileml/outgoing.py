@@ -7,7 +7,6 @@ so little is left to be sent then. What is wrong with the other server ends the 
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 from plink.runtime.agileml.line import Line
 from plink.runtime.agileml.partition import Refused
@@ -46,7 +45,7 @@ class Outgoing:
     def addressed(self, part: Message) -> Message:
         """A part as a message of this attempt."""
         before = part.before if part.flags else self._era_clock
-        return replace(part, era=self._era, epoch=self.epoch, sequence=self.attempt, before=before)
+        return part._replace(era=self._era, epoch=self.epoch, sequence=self.attempt, before=before)
 
     def add(self, parts: Iterable[Message]) -> None:
         """To what the new owner lacks; it belongs to the move from now on."""

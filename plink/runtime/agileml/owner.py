@@ -1,5 +1,5 @@
-"""One partition at one server, and the thread that it belongs to: nobody else touches its state, and there is no lock
-(tall aggregation; Luo et al., PHub, SoCC 2018, 4.2)."""
+"""One partition at one server, and the thread that it belongs to: nobody else changes its state (tall aggregation; Luo
+et al., PHub, SoCC 2018, 4.2). While that thread has nothing to do, who wants to read does so in its place."""
 
 import json
 import threading
@@ -101,13 +101,25 @@ class Owner:
         self._waiting: list[_Waiting] = []
         self._queue: SimpleQueue[tuple[Message | Callable[[], Any] | None, Box]] = SimpleQueue()
         self._closing, self._closed = threading.Lock(), False
+        self._idle, self._turn = False, threading.Lock()  # held by whoever looks at the state
         self._thread = threading.Thread(target=self._run, name=f"plink-partition-{number}", daemon=True)
         self._thread.start()
 
     def ask(self, message: Message) -> Message:
         """What a client or another server wants, from any thread; returns when it is done."""
-        answer: Message = self._put(message)
+        at_once = self._read_at_once(message) if message.kind is Kind.READ else None
+        answer: Message = at_once or self._put(message)
         return answer
+
+    def _read_at_once(self, message: Message) -> Message | None:
+        """In the thread that asks: to hand a small read to another one and back takes longer than all the rest. None
+        where the partition's thread has something to do, which comes first, or the state is not there yet."""
+        if not self._idle or not self._queue.empty() or not self._turn.acquire(blocking=False):
+            return None
+        try:
+            return None if self._closed else self._answer_read(message)
+        finally:
+            self._turn.release()
 
     def call(self, function: Callable[[], Result]) -> Result:
         """Run something in the partition's thread. :raises PlinkError: what it raises."""
@@ -132,7 +144,7 @@ class Owner:
             self._queue.put((None, SimpleQueue()))
         self._thread.join()
 
-    # From here on everything runs in the partition's thread.
+    # From here on everything runs in the partition's thread, but for reads, or while that waits for its turn.
 
     @property
     def partition(self) -> Partition:
@@ -272,44 +284,72 @@ class Owner:
             self._read(read.message, read.box, read.until, now)
 
     def _read(self, message: Message, box: Box, until: float, now: float) -> None:
-        """Answer, or let wait; one that fails is of no harm to the others."""
+        """Answer, or let wait."""
+        answer = self._answer_read(message)
+        if answer is None and now < until:
+            self._waiting.append(_Waiting(message, box, until))
+        else:
+            box.put(answer or self._said(Status.WAITING, ", ".join(map(str, self.partition.laggards()))))
+
+    def _answer_read(self, message: Message) -> Message | None:
+        """None: its state is not there yet. One that fails is of no harm to the others."""
         try:
-            self._try_read(message, box, until, now)
+            return self._stopped(message, Role.SERVING) or self._state_for(message)
         except Exception as error:
-            why = str(error) if isinstance(error, PlinkError) else f"{type(error).__name__}: {error}"
-            box.put(self._said(Status.REFUSED, why))
+            return self._said(Status.REFUSED, str(error) if isinstance(error, PlinkError) else _named(error))
+
+    def _state_for(self, message: Message) -> Message | None:
+        if self.partition.clock < self._rule.needs(message.clock):
+            return None
+        member = self.partition.members.get(message.worker)
+        again = member is not None and message.clock <= member.finished
+        clock = self.partition.clock
+        if again and not self._rule.sees_ahead:  # a successor sees what its predecessor saw
+            # What is not kept all have gone beyond: the update that it is for counts nowhere any more.
+            clock = max(self._rule.needs(message.clock), self.partition.earliest)
+        pieces = tuple(
+            Piece(wanted.table, wanted.rows, self.partition.read(wanted.table, wanted.rows, clock))
+            for wanted in message.wanted
+        )
+        flags = INCLUDED * (again and self._rule.sees_ahead)
+        return self._said(Status.OK, clock=clock, flags=flags, pieces=pieces)
 
     def _run(self) -> None:
         while True:
+            timeout = self._waiting[0].until - time.monotonic() if self._waiting else None
             try:
-                timeout = self._waiting[0].until - time.monotonic() if self._waiting else None
                 if timeout is not None and timeout <= 0:
                     raise Empty
+                self._idle = True
                 request, box = self._queue.get(timeout=timeout)
             except Empty:
-                self.answer_waiting()
-                continue
+                request, box = self.answer_waiting, SimpleQueue()
+            self._idle = False
             if request is None:
                 for read in self._waiting:
                     read.box.put(_Failed(Refused("the server is closed")))
                 return
+            with self._turn:
+                self._do(request, box)
+
+    def _do(self, request: Message | Callable[[], Any], box: Box) -> None:
+        try:
+            if isinstance(request, Message) and request.kind is Kind.READ:
+                now = time.monotonic()
+                self._read(request, box, now + self._patience_s, now)
+                return
             try:
-                if isinstance(request, Message) and request.kind is Kind.READ:
-                    now = time.monotonic()
-                    self._read(request, box, now + self._patience_s, now)
-                    continue
-                try:
-                    result = self._answer(request) if isinstance(request, Message) else request()
-                finally:
-                    self.see()  # before anybody hears of it
-                box.put(result)
-            except Refused as error:
-                box.put(self._said(Status.REFUSED, str(error)) if isinstance(request, Message) else _Failed(error))
-            except BaseException as error:
-                if isinstance(request, Message) and not isinstance(error, PlinkError):
-                    box.put(self._said(Status.REFUSED, f"{type(error).__name__}: {error}"))
-                else:
-                    box.put(_Failed(error))
+                result = self._answer(request) if isinstance(request, Message) else request()
+            finally:
+                self.see()  # before anybody hears of it
+            box.put(result)
+        except Refused as error:
+            box.put(self._said(Status.REFUSED, str(error)) if isinstance(request, Message) else _Failed(error))
+        except BaseException as error:
+            if isinstance(request, Message) and not isinstance(error, PlinkError):
+                box.put(self._said(Status.REFUSED, _named(error)))
+            else:
+                box.put(_Failed(error))
 
     def _said(self, status: Status, text: str = "", **more: Any) -> Message:
         clock = more.pop("clock", -1 if self._partition is None else self._partition.clock)
@@ -328,29 +368,6 @@ class Owner:
         if message.era > self.era:
             return self._said(Status.BEHIND)
         return None
-
-    def _try_read(self, message: Message, box: Box, until: float, now: float) -> None:
-        stopped = self._stopped(message, Role.SERVING)
-        if stopped is not None:
-            box.put(stopped)
-        elif self.partition.clock < self._rule.needs(message.clock):
-            if now < until:
-                self._waiting.append(_Waiting(message, box, until))
-            else:
-                box.put(self._said(Status.WAITING, ", ".join(str(worker) for worker in self.partition.laggards())))
-        else:
-            member = self.partition.members.get(message.worker)
-            again = member is not None and message.clock <= member.finished
-            clock = self.partition.clock
-            if again and not self._rule.sees_ahead:  # a successor sees what its predecessor saw
-                # What is not kept all have gone beyond: the update that it is for counts nowhere any more.
-                clock = max(self._rule.needs(message.clock), self.partition.earliest)
-            pieces = tuple(
-                Piece(wanted.table, wanted.rows, self.partition.read(wanted.table, wanted.rows, clock))
-                for wanted in message.wanted
-            )
-            flags = INCLUDED * (again and self._rule.sees_ahead)
-            box.put(self._said(Status.OK, clock=clock, flags=flags, pieces=pieces))
 
     def _answer(self, message: Message) -> Message:
         if message.kind is Kind.UPDATE:
@@ -437,6 +454,10 @@ class Owner:
         self.partition.backups = backups
         self.place(self.partition, role, message.epoch)
         return self._said(Status.OK)
+
+
+def _named(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def order(role: Role, number: int, backups: dict[str, int], push_sequence: int, **more: Any) -> Message:

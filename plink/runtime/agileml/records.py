@@ -108,9 +108,10 @@ class SealedChannel:
 
     def _send_record(self, plain: memoryview) -> None:
         end = _LENGTH.size + plain.nbytes + _TAG_BYTES
-        _LENGTH.pack_into(self._record, 0, plain.nbytes)
+        length = _LENGTH.pack(plain.nbytes)
+        self._record[: _LENGTH.size] = length
         nonce = self._out.nonce()
-        self._out.key.encrypt_into(nonce, plain, bytes(self._record[: _LENGTH.size]), self._record[_LENGTH.size : end])
+        self._out.key.encrypt_into(nonce, plain, length, self._record[_LENGTH.size : end])
         try:
             self.socket.sendall(self._record[:end])
         except OSError as error:

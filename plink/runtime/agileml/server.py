@@ -7,7 +7,7 @@ was started anew may say everything twice. Numbers of epochs rise: what is said 
 import contextlib
 import threading
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from plink.errors import PlinkError
@@ -409,5 +409,5 @@ class Server:
         except PlinkError:
             return moved
         if answer.status is Status.OK and not answer.text:
-            return replace(answer, text=moved.text, epoch=moved.epoch)
+            return answer._replace(text=moved.text, epoch=moved.epoch)
         return answer

@@ -13,9 +13,9 @@ more than its partition. Nothing is pickled.
 
 import struct
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from enum import IntEnum
+from typing import NamedTuple
 
 import numpy as np
 
@@ -59,16 +59,14 @@ class Status(IntEnum):
     REFUSED = 6  # the text says why; asking again is of no use
 
 
-@dataclass(frozen=True)
-class Wanted:
+class Wanted(NamedTuple):
     """Rows of one table that a read asks for."""
 
     table: int
     rows: Rows
 
 
-@dataclass(frozen=True)
-class Message:
+class Message(NamedTuple):
     """A request or its answer; what a number means is the kind's matter.
 
     ``era`` counts roll-backs and ``epoch`` the owners of the partition; ``sequence`` makes repeats known. ``ticket``
@@ -132,24 +130,30 @@ def receive(channel: Channel, layout: Layout) -> Message:
         known = Kind(kind), Status(status)
     except ValueError as error:
         raise Forged(str(error)) from None
-    heads = [_PIECE.unpack(head) for head in _cut(_filled(channel, parts * _PIECE.size), _PIECE.size)]
+    heads = list(_PIECE.iter_unpack(_filled(channel, parts * _PIECE.size))) if parts else []
     _check(heads, partition, body, layout)
-    said = bytes(_filled(channel, text)).decode(errors="replace")
-    read = [_receive_part(channel, head, layout, partition) for head in heads]
+    said = bytes(_filled(channel, text)).decode(errors="replace") if text else ""
+    pieces: list[Piece] = []
+    wanted: list[Wanted] = []
+    for head in heads:
+        part = _receive_part(channel, head, layout, partition)
+        if isinstance(part, Piece):
+            pieces.append(part)
+        else:
+            wanted.append(part)
     return Message(
-        known[0], partition, known[1], flags, worker, era, epoch, clock, before, sequence,
-        pieces=tuple(part for part in read if isinstance(part, Piece)),
-        wanted=tuple(part for part in read if isinstance(part, Wanted)),
-        text=said, ticket=ticket,
+        known[0], partition, known[1], flags, worker, era, epoch, clock, before, sequence, tuple(pieces), tuple(wanted),
+        said, ticket,
     )  # fmt: skip
 
 
 def _check(heads: Sequence[tuple[int, int, int, int]], partition: int, body: int, layout: Layout) -> None:
     """Nothing above what the partition has."""
-    if len({table for table, *_ in heads}) < len(heads) or any(table >= len(layout.tables) for table, *_ in heads):
-        raise Forged("pieces of tables that there are not, or twice of one")
-    claimed = 0
+    claimed, tables = 0, set[int]()
     for table, form, start, count in heads:
+        if table >= len(layout.tables) or table in tables:
+            raise Forged("pieces of tables that there are not, or twice of one")
+        tables.add(table)
         if form & ~(_NUMBERED | _WITH_VALUES) or start + count > layout.rows_in(table, partition):
             raise Forged(f"rows {start} to {start + count} of table {table}, form {form}")
         per_row = 4 * bool(form & _NUMBERED) + layout.tables[table].row_bytes * bool(form & _WITH_VALUES)
@@ -189,7 +193,3 @@ def _fill(channel: Channel, array: Values) -> None:
 
 def _bytes(array: Values) -> memoryview:
     return memoryview(array.reshape(-1).view(np.uint8))  # type: ignore[arg-type]  # before Python 3.12
-
-
-def _cut(view: memoryview, size: int) -> Iterator[memoryview]:
-    return (view[start : start + size] for start in range(0, len(view), size))

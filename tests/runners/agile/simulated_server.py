@@ -7,7 +7,6 @@ later, when the world says so.
 import contextlib
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any
 
@@ -61,7 +60,7 @@ class SimulatedLine(Line):
 
 def copied(message: Message) -> Message:
     """As it would come out of a socket."""
-    return replace(message, pieces=tuple(Piece(one.table, one.rows, np.array(one.values)) for one in message.pieces))
+    return message._replace(pieces=tuple(Piece(one.table, one.rows, np.array(one.values)) for one in message.pieces))
 
 
 class SimulatedOwner(Owner):

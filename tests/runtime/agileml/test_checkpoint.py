@@ -1,7 +1,6 @@
 """Partitions in files."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -68,7 +67,7 @@ def test_no_bit_may_be_flipped(tmp_path: Path) -> None:
 def test_numbers_of_another_type_are_refused(wrong: dict[str, object]) -> None:
     state = parts_of(some())[0]
     with pytest.raises(Refused, match="cannot be read"):
-        begun(LAYOUT, replace(state, text=json.dumps({**json.loads(state.text), **wrong})), sees_ahead=False)
+        begun(LAYOUT, state._replace(text=json.dumps({**json.loads(state.text), **wrong})), sees_ahead=False)
 
 
 def test_a_run_goes_on_from_its_checkpoint(tmp_path: Path) -> None:

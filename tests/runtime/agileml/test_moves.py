@@ -1,7 +1,6 @@
 """Moves that are disturbed: nothing is lost, doubled or served twice."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -99,7 +98,7 @@ def test_a_late_command_does_not_make_a_backup_serve_that_was_rolled_back() -> N
             hand_over(run.servers[0], 0, run.servers[1].address, 1)
         run.servers[1].roll_back(-1, 2)
         for era in (0, 2):
-            assert backup.ask(replace(late[0], era=era)).status is Status.REFUSED
+            assert backup.ask(late[0]._replace(era=era)).status is Status.REFUSED
         assert backup.role is Role.BACKUP
 
 

@@ -1,0 +1,99 @@
+"""Who answers a read: whoever asks, while the partition's thread has nothing to do, and that thread otherwise."""
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from plink.runtime.agileml.layout import Layout, Table
+from plink.runtime.agileml.owner import Owner, Role
+from plink.runtime.agileml.partition import Partition
+from plink.runtime.agileml.rules import BSP
+from plink.runtime.agileml.wire import Kind, Message, Status, Wanted
+
+LAYOUT = Layout((Table("a", 4, 2),), 1)
+READ = Message(Kind.READ, 0, wanted=(Wanted(0, range(4)),))
+
+
+@pytest.fixture
+def owner() -> Iterator[Owner]:
+    """Serves a partition of zeros that worker 0 works on."""
+    found = Owner(LAYOUT, 0, BSP(), patience_s=5.0, advanced=lambda backups: None)
+    partition = Partition(LAYOUT, 0)
+    partition.admit({0: 0})
+    found.call(lambda: found.place(partition, Role.SERVING, 0))
+    yield found
+    found.close()
+
+
+def idle(owner: Owner) -> None:
+    """Wait until its thread waits."""
+    while not owner._idle:
+        time.sleep(0.001)
+
+
+def asked(owner: Owner, message: Message) -> tuple[threading.Thread, list[Message]]:
+    """Somebody asks, and the answer once there is one."""
+    answers: list[Message] = []
+    thread = threading.Thread(target=lambda: answers.append(owner.ask(message)))
+    thread.start()
+    return thread, answers
+
+
+def test_who_asks_reads_while_the_thread_has_nothing_to_do(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
+    readers: list[str] = []
+    read = Partition.read
+
+    def watched(self: Partition, *more: Any) -> Any:
+        readers.append(threading.current_thread().name)
+        return read(self, *more)
+
+    monkeypatch.setattr(Partition, "read", watched)
+    idle(owner)
+    answer = owner.ask(READ)
+    assert answer.status is Status.OK
+    assert np.array_equal(answer.pieces[0].values, np.zeros((4, 2)))
+    assert readers == [threading.current_thread().name]
+
+
+def test_what_the_thread_does_is_done_before_it_is_read(owner: Owner) -> None:
+    """Nobody sees half of a change."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def change() -> None:
+        owner.partition.values[0][:2] = 1
+        begun.set()
+        assert go_on.wait(10)
+        owner.partition.values[0][2:] = 1
+
+    changing = threading.Thread(target=lambda: owner.call(change))
+    changing.start()
+    assert begun.wait(10)
+    thread, answers = asked(owner, READ)
+    thread.join(0.2)
+    assert not answers
+    go_on.set()
+    thread.join(10)
+    changing.join(10)
+    assert np.array_equal(answers[0].pieces[0].values, np.ones((4, 2)))
+
+
+def test_a_state_that_is_not_there_yet_is_waited_for(owner: Owner) -> None:
+    """By the thread, who learns of it."""
+    idle(owner)
+    thread, answers = asked(owner, READ._replace(clock=1))
+    thread.join(0.2)
+    assert not answers
+    assert owner.ask(Message(Kind.UPDATE, 0, worker=0)).status is Status.OK
+    thread.join(10)
+    assert [answer.status for answer in answers] == [Status.OK]
+
+
+def test_after_the_end_nobody_reads(owner: Owner) -> None:
+    idle(owner)
+    owner.close()
+    with pytest.raises(Exception, match="the server is closed"):
+        owner.ask(READ)
