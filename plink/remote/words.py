@@ -84,11 +84,11 @@ def _is_number(name: str) -> bool:
 
 
 class Words:
-    """``kinds``: by what a message ``is``, the fields that it has at least. Other kinds pass: whoever does not know
-    them takes no notice."""
+    """``kinds``: by what a message ``is``, the fields that it has at least. ``others``: whether messages of other kinds
+    pass, because whoever does not know them takes no notice."""
 
-    def __init__(self, kinds: Mapping[str, Mapping[str, Fits]]) -> None:
-        self._kinds = kinds
+    def __init__(self, kinds: Mapping[str, Mapping[str, Fits]], *, others: bool = True) -> None:
+        self._kinds, self._others = kinds, others
 
     def wrong(self, message: Mapping[str, Any]) -> str | None:
         """What is wrong with a message, for a person; None: nothing.
@@ -99,6 +99,8 @@ class Words:
         kind = message.get("is")
         if not isinstance(kind, str):
             return f"what is {_short(kind)}"
+        if not self._others and kind not in self._kinds:
+            return f"nobody says {_short(kind)}"
         return ill(kind, self._kinds.get(kind, {}), message)
 
 

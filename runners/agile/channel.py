@@ -14,12 +14,15 @@ class Channel:
     """To all hosts of a job, by number.
 
     :param write: takes a message on its way to the hub. :param by: the number of this controller, greater than any
-        before it.
+        before it. :param nonsense: is told of a host whose answer makes no sense, and why; it is as good as gone.
     """
 
-    def __init__(self, write: Callable[[dict[str, Any]], None], by: int) -> None:
+    def __init__(
+        self, write: Callable[[dict[str, Any]], None], by: int, nonsense: Callable[[int, str], None] | None = None
+    ) -> None:  # fmt: skip
         self.by = by
         self._write = write
+        self._nonsense = nonsense or (lambda host, why: self.gone(host))
         self._ids = itertools.count(by << 32)  # or an answer to the controller before would be taken for one
         self._asked: dict[int, tuple[int, str, Callable[[Answer], None]]] = {}
 
@@ -39,9 +42,11 @@ class Channel:
     def answered(self, host: int, message: Answer) -> None:
         """An answer has come."""
         if self._asked.get(message["id"], (None,))[0] == host:
-            _, do, then = self._asked.pop(message["id"])
+            _, do, then = self._asked[message["id"]]
             if message["why"] is None and (why := ill_answered(do, message)):
-                message = {"id": message["id"], "why": f"what it answered makes no sense: {why}", "kind": "Nonsense"}
+                self._nonsense(host, f"what it answered makes no sense: {why}")
+                return
+            del self._asked[message["id"]]
             then(message)
 
     def gone(self, host: int) -> None:

@@ -51,7 +51,7 @@ class Controller:
     state: Cluster | None = None
 
     def __post_init__(self) -> None:
-        self.channel = Channel(self.write, self.by)
+        self.channel = Channel(self.write, self.by, self._gone)
         self.hearing = Hearing(self.settings.silence_s)
         self._events: deque[Event] = deque()
         self._timers: list[tuple[float, int, Callable[[], None]]] = []

@@ -15,6 +15,7 @@ from typing import Any
 from plink.errors import HostError, PlinkError, UsageError
 from plink.hosts import Host, Hosts
 from plink.remote.connector import Connector
+from plink.runtime.agileml.control_line import VERSION
 from plink.runtime.agileml.keys import RunKeys
 from runners.agile.asking import Answer, Asking
 from runners.agile.controller_process import ControllerProcess
@@ -94,6 +95,7 @@ class Hub:
         self._ask_number = 0
         self._adding = 0
         self._lost_reliable: list[Host] = []
+        self._lost: dict[int, str] = {}  # before they were members, and why
         self._hosts: dict[int, Host] = {}
         self._began = clock()
         self.asking = Asking(lambda wish, answer: self._queue.put(lambda: self._wish(wish, answer)))
@@ -150,13 +152,13 @@ class Hub:
         while waiting:
             if self._clock() > deadline:
                 names = ", ".join(member.name for member in waiting.values())
-                raise PlinkError(f"{names}: the program was not made within {_LOAD_S:.0f} s")
+                raise PlinkError(f"{names}: {_late()}")
             self._turn()
             for number, hello in list(self._hello.items()):
                 if number in waiting:
                     member = waiting.pop(number)
                     if hello is None:
-                        raise HostError(member.name, _last_word(group.last_lines(number)))
+                        raise HostError(member.name, _last_word(group.last_lines(number), self._lost[number]))
                     member.hello, member.at = hello, group.addresses[number]
                     self._members[number] = member
 
@@ -169,8 +171,11 @@ class Hub:
     def _heard(self, number: int, message: dict[str, Any] | None, why: str) -> None:
         """Of a node."""
         if number not in self._members:
-            if message is None or message["is"] == "hello":
+            hello = self._hello.get(number)
+            if message is not None and message["is"] == "hello":
                 self._hello[number] = message
+            elif message is None and (hello is None or hello.get("version") == VERSION):  # or that is what is wrong
+                self._hello[number], self._lost[number] = None, why
             return
         if message is None:
             self._lose(number)
@@ -345,7 +350,7 @@ class Hub:
         for member in members:
             hello = self._hello.get(member.number)
             if hello is None:
-                said = _last_word(group.last_lines(member.number))
+                said = _last_word(group.last_lines(member.number), self._lost.get(member.number, _late()))
                 group.close()
                 answer({"why": f"{member.name}: {said}"})
                 return
@@ -390,7 +395,13 @@ class Hub:
             group.close()
 
 
-def _last_word(lines: list[str]) -> str:
-    """Why a node ended before it was begun, from what it printed."""
+def _late() -> str:
+    return f"the program was not made within {_LOAD_S:.0f} s"
+
+
+def _last_word(lines: list[str], why: str) -> str:
+    """Why a node ended before it was begun: from what it printed, where it ended by itself."""
+    if " ended with exit code " not in why:
+        return why
     said = [line for line in lines if "error: " in line] or lines[-1:]
     return said[-1].partition("error: ")[2] or said[-1] if said else "its node ended before the job began"

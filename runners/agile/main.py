@@ -34,7 +34,7 @@ def main() -> None:
             buffer = bytearray(rest)
             for line in lines:
                 message = json.loads(line)
-                if message["is"] == "settings":
+                if message["is"] == "settings" and "from" not in message:
                     settings = Settings.from_json(message["settings"])
                     controller = Controller(write, settings, message["by"], time.monotonic)
                 elif controller is not None:

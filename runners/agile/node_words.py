@@ -36,7 +36,8 @@ NODE_WORDS = Words(
             "era": whole,
         },
         "finished": {"worker": whole, "clock": whole, "stood_in": flag, "told": flag},
-    }
+    },
+    others=False,
 )  # fmt: skip
 
 HELLO: Mapping[str, Fits] = {

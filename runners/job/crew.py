@@ -42,7 +42,7 @@ class Crew:
             try:
                 found += self.gather_any((kind,), deadline - self.clock())
             except TimeoutError:
-                raise self._too_few(kind, found, count, answer_s) from None
+                raise self._too_few(kind, found, count, answer_s, self.hosts.names) from None
         return found
 
     def each(self, kind: str, names: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -56,7 +56,7 @@ class Crew:
             try:
                 ((name, body),) = self.gather_any((kind,), deadline - self.clock())
             except TimeoutError:
-                raise self._too_few(kind, list(found.items()), len(names), _ANSWER_S) from None
+                raise self._too_few(kind, list(found.items()), len(names), _ANSWER_S, names) from None
             if name in names:
                 found.setdefault(name, body)
         return found
@@ -74,8 +74,11 @@ class Crew:
             raise PlinkError(f"ranks came that were not asked for ({said}); nothing was run")
         return found
 
-    def _too_few(self, kind: str, found: list[tuple[str, Any]], count: int, answer_s: float) -> PlinkError:
-        silent = [name for name in self.hosts.names if name not in {host for host, _ in found}]
+    @staticmethod
+    def _too_few(
+        kind: str, found: list[tuple[str, Any]], count: int, answer_s: float, names: Sequence[str]
+    ) -> PlinkError:  # fmt: skip
+        silent = [name for name in names if name not in {host for host, _ in found}]
         return PlinkError(
             f"{count - len(found)} of {count} answers ({kind}) did not come within {answer_s:.0f} s"
             + (f" (from {', '.join(silent[:4])}{' ...' if len(silent) > 4 else ''})" if silent else "")

@@ -2,9 +2,10 @@
 
 
 def job_numbers(text: str) -> list[str]:
-    """Their numbers, in its order; what is no number (a warning, a greeting of a wrapper) is passed over.
+    """Their numbers, in its order; lines that are no number (a warning, a greeting of a wrapper) are passed over.
 
-    >>> job_numbers("warning: slow\\n 12\\n7 \\n")
+    >>> job_numbers("squeue: retry 5 of 10\\n 12\\n7 \\n")
     ['12', '7']
     """
-    return [word for word in text.split() if word.isascii() and word.isdigit() and len(word) < 19 and int(word)]
+    lines = (line.strip() for line in text.splitlines())
+    return [line for line in lines if line.isascii() and line.isdigit() and len(line) < 19 and int(line)]

@@ -157,6 +157,7 @@ def nodes_said(data: bytes) -> None:
             if why:
                 controller.hear({"is": "gone", "host": host, "why": why})
             continue
+        assert message["is"] != "settings"  # the hub's word (runners.agile.main)
         if message["is"] == "hello":
             told = refuse([Member(host, f"h{host}", "reliable", 1, hello=message)])
             assert told is None or len(told) < 1000

@@ -67,6 +67,11 @@ def test_what_is_wrong_is_said(message: dict[str, Any], wrong: str | None) -> No
     assert WORDS.wrong(message) == wrong
 
 
+def test_where_all_kinds_are_known_no_other_passes() -> None:
+    assert Words({"port": {}}, others=False).wrong({"is": "port"}) is None
+    assert Words({"port": {}}, others=False).wrong({"is": "door"}) == "nobody says 'door'"
+
+
 @pytest.mark.parametrize("line", [b"", b"hello", b"[" * 100_000, b"5", b"[]", b'{"do": "port"}', b"\xff"])
 def test_what_is_no_message_is_passed_over(line: bytes) -> None:
     """Something on the host may write to the same output."""

@@ -289,7 +289,8 @@ class Owner:
         if answer is None and now < until:
             self._waiting.append(_Waiting(message, box, until))
         else:
-            box.put(answer or self._said(Status.WAITING, ", ".join(map(str, self.partition.laggards()))))
+            laggards = [] if self._partition is None else self._partition.laggards()
+            box.put(answer or self._said(Status.WAITING, ", ".join(map(str, laggards))))
 
     def _answer_read(self, message: Message) -> Message | None:
         """None: its state is not there yet. One that fails is of no harm to the others."""

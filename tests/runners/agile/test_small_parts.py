@@ -1,5 +1,9 @@
 """What a controller is made of, part by part: its channel, who is silent, how a job gets on, rounds of pushes."""
 
+import json
+import subprocess
+import sys
+import time
 from typing import Any
 
 import pytest
@@ -165,16 +169,24 @@ def test_only_its_owner_speaks_for_a_partition(host: int, report: list[object]) 
     assert not rounds.clocks
 
 
-def test_an_answer_that_makes_no_sense_is_a_refusal() -> None:
+def test_who_answers_what_makes_no_sense_is_as_good_as_gone() -> None:
     said: list[dict[str, Any]] = []
     heard: list[dict[str, Any]] = []
-    channel = Channel(said.append, 3)
+    lost: list[tuple[int, str]] = []
+
+    def nonsense(host: int, why: str) -> None:
+        lost.append((host, why))
+        channel.gone(host)
+
+    channel = Channel(said.append, 3, nonsense)
     channel.tell(1, "hold", heard.append, clock=2)
-    channel.answered(1, {"id": said[0]["id"], "why": None, "begun": "2"})
-    assert heard[0]["why"] == "what it answered makes no sense: 'hold' with begun '2'"
-    channel.tell(1, "hold", heard.append, clock=2)
-    channel.answered(1, {"id": said[1]["id"], "why": "not now"})
-    assert heard[1]["why"] == "not now"
+    channel.answered(1, {"id": said[0]["id"], "why": "not now"})
+    assert [answer["why"] for answer in heard] == ["not now"]
+    for _ in range(2):
+        channel.tell(1, "hold", heard.append, clock=2)
+    channel.answered(1, {"id": said[1]["id"], "why": None, "begun": "2"})
+    assert lost == [(1, "what it answered makes no sense: 'hold' with begun '2'")]
+    assert [answer.get("kind") for answer in heard[1:]] == [GONE, GONE]
 
 
 def test_a_server_that_is_its_own_backup_has_what_it_has() -> None:
@@ -260,3 +272,22 @@ def test_a_member_travels() -> None:
     one = Member(3, "h3", "transient", 2, price=0.1, at="10.0.0.1", hello={"pid": 1}, rate=1e9)
     assert Member(**one.to_json()) == one
     assert one.host.slots == 2
+
+
+def test_only_the_hub_gives_a_controller_its_settings() -> None:
+    """A node that says such a word does not end it, nor put another in its place."""
+    settings = Settings("", 2, 3, 100, 0.0, time.monotonic())
+    words = [
+        {"is": "settings", "settings": settings.to_json(), "by": 4},
+        {"is": "start", "hosts": [member(0).to_json()]},
+        {"is": "settings", "settings": settings.to_json(), "by": 5, "from": 0},
+        {"is": "settings", "from": 0},
+        {"is": "status", "ask": 9},
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", "from runners.agile.main import main; main()"], timeout=60, capture_output=True,
+        input="".join(json.dumps(word) + "\n" for word in words), text=True, check=True,
+    )  # fmt: skip
+    said = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [word["by"] for word in said if "do" in word] == [4]
+    assert [word["ask"] for word in said if word.get("is") == "status"] == [9]

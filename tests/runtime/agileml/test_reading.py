@@ -81,6 +81,30 @@ def test_what_the_thread_does_is_done_before_it_is_read(owner: Owner) -> None:
     assert np.array_equal(answers[0].pieces[0].values, np.ones((4, 2)))
 
 
+def test_while_somebody_reads_the_thread_changes_nothing(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read in the thread that asks is not of two states."""
+    reading, go_on, changed = threading.Event(), threading.Event(), threading.Event()
+    read = Partition.read
+
+    def slow(self: Partition, *more: Any) -> Any:
+        reading.set()
+        assert go_on.wait(10)
+        return read(self, *more)
+
+    monkeypatch.setattr(Partition, "read", slow)
+    idle(owner)
+    thread, answers = asked(owner, READ)
+    assert reading.wait(10)
+    changing = threading.Thread(target=lambda: owner.call(changed.set))
+    changing.start()
+    assert not changed.wait(0.2)
+    go_on.set()
+    thread.join(10)
+    changing.join(10)
+    assert changed.is_set()
+    assert len(answers) == 1
+
+
 def test_a_state_that_is_not_there_yet_is_waited_for(owner: Owner) -> None:
     """By the thread, who learns of it."""
     idle(owner)
@@ -95,5 +119,6 @@ def test_a_state_that_is_not_there_yet_is_waited_for(owner: Owner) -> None:
 def test_after_the_end_nobody_reads(owner: Owner) -> None:
     idle(owner)
     owner.close()
+    owner._idle = True  # as it is just before
     with pytest.raises(Exception, match="the server is closed"):
         owner.ask(READ)
