@@ -30,14 +30,17 @@ class Asking:
         self._folder = Path(tempfile.mkdtemp(prefix="plink-agile-"))
         self.name = str(self._folder / "socket")
         self._hear, self._closed = hear, False
+        self._waiting: set[threading.Event] = set()  # for answers
         self._server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._server.bind(self.name)
         self._server.listen(16)
         threading.Thread(target=self._accept, name="plink-asking", daemon=True).start()
 
     def close(self) -> None:
-        """Nobody is listened to any more."""
+        """Nobody is listened to any more, and who waits for an answer is hung up on."""
         self._closed = True
+        for done in self._waiting.copy():
+            done.set()
         with contextlib.suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
@@ -72,8 +75,13 @@ class Asking:
                 line = file.readline(_MOST)
             wish = json.loads(line)
             if isinstance(wish, dict):
-                self._hear(wish, answer)
-                done.wait(_ASK_S)
+                self._waiting.add(done)
+                try:
+                    self._hear(wish, answer)
+                    if not self._closed:
+                        done.wait(_ASK_S)
+                finally:
+                    self._waiting.discard(done)
 
 
 def ask(name: str, wish: dict[str, Any]) -> dict[str, Any]:

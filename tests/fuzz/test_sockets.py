@@ -138,6 +138,25 @@ def test_what_is_no_answer_is_an_error_in_a_line(answer: bytes, tmp_path: Path) 
         thread.join()
 
 
+def test_a_job_that_ends_hangs_up_on_who_waits_for_an_answer() -> None:
+    """At once: whoever asked need not wait for as long as an answer may take."""
+    heard_of = threading.Event()
+    asking = Asking(lambda wish, answer: heard_of.set())
+    found: list[str] = []
+
+    def wait() -> None:
+        with pytest.raises(PlinkError) as error:
+            ask(asking.name, {"do": "add"})
+        found.append(str(error.value))
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    assert heard_of.wait(20)
+    asking.close()
+    thread.join(20)
+    assert found == ["the job ended before it answered"]
+
+
 def test_a_job_that_is_out_of_files_answers_when_there_are_some_again(hub: str) -> None:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     # A call that is waited for has its file already: the first one takes it, and holds it.
