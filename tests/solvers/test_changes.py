@@ -1,6 +1,7 @@
 """Two measurements of a network: noise is passed over, and what changed is told once, by its cause."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from plink.network import Matrix, Network, to_rows
 from solvers.changes.causes import explain
 from solvers.changes.compare import Comparison, compare
 from solvers.changes.finding import Finding, Limits
+from solvers.changes.noise import noise
 
 LIMITS = Limits()
 SEEDS = st.integers(0, 2**32 - 1)
@@ -226,6 +228,41 @@ def test_hops_that_changed_are_neither_better_nor_worse() -> None:
     assert (one.what, one.verdict, one.where, one.hosts, one.old, one.new) == (
         "hops", "changed", "host", ("h3",), 1, 2,
     )  # fmt: skip
+
+
+def test_hops_that_are_known_one_way_are_compared_that_way() -> None:
+    before, after = np.ones((8, 8)), np.ones((8, 8))
+    below = np.tril_indices(8, -1)
+    before[below], after[below] = np.nan, np.nan
+    after[3, 4:], after[:3, 3] = 2, 2
+    (one,) = compare(plain(flat(), hops=to_rows(before)), plain(flat(), hops=to_rows(after)), LIMITS).findings
+    assert (one.what, one.where, one.hosts, one.old, one.new) == ("hops", "host", ("h3",), 1, 2)
+
+
+@pytest.mark.parametrize("members", [[], "h0", None, [1, 2], ["h0", 1], {"h0": 1}])
+def test_a_group_of_something_else_than_names_is_none(members: Any) -> None:
+    """Two files of the same group: a fall is told; of what is no group nothing is, and nothing breaks."""
+    rows = [
+        [{"members": ["h0", "h1"], "out_gbps": gbps, "in_gbps": gbps}, {"members": members, "out_gbps": gbps}]
+        for gbps in (1.0, 0.2)
+    ]
+    old, new = (plain(flat(), shared_links=row) for row in rows)
+    found = compare(old, new, LIMITS)
+    assert {one.hosts for one in found.findings if one.what != "round trip"} <= {("h0", "h1")}
+
+
+def test_a_pair_without_halves_takes_the_noise_of_pairs_like_it() -> None:
+    """It does not make theirs smaller."""
+    level, change = flat(), np.zeros((8, 8))
+    known = ~np.eye(8, dtype=bool)
+    first, second = level * np.exp(0.1), level * np.exp(-0.1)
+    there = np.zeros((8, 8), dtype=bool)
+    there[:6, :6] = known[:6, :6]
+    some = SimpleNamespace(halves=lambda: (np.where(there, first, np.nan), np.where(there, second, np.nan)))
+    every = SimpleNamespace(halves=lambda: (first, second))
+    of_some, of_every = (noise(change, known, level, (side,), 0.1).sigma for side in (some, every))  # type: ignore[arg-type]
+    assert of_every[known] == pytest.approx(0.1)
+    assert of_some[there] == pytest.approx(0.1)
 
 
 def test_hosts_are_matched_by_name() -> None:

@@ -276,6 +276,27 @@ def test_errors_by_halves_are_those_to_the_truth(sigma: float) -> None:
     assert off(found.fitted_us) * 0.9 < verdict.fitted_error < off(found.fitted_us) * 1.6
 
 
+@pytest.mark.parametrize("half", [0, 1])
+def test_pairs_that_one_half_lacks_are_not_judged_by(half: int) -> None:
+    true = points(24, 2)
+    halves = [true * np.random.default_rng(seed).lognormal(0, 0.05, true.shape) for seed in (1, 2)]
+    halves[half][0, 5] = halves[half][5, 0] = np.nan
+    verdict = judge_halves((halves[0], halves[1]), embed(true, Wishes(dimension=2, alpha=1.0, heights=False)))
+    assert verdict.pairs == 24 * 23 // 2 - 1
+    assert 0 < verdict.raw_error < 0.1
+    assert 0 < verdict.fitted_error < 0.1
+
+
+def test_held_out_errors_are_those_of_the_fit() -> None:
+    """Root mean squares: in a plane, where nothing is noise, next to none; else what the measurements are off by."""
+    true, wishes = points(32, 2), Wishes(dimension=2, alpha=1.0, heights=False)
+    verdict = judge_held_out(true, embed(true, wishes))
+    assert verdict.fitted_error < 0.02 < verdict.raw_error < 0.6
+    noise = np.triu(np.random.default_rng(3).normal(0, 0.2, true.shape), 1)
+    measured = true * np.exp(noise + noise.T)
+    assert 0.15 < judge_held_out(measured, embed(measured, wishes)).fitted_error < 0.35
+
+
 def test_without_halves_pairs_are_held_out() -> None:
     true = points(24, 2)
     verdict = judge_held_out(true, embed(true, Wishes(dimension=2, alpha=1.0, heights=False)))
