@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 
 from plink.errors import NoAnswer, UsageError
 from solvers.costs.by_name import pattern_for, pricing_for
-from solvers.costs.evaluator import MODELS
+from solvers.costs.evaluator import MODELS, way_there
 from solvers.costs.fabric import Fabric
 from solvers.ordering.annealing import Annealer
 from solvers.ordering.bounds import hypercube_bound, pattern_bound
-from solvers.ordering.initial import initial_orders
+from solvers.ordering.initial import _seriated, initial_orders
 from solvers.ordering.moves import moves_of
 from solvers.ordering.ring import longest_hop
 from solvers.ordering.search import search
 from solvers.ordering.seats import Seats, Wishes
 from solvers.ordering.task import Found, Task
-from solvers.schedules.catalogue import Options
+from solvers.schedules.catalogue import Options, schedule_for
 from tests.solvers.synthetic import Tour, loop_cost, racks, random_costs
 from tests.solvers.test_cost_models import fabric
 from tests.solvers.test_ring_search import always, until
@@ -365,3 +365,17 @@ def test_direction_matters_where_rates_have_one() -> None:
     for algo, step in (("ring", 1), ("gloo", -1)):
         order = found_by(found, shuffled, algo, "alpha-beta", moves=60_000).order
         assert ((np.roll(order, -step) - order) % n == 1).all(), algo
+
+
+def test_hosts_on_a_line_are_found_in_their_order() -> None:
+    """By the second eigenvector of the graph of who is near."""
+    places = np.random.default_rng(4).permutation(12)
+    order = _seriated(10.0 * np.abs(places[:, None] - places[None, :]))
+    assert np.abs(np.diff(places[order])).tolist() == [1] * 11
+
+
+def test_where_nothing_is_reduced_all_transfers_are_the_way_there() -> None:
+    ring = schedule_for("ring", 4, Options())
+    gathered = dataclasses.replace(ring, copies=np.ones(len(ring), dtype=bool))
+    assert way_there(gathered) == slice(0, len(ring))
+    assert way_there(ring) == slice(0, len(ring) // 2)

@@ -146,6 +146,12 @@ def test_tiers_are_told_apart_by_the_valley_between_them() -> None:
     assert innermost_tier_us(np.zeros(5)) == 0.0
 
 
+@pytest.mark.parametrize(("near", "far", "stands_out"), [(5, 60, True), (60, 5, True), (4, 60, False), (60, 4, False)])
+def test_five_pairs_are_a_tier(near: int, far: int, stands_out: bool) -> None:
+    heights = np.concatenate([np.full(near, 30.0), np.full(far, 300.0)])
+    assert (innermost_tier_us(heights) > 0) == stands_out
+
+
 def test_offsets_are_found_where_there_are_any() -> None:
     """Within a fifth of their spread; none are made up from noise."""
     rng = np.random.default_rng(3)
