@@ -15,7 +15,7 @@ from plink.hosts import Host
 from plink.remote.connector import Connector, Line
 from plink.remote.lifeline import HELLO
 from plink.remote.program import AgentProgram
-from plink.remote.words import Words
+from plink.remote.words import Nonsense, said_on
 
 LEASE_S = 30.0
 _RENEWALS_PER_LEASE = 5
@@ -67,26 +67,6 @@ class _Agent:
         """Cut the line: the listener finds its end."""
         self.given_up = why
         self.line.close()
-
-
-class Nonsense(Exception):
-    """What nobody says who is what it should be; one line."""
-
-
-def said_on(text: bytes | str, says: Words) -> dict[str, Any] | None:
-    """The message on a line; None where that is not ours: something on the host writes to the same output.
-
-    :raises Nonsense: it is one, of a form that messages from there never have.
-    """
-    try:
-        body = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(body, dict) or "is" not in body:
-        return None
-    if why := says.wrong(body):
-        raise Nonsense(f"what it said makes no sense: {why}")
-    return body
 
 
 class Fleet:

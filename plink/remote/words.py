@@ -4,6 +4,7 @@ An agent runs on a host that may be anybody's by now. A controller checks the fo
 anything is made of it; what is well formed and untrue is for whoever uses it to see through.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -121,6 +122,26 @@ def ill(kind: str, fields: Mapping[str, Fits], message: Mapping[str, Any]) -> st
 def _short(value: object) -> str:
     shown = repr(value) if not isinstance(value, dict | list) else f"a {type(value).__name__}"
     return shown if len(shown) <= 40 else shown[:37] + "..."
+
+
+class Nonsense(Exception):
+    """What nobody says who is what it should be; one line."""
+
+
+def said_on(text: bytes | str, says: Words) -> dict[str, Any] | None:
+    """The message on a line; None where that is not ours: something on the host writes to the same output.
+
+    :raises Nonsense: it is one, of a form that messages from there never have.
+    """
+    try:
+        body = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(body, dict) or "is" not in body:
+        return None
+    if why := says.wrong(body):
+        raise Nonsense(f"what it said makes no sense: {why}")
+    return body
 
 
 ANYTHING = Words({})

@@ -10,8 +10,9 @@ from typing import Any
 from plink.errors import PlinkError
 from plink.hosts import Hosts
 from plink.remote.connector import Connector
-from plink.remote.fleet import Fleet, Nonsense, said_on
+from plink.remote.fleet import Fleet
 from plink.remote.gentle import VARIABLE as GENTLE
+from plink.remote.words import Nonsense, said_on
 from runners.agile.node_words import NODE_WORDS
 from runners.job.crew import Crew
 from runners.job.job import Job
@@ -22,6 +23,7 @@ from runners.job.proof import Finding, seats, verify
 from runners.job.result import OrderNotKept
 
 _LOOK_S = 0.5
+ENDED = "its node ended with exit code"
 
 # number of the host, what its node says; None: it is gone, and why
 Hear = Callable[[int, dict[str, Any] | None, str], None]
@@ -119,7 +121,7 @@ class Group:
                 try:
                     for rank, code in self._crew.note(message):
                         self._crew.output.finish(rank)
-                        self._lost(number, f"its node ended with exit code {code}")
+                        self._lost(number, f"{ENDED} {code}")
                 except PlinkError as error:
                     self._lost(number, str(error))
 

@@ -20,7 +20,7 @@ from plink.runtime.agileml.keys import RunKeys
 from runners.agile.asking import Answer, Asking
 from runners.agile.controller_process import ControllerProcess
 from runners.agile.fitting import refuse
-from runners.agile.group import Group
+from runners.agile.group import ENDED, Group
 from runners.agile.member import Member
 from runners.agile.settings import Settings
 from runners.job.job import Job
@@ -401,7 +401,7 @@ def _late() -> str:
 
 def _last_word(lines: list[str], why: str) -> str:
     """Why a node ended before it was begun: from what it printed, where it ended by itself."""
-    if " ended with exit code " not in why:
+    if not why.startswith(ENDED):
         return why
     said = [line for line in lines if "error: " in line] or lines[-1:]
     return said[-1].partition("error: ")[2] or said[-1] if said else "its node ended before the job began"

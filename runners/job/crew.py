@@ -51,13 +51,13 @@ class Crew:
         :raises HostError: as :meth:`gather`. :raises PlinkError: as :meth:`gather`.
         """
         found: dict[str, dict[str, Any]] = {}
-        deadline = self.clock() + _ANSWER_S
+        wanted, deadline = set(names), self.clock() + _ANSWER_S
         while len(found) < len(names):
             try:
                 ((name, body),) = self.gather_any((kind,), deadline - self.clock())
             except TimeoutError:
                 raise self._too_few(kind, list(found.items()), len(names), _ANSWER_S, names) from None
-            if name in names:
+            if name in wanted:
                 found.setdefault(name, body)
         return found
 

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 from plink.errors import HostError
 from plink.hosts import Host, Hosts
-from plink.remote.fleet import Fleet, Message, Nonsense, said_on
-from plink.remote.words import Words
+from plink.remote.fleet import Fleet, Message
+from plink.remote.words import Nonsense, Words, said_on
 from runners.agile.controller import Controller
 from runners.agile.fitting import refuse
 from runners.agile.member import Member

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from plink.remote.fleet import Nonsense, said_on
 from plink.remote.words import (
     Fits,
+    Nonsense,
     Words,
     amount,
     by_name,
@@ -18,6 +18,7 @@ from plink.remote.words import (
     one_of,
     record,
     row,
+    said_on,
     some,
     text,
     whole,
