@@ -144,10 +144,14 @@ def _versions(python: str, problems: list[str]) -> dict[str, str | None] | None:
         said = subprocess.run(
             [python, "-c", _VERSIONS], cwd="/", stdin=subprocess.DEVNULL, capture_output=True, timeout=_VERSIONS_S
         )  # fmt: skip
-        found: dict[str, str | None] = json.loads(said.stdout)
+        found = json.loads(said.stdout)
     except OSError as error:
         problems.append(f"cannot start {python}: {error.strerror}")
         return None
-    except (ValueError, subprocess.TimeoutExpired):
+    except (ValueError, RecursionError, subprocess.TimeoutExpired):
         return None
-    return found
+    # It may be any program: what it says is not taken for the agent's own word, whose form the controller checks.
+    if not isinstance(found, dict):
+        return None
+    known = {name: found.get(name) for name in ("python", "torch", "plink")}
+    return known if all(version is None or isinstance(version, str) for version in known.values()) else None

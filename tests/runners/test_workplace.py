@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from runners.job import workplace as module
+from runners.job.said import SAID
 from runners.job.workplace import workplace
 
 # Documentation addresses (RFC 5737): this host is the first, the others are elsewhere.
@@ -95,3 +96,24 @@ def test_an_interpreter_that_cannot_be_started(tmp_path: Path) -> None:
     assert found == [f"cannot start {tmp_path}/./broken: No such file or directory"]
     here = ask("train.py", pythons=["./silent"], workdirs=[str(tmp_path)])
     assert (here["versions"], here["problems"]) == (None, [])
+
+
+@pytest.mark.parametrize(
+    ("says", "versions"),
+    [
+        ('{"python": "3.9", "torch": null}', {"python": "3.9", "torch": None, "plink": None}),
+        ('{"python": "3.9", "torch": 2}', None),
+        ('["3.9"]', None),
+        ("Python 3.9", None),
+        ("[" * 100_000, None),
+    ],
+)
+def test_an_interpreter_that_answers_something_else(says: str, versions: object, tmp_path: Path) -> None:
+    """It may be any program: what it says is not the agent's own word, whose form the controller checks."""
+    (tmp_path / "train.py").touch()
+    (tmp_path / "said").write_text(says)
+    (tmp_path / "other").write_text(f"#!/bin/sh\nexec cat {tmp_path}/said\n")
+    os.chmod(tmp_path / "other", 0o755)
+    here = ask("train.py", pythons=["./other"], workdirs=[str(tmp_path)])
+    assert (here["versions"], here["problems"]) == (versions, [])
+    assert SAID.wrong({"is": "prepared", **here}) is None
