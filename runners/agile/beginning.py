@@ -84,7 +84,7 @@ class Beginning:
         clock = -1 if saved is None else saved.clock
         self._job.carrier.opening.clear()
         self._job.carrier.commits.clear()
-        self._job.let_go.clear()
+        self._job.leaving.let_go.clear()
         if saved is not None and not self._job.any_reliable():
             self._job.state = replace(self._job.cluster, halted=True)
             self._job.write({"is": "wanted", "what": "reliable"})
@@ -108,7 +108,7 @@ class Beginning:
             self._from_checkpoint(saved.folder, saved.clock, state)
         self._job.carry(state, actions)
         now, there = self._job.clock(), self._job.members
-        leaving = {number: at - now for number, at in self._job.deadlines.items() if number in there}
+        leaving = {number: at - now for number, at in self._job.leaving.deadlines.items() if number in there}
         if leaving:  # nothing is known of it in the new beginning
             self._job.event(Warned(leaving))
 

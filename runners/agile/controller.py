@@ -18,6 +18,7 @@ from runners.agile.carrying import Carrier
 from runners.agile.channel import Answer, Channel
 from runners.agile.course import Course
 from runners.agile.hearing import Hearing
+from runners.agile.leaving import Leaving
 from runners.agile.member import Member
 from runners.agile.rounds import SHIFT, Rounds
 from runners.agile.saving import Saving
@@ -28,11 +29,9 @@ from runners.agile.turns import Share, Turns
 from solvers.agile import actions as act
 from solvers.agile.cluster import apply
 from solvers.agile.data import worked_on
-from solvers.agile.events import Event, Failed, Joined, Left, Measured, Moved, Warned
+from solvers.agile.events import Event, Failed, Joined, Left, Measured, Moved
 from solvers.agile.hosts import Tier
 from solvers.agile.state import Cluster
-
-_LATE_S = 1.0  # after its deadline a host that was warned is let go, whatever it still has
 
 
 @dataclass
@@ -56,22 +55,19 @@ class Controller:
         self._events: deque[Event] = deque()
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
-        self.deadlines: dict[int, float] = {}
-        self.let_go: set[int] = set()
-        self._released: set[int] = set()
         self.welcomed: set[int] = set()
         self.early: list[Mapping[str, Any]] = []  # clocks that were done while hosts reported
         self.orphaned = False  # nobody was left who could tell this controller of the job
         self._over = False
         self.finished: dict[int, int] = {}  # clock by worker
         self._last_word = False
-        self._warnings: dict[int, tuple[float, str]] = {}  # for those that are no members yet: until when, and why
         self.beginning = Beginning(self)
         self.arriving = Arriving(self.channel, self.settings, self.hearing, self.members, self.fail)
+        self.leaving = Leaving(self.channel, self.members, self.clock, self.log, self.event)
         self.course = Course(self.log, lambda: self.clock() - self.settings.began)
         self.carrier = Carrier(
             self.channel, self.members, lambda: self.cluster, self.event, self.later, self.fail, self.note,
-            lambda host: not self.turns.works(host), self.clock, self.deadlines,
+            lambda host: not self.turns.works(host), self.clock, self.leaving.deadlines,
         )  # fmt: skip
         self.turns = Turns(self.channel, self, self.settings.pieces, self.later)
         self.rounds = Rounds(lambda clock: self.tell_all("push_up_to", clock=clock))
@@ -113,9 +109,7 @@ class Controller:
         if self.orphaned and self.state is None and self.any_reliable():
             self.beginning.start()
         if not self._over and self.state is not None:
-            for number, at in list(self.deadlines.items()):
-                if now > at + _LATE_S and number in self.members:
-                    self._release(number, "its time is over")
+            self.leaving.overdue()
             self._look()
             self._drain()
         return max(0.0, self._timers[0][0] - self.clock()) if self._timers else 1.0
@@ -203,24 +197,14 @@ class Controller:
             return
         for member in new:
             if member.number <= self.cluster.newest:  # it fell between two controllers
-                self._release(member.number, "it came while the controller changed; add it again")
+                self.leaving.release(member.number, "it came while the controller changed; add it again")
             self.channel.tell(member.number, "push_up_to", clock=self.rounds.limit)
         self._point()
         self.event(Joined(tuple(member.host for member in new), bulk))
 
-    def warn(self, deadlines: Mapping[int, float], why: str) -> None:
-        """Hosts are to be taken away; of those that are no members yet it is kept in mind."""
-        known = {}
-        for number, seconds in deadlines.items():
-            if self.state is None or number not in self.cluster.members:
-                self._warnings[number] = self.clock() + seconds, why
-            elif number in self.members:
-                known[number] = seconds
-                self.deadlines[number] = self.clock() + seconds
-                self._host_log(number, "warned", why, seconds)
-        if known:
-            others = {number: max(0.0, at - self.clock()) for number, at in self.deadlines.items()}
-            self.event(Warned(known, others=others))
+    def warn(self, seconds: Mapping[int, float], why: str) -> None:
+        """Hosts are to be taken away, each after so many seconds."""
+        self.leaving.warn(seconds, why, () if self.state is None else self.cluster.members)
 
     def _gone(self, number: int, why: str) -> None:
         member = self.members.get(number)
@@ -229,10 +213,9 @@ class Controller:
                 self.write({"is": "drop", "host": number})
             self.channel.gone(number)
             return
-        left = number in self._released
-        self._host_log(number, "left" if left else "failed", why)
+        left = self.leaving.gone(number)
+        self.log(**member.line("left" if left else "failed", why))
         del self.members[number]
-        self.deadlines.pop(number, None)
         self.write({"is": "drop", "host": number})  # it may come to again
         if self.state is not None and self.carrier.opening:
             self.beginning.start_anew(self.saving.last)  # its backups may not have anything yet
@@ -241,20 +224,6 @@ class Controller:
         self.event(Left((number,)) if left else Failed((number,)))
         self._drain()
         self.channel.gone(number)  # whoever waited for its answer finds things as they are without it
-
-    def _release(self, number: int, why: str) -> None:
-        """A host may go: it has nothing left that anybody needs, or its time is over."""
-        if number not in self._released:
-            self._released.add(number)
-            self._host_log(number, "let go", why)
-            self.channel.tell(number, "bye")
-
-    def _host_log(self, number: int, event: str, why: str, seconds: float | None = None) -> None:
-        member = self.members[number]
-        self.log(
-            what="host", host=member.name, number=number, tier=member.tier, slots=member.slots, price=member.price,
-            event=event, seconds=seconds, why=why,
-        )  # fmt: skip
 
     # What hosts say.
 
@@ -339,9 +308,10 @@ class Controller:
             self.log(what="action", action=type(action).__name__, why=action.reason)
         match action:
             case act.Welcome():
-                if action.host.number in self.members.keys() - self.welcomed:  # it may be gone by now
-                    self.welcomed.add(action.host.number)
-                    self._host_log(action.host.number, "joined", action.reason)
+                number = action.host.number
+                if number in self.members.keys() - self.welcomed:  # it may be gone by now
+                    self.welcomed.add(number)
+                    self.log(**self.members[number].line("joined", action.reason))
             case act.ChangeStage():
                 self.course.stage = action.stage.value
                 self.log(what="stage", stage=action.stage.value, why=action.reason)
@@ -370,7 +340,7 @@ class Controller:
             case act.Load():
                 self.carrier.load(action)
             case act.LetGo():
-                self.let_go.add(action.host)
+                self.leaving.let_go.add(action.host)
             case act.Checkpoint():
                 self.saving.now = True
                 self.say(action.reason)
@@ -419,19 +389,11 @@ class Controller:
         """What has become possible."""
         for newcomers, bulk in self.arriving.joining():
             self._join(newcomers, bulk)
-        for number, (until, why) in list(self._warnings.items()):
-            if number in self.cluster.members:
-                del self._warnings[number]
-                self.warn({number: max(0.0, until - self.clock())}, why)
+        self.leaving.joined(self.cluster.members)
         if self.cluster.halted:
             return
         self.turns.look()
-        for number in sorted(self.let_go):
-            if number not in self.members:
-                self.let_go.discard(number)
-            elif not self.turns.works(number) and not self.carrier.busy(number):
-                self.let_go.discard(number)
-                self._release(number, "it has nothing left that anybody needs")
+        self.leaving.look(lambda host: not self.turns.works(host) and not self.carrier.busy(host))
         self.saving.look(self.cluster)
         measured = self.traffic.look(self.clock(), self.cluster.stage, len(self.cluster.transient))
         if measured is not None:

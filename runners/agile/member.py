@@ -29,6 +29,13 @@ class Member:
         """As the decisions know it."""
         return Host(self.number, self.name, Tier(self.tier), self.slots, self.rate)
 
+    def line(self, event: str, why: str, seconds: float | None = None) -> dict[str, Any]:
+        """Of the run's log: what happens to it. ``seconds``: that it may stay."""
+        return {
+            "what": "host", "host": self.name, "number": self.number, "tier": self.tier, "slots": self.slots,
+            "price": self.price, "event": event, "seconds": seconds, "why": why,
+        }  # fmt: skip
+
     def to_json(self) -> dict[str, Any]:
         """As it travels between hub and controller."""
         return {

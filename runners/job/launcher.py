@@ -12,7 +12,7 @@ from runners.job.environment import environment, interface_environment
 from runners.job.job import Job
 from runners.job.preparing import Prepared, placed, prepare
 from runners.job.proof import Finding, Seat, seats, verify
-from runners.job.result import OrderNotKept, RunResult
+from runners.job.result import RunResult, kept
 from runners.job.said import SAID
 from runners.job.watching import Watching
 from runners.runner import Command, Rehearsal, Watch
@@ -95,7 +95,4 @@ def proven(asked: list[Seat], reports: Mapping[int, tuple[str, dict[str, Any]]])
 
     :raises OrderNotKept: when one is elsewhere.
     """
-    findings = verify(asked, reports)
-    if any(finding.wrong for finding in findings):
-        raise OrderNotKept(findings)
-    return findings
+    return kept(verify(asked, reports))

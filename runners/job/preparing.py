@@ -17,7 +17,7 @@ from runners.job.job import Job
 from runners.job.packing import pack
 from runners.job.preflight import refuse, refuse_unreached
 from runners.job.proof import Seat, verify
-from runners.job.result import OrderNotKept
+from runners.job.result import kept
 
 Prepared = dict[str, dict[str, Any]]
 _UNPACK_S = 300.0
@@ -77,9 +77,7 @@ def placed(asked: list[Seat], prepared: Prepared) -> None:
     :raises OrderNotKept: when one would be elsewhere.
     """
     machines = {name: {**here["machine"], "pid": 0} for name, here in prepared.items()}
-    findings = verify(asked, {seat.rank: (seat.host, machines[seat.host]) for seat in asked})
-    if any(finding.wrong for finding in findings):
-        raise OrderNotKept(findings)
+    kept(verify(asked, {seat.rank: (seat.host, machines[seat.host]) for seat in asked}))
 
 
 def _meet(crew: Crew, prepared: Prepared) -> None:

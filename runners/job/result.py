@@ -78,3 +78,13 @@ class OrderNotKept(PlinkError):
         )
         self.findings = findings
         self.result = RunResult(new_id(), self.exit_code, tuple(findings), 0.0, None)
+
+
+def kept(findings: list[Finding]) -> list[Finding]:
+    """The same findings, where each rank is where it was asked to be.
+
+    :raises OrderNotKept: when one is not.
+    """
+    if any(finding.wrong for finding in findings):
+        raise OrderNotKept(findings)
+    return findings

@@ -6,7 +6,7 @@ from typing import Any
 
 from runners.job.output import Output
 from runners.job.proof import Finding, Seat, verify
-from runners.job.result import Failure, OrderNotKept
+from runners.job.result import Failure, OrderNotKept, kept
 from runners.launchers.frames import ERR, EXIT, REPORT
 from runners.launchers.heard import Heard
 from runners.launchers.launcher import Launcher
@@ -35,10 +35,7 @@ def findings(asked: Sequence[Seat], reports: Reports) -> list[Finding]:
 
 def proven(asked: Sequence[Seat], reports: Reports) -> list[Finding]:
     """:raises OrderNotKept: when a rank is not where it was asked to be."""
-    found = findings(asked, reports)
-    if any(finding.wrong for finding in found):
-        raise OrderNotKept(found)
-    return found
+    return kept(findings(asked, reports))
 
 
 @dataclass
