@@ -2,26 +2,23 @@
 et al., PHub, SoCC 2018, 4.2). While that thread has nothing to do, who wants to read does so in its place."""
 
 import json
-import threading
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import Enum
-from queue import Empty, SimpleQueue
-from typing import Any, TypeVar
+from typing import Any
 
 from plink.errors import PlinkError
 from plink.runtime.agileml.layout import Layout
 from plink.runtime.agileml.line import Line
 from plink.runtime.agileml.outgoing import Outgoing
+from plink.runtime.agileml.own_thread import Box, Failed, OwnThread, Result
 from plink.runtime.agileml.partition import Partition, Push, Refused
 from plink.runtime.agileml.parts import What, begun, take, update_part, workers_part
 from plink.runtime.agileml.pieces import Piece
 from plink.runtime.agileml.rules import Rule
 from plink.runtime.agileml.wire import INCLUDED, LAST, Kind, Message, Status
 
-Result = TypeVar("Result")
-Box = SimpleQueue[Any]
 MOVER_BITS = 40  # attempts to bring a partition are numbered in these; the bits above tell who numbers
 
 
@@ -52,13 +49,6 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class _Failed:
-    """A result that is an exception."""
-
-    error: BaseException
-
-
-@dataclass(frozen=True)
 class _Waiting:
     """A read whose state is not there yet."""
 
@@ -68,7 +58,7 @@ class _Waiting:
 
 
 class Owner:
-    """The thread, its queue, and what it knows of the partition.
+    """The thread, and what it knows of the partition.
 
     :param patience_s: how long a read waits before it is told to ask again; so that one who asks can tell a server
         that waits from one that is gone.
@@ -99,50 +89,22 @@ class Owner:
         self._last_attempt, self._attempt_epoch, self._begun = -1, -1, -1
         self.seen = Seen(self.role, 0, 0)  # for any thread
         self._waiting: list[_Waiting] = []
-        self._queue: SimpleQueue[tuple[Message | Callable[[], Any] | None, Box]] = SimpleQueue()
-        self._closing, self._closed = threading.Lock(), False
-        self._idle, self._turn = False, threading.Lock()  # held by whoever looks at the state
-        self._thread = threading.Thread(target=self._run, name=f"plink-partition-{number}", daemon=True)
-        self._thread.start()
+        self.thread = OwnThread(f"plink-partition-{number}", self._do, self._due, self.answer_waiting, self._ended)
 
     def ask(self, message: Message) -> Message:
         """What a client or another server wants, from any thread; returns when it is done."""
-        at_once = self._read_at_once(message) if message.kind is Kind.READ else None
-        answer: Message = at_once or self._put(message)
+        at_once = self.thread.meanwhile(self._answer_read, message) if message.kind is Kind.READ else None
+        answer: Message = at_once or self.thread.ask(message)
         return answer
-
-    def _read_at_once(self, message: Message) -> Message | None:
-        """In the thread that asks: to hand a small read to another one and back takes longer than all the rest. None
-        where the partition's thread has something to do, which comes first, or the state is not there yet."""
-        if not self._idle or not self._queue.empty() or not self._turn.acquire(blocking=False):
-            return None
-        try:
-            return None if self._closed else self._answer_read(message)
-        finally:
-            self._turn.release()
 
     def call(self, function: Callable[[], Result]) -> Result:
         """Run something in the partition's thread. :raises PlinkError: what it raises."""
-        result: Result = self._put(function)
-        return result
-
-    def _put(self, request: Message | Callable[[], Any]) -> Any:
-        box: Box = SimpleQueue()
-        with self._closing:  # nothing is put behind the end, where nobody would answer it
-            if self._closed:
-                raise Refused("the server is closed")
-            self._queue.put((request, box))
-        result = box.get()
-        if isinstance(result, _Failed):
-            raise result.error
+        result: Result = self.thread.ask(function)
         return result
 
     def close(self) -> None:
         """End the thread; what is in its queue is answered first."""
-        with self._closing:
-            self._closed = True
-            self._queue.put((None, SimpleQueue()))
-        self._thread.join()
+        self.thread.close()
 
     # From here on everything runs in the partition's thread, but for reads, or while that waits for its turn.
 
@@ -315,23 +277,12 @@ class Owner:
         flags = INCLUDED * (again and self._rule.sees_ahead)
         return self._said(Status.OK, clock=clock, flags=flags, pieces=pieces)
 
-    def _run(self) -> None:
-        while True:
-            timeout = self._waiting[0].until - time.monotonic() if self._waiting else None
-            try:
-                if timeout is not None and timeout <= 0:
-                    raise Empty
-                self._idle = True
-                request, box = self._queue.get(timeout=timeout)
-            except Empty:
-                request, box = self.answer_waiting, SimpleQueue()
-            self._idle = False
-            if request is None:
-                for read in self._waiting:
-                    read.box.put(_Failed(Refused("the server is closed")))
-                return
-            with self._turn:
-                self._do(request, box)
+    def _due(self) -> float | None:
+        return self._waiting[0].until - time.monotonic() if self._waiting else None
+
+    def _ended(self) -> None:
+        for read in self._waiting:
+            read.box.put(Failed(Refused("the server is closed")))
 
     def _do(self, request: Message | Callable[[], Any], box: Box) -> None:
         try:
@@ -345,12 +296,12 @@ class Owner:
                 self.see()  # before anybody hears of it
             box.put(result)
         except Refused as error:
-            box.put(self._said(Status.REFUSED, str(error)) if isinstance(request, Message) else _Failed(error))
+            box.put(self._said(Status.REFUSED, str(error)) if isinstance(request, Message) else Failed(error))
         except BaseException as error:
             if isinstance(request, Message) and not isinstance(error, PlinkError):
                 box.put(self._said(Status.REFUSED, _named(error)))
             else:
-                box.put(_Failed(error))
+                box.put(Failed(error))
 
     def _said(self, status: Status, text: str = "", **more: Any) -> Message:
         clock = more.pop("clock", -1 if self._partition is None else self._partition.clock)

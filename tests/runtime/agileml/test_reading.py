@@ -31,7 +31,7 @@ def owner() -> Iterator[Owner]:
 
 def idle(owner: Owner) -> None:
     """Wait until its thread waits."""
-    while not owner._idle:
+    while not owner.thread.idle:
         time.sleep(0.001)
 
 
@@ -119,6 +119,6 @@ def test_a_state_that_is_not_there_yet_is_waited_for(owner: Owner) -> None:
 def test_after_the_end_nobody_reads(owner: Owner) -> None:
     idle(owner)
     owner.close()
-    owner._idle = True  # as it is just before
+    owner.thread.idle = True  # as it is just before
     with pytest.raises(Exception, match="the server is closed"):
         owner.ask(READ)
