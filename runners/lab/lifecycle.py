@@ -131,7 +131,9 @@ def exec_on(state: State, host: str, command: list[str]) -> NoReturn:
     pid = pid_file.read_text().strip() if pid_file.exists() else ""
     if not pid or int(pid) not in kernel.pids(blueprint.namespace(host)):
         raise PlinkError(f"{host} is dead: `plink lab heal --name {state.name}` starts it")
+    # Also its root: where all of this is in a chroot, that of the mounts is another.
+    namespaces = ("--target", pid, "--net", "--uts", "--mount", "--root")
     try:
-        os.execvp("nsenter", ["nsenter", "--target", pid, "--net", "--uts", "--mount", f"--wd={os.getcwd()}", *command])
+        os.execvp("nsenter", ["nsenter", *namespaces, f"--wd={os.getcwd()}", *command])
     except OSError as error:
         raise PlinkError(f"cannot run nsenter: {error.strerror}") from None

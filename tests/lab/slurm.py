@@ -102,7 +102,7 @@ class Cluster:
         for host in self.lab.hosts:
             sshd = self.lab.state.file(host.name, "sshd.pid").read_text().strip()
             self._start(
-                ["nsenter", "--target", sshd, "--net", "--uts", "--mount", f"--wd={self.folder}"],
+                ["nsenter", "--target", sshd, "--net", "--uts", "--mount", "--root", f"--wd={self.folder}"],
                 "slurmd", "-D", "-N", host.name,
             )  # fmt: skip
         until(lambda: self.idle() == len(self.lab.hosts.names), PATIENCE_S, "all nodes to be idle")

@@ -96,7 +96,7 @@ def test_nothing_runs_on_the_hosts_afterwards(lab: Lab, reordered: Path) -> None
 def bare_host(small_lab: Lab) -> Iterator[int]:
     """A host whose home and folders for temporary files are empty and its own; gives its sshd's process id."""
     pid = small_lab.state.file(small_lab.hosts.names[0], "sshd.pid").read_text().strip()
-    enter = ["nsenter", "-t", pid, "-m"]
+    enter = ["nsenter", "-t", pid, "-m", "-r"]
     done = []
     try:
         for folder in ("/root", "/tmp", "/var/tmp", "/dev/shm"):
@@ -115,7 +115,8 @@ def test_no_file_is_left_on_a_host(small_lab: Lab, bare_host: int, tmp_path: Pat
         done = plink(*words, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
     assert small_lab.hosts.names[0] in done.stdout
-    find = ["nsenter", "-t", str(bare_host), "-m", "find", "/root", "/tmp", "/var/tmp", "/dev/shm", "-mindepth", "1"]
+    there = ["nsenter", "-t", str(bare_host), "-m", "-r"]
+    find = [*there, "find", "/root", "/tmp", "/var/tmp", "/dev/shm", "-mindepth", "1"]
     assert subprocess.run(find, capture_output=True, text=True, check=True).stdout == ""
 
 

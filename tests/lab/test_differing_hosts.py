@@ -36,7 +36,8 @@ def _nothing_left(small_lab: Lab) -> Iterator[None]:
 def on_host(lab: Lab, name: str, *command: str) -> None:
     """Run a command that must work, with the files that this host sees."""
     sshd = lab.state.file(name, "sshd.pid").read_text().strip()
-    subprocess.run(["nsenter", f"--target={sshd}", "--mount", *command], check=True, capture_output=True, timeout=30)
+    there = ["nsenter", f"--target={sshd}", "--mount", "--root"]
+    subprocess.run([*there, *command], check=True, capture_output=True, timeout=30)
 
 
 @contextlib.contextmanager

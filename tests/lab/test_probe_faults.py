@@ -256,7 +256,7 @@ def program(name: str) -> str:
 def hidden(lab: Lab, host: str, *files: str) -> Iterator[None]:
     """Files that a host's logins do not see: something that is empty and cannot be run lies over them."""
     pid = lab.state.file(host, "sshd.pid").read_text().strip()
-    inside = ["nsenter", "--target", pid, "--mount"]
+    inside = ["nsenter", "--target", pid, "--mount", "--root"]
     for file in files:
         subprocess.run([*inside, "mount", "--bind", "/dev/null", file], check=True)
     try:
