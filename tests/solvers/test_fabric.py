@@ -282,3 +282,19 @@ def test_a_pair_that_one_half_lacks_is_taken_from_the_whole() -> None:
     as_json = [[[None if np.isnan(us) else us for us in line] for line in half.tolist()] for half in halves]
     found = fabric_of(network([4, 4], halves_us=as_json)[0])
     assert len(set(zip(found.group_of.tolist(), rack_of.tolist(), strict=True))) == 2
+
+
+def test_two_hosts_are_a_group_and_one_is_none() -> None:
+    """40 us from each other and 90 us from the others: 40 / 90 of twice 2 Gbit/s; a host alone shares nothing."""
+    rtt = np.where(np.equal.outer([0, 0, 1, 1, 2], [0, 0, 1, 1, 2]), 40.0, 90.0) * ~np.eye(5, dtype=bool)
+    hosts = Hosts(tuple(Host(f"h{i}", f"h{i}") for i in range(5)))
+    rows = [row([0, 1]), row([2, 3], out_gbps=None), row([4], in_gbps=None)]
+    found = fabric_of(Network(hosts, rtt, None, {"shared_links": rows}))
+    assert found.group_out_gbps.tolist() == pytest.approx([4.0, 2 * 2.0 * 40 / 90, np.inf])
+    assert found.group_in_gbps.tolist() == pytest.approx([3.0, 2 * 2.0 * 40 / 90, np.inf])
+
+
+def test_rates_below_a_gigabit_are_rates() -> None:
+    found = fabric_of(network([2, 2], np.full((4, 4), 0.25))[0])
+    assert found.host_out_gbps.tolist() == found.host_in_gbps.tolist() == [0.25] * 4
+    assert found.rate_gbps == 0.25

@@ -171,7 +171,7 @@ def lpt(sizes: list[int], weights: list[int], loads: list[int]) -> list[int]:
     return takers
 
 
-@CALM
+@settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(0, 9), max_size=8), st.lists(st.sampled_from([1, 2, 4]), min_size=1, max_size=4), st.data())
 def test_chunks_go_where_the_definition_says(sizes: list[int], weights: list[int], data: st.DataObject) -> None:
     loads = data.draw(st.lists(st.integers(0, 9), min_size=len(weights), max_size=len(weights)))
