@@ -9,12 +9,14 @@ import pytest
 from plink.errors import UsageError
 from plink.schedule import Schedule, dependencies, make_schedule
 from solvers.costs.by_name import pattern_for
+from solvers.costs.closed_forms import closed_form
 from solvers.costs.evaluator import way_there
 from solvers.costs.master_patterns import masters_pattern, servers_pattern, two_level_pattern
 from solvers.costs.patterns import Pattern, chunked_ring_pattern, everyone_pattern, pattern_of, ring_pattern
 from solvers.planning.masters import equal_chunks
 from solvers.schedules.catalogue import Options, schedule_for
 from solvers.schedules.hierarchical import two_level
+from tests.solvers.test_cost_models import fabric
 
 Round = tuple[tuple[tuple[int, int, float], ...], float, float]
 
@@ -232,6 +234,24 @@ def test_a_chain_waits_for_what_its_transfers_wait_for(algo: str, ranks: int) ->
     for place, edge, needs in found:
         assert edge == schedule.source[place] * ranks + schedule.target[place]
         assert needs == set(needed[offsets[place] : offsets[place + 1]].tolist())
+
+
+def test_a_round_of_a_chain_may_hold_what_waits_and_what_does_not() -> None:
+    """0 to 1, then 1 on to 2 beside 3 to 2, then 2 to 4, which waits for both; the way back is none of the chain's."""
+    rows = [(0, 0, 1, 0, 1, 0), (1, 1, 2, 0, 1, 0), (1, 3, 2, 0, 1, 0), (2, 2, 4, 0, 1, 0), (3, 4, 0, 0, 1, 1)]
+    schedule = make_schedule("mine", 5, 1, rows, pace="chain")
+    assert sorted(waits(pattern_of(schedule))) == [
+        (0, 0 * 5 + 1, frozenset()),
+        (1, 1 * 5 + 2, frozenset({0})),
+        (2, 3 * 5 + 2, frozenset()),
+        (3, 2 * 5 + 4, frozenset({1, 2})),
+    ]
+    hosts = fabric(5, seed=2)
+    hosts.rtt_us[:] = 10.0
+    hosts.rtt_us[3, 2] = hosts.rtt_us[2, 3] = 25.0
+    assert closed_form(pattern_of(schedule), hosts, 1.0, "latency")(np.arange(5)) == 35.0
+    hosts.rtt_us[0, 1] = hosts.rtt_us[1, 0] = 20.0
+    assert closed_form(pattern_of(schedule), hosts, 1.0, "latency")(np.arange(5)) == 40.0
 
 
 def test_only_chains_have_levels() -> None:
