@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from plink.schedule import Schedule, make_schedule
+from solvers.costs.closed_forms import closed_form
 from solvers.costs.evaluator import Price, evaluate, latest, pair_rates, way_there
 from solvers.costs.fabric import Fabric
+from solvers.costs.patterns import pattern_of
 from solvers.schedules.catalogue import schedule_for
 
 RACKS = np.array([0, 0, 1, 1, 2])  # a and b, c and d, e
@@ -61,7 +63,7 @@ def test_what_limits_a_round_is_named(changes: dict[str, Any], what: str, rate: 
 
 
 def test_what_stays_in_a_group_does_not_use_its_way_out() -> None:
-    fabric = wide(group_out_gbps=np.full(3, 0.001), group_in_gbps=np.full(3, 0.001))
+    fabric = wide(group_out_gbps=np.full(3, 1e-9), group_in_gbps=np.full(3, 1e-9))
     assert priced(moving((0, 0, 1, 5)), fabric, "contention").busiest == ("a, out",)
     assert priced(moving((0, 0, 4, 5)), fabric, "contention").busiest == ("the way out of the group of a",)
 
@@ -102,11 +104,12 @@ def test_a_pair_without_a_measured_rate_gets_the_slower_of_its_hosts() -> None:
 @pytest.mark.parametrize("model", ["alpha-beta", "contention"])
 def test_the_slowest_pair_is_far_apart_or_has_much_to_move(model: str) -> None:
     """a to c are 500 us apart and move one chunk of ten, b to d 40 us and four chunks. Of 1 KB they take 250.1 and 20.4
-    us alone, of 1 MB 350 and 420."""
+    us alone, of 750 KB 325 and 320, of 1 MB 350 and 420."""
     fabric = wide()
     fabric.rtt_us[0, 2] = fabric.rtt_us[2, 0] = 500.0
     schedule = moving((0, 0, 2, 1), (0, 1, 3, 4))
     assert priced(schedule, fabric, model, 1e3).slowest == ("a", "c")
+    assert priced(schedule, fabric, model, 7.5e5).slowest == ("a", "c")
     assert priced(schedule, fabric, model, 1e6).slowest == ("b", "d")
     assert priced(schedule, fabric, "latency", 1e6).slowest == ("a", "c")
 
@@ -140,18 +143,21 @@ def test_contention_does_not_ask_for_a_rate_of_the_pair() -> None:
     price = priced(moving((0, 1, 3, 5)), wide(pair_gbps=pairs), "contention")
     assert price.cost_us == pytest.approx(500 + 20)
     assert price.slowest == ("b", "d")
+    beside = priced(moving((0, 1, 3, 5), (0, 0, 2, 1)), wide(pair_gbps=pairs), "contention")
+    assert beside.slowest == ("a", "c")  # what is not known takes no time
 
 
-def test_two_ways_out_that_are_equally_busy_are_later_than_one() -> None:
-    """Racks of a and of c send 100 KB each at 500 bytes a microsecond: 200 us, times the 16th root of two. A third that
-    is half as busy adds 2^-16 below the root."""
-    fabric = wide(group_out_gbps=np.array([4.0, 4.0, 8.0]))
-    alone = priced(moving((0, 0, 4, 1)), fabric, "contention")
-    both = priced(moving((0, 0, 4, 1), (0, 2, 1, 1)), fabric, "contention")
-    three = priced(moving((0, 0, 4, 1), (0, 2, 1, 1), (0, 4, 3, 1)), fabric, "contention")
-    assert alone.cost_us == pytest.approx(20 + 200)
-    assert both.cost_us == pytest.approx(20 + 200 * 2 ** (1 / 16))
-    assert three.cost_us == pytest.approx(20 + 200 * (2 + 2**-16) ** (1 / 16), rel=1e-12)
+@pytest.mark.parametrize(("way", "backwards"), [("group_out_gbps", False), ("group_in_gbps", True)])
+def test_two_ways_that_are_equally_busy_are_later_than_one(way: str, backwards: bool) -> None:
+    """Racks of a and of c send (or get) 100 KB each at 500 bytes a microsecond: 200 us, times the 16th root of two. A
+    third that is half as busy adds 2^-16 below the root."""
+    fabric = wide(**{way: np.array([4.0, 4.0, 8.0])})
+    hops = [(0, 0, 4, 1), (0, 2, 1, 1), (0, 4, 3, 1)]
+    hops = [(t, b, a, count) if backwards else (t, a, b, count) for t, a, b, count in hops]
+    for number, late in ((1, 1.0), (2, 2 ** (1 / 16)), (3, (2 + 2**-16) ** (1 / 16))):
+        price = priced(moving(*hops[:number]), fabric, "contention")
+        assert price.cost_us == pytest.approx(20 + 200 * late, rel=1e-12)
+        assert price.busiest[0].startswith("the way into" if backwards else "the way out of")
 
 
 def test_the_latest_is_told_round_by_round_and_scales_with_the_loads() -> None:
@@ -176,18 +182,23 @@ def test_the_way_there_ends_with_the_round_of_the_last_reduction() -> None:
 @pytest.mark.parametrize(
     ("pace", "cost"),
     [
-        ("rounds", 40 + 70 + 30),  # every round waits for its longest hop
-        ("chain", 40 + 30),  # the first hop, then what waits for it, which the 70 us do not
-        ("pipeline", 40 + 30 + 70),  # every link once, however often it is used
+        ("rounds", 55 + 70),  # every round waits for its longest hop
+        ("chain", 55 + 30),  # b waits for both that it sends on; the 70 us wait for nothing
+        ("pipeline", 40 + 55 + 30 + 70),  # every link once
     ],
 )
 def test_the_three_paces_of_one_schedule_by_hand(pace: str, cost: float) -> None:
-    """a to b (40 us), then c to d (70 us) beside it, then b on to e (30 us)."""
+    """a to b (40 us) and c to b (55), then b on to e (30) and c to d (70); the way back counts for nothing."""
     fabric = wide()
-    fabric.rtt_us[2, 3] = fabric.rtt_us[3, 2] = 70.0
-    fabric.rtt_us[1, 4] = fabric.rtt_us[4, 1] = 30.0
-    schedule = moving((0, 0, 1, 1), (1, 2, 3, 1), (2, 1, 4, 1), pace=pace)
-    assert priced(schedule, fabric, "latency").cost_us == cost
+    for a, b, us in ((1, 2, 55.0), (1, 4, 30.0), (2, 3, 70.0)):
+        fabric.rtt_us[a, b] = fabric.rtt_us[b, a] = us
+    rows = [(0, 0, 1, 0, 1, 0), (0, 2, 1, 0, 1, 0), (1, 1, 4, 0, 1, 0), (1, 2, 3, 0, 1, 0), (2, 4, 0, 0, 1, 1)]
+    for order in (rows, [rows[1], rows[0], *rows[2:]]):
+        schedule = make_schedule("mine", 5, 1, order, pace=pace)
+        assert priced(schedule, fabric, "latency").cost_us == cost
+        there = make_schedule("mine", 5, 1, order[:-1], pace=pace)
+        assert priced(there, fabric, "latency").cost_us == cost
+        assert closed_form(pattern_of(there), fabric, 1e6, "latency")(np.arange(5)) == cost
 
 
 def test_a_pipeline_counts_a_link_once_and_either_way_apart() -> None:
@@ -225,3 +236,23 @@ def test_twice_the_bytes_or_half_the_rates_double_what_moving_takes(model: str) 
             assert other.transfer_us == pytest.approx(2 * one.transfer_us)
             assert other.latency_us.tolist() == one.latency_us.tolist()
             assert other.busiest == one.busiest
+
+
+@pytest.mark.parametrize("model", ["alpha-beta", "contention"])
+@pytest.mark.parametrize("scale", [1e-9, 1e3])
+def test_only_bytes_over_rates_count(model: str, scale: float) -> None:
+    """A billionth of the bytes at a billionth of the rates is the same price, with the same limits."""
+    pairs = np.random.default_rng(1).uniform(1, 10, (5, 5))
+    rates = {
+        "pair_gbps": pairs,
+        "host_out_gbps": np.arange(1.0, 6.0),
+        "host_in_gbps": np.arange(6.0, 1.0, -1.0),
+        "group_out_gbps": np.array([3.0, 2.0, 1.0]),
+        "group_in_gbps": np.array([9.0, np.inf, 2.0]),
+    }
+    one, other = wide(**rates), wide(**{name: value * scale for name, value in rates.items()})
+    for algo in ("ring", "flat", "tree"):
+        schedule = schedule_for(algo, 5)
+        price, scaled = priced(schedule, one, model, 1e6), priced(schedule, other, model, 1e6 * scale)
+        assert scaled.transfer_us == pytest.approx(price.transfer_us)
+        assert (scaled.busiest, scaled.slowest) == (price.busiest, price.slowest)
