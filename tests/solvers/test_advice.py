@@ -64,7 +64,7 @@ def test_what_does_not_fit_keeps_nothing_else_out() -> None:
 def test_a_line_goes_through_its_prices_and_never_below_nothing() -> None:
     line = line_of("ring", "given", lambda size: 0.25 + 3e-5 * size)
     assert (line.algo, line.family) == ("ring", "given")
-    assert (line.start_us, line.us_per_byte) == (pytest.approx(0.25), pytest.approx(3e-5))
+    assert [line.start_us, line.us_per_byte] == pytest.approx([0.25, 3e-5])
     assert line.at(2e6) == pytest.approx(60.25)
     assert line_of("a", "b", lambda _: 0.0) == Line("a", "b", 0.0, 0.0)
     assert line_of("a", "b", lambda _: 7.0) == Line("a", "b", 7.0, 0.0)

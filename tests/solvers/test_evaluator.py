@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from plink.errors import NoAnswer
 from plink.schedule import Schedule, make_schedule
 from solvers.costs.closed_forms import closed_form
 from solvers.costs.evaluator import Price, evaluate, latest, pair_rates, way_there
@@ -134,6 +135,22 @@ def test_rounds_in_which_nothing_moves_are_limited_by_their_latency() -> None:
         assert price.busiest[1] != "latency"
         assert price.transfer_us.tolist() == pytest.approx([0.0, 400.0])
         assert price.latency_us.tolist() == [0.0, 20.0]
+
+
+@pytest.mark.parametrize("size", [1e-6, 1e6])
+def test_alpha_beta_asks_for_the_rates_of_pairs_that_move_something(size: float) -> None:
+    """However little; ranks of one host move nothing, and nobody measured a host with itself."""
+    pairs = np.full((5, 5), 8.0)
+    np.fill_diagonal(pairs, np.nan)
+    pairs[3, 4] = np.nan
+    fabric, schedule = wide(pair_gbps=pairs), moving((0, 0, 1, 5), (1, 1, 2, 5))
+    price = closed_form(pattern_of(schedule), fabric, size, "alpha-beta")
+    shared, unknown = np.array([2, 2, 0, 3, 4]), np.array([0, 3, 4, 1, 2])
+    assert evaluate(schedule, fabric, shared, size, "alpha-beta").cost_us == pytest.approx(20 + size / 2000)
+    assert price(shared) == pytest.approx(20 + size / 2000)
+    for ask in (lambda: evaluate(schedule, fabric, unknown, size, "alpha-beta"), lambda: price(unknown)):
+        with pytest.raises(NoAnswer, match="the bandwidth d - e is needed"):
+            ask()
 
 
 def test_contention_does_not_ask_for_a_rate_of_the_pair() -> None:

@@ -294,6 +294,15 @@ def test_two_hosts_are_a_group_and_one_is_none() -> None:
     assert found.group_in_gbps.tolist() == pytest.approx([3.0, 2 * 2.0 * 40 / 90, np.inf])
 
 
+def test_a_host_of_which_nothing_is_known_has_the_assumed_rate() -> None:
+    """Neither of what it sends nor of what it gets."""
+    pairs = np.full((4, 4), 3.0)
+    pairs[2, :] = pairs[:, 1] = np.nan
+    found = fabric_of(network([2, 2], pairs)[0])
+    assert found.host_out_gbps.tolist() == [3.0, 3.0, ASSUMED_GBPS, 3.0]
+    assert found.host_in_gbps.tolist() == [3.0, ASSUMED_GBPS, 3.0, 3.0]
+
+
 def test_rates_below_a_gigabit_are_rates() -> None:
     found = fabric_of(network([2, 2], np.full((4, 4), 0.25))[0])
     assert found.host_out_gbps.tolist() == found.host_in_gbps.tolist() == [0.25] * 4

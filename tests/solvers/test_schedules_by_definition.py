@@ -198,7 +198,7 @@ def test_powers_of_a_number_of_levels_are_told_too() -> None:
 
 def power_below(n: int) -> int:
     """The largest power of two that is not above n."""
-    return max(2**k for k in range(12) if 2**k <= n)
+    return next(half for half in (1, 2, 4, 8, 16) if n < 2 * half)
 
 
 @pytest.mark.parametrize("n", range(2, 14))
