@@ -113,6 +113,32 @@ def test_twenty_missing_waits_are_enough() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("second", "sends", "writes"),
+    [
+        ([1], [], []),  # what the rounds say
+        ([], [(2, 1)], [(3, 1), (4, 0)]),
+        ([0], [(2, 1)], [(3, 1)]),  # the last but one still waits for the first, by way of others
+    ],
+)
+def test_who_waits_by_way_of_others_waits(
+    second: list[int], sends: list[tuple[int, int]], writes: list[tuple[int, int]]
+) -> None:
+    """A chain of four ranks, up (transfers 0 to 2) and down (3 to 5), each transfer after the one before it. What comes
+    down replaces what went up, which it awaits through all between."""
+    schedule = schedule_for("tree", 4, Options(fan_out=1))
+    lines = [[], [0], second, [2], [3], [4]]
+    offsets = np.cumsum([0, *map(len, lines)])
+    needed = np.array([k for line in lines for k in line], dtype=np.int32)
+    assert verify(dataclasses.replace(schedule, after=(offsets, needed))) == [
+        *(f"{schedule.describe(m)} sends what transfer {k} writes and does not wait for it" for m, k in sends),
+        *(
+            f"{schedule.describe(m)} and transfer {k} write the same chunk in no order: one of them copies"
+            for m, k in writes
+        ),
+    ]
+
+
 # Results.
 
 
@@ -186,6 +212,25 @@ def test_what_is_twice_there_is_told_once_where_it_began() -> None:
     assert verify(schedule) == [f"{schedule.describe(1)} adds what rank 1 contributed to chunk 0 a second time"]
 
 
+def test_what_is_newly_there_twice_is_told_beside_what_was_already() -> None:
+    """Rank 1's is there a second time by transfer 1, rank 2's by transfer 3, in one place."""
+    rows: list[Row] = [(0, 1, 0, 0, 1, 0), (1, 1, 0, 0, 1, 0), (2, 2, 0, 0, 1, 0), (3, 2, 0, 0, 1, 0)]
+    schedule = make_schedule("mine", 3, 1, [*rows, (4, 0, 1, 0, 1, 1), (4, 0, 2, 0, 1, 1)])
+    assert verify(schedule) == [
+        f"{schedule.describe(1)} adds what rank 1 contributed to chunk 0 a second time",
+        f"{schedule.describe(3)} adds what rank 2 contributed to chunk 0 a second time",
+    ]
+
+
+def test_very_many_at_once_are_counted_beside_a_single_one() -> None:
+    """65,537 times the same contribution at rank 0, and once at rank 2, in one round."""
+    rows: list[Row] = [(0, 1, 0, 0, 1, 0)] * ((1 << 16) + 1)
+    schedule = owned("reduce", 3, [0], [*rows, (0, 1, 2, 0, 1, 0), (0, 2, 0, 0, 1, 0)])
+    assert verify(schedule) == [
+        f"{schedule.describe(len(schedule) - 1)} adds what rank 1 contributed to chunk 0 a second time"
+    ]
+
+
 def test_a_contribution_that_comes_twice_is_told_by_its_rank() -> None:
     """Ranks 1 and 3 contribute."""
     rows: list[Row] = [(0, 3, 1, 0, 1, 0), (1, 3, 1, 0, 1, 0), (2, 1, 3, 0, 1, 1)]
@@ -224,6 +269,12 @@ def test_two_copies_at_once_have_no_order_and_two_additions_need_none() -> None:
     # Into two places there is nothing to order.
     assert verify(owned("broadcast", 3, [0], [(0, 0, 1, 0, 1, 1), (0, 0, 2, 0, 1, 1)])) == []
     assert verify(owned("reduce", 3, [0], [(0, 1, 0, 0, 1, 0), (0, 2, 0, 0, 1, 0)])) == []
+
+
+def test_places_are_told_apart_by_rank_and_chunk() -> None:
+    """Two owners and three ranks: in each round no place is written twice, whichever numbers are alike."""
+    rows: list[Row] = [(0, 1, 0, 1, 1, 1), (0, 0, 2, 0, 1, 1), (1, 0, 1, 0, 1, 1), (1, 0, 2, 1, 1, 1)]
+    assert verify(owned("all-gather", 3, [0, 1], rows)) == []
 
 
 def test_what_is_sent_before_it_is_there_ends_the_run() -> None:
