@@ -372,11 +372,23 @@ def test_servers(n: int) -> None:
         assert (schedule.algo, schedule.collective, schedule.chunks) == ("ps", collective, len(serving))
         assert schedule.details == ({} if len(workers) == n else {"contributors": workers})
     assert moves(parameter_server(n)) == back_again(pushed(everyone, everyone))
+    assert moves(parameter_server(n, False)) == back_again(pushed(everyone, [0]))
     assert moves(parameter_server(n, False, root=n - 1)) == back_again(pushed(everyone, [n - 1]))
     assert moves(parameter_server(n, servers=1, colocated=False)) == back_again(pushed(everyone[:-1], everyone[-1:]))
     assert moves(flat_reduce_scatter(n)) == pushed(everyone, everyone)
     assert owners(flat_reduce_scatter(n)) == everyone
     assert moves(flat(n)) == back_again(pushed(everyone, everyone))
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 7])
+def test_servers_leave_a_worker_and_serve_from_a_rank_that_is_there(n: int) -> None:
+    for servers in (0, n, n + 1, -1):
+        with pytest.raises(UsageError, match=f"ps: {servers} servers of {n} ranks .*; 1 to {n - 1} do"):
+            push(n, colocated=False, servers=servers)
+    for root in (-1, n):
+        with pytest.raises(UsageError, match=f"ps: there is no rank {root} to serve {n} ranks"):
+            push(n, sharded=False, root=root)
+    assert push(n, root=n).chunks == n  # sharded, no one rank serves
 
 
 def one_by_one(schedule: Schedule) -> Counter[tuple[int, int, int, int]]:
