@@ -1,5 +1,6 @@
 """Patterns: what is made directly is what the schedule says, round by round; and what a schedule says, by hand."""
 
+import dataclasses
 from collections.abc import Iterator
 from itertools import product
 
@@ -14,7 +15,7 @@ from solvers.costs.evaluator import way_there
 from solvers.costs.master_patterns import masters_pattern, servers_pattern, two_level_pattern
 from solvers.costs.patterns import Pattern, chunked_ring_pattern, everyone_pattern, pattern_of, ring_pattern
 from solvers.planning.masters import equal_chunks
-from solvers.schedules.catalogue import Options, schedule_for
+from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
 from solvers.schedules.hierarchical import two_level
 from tests.solvers.test_cost_models import fabric
 
@@ -149,6 +150,15 @@ def test_masters_of_chunks_of_several_sizes_by_hand() -> None:
     again = ((0, 1, 0.25), (1, 0, 0.75))
     pattern = masters_pattern([[0, 1], [2]], local, final, sizes=[1.0, 3.0])
     assert told(pattern) == sorted([(inside, 1.0, 1.0), (across, 1.0, 1.0), (back, 1.0, 0.0), (again, 1.0, 0.0)])
+
+
+@pytest.mark.parametrize(
+    "options", [Options(colocated=False), Options(colocated=False, servers=1), Options(sharded=False, root=3)]
+)
+@pytest.mark.parametrize("algo", ALGORITHMS)
+def test_options_of_other_algorithms_make_no_difference(algo: str, options: Options) -> None:
+    options = dataclasses.replace(options, groups=((0, 2), (3, 1)), pieces=2, fan_out=3)
+    same(pattern_for(algo, 4, options), schedule_for(algo, 4, options))
 
 
 @pytest.mark.parametrize("groups", [[[0, 1], [1, 2]], [[0, 1], [2]], [[0, 1, 2, 3], []], [[1, 2, 3, 4]]])
