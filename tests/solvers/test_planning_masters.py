@@ -1,5 +1,6 @@
 """Masters in proportion to weights: one in every group, the global one among them; what that costs."""
 
+import itertools
 from fractions import Fraction
 from itertools import pairwise
 from math import ceil, floor
@@ -16,8 +17,8 @@ from solvers.costs.closed_forms import closed_form
 from solvers.costs.evaluator import MODELS, evaluate
 from solvers.costs.master_patterns import masters_pattern, two_level_pattern
 from solvers.costs.patterns import pattern_of
-from solvers.planning.masters import Weights, equal_chunks, sized_chunks
-from solvers.planning.pricing import random_groups_median, two_level_cost
+from solvers.planning.masters import Weights, check_groups, equal_chunks, sized_chunks
+from solvers.planning.pricing import random_groups_median, two_level_cost, weights_by
 from solvers.schedules.hierarchical import balanced_masters, two_level, two_level_reduce_scatter
 from solvers.schedules.verifier import verify
 from tests.solvers.simulator import simulate
@@ -184,3 +185,116 @@ def test_what_is_wrong_is_refused() -> None:
             sized_chunks(groups, sizes)
     with pytest.raises(UsageError, match="groups: every rank"):
         equal_chunks([[0, 1], [1]], 4)
+
+
+@pytest.mark.parametrize(
+    ("groups", "chunks", "final"),
+    [
+        # The first two chunks of either group, then the others: what a rank masters stays together.
+        ([[0, 1], [2, 3]], 8, [0, 0, 2, 2, 1, 1, 3, 3]),
+        # One rank's two chunks in the middle of the six that the others have.
+        ([[0], [1, 2, 3]], 8, [1, 1, 0, 0, 2, 2, 3, 3]),
+        # One chunk in the middle of five, of equals the first group first.
+        ([[0], [1, 2, 3, 4, 5]], 6, [1, 2, 0, 3, 4, 5]),
+        ([[0, 1, 2, 3, 4], [5]], 6, [0, 1, 2, 5, 3, 4]),
+        # Two at 1/4 and 3/4, four at 1/8, 3/8, 5/8 and 7/8.
+        ([[4, 5], [3, 2, 1, 0]], 6, [3, 4, 2, 1, 5, 0]),
+        # One chunk goes to the larger group; the other group is global master of none.
+        ([[0], [1, 2]], 1, [1]),
+        ([[2, 1, 0]], 3, [2, 1, 0]),
+    ],
+)
+def test_chunks_go_round_the_groups(groups: Groups, chunks: int, final: list[int]) -> None:
+    """By where the middle of what a rank masters lies among what its group does."""
+    local, global_group = equal_chunks(groups, chunks)
+    assert local[np.arange(chunks), global_group].tolist() == final
+    assert [groups[g].count(rank) for g, rank in zip(global_group.tolist(), final, strict=True)] == [1] * chunks
+
+
+def test_local_masters_take_turns_in_the_order_of_their_group() -> None:
+    """Of eight chunks ranks 0 and 1 master two each globally, in turns with the others, so two more each locally: the
+    first of the others' four go to 0, the rest to 1."""
+    local, global_group = equal_chunks([[0, 1], [2, 3]], 8)
+    assert global_group.tolist() == [0, 0, 1, 1, 0, 0, 1, 1]
+    assert local[:, 0].tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert local[:, 1].tolist() == [2, 2, 2, 2, 3, 3, 3, 3]
+
+
+def test_tensors_by_hand() -> None:
+    """Of 8, 4, 2 and 1 bytes the group of three ranks, three quarters of all, takes the 8, then (12/3 and 4/1 are
+    alike, of equals the first) the 4, then 14/3 is more than 2/1, then (13/3 or 3/1) the second group again. In it rank
+    0 takes 8 and rank 1 takes 4 globally; rank 2 has nothing yet and gets the two others."""
+    local, global_group = sized_chunks([[0, 1, 2], [3]], [4, 8, 1, 2])
+    assert global_group.tolist() == [0, 0, 1, 1]
+    assert local[:, 0].tolist() == [1, 0, 2, 2]
+    assert local[:, 1].tolist() == [3] * 4
+
+
+def test_groups_of_any_shape_are_checked() -> None:
+    for groups in ([[0, 1], []], [[], [0, 1]], [[0], [0, 1]], [[0, 2]], [[1, 2]]):
+        with pytest.raises(UsageError, match="groups: every rank"):
+            check_groups(groups)
+    for groups in ([[0]], []):
+        with pytest.raises(UsageError, match=f"two ranks or more, not {len(groups)}"):
+            check_groups(groups)
+    assert check_groups([[1], [0]]) == 2
+    assert check_groups([[4, 0], [3, 1, 2]]) == 5
+
+
+# Groups at random: four hosts dealt to a first and a second group of two.
+
+PAIRS = fabric(4, seed=5, pairs=True)
+
+
+def ways(slots: int) -> list[float]:
+    """What each of the six ways costs, in ascending order; all ranks of a host stand in its group."""
+    costs = []
+    for first in itertools.combinations(range(4), 2):
+        hosts = [first, [host for host in range(4) if host not in first]]
+        dealt = [[slots * host + k for host in some for k in range(slots)] for some in hosts]
+        masters = equal_chunks(dealt, 4 * slots)
+        costs.append(two_level_cost(dealt, masters, PAIRS, np.repeat(np.arange(4), slots), 1e6, "alpha-beta"))
+    return sorted(costs)
+
+
+def at_random(slots: int, seed: int, draws: int) -> float:
+    """The same by the product."""
+    given = [list(range(2 * slots)), list(range(2 * slots, 4 * slots))]
+    order = np.repeat(np.arange(4), slots)
+    found = random_groups_median(given, 4 * slots, "sizes", PAIRS, order, 1e6, "alpha-beta", seed=seed, draws=draws)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+def test_groups_at_random_are_all_the_groups_there_are(slots: int) -> None:
+    """Single draws, of which sixty leave out one of six by a chance of less than 1 in 9,000."""
+    found = {round(at_random(slots, seed, 1), 6) for seed in range(60)}
+    assert found == {round(cost, 6) for cost in ways(slots)}
+    assert len(found) > 2
+
+
+def test_of_many_draws_the_middle_counts() -> None:
+    """The median of six costs that are equally likely is the third or the fourth."""
+    assert any(at_random(1, 1, 151) == pytest.approx(cost) for cost in ways(1)[2:4])
+    assert ways(1)[2] > ways(1)[0]
+    assert ways(1)[3] < ways(1)[5]
+
+
+def test_groups_at_random_take_two_hosts_and_something_measured() -> None:
+    hosts, groups = fabric(4, seed=5), [[0], [1]]
+    ask = (groups, 2, "sizes", hosts)
+    assert random_groups_median(*ask, np.array([0, 0]), 1e6, "contention", seed=1) is None
+    two = random_groups_median(*ask, np.array([0, 1]), 1e6, "contention", seed=1)
+    assert two == two_level_cost(groups, equal_chunks(groups, 2), hosts, np.array([0, 1]), 1e6, "contention")
+    hosts.rtt_us[:] = np.nan
+    assert random_groups_median(*ask, np.array([0, 1]), 1e6, "contention", seed=1) is None
+
+
+def test_weights_have_names() -> None:
+    groups = [[0, 1, 2], [3]]
+    hosts = fabric(4, seed=5)
+    by_size = weights_by("sizes", hosts, np.arange(4), groups)
+    assert (by_size.groups.tolist(), by_size.ranks.tolist()) == ([3.0, 1.0], [1.0] * 4)
+    own = np.minimum(hosts.host_out_gbps, hosts.host_in_gbps)
+    assert weights_by("bandwidth", hosts, np.arange(4), groups).ranks.tolist() == own.tolist()
