@@ -81,10 +81,11 @@ def _latency(pattern: Pattern, fabric: Fabric, size_bytes: float) -> Pricing:
     rtt, n = fabric.rtt_us.ravel(), len(fabric.names)
     if pattern.pace == "rounds":
         longest, there = _Longest(pattern, fabric), pattern.there
-        used = there > 0
-        return lambda order: float(longest(order)[used] @ there[used])
+        counts = there > 0
+        return lambda order: float(longest(order)[counts] @ there[counts])
     if pattern.pace == "pipeline":
-        links = np.unique(pattern.source * pattern.ranks + pattern.target)
+        used = pattern.there[pattern.round] > 0  # the way back may go over other links
+        links = np.unique((pattern.source * pattern.ranks + pattern.target)[used])
         source, target = links // pattern.ranks, links % pattern.ranks
         return lambda order: float(rtt.take(order[source] * n + order[target]).sum())
     size = 1 + max((int(level.places.max()) for level in pattern.chain), default=0)

@@ -9,7 +9,7 @@ from plink.errors import NoAnswer, UsageError
 from plink.schedule import make_schedule
 from solvers.costs.by_name import pattern_for
 from solvers.costs.closed_forms import closed_form
-from solvers.costs.evaluator import MODELS, evaluate
+from solvers.costs.evaluator import MODELS, PACES, evaluate
 from solvers.costs.patterns import everyone_pattern, pattern_of
 from solvers.schedules.catalogue import ALGORITHMS, schedule_for
 from tests.solvers.test_cost_models import fabric, options_for
@@ -73,7 +73,7 @@ def test_everyone_to_everyone_by_hand() -> None:
         closed_form(everyone_pattern(4), found, 4e6, "latency")(order)
 
 
-@pytest.mark.parametrize("pace", ["rounds", "chain"])
+@pytest.mark.parametrize("pace", PACES)
 def test_a_pair_of_the_way_back_need_not_be_known_for_its_latency(pace: str) -> None:
     """Which prices the way there."""
     found = fabric(3)
