@@ -74,6 +74,7 @@ def test_one_group_pays_no_toll(groups: list[list[int]] | None) -> None:
         ([0, 1, 2, 3], Wishes({1: 0}), [2, 0, 3, 1], [1, 2, 0, 3]),
         ([0, 0, 1, 1, 2, 2], Wishes({0: 4}), [0, 1, 2], [1, 1, 2, 2, 0, 0]),
         ([0, 0, 1, 1, 2, 2], Wishes({2: 2}), [0, 1, 2], [1, 1, 2, 2, 0, 0]),
+        ([0, 0, 1, 1, 2, 2, 3, 3], Wishes({3: 4}), [3, 1, 0, 2], [0, 0, 2, 2, 3, 3, 1, 1]),
         ([0, 1, 2, 2, 2], Wishes(), [1, 2, 0], [1, 2, 2, 2, 0]),
         # From the first host of the first group that begins inside: none is cut in two.
         ([0, 1, 2, 3, 4], Wishes({}, [[0, 1, 2], [3, 4]]), [1, 2, 3, 4, 0], [3, 4, 0, 1, 2]),
