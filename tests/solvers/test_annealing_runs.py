@@ -136,7 +136,7 @@ def test_moves_are_aimed_at_the_eight_nearest_hosts(n: int, number: int) -> None
     near = _nearest(rtt)
     assert near.shape == (n, number)
     for host in range(n):
-        others = sorted((k for k in range(n) if k != host), key=lambda k: rtt[host, k])  # noqa: B023
+        others = sorted((k for k in range(n) if k != host), key=lambda k: rtt[host, k])
         assert set(near[host].tolist()) == set(others[:number])
 
 

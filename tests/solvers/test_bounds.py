@@ -120,8 +120,8 @@ def some_of(found: Fabric, n: int, seed: int) -> list[int]:
 @pytest.mark.parametrize("model", ["alpha-beta", "contention"])
 @pytest.mark.parametrize("algo", RATES)
 def test_rounds_take_half_a_round_trip_and_what_the_busiest_host_moves(algo: str, model: str, pairs: bool) -> None:
-    """Only the hosts that have ranks count, and of a pair's rate each way the best that a host has with one of them. Six
-    ranks fold first: some of them idle."""
+    """Only the hosts that have ranks count, and of a pair's rate each way the best that a host has with one of them.
+    Six ranks fold first: some of them idle."""
     for n, seed in ((8, 1), (4 if algo in ("bcube", "bml") else 6, 2), (16, 3)):
         found = fabric(n + 3, seed, pairs=pairs)
         hosts = some_of(found, n, seed)

@@ -15,7 +15,8 @@ from tests.solvers.test_cost_models import fabric
 def on_a_line(places: list[float]) -> Matrix:
     """Hosts as far from each other as their places are."""
     there = np.array(places)
-    return np.abs(there[:, None] - there[None, :])
+    apart: Matrix = np.abs(there[:, None] - there[None, :])
+    return apart
 
 
 def written_out(found: Fabric, given: list[int]) -> list[list[int]]:

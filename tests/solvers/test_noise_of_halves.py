@@ -32,9 +32,7 @@ def offs(fit: Matrix, held_out: Matrix) -> list[tuple[float, float]]:
     )
 
 
-@pytest.mark.parametrize(
-    ("n", "reach"), [(3, 1), (4, 3), (9, 18), (12, 32), (20, 32), (24, 34), (40, 97)]
-)
+@pytest.mark.parametrize(("n", "reach"), [(3, 1), (4, 3), (9, 18), (12, 32), (20, 32), (24, 34), (40, 97)])
 def test_a_pair_draws_from_one_in_eight_to_either_side_but_from_32_and_never_more_than_half(n: int, reach: int) -> None:
     """n (n - 1) / 2 pairs are seen; at the ends of the row it is as many, all to one side."""
     fit, held_out = halves(n, n)

@@ -13,7 +13,7 @@ from solvers.ordering.objectives import chain_of, hops_of, loads_of
 from solvers.schedules.catalogue import Options
 from tests.solvers.test_cost_models import fabric
 
-Lists = tuple[list[Any], ...]
+Lists = tuple[Any, ...]
 
 
 def lists(arrays: tuple[object, ...]) -> Lists:

@@ -138,7 +138,9 @@ def test_the_median_is_of_201_random_orders_of_hosts_with_all_their_ranks() -> N
     task = Task(fabric(5), given, "tree", Options(), SIZE, "latency")
     assert median_of_random(task, price, 3) == 101.0**2
     assert len(priced) == 201
-    allowed = [with_slots(np.array(hosts), np.array([1, 0, 2, 0, 3])).tolist() for hosts in itertools.permutations([0, 2, 4])]
+    allowed = [
+        with_slots(np.array(hosts), np.array([1, 0, 2, 0, 3])).tolist() for hosts in itertools.permutations([0, 2, 4])
+    ]
     assert {tuple(order) for order in priced} == {tuple(order) for order in allowed}
 
 

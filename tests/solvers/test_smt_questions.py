@@ -82,7 +82,7 @@ def test_whole_orders_of_few_are_answered_in_any_order_of_their_ranks(algo: str,
 
 
 def test_what_needs_no_question() -> None:
-    """An order that is below already is given back; there is nothing to exchange, or nothing costs less than nothing."""
+    """An order that is below already is given back; there is nothing to exchange; nothing costs less than nothing."""
     ring, flat = pattern_for("ring", 4, Options()), pattern_for("flat", 4, Options())
     found, order, units = fabric(4, 1), np.arange(4), [[rank] for rank in range(4)]
     cost = closed_form(ring, found, SIZE, "latency")(order)

@@ -85,8 +85,14 @@ def turned(one: Pattern, move: tuple[int, ...], model: str) -> list[tuple[float,
 def test_symmetries_are_all_counts_in_digits_and_their_mirrors_that_leave_every_hop_a_hop(model: str) -> None:
     """The digits of a rank counted on, each by itself, in every base that the number of ranks is a power of."""
     circle = [(k, (k + 1) % 8) for k in range(8)]
-    patterns = [pattern_for(algo, 8, Options()) for algo in ("ring", "ring-chunked", "halving-doubling", "bml", "bcube")]
-    patterns += [made_of(8, circle, [1.0, 2.0] * 4), made_of(8, circle, [3.0, *[1.0] * 7]), made_of(8, circle[:7], [1.0] * 7)]
+    patterns = [
+        pattern_for(algo, 8, Options()) for algo in ("ring", "ring-chunked", "halving-doubling", "bml", "bcube")
+    ]
+    patterns += [
+        made_of(8, circle, [1.0, 2.0] * 4),
+        made_of(8, circle, [3.0, *[1.0] * 7]),
+        made_of(8, circle[:7], [1.0] * 7),
+    ]
     patterns += [made_of(9, [(0, 3), (3, 6), (6, 0)], [1.0] * 3), made_of(5, [(0, 1), (4, 0), (2, 3)], [1.0] * 3)]
     for one in patterns:
         n = one.ranks
@@ -96,9 +102,7 @@ def test_symmetries_are_all_counts_in_digits_and_their_mirrors_that_leave_every_
             if digits is None:
                 continue
             for by in itertools.product(range(base), repeat=digits):
-                counted = [
-                    sum((rank // base**d + by[d]) % base * base**d for d in range(digits)) for rank in range(n)
-                ]
+                counted = [sum((rank // base**d + by[d]) % base * base**d for d in range(digits)) for rank in range(n)]
                 expected |= {tuple(counted), tuple(-rank % n for rank in counted)}
         expected = {move for move in expected if turned(one, move, model) == turned(one, tuple(range(n)), model)}
         assert {tuple(move.tolist()) for move in symmetries(one, model)} == expected

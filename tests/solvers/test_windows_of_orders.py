@@ -60,7 +60,8 @@ def test_all_that_several_classes_allow_is_what_single_ranks_allow_where_they_ar
 
 def test_classes_of_eight_units_and_fewer_are_asked_about_whole_and_once() -> None:
     few, many, eight = pairs(range(6)), singles(range(20)), singles(range(12, 20))
-    made, order, searched = windows("ring", 20, "latency", [few, many, eight]), np.arange(20), set()
+    made, order = windows("ring", 20, "latency", [few, many, eight]), np.arange(20)
+    searched: set[frozenset[int]] = set()
     for units in (few, eight):
         assert made.next(order, searched) == units
         searched.add(frozenset(rank for unit in units for rank in unit))
@@ -97,7 +98,9 @@ def test_windows_are_found_in_vain_fifty_times_and_then_no_more() -> None:
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("algo", ["ring", "tree", "halving-doubling", "double-binary-tree"])
-def test_hops_that_take_longest_in_their_round_come_first_and_of_these_the_longest_of_all(algo: str, model: str) -> None:
+def test_hops_that_take_longest_in_their_round_come_first_and_of_these_the_longest_of_all(
+    algo: str, model: str
+) -> None:
     """By whole hundredths of the longest; half a round trip and the bytes over the pair's rate, where these count, and
     nothing between ranks of one host; rounds that do not count have none."""
     n = 10
@@ -137,6 +140,18 @@ def test_windows_are_about_hops_that_take_long_more_often_than_chance() -> None:
         )
         hits.append(sum([7] in (made.next(np.arange(n), set()) or []) for _ in range(300)))
     assert hits[1] > 1.4 * hits[0]
+
+
+def test_a_hop_between_ranks_that_stay_is_about_none_of_the_units() -> None:
+    """All long hops are among ranks 0 to 11: windows of the others are anywhere, any unit in about a third of them."""
+    n = 32
+    found = fabric(n, 3)
+    found.rtt_us[:12, :12] *= 1000
+    units = singles(range(13, n))
+    made = _Windows(pattern_for("ring", n, Options()), found, SIZE, "latency", [units], np.random.default_rng(3))
+    asked = [made.next(np.arange(n), set()) or [] for _ in range(200)]
+    for unit in units:
+        assert 20 < sum(unit in window for window in asked) < 120
 
 
 def test_where_nothing_can_be_exchanged_the_order_is_the_best_without_a_question() -> None:
