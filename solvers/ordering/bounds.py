@@ -54,8 +54,9 @@ def hypercube_bound(rtt_us: Matrix, base: int, rounds: int) -> float:
 def pattern_bound(
     pattern: Pattern, fabric: Fabric, size_bytes: float, model: str, hosts: npt.NDArray[np.intp]
 ) -> float:
-    """A lower bound for any pattern of one rank a host: every round has a hop as long as the worst host's nearest
-    partners, and each host sends and receives what its rank does.
+    """A lower bound for patterns of one rank a host: every round has a hop as long as the worst host's nearest
+    partners, and each host sends and receives what its rank does. Not for a pipeline under ``latency``, which has no
+    rounds: :func:`solvers.ordering.rings.bound_of_any_ring`.
 
     :param hosts: shape (N,), those that have a rank, each one rank.
     """
