@@ -39,7 +39,7 @@ def test_a_pair_that_was_not_measured_counts_as_far_when_groups_are_made() -> No
     old = racks()
     old[0, 5] = old[5, 0] = old[2, 6] = NAN
     (one,) = compare(named("abcdefgh", old), named("abcdefgh", np.where(old == 200.0, 400.0, old)), LIMITS).findings
-    assert (one.where, one.pairs) == ("link", 14)
+    assert (one.where, one.pairs) == ("link", 15)
 
 
 def test_groups_of_a_sparse_file_are_those_that_predictions_rest_on() -> None:

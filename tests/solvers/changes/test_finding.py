@@ -109,6 +109,8 @@ def test_a_finding_has_names_and_medians_and_nothing_where_there_is_no_matrix() 
     assert (found.what, found.verdict, found.where) == ("latency", WORSE, "link")
     assert (found.hosts, found.others, found.pairs, found.way) == (("w", "x"), ("y", "z"), 3, "")
     assert (found.old, found.new) == (3, 6)
+    two = Cause("host", (0,), (), (np.array([0, 0]), np.array([1, 3])))  # 1 and 3
+    assert told(two, "wxyz", "latency", WORSE, rows, rows).old == 2  # type: ignore[arg-type]
     lone = Cause("pair", (1,), (3,), (np.array([1]), np.array([3])))
     found = told(lone, "wxyz", "unmeasured", BETTER)  # type: ignore[arg-type]
     assert math.isnan(found.old)
