@@ -100,10 +100,10 @@ def drawn(seed: int) -> tuple[int, set[Pair], set[Pair], list[int]]:
     return n, known, moved, label.tolist()
 
 
-@pytest.mark.parametrize("block", range(8))
+@pytest.mark.parametrize("block", range(4))
 def test_the_first_cause_is_the_one_of_all_that_explains_most_and_the_first_kind_of_these(block: int) -> None:
     spoke = 0
-    for seed in range(50 * block, 50 * block + 50):
+    for seed in range(40 * block, 40 * block + 40):
         n, known, moved, label = drawn(seed)
         wanted = sorted(by_the_book(n, known, moved, label), key=lambda one: one[:2])
         found, left = explain(mask_of(n, known), mask_of(n, moved), [np.array(label)], lambda pairs: True)
@@ -116,13 +116,13 @@ def test_the_first_cause_is_the_one_of_all_that_explains_most_and_the_first_kind
         its = set(zip(*(places.tolist() for places in first.pairs), strict=True))
         assert (first.kind, first.near, first.far, its) in ties, seed
         spoke += 1
-    assert spoke > 20
+    assert spoke > 10
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize("block", range(2))
 def test_a_cause_that_does_not_hold_is_passed_over_for_the_next_best(block: int) -> None:
     """Refused: all that explain as much as the first one does."""
-    for seed in range(1000 + 50 * block, 1050 + 50 * block):
+    for seed in range(1000 + 40 * block, 1040 + 40 * block):
         n, known, moved, label = drawn(seed)
         wanted = sorted(by_the_book(n, known, moved, label), key=lambda one: one[:2])
         refused = [sorted(one[5]) for one in wanted if wanted and one[0] == wanted[0][0]]
@@ -182,6 +182,14 @@ def test_what_befell_the_network_befell_every_tier_of_it() -> None:
     assert network_wide(mask_of(8, moved), mask_of(8, moved), [np.array(label)]), "what nobody knows is no evidence"
 
 
+@pytest.mark.parametrize(("changed", "wide"), [(4, False), (5, True)])
+def test_four_fifths_of_a_tier_are_not_nearly_all_of_it(changed: int, wide: bool) -> None:
+    """Of ten hosts in twos all 40 pairs between groups changed, and four of the five within, or all."""
+    within = [(2 * k, 2 * k + 1) for k in range(5)]
+    moved = every(10) - set(within[changed:])
+    assert network_wide(mask_of(10, every(10)), mask_of(10, moved), [np.arange(10) // 2]) is wide
+
+
 @pytest.mark.parametrize(("hosts", "wide"), [(2, False), (3, True)])
 def test_a_network_is_three_pairs_at_least(hosts: int, wide: bool) -> None:
     assert network_wide(mask_of(hosts, every(hosts)), mask_of(hosts, every(hosts)), []) is wide
@@ -217,18 +225,34 @@ def test_pairs_of_one_cause_are_done_with_before_the_next_is_named() -> None:
     assert (left == mask_of(12, every(12) - moved)).all()
 
 
-def test_what_is_left_of_a_host_must_still_be_nearly_all_and_two_pairs() -> None:
-    """Host 0 had five of six pairs changed (more than four fifths); two of these are the link's, and three of the four
-    that are left are not enough: they are told pair by pair."""
-    n, label = 12, [0, 1, 1, 2, 2, 2, 2, 2, 2, 3, 3, 3]
-    known = between([0], range(1, 7)) | between([1, 2], range(3, 9)) | between([0, 3, 4, 5, 6, 7, 8], [1, 2])
-    known |= between([9, 10, 11], [3])
-    moved = known - {(0, 6)} - between([9, 10, 11], [3])
+@pytest.mark.parametrize(("pairs", "named"), [(6, False), (7, False), (8, True)])
+def test_what_is_left_of_a_host_must_still_be_more_than_four_fifths(pairs: int, named: bool) -> None:
+    """Of six, seven or eight pairs of host 0 all but one changed, but two of these are of the trouble of {1, 2}: three
+    of four are left, four of five, or five of six."""
+    label = np.array([0, 1, 1, 2, 2, 2, 2, 2, 2, 3, 3, 3])
+    known = between([0], range(1, pairs + 1)) | between([1, 2], range(3, 9)) | between([9, 10, 11], [3])
+    moved = known - {(0, pairs)} - between([9, 10, 11], [3])
+    found, left = explain(mask_of(12, known), mask_of(12, moved), [label], lambda pairs: True)
+    assert [(cause.kind, cause.near) for cause in found] == [("uplink", (1, 2)), ("host", (0,))][: 1 + named]
+    assert left[0].sum() == (0 if named else pairs - 2)
+
+
+def test_what_is_left_of_a_host_is_one_pair_and_no_cause() -> None:
+    """Host 4 had two pairs, one of them with host 0, which is slow to everybody."""
+    moved = {(0, 1), (0, 2), (0, 3), (0, 4), (4, 5)}
     found, left = explain(
-        mask_of(n, known), mask_of(n, moved), [np.array(label, dtype=np.intp)], lambda pairs: True
+        mask_of(6, moved | {(1, 2), (2, 3), (1, 3), (1, 5)}), mask_of(6, moved), [], lambda pairs: True
     )
-    assert [(cause.kind, cause.near) for cause in found] == [("uplink", (1, 2))]
-    assert {(0, 3), (0, 4), (0, 5), (0, 6)} <= set(zip(*(p.tolist() for p in np.nonzero(left)), strict=True))
+    assert [(cause.kind, cause.near) for cause in found] == [("host", (0,))]
+    assert left[4, 5]
+
+
+def test_what_explains_most_of_what_is_left_comes_next() -> None:
+    """Hosts 0, 1 and 2 have nine pairs each, of which they share three; host 10 has eight that nobody shares."""
+    known = {pair for pair in every(10)} | between([10], [*range(3, 10), 11])
+    moved = between([0, 1, 2], range(10)) | between([10], range(14)) & known
+    found = told(14, moved, known=known)
+    assert [near for _, near, _ in found] == [(0,), (1,), (10,), (2,)]
 
 
 def test_the_network_is_no_cause_of_what_others_have_left() -> None:

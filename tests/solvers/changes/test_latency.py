@@ -83,22 +83,24 @@ def test_what_got_faster_is_held_against_the_floor_as_well(us: float, found: int
     assert whose(trips(flat(6, us), new)) == [("better", "pair", ("a",), ("b",))] * found
 
 
-@pytest.mark.parametrize(("times", "worse"), [(1.249, 0), (1.251, 1)])
-def test_a_change_is_worth_naming_beyond_the_share(times: float, worse: int) -> None:
-    assert len(trips(*one_pair(6, 1000.0, 1000.0 * (times - 1))).findings) == worse
+@pytest.mark.parametrize(("times", "named"), [(1.249, 0), (1.251, 1), (1 / 1.249, 0), (1 / 1.251, 1)])
+def test_a_change_is_worth_naming_beyond_the_share(times: float, named: int) -> None:
+    assert len(trips(*one_pair(6, 1000.0, 1000.0 * (times - 1))).findings) == named
 
 
 def test_all_that_take_longer_are_one_finding_of_the_network_with_medians_of_all_pairs() -> None:
-    old = np.where(np.arange(5)[:, None] == np.arange(5), 0.0, 100.0)
-    old[0, 1] = old[1, 0] = 300.0
+    """Of ten pairs four take 100 us, two 200, and the four of neighbours 300."""
+    apart = np.abs(np.arange(5)[:, None] - np.arange(5))
+    old = np.where(apart == 1, 300.0, flat(5, 100.0))
+    old[0, 2:4] = old[2:4, 0] = 200.0
     found = trips(old, 2 * old)
     (one,) = found.findings
     assert replace(one, old=0.0, new=0.0) == Finding("latency", "worse", "network", tuple("abcde"), (), 0.0, 0.0, 10)
-    assert (one.old, one.new) == pytest.approx((100, 200))
+    assert (one.old, one.new) == pytest.approx((200, 400))
     assert (found.pairs, found.shift, found.noise) == (10, pytest.approx(2), pytest.approx(0))
     found = trips(2 * old, old)
     (one,) = found.findings
-    assert (one.verdict, one.old, one.new) == ("better", pytest.approx(200), pytest.approx(100))
+    assert (one.verdict, one.old, one.new) == ("better", pytest.approx(400), pytest.approx(200))
     assert found.shift == pytest.approx(0.5)
 
 
@@ -115,6 +117,24 @@ def test_a_shift_is_a_finding_beyond_the_share_and_a_drift_below(times: float, n
     found = trips(flat(6, 1000.0), flat(6, 1000.0) * times)
     assert found.shift == pytest.approx(times)
     assert [one.where for one in found.findings] == (["network"] if named else [])
+
+
+def test_exactly_the_share_is_a_drift_and_exactly_the_floor_no_shift() -> None:
+    """From 1 us, whose logarithm is exact: to 1.25 of a share of a quarter, and to 2 of a floor of one."""
+    found = trips(flat(6, 1.0), flat(6, 1.25), Limits(floor_us=0.1))
+    assert (found.findings, found.shift) == ([], pytest.approx(1.25))
+    found = trips(flat(6, 1.0), flat(6, 2.0), Limits(floor_us=1.0))
+    assert (found.findings, found.shift) == ([], 1.0)
+
+
+def test_shift_and_floor_are_those_of_the_median_of_all_pairs() -> None:
+    """Of six pairs the three of neighbours take a tenth longer and the others a fifth; or they are 5 us and the others
+    50, and all double: by 27.5 us in the median."""
+    neighbours = np.abs(np.arange(4)[:, None] - np.arange(4)) == 1
+    assert trips(flat(4, 99.0), np.where(neighbours, 1.1, 1.2) * flat(4, 99.0)).shift == pytest.approx(math.sqrt(1.32))
+    old = np.where(neighbours, 5.0, flat(4))
+    assert trips(old, 2 * old, Limits(floor_us=27.0)).shift == pytest.approx(2)
+    assert trips(old, 2 * old, Limits(floor_us=28.0)).shift == 1.0
 
 
 def test_a_shift_must_be_that_of_every_tier() -> None:
@@ -158,11 +178,18 @@ def test_the_drift_is_taken_out_before_a_pair_is_judged() -> None:
 
 
 def test_the_floor_counts_from_where_the_drift_has_brought_a_round_trip() -> None:
-    """From 40 to 48 us drifts; to 62 is 14 more, to 57 only 9, of 17 over what it was."""
-    for us, worse in ((62.0, 1), (57.0, 0)):
-        new = 1.2 * flat(6, 40.0)
+    """From 30 to 36 us drifts; to 47 is 11 more, to 45.5 only 9.5, though 15.5 more than it was."""
+    for us, worse in ((47.0, 1), (45.5, 0)):
+        new = 1.2 * flat(6, 30.0)
         new[2, 3] = new[3, 2] = us
-        assert len(trips(flat(6, 40.0), new, Limits(share=0.1)).findings) == worse
+        found = trips(flat(6, 30.0), new, Limits(share=0.21))
+        assert (len(found.findings), found.shift) == (worse, pytest.approx(1.2))
+
+
+def test_exactly_the_floor_is_not_beyond_it() -> None:
+    """From 1 to 2 us, of which the logarithms and back are exact."""
+    assert trips(*one_pair(6, 1.0, 1.0), Limits(floor_us=1.0)).findings == []
+    assert len(trips(*one_pair(6, 1.0, 1.0), Limits(floor_us=0.9)).findings) == 1
 
 
 def test_pairs_that_were_measured_otherwise_are_not_compared() -> None:
@@ -174,11 +201,13 @@ def test_pairs_that_were_measured_otherwise_are_not_compared() -> None:
 
 
 def test_the_noise_is_the_median_over_pairs_of_what_the_samples_say() -> None:
-    """Halves that are e^0.2 apart in the old file only are 0.1 off; both directions alike, and nothing wanders."""
-    old = flat(5, 100.0)
-    halves = {"halves_us": [to_rows(old), to_rows(old * math.exp(0.2))]}
-    found = round_trips(align(named("abcde", old, **halves), named("abcde", old)), [], nothing(5), Limits())
-    assert found.noise == pytest.approx(0.1, rel=1e-2)
+    """Of six pairs the halves of three neighbours are e^0.4 apart, which is 0.2 off, and those of the others alike: in
+    the mean a variance of 0.02, which counts half beside each pair's own and is the least."""
+    old = flat(4, 100.0)
+    apart = np.abs(np.arange(4)[:, None] - np.arange(4))
+    halves = {"halves_us": [to_rows(old, 9), to_rows(np.where(apart == 1, math.exp(0.4), 1.0) * old, 9)]}
+    found = round_trips(align(named("abcd", old, **halves), named("abcd", old)), [], nothing(4), Limits())
+    assert found.noise == pytest.approx((math.sqrt(0.02) + math.sqrt(0.03)) / 2, rel=1e-6)
 
 
 def test_worse_comes_before_better() -> None:

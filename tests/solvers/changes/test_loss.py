@@ -86,6 +86,20 @@ def test_of_what_lost_everything_nothing_is_said() -> None:
 def test_a_rise_is_worth_naming_beyond_the_limit(limit: float, named: bool) -> None:
     found = told(lossy(samples=1e6), lossy(share=0.02, samples=1e6 * 0.98), Limits(loss=limit))
     assert bool(found) is named
+    found = told(lossy(share=0.02, samples=1e6 * 0.98), lossy(samples=1e6), Limits(loss=limit))
+    assert bool(found) is named
+
+
+def test_a_pair_that_one_file_lacks_is_no_part_of_a_host_s() -> None:
+    """All four pairs of host a that both files have lose more now; of its fifth nothing is known, then or now."""
+    bad = even(6, 0.0, **{f"x{i}{j}": 0.3 for i, j in [(0, k) for k in range(2, 6)] + [(k, 0) for k in range(2, 6)]})
+    rows = flat(6)
+    rows[0, 1] = rows[1, 0] = np.nan
+    samples = even(6, 10000)
+    lacks, has = (named("abcdef", one, loss_forward=even(6, 0.0), samples=samples) for one in (rows, None))
+    for old, new in ((has, rows), (lacks, None)):
+        (one,) = told(old, named("abcdef", new, loss_forward=bad, samples=samples))
+        assert (one.where, one.hosts, one.pairs) == ("host", ("a",), 4)
 
 
 def least(sent_then: float, sent_now: float, pairs: int, was: float = 0.0) -> float:

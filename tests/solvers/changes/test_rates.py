@@ -55,6 +55,7 @@ def test_pairs_that_were_measured_and_are_not_now_are_counted_and_not_compared()
     gone = rates(r01=np.nan, r10=np.nan, r23=np.nan, r32=np.nan, r45=np.nan)
     assert told(rates(), gone) == ([], 13, 2)
     assert told(gone, rates()) == ([], 13, 0)
+    assert told(rates(r01=np.nan), rates(r01=np.nan, r10=np.nan)) == ([], 14, 1)
     assert told(rates(), None) == ([], 0, 15)
     assert told(rates(r01=np.nan, r10=np.nan), None) == ([], 0, 14)
     assert told(None, rates()) == ([], 0, 0)
@@ -67,6 +68,14 @@ def test_a_rate_with_itself_is_none() -> None:
     np.fill_diagonal(new, 1.0)
     assert told(old, new) == ([], 15, 0)
     assert told(old, None) == ([], 0, 15)
+    for j in range(1, 5):  # four of five pairs of host a are not nearly all, though its own would make it five of six
+        old[0, j] = 100.0
+        old[j, 0] = 100.0
+    assert {one.where for one in told(old, rates())[0]} == {"pair"}
+
+
+def test_rates_below_a_gigabit_count_too() -> None:
+    assert of(told(rates(gbps=0.5), rates(gbps=0.5, r01=0.1))) == [("worse", "pair", ("a", "b"), 0.5, 0.1)]
 
 
 @pytest.mark.parametrize(("now", "named"), [(8.01, False), (7.99, True)])
