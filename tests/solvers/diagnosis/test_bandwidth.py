@@ -39,14 +39,14 @@ def by_hand(gbps: Matrix, groups: npt.NDArray[np.intp]) -> list[SlowHost]:
 
 
 def test_slow_hosts_are_those_whose_best_rate_is_less_than_half_of_what_is_usual() -> None:
-    """Rates of 1, 2 and 4 stand often exactly at a half; some are missing."""
+    """Rates of 1, 2, 4 and 8 stand often exactly at a half; some are missing."""
     spoke = 0
     for seed in range(150):
         rng = np.random.default_rng(seed)
         n = int(rng.integers(2, 8))
-        gbps = rng.choice([1.0, 2.0, 4.0], (n, n), p=[0.1, 0.3, 0.6])
+        gbps = rng.choice([1.0, 2.0, 4.0, 8.0], (n, n), p=[0.1, 0.1, 0.3, 0.5])
         for host in range(2):
-            limit = rng.choice([1.0, 2.0, 9.0])
+            limit = rng.choice([2.0, 3.0, 9.0])
             gbps[host] = np.minimum(gbps[host], limit if rng.random() < 0.7 else 9.0)
             gbps[:, host] = np.minimum(gbps[:, host], limit if rng.random() < 0.7 else 9.0)
         gbps[rng.random((n, n)) < rng.choice([0.0, 0.3, 0.5])] = np.nan
@@ -58,6 +58,16 @@ def test_slow_hosts_are_those_whose_best_rate_is_less_than_half_of_what_is_usual
         assert np.array_equal(gbps, before, equal_nan=True)
         spoke += bool(found)
     assert spoke > 10
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_three_rates_are_enough_of_a_host_and_of_others(alone: bool) -> None:
+    gbps = np.full((5, 5), np.nan)
+    gbps[0, 1:4] = 0.4
+    gbps[1, 2] = gbps[2, 3] = gbps[3, 1] = 1.0
+    label = np.array([0, 1, 2, 3, 1]) if alone else np.zeros(5, dtype=np.intp)
+    assert slow_rates(gbps, label) == [SlowHost(0, {"out": (0.4, 1.0)})]
+    assert slow_rates(np.where(np.arange(5) == 3, np.nan, gbps), label) == []
 
 
 def test_far_below_is_half() -> None:
@@ -114,6 +124,19 @@ def test_a_slow_link_is_less_than_half_of_the_others_in_all_and_for_each_host() 
         assert found == links_by_hand(rows), seed
         spoke += bool(found)
     assert spoke > 20
+
+
+@pytest.mark.parametrize("way", ["out", "in"])
+def test_each_way_is_told_by_groups_that_have_a_figure_of_it(way: str) -> None:
+    """Three have one of this way, and two of the other; a slow one of these is not told."""
+    rows = [
+        {"members": [str(k)], f"{way}_gbps": 0.3 if k else 1.0, f"{way}_limited_by": "link"} for k in (0, 1)
+    ] + [{"members": ["2"], f"{way}_gbps": 1.0}, {"members": ["3"], f"{way}_gbps": 1.0}]
+    assert [(link.members, link.way) for link in slow_shared_links(rows, list("0123"))] == [((1,), way)]
+    other = "in" if way == "out" else "out"
+    for row in rows[:2]:
+        row |= {f"{other}_gbps": row[f"{way}_gbps"], f"{other}_limited_by": "link"}
+    assert [(link.members, link.way) for link in slow_shared_links(rows, list("0123"))] == [((1,), way)]
 
 
 @pytest.mark.parametrize(("interval", "slow"), [

@@ -66,6 +66,19 @@ def test_of_several_second_measurements_of_a_host_the_fastest_counts() -> None:
     assert told(slow_host(), {(0, 2): 150.0, (2, 5): 120.0}) == []
 
 
+def test_a_suspicion_that_is_dropped_does_not_hide_the_next_one() -> None:
+    """Hosts 2 and 7 of nine are slow, and so are two links; the worse of either comes first and is not borne out."""
+    rows = flat(9)
+    for host, us in ((2, 250.0), (7, 180.0)):
+        rows[host], rows[:, host] = us, us
+        rows[host, host] = 0.0
+    assert [one.hosts for one in told(rows, {(0, 2): 100.0})] == [["h7"]]
+    rows = flat(9)
+    rows[0, 1] = rows[1, 0] = 300.0
+    rows[4, 5] = rows[5, 4] = 200.0
+    assert [one.hosts for one in told(rows, {(0, 1): 100.0})] == [["h4", "h5"]]
+
+
 @pytest.mark.parametrize("again", [{}, {(0, 2): 1.0}])
 def test_of_a_slow_host_neither_a_link_nor_a_direction_is_told_besides(again: dict[tuple[int, int], float]) -> None:
     """Also where the second measurement did not bear it out: its figures are not to be had."""
@@ -118,6 +131,8 @@ def test_a_loss_that_nobody_measured_is_none_and_one_way_does_not_hide_the_other
     forth, back = np.full((N, N), math.nan), np.full((N, N), math.nan)
     back[0, 1] = 0.5
     assert [one.hosts for one in told(flat(), loss_forward=to_rows(forth), loss_back=to_rows(back))] == [["h0", "h1"]]
+    (one,) = told(flat(), loss_back=to_rows(back))
+    assert one.evidence == "50.00 % of the probes are lost on the way back from h1"
 
 
 def test_clock_steps_are_counted_by_who_measured() -> None:
