@@ -65,7 +65,7 @@ def usual(cost: Matrix, groups: Groups) -> Matrix:
 
 
 def test_what_a_pair_usually_takes() -> None:
-    for seed in range(80):
+    for seed in range(40):
         cost, groups = drawn(seed)
         assert np.array_equal(expected(cost, groups), usual(cost, groups), equal_nan=True), seed
 
@@ -112,14 +112,14 @@ LIMITS = [Limits(), Limits(0.5, 0.0), Limits(0.0, 1.0), Limits(0.1, 2.0, 0.5, 4.
 def test_slow_hosts_are_far_beyond_what_their_pairs_usually_take(limits: Limits) -> None:
     """With limits of whole shares many hosts stand exactly at one, which is not beyond it."""
     spoke = 0
-    for seed in range(80):
+    for seed in range(40):
         cost, groups = drawn(seed)
         found, offsets = slow_hosts(cost, groups, limits)
         wanted, their_offsets = of_hosts(cost, groups, limits)
         assert found == wanted, seed
         assert offsets.tolist() == pytest.approx(their_offsets)
         spoke += bool(found)
-    assert spoke > 2
+    assert spoke > 1
 
 
 def of_links(cost: Matrix, groups: Groups, offsets: npt.NDArray[np.float64], limits: Limits) -> list[Suspect]:
@@ -141,19 +141,19 @@ def of_links(cost: Matrix, groups: Groups, offsets: npt.NDArray[np.float64], lim
 @pytest.mark.parametrize("limits", LIMITS)
 def test_slow_links_are_far_beyond_what_their_groups_and_hosts_explain(limits: Limits) -> None:
     spoke = 0
-    for seed in range(80):
+    for seed in range(40):
         cost, groups = drawn(seed)
         offsets = np.random.default_rng(seed).choice([-8.0, 0.0, 4.0], len(cost))
         found = slow_links(cost, groups, offsets, limits)
         assert found == of_links(cost, groups, offsets, limits), seed
         spoke += bool(found)
-    assert spoke > 2
+    assert spoke > 1
 
 
 @pytest.mark.parametrize("limits", LIMITS)
 def test_lopsided_pairs_differ_by_far_more_than_others_and_than_clocks_do(limits: Limits) -> None:
     spoke = 0
-    for seed in range(80):
+    for seed in range(40):
         cost, _ = drawn(seed)
         rng = np.random.default_rng(seed)
         latency = cost + (cost > 0) * rng.choice([0.0, 4.0, 5.0, 10.0, 40.0], cost.shape, p=[0.4, 0.3, 0.1, 0.1, 0.1])
@@ -169,7 +169,7 @@ def test_lopsided_pairs_differ_by_far_more_than_others_and_than_clocks_do(limits
         ]  # fmt: skip
         assert lopsided(latency, limits) == wanted, seed
         spoke += bool(wanted)
-    assert spoke > 2
+    assert spoke > 1
 
 
 def test_what_is_far_out_of_line_is_as_documented() -> None:
