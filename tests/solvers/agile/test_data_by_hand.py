@@ -78,7 +78,7 @@ def test_who_takes_over_has_it_or_else_loads_it_or_else_has_the_least_to_do_for_
     (found,) = data.without((Piece(9, (), frozenset({9, 8}), {3: SOON, 4: AHEAD}),), {9}, slots)
     assert found.owner == 3
     busy = (has(1), has(2), has(3), has(4), has(4), Piece(9), Piece(9), Piece(9), Piece(9))
-    # For each slot hosts 1 and 2 have one, 3 and 4 a half; then 3 has one, 4 a half; then 4 three quarters; then all one.
+    # For each slot hosts 1 and 2 have one, 3 and 4 a half; then 3 has one; then 4 three quarters; then all have one.
     assert [piece.owner for piece in data.without(busy, {9}, slots)[5:]] == [3, 4, 4, 1]
     assert [piece.owner for piece in data.without(busy[4:], {9}, slots)[1:4]] == [1, 2, 3]
 

@@ -1,5 +1,6 @@
 """Network files of a few hosts, for the tests of what changed between two of them."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,9 @@ def flat(n: int, us: float = 50.0) -> Matrix:
     return us * ~np.eye(n, dtype=bool)
 
 
-def even(n: int, value: float, **but: float) -> list[list[float]]:
+def even(n: int, value: float, **but: float) -> list[list[float | None]]:
     """A matrix of a file with one value throughout, except ``x01=...``: of host 0 to host 1."""
     rows = np.full((n, n), float(value))
     for place, other in but.items():
         rows[int(place[1]), int(place[2])] = other
-    return np.where(np.isnan(rows), None, rows).tolist()  # type: ignore[arg-type]
-
+    return [[None if math.isnan(one) else one for one in row] for row in rows.tolist()]

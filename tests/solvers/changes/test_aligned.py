@@ -7,15 +7,15 @@ import pytest
 
 from plink.errors import InputError
 from plink.hosts import Host, Hosts
-from plink.network import Network
+from plink.network import Matrix, Network
 from solvers.changes.aligned import align, otherwise
 from tests.solvers.changes.files import even, flat, named
 
 
-def numbered(n: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+def numbered(n: int) -> Matrix:
     """Round trips that tell of which rows and columns they are: 10 i + j."""
     i, j = np.indices((n, n))
-    return (10.0 * i + j) * (i != j)
+    return np.asarray((10.0 * i + j) * (i != j))
 
 
 def test_rows_and_columns_follow_the_old_file_s_order() -> None:
@@ -72,7 +72,7 @@ def test_what_a_machine_says_is_looked_up_by_its_place_in_its_own_file() -> None
     assert align(old, new).moved == ("a", "c")
 
 
-def ways(old: list[list[float]], new: list[list[float]], *words: str) -> tuple[list[list[int]], str]:
+def ways(old: list[list[float | None]], new: list[list[float | None]], *words: str) -> tuple[list[list[int]], str]:
     n = len(old)
     files = (named("abcd"[:n], methods=list(words), method_used=used) for used in (old, new))
     mask, said = otherwise(align(*files), "methods", "method_used")
@@ -94,7 +94,7 @@ def test_of_several_ways_the_one_that_most_pairs_took_is_said() -> None:
 
 
 def test_a_file_that_does_not_say_how_it_measured_differs_from_none() -> None:
-    says = {"methods": ["", "a", "b"], "method_used": even(2, 1)}
+    says: dict[str, Any] = {"methods": ["", "a", "b"], "method_used": even(2, 1)}
     other = says | {"method_used": even(2, 2)}
     assert otherwise(align(named("ab", **says), named("ab", **other)), "methods", "method_used")[0].all()
     for key, value in (("methods", "a"), ("methods", None), ("method_used", None)):
@@ -107,7 +107,7 @@ def test_a_file_that_does_not_say_how_it_measured_differs_from_none() -> None:
 
 
 def test_a_number_stands_for_a_word_up_to_the_last_one() -> None:
-    alone = {"methods": ["a"], "method_used": even(2, 0)}
+    alone: dict[str, Any] = {"methods": ["a"], "method_used": even(2, 0)}
     assert otherwise(align(named("ab", **alone), named("ab", **alone)), "methods", "method_used")[1] == ""
     with pytest.raises(InputError, match="method_used: there are only 1 methods"):
         otherwise(

@@ -249,7 +249,7 @@ def test_what_is_left_of_a_host_is_one_pair_and_no_cause() -> None:
 
 def test_what_explains_most_of_what_is_left_comes_next() -> None:
     """Hosts 0, 1 and 2 have nine pairs each, of which they share three; host 10 has eight that nobody shares."""
-    known = {pair for pair in every(10)} | between([10], [*range(3, 10), 11])
+    known = every(10) | between([10], [*range(3, 10), 11])
     moved = between([0, 1, 2], range(10)) | between([10], range(14)) & known
     found = told(14, moved, known=known)
     assert [near for _, near, _ in found] == [(0,), (1,), (10,), (2,)]

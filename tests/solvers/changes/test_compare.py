@@ -59,7 +59,7 @@ def test_counts_are_of_what_was_compared() -> None:
     found = compare(named("abcdefgh", racks(), rates, **shared), named("hgfedcba", racks(), rates, **shared), LIMITS)
     assert (found.pairs, found.rates, found.shared) == (28, 28, 2)
     assert (found.findings, found.notes, found.worse) == ((), (), 0)
-    assert (found.shift, found.noise) == (pytest.approx(1), pytest.approx(0))
+    assert (found.shift, found.noise) == pytest.approx((1, 0))
 
 
 def test_all_that_can_change_is_told_in_one_order() -> None:
@@ -107,7 +107,7 @@ def test_notes_say_what_could_not_be_compared() -> None:
 
 
 def test_a_pair_that_differs_by_method_or_by_clock_is_not_compared() -> None:
-    words = {"methods": ["", "a", "b"], "clocks": ["", "a", "b"]}
+    words: dict[str, Any] = {"methods": ["", "a", "b"], "clocks": ["", "a", "b"]}
     slow = racks()
     slow[0, 1] = slow[1, 0] = slow[2, 3] = slow[3, 2] = slow[4, 5] = slow[5, 4] = 900.0
     old = named("abcdefgh", racks(), **words, method_used=even(8, 1), clock_used=even(8, 1))

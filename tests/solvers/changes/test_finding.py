@@ -112,7 +112,7 @@ def test_a_finding_has_names_and_medians_and_nothing_where_there_is_no_matrix() 
     two = Cause("host", (0,), (), (np.array([0, 0]), np.array([1, 3])))  # 1 and 3
     assert told(two, "wxyz", "latency", WORSE, rows, rows).old == 2  # type: ignore[arg-type]
     lone = Cause("pair", (1,), (3,), (np.array([1]), np.array([3])))
-    found = told(lone, "wxyz", "unmeasured", BETTER)  # type: ignore[arg-type]
+    found = told(lone, "wxyz", "unmeasured", BETTER)
     assert math.isnan(found.old)
     assert math.isnan(found.new)
     assert told(lone, "wxyz", "hops", BETTER, rows, rows).new == 13  # type: ignore[arg-type]

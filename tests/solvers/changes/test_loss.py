@@ -29,12 +29,13 @@ def told(old: Network, new: Network, limits: Limits = ANY, differ: Mask | None =
 
 def test_a_pair_s_loss_is_that_of_all_its_probes_either_direction() -> None:
     """Of 1,000 sent one way a tenth is lost (900 come back), of 300 the other way a half (150): 250 of 1,300."""
-    loss = {"loss_forward": even(4, 0.0, x01=0.1, x10=0.5), "samples": even(4, 500, x01=900, x10=150)}
+    loss: dict[str, Any] = {"loss_forward": even(4, 0.0, x01=0.1, x10=0.5), "samples": even(4, 500, x01=900, x10=150)}
     (one,) = told(lossy(4), lossy(4, **loss))
     assert (one.what, one.verdict, one.where, one.hosts, one.others) == ("loss", "worse", "pair", ("a",), ("b",))
-    assert (one.old, one.new, one.pairs) == (0, pytest.approx(250 / 1300), 1)
+    assert (one.old, one.new, one.pairs) == pytest.approx((0, 250 / 1300, 1))
     (back,) = told(lossy(4, **loss), lossy(4))
-    assert (back.verdict, back.old, back.new) == ("better", pytest.approx(250 / 1300), 0)
+    assert back.verdict == "better"
+    assert (back.old, back.new) == pytest.approx((250 / 1300, 0))
 
 
 def test_a_probe_is_lost_on_either_way() -> None:
@@ -56,7 +57,7 @@ def test_neither_a_pair_that_is_missing_nor_one_measured_otherwise_is_compared()
     """Of a round trip that was not measured losses say nothing; nor do they where only one direction counts."""
     rows = flat(4)
     rows[0, 1] = rows[1, 0] = np.nan
-    bad = {"loss_forward": even(4, 0.0, x01=0.5, x10=0.1), "samples": even(4, 10000)}
+    bad: dict[str, Any] = {"loss_forward": even(4, 0.0, x01=0.5, x10=0.1), "samples": even(4, 10000)}
     assert told(lossy(4), named("abcd", rows, **bad)) == []
     rows[1, 0] = 50.0
     (one,) = told(lossy(4), named("abcd", rows, **bad))
@@ -118,15 +119,17 @@ def least(sent_then: float, sent_now: float, pairs: int, was: float = 0.0) -> fl
     ("n", "then", "now"), [(4, 100.0, 100.0), (4, 5000.0, 300.0), (6, 300.0, 5000.0), (2, 40.0, 40.0)]
 )
 @pytest.mark.parametrize("was", [0.0, 0.01])
-def test_a_rise_is_told_beyond_what_chance_does_with_so_many_probes(n: int, then: float, now: float, was: float) -> None:
+def test_a_rise_is_told_beyond_what_chance_does_with_so_many_probes(
+    n: int, then: float, now: float, was: float
+) -> None:
     """``then`` and ``now``: sent each way, so that a pair has twice as many."""
     edge = least(2 * then, 2 * now, n * (n - 1) // 2, was)
-    for share, named in ((edge * 0.995, False), (edge * 1.005, True)):
+    for share, told_of in ((edge * 0.995, False), (edge * 1.005, True)):
         old = lossy(n, loss_forward=even(n, was), samples=then * (1 - was))
         received = even(n, now * (1 - was), x01=now * (1 - share), x10=now * (1 - share))
         new = lossy(n, loss_forward=even(n, was, x01=share, x10=share), samples=received)
         found = told(old, new)
-        assert bool(found) is named, share
+        assert bool(found) is told_of, share
 
 
 def test_without_a_number_of_samples_a_hundred_came_back() -> None:

@@ -159,7 +159,7 @@ def test_a_pair_takes_the_larger_of_its_own_noise_and_the_wander() -> None:
     """Halves that are e^0.2 apart are 0.1 off; and each pair changed by 0.05, which is a wander of 0.197."""
     first = flat(4, 100.0)
     sides = (with_halves(4, first, first * math.exp(0.2)),)
-    change = 0.05 * off(4)
+    change = flat(4, 0.05)
     wander = 0.05 / NormalDist().inv_cdf(0.6)
     assert noise(change, off(4), flat(4), sides, WIDE).sigma[0, 1] == pytest.approx(wander)
     assert noise(change, off(4), flat(4), sides, 0.04).sigma[0, 1] == pytest.approx(0.1, rel=1e-4)

@@ -67,10 +67,10 @@ def test_of_a_sparse_file_only_what_failed_is_missing() -> None:
 
 def test_only_the_file_that_lacks_a_pair_is_asked_whether_it_meant_to() -> None:
     gone = without(4, *both((0, 1)))
-    old, sparse = named("abcd"), {"plan": "adaptive"}
-    assert len(missing(align(named("abcd", None, **sparse), named("abcd", gone)), [])) == 1
-    assert missing(align(named("abcd", gone, **sparse), old), []) == []
-    assert len(missing(align(named("abcd", gone), named("abcd", None, **sparse)), [])) == 1
+    old, sparse = named("abcd"), named("abcd", gone, plan="adaptive")
+    assert len(missing(align(named("abcd", plan="adaptive"), named("abcd", gone)), [])) == 1
+    assert missing(align(sparse, old), []) == []
+    assert len(missing(align(named("abcd", gone), named("abcd", plan="adaptive")), [])) == 1
 
 
 def test_groups_of_hosts_are_causes_here_too() -> None:
@@ -83,8 +83,8 @@ def test_groups_of_hosts_are_causes_here_too() -> None:
 # Hops
 
 
-def routers(old: list[list[float]] | None, new: list[list[float]] | None) -> list[Finding]:
-    files = [named("abcdef", **({} if rows is None else {"hops": rows})) for rows in (old, new)]
+def routers(old: list[list[float | None]] | None, new: list[list[float | None]] | None) -> list[Finding]:
+    files = [named("abcdef", hops=rows) for rows in (old, new)]
     return hops(align(*files), [])
 
 

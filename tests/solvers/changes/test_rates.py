@@ -159,7 +159,9 @@ def test_ranges_of_runs_must_be_apart(was: list[float], now: list[float], apart:
     assert [one.verdict for one in both(low, high)[0]] == (["better"] if apart else [])
 
 
-@pytest.mark.parametrize("spread", [[1.0], [1.0, 2.0, 3.0], [0, 9.0], ["1", 9.0], [True, 9.0], [1.0, math.inf], None, 3.0])
+@pytest.mark.parametrize(
+    "spread", [[1.0], [1.0, 2.0, 3.0], [0, 9.0], ["1", 9.0], [True, 9.0], [1.0, math.inf], None, 3.0]
+)
 def test_a_range_that_is_none_is_that_of_the_figure_alone(spread: Any) -> None:
     """Whichever range it is of; with one it would not be told."""
     wide = shared(group(out=4.0, out_gbps=[1.0, 9.0]))

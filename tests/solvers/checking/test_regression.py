@@ -11,6 +11,7 @@ def test_exactly_the_tolerance_or_the_worst_before_is_not_slower() -> None:
     assert slower([1.0, 1.0, 3.0], [3.0, 3.0, 2.0], Tolerance(time=0.5)) is None
     assert slower([1.0, 1.0, 2.9], [3.0, 3.0, 2.0], Tolerance(time=0.5)) == 3.0
     assert slower([2.0], [1.0], Tolerance(time=0.0)) is None
+    assert slower([2.0], [6.0], Tolerance(time=0.0)) == 3.0
 
 
 def test_exactly_the_tolerance_or_the_end_of_the_interval_ranks_no_worse() -> None:

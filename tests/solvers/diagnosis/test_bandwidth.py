@@ -90,7 +90,7 @@ def test_a_host_alone_is_held_against_pairs_between_groups() -> None:
 
 def row(members: list[str], out: Any, limited: Any = "link", high: Any = None) -> dict[str, Any]:
     found = {"members": members, "out_gbps": out, "out_limited_by": limited}
-    return found if high is None else found | {"interval": {"out_gbps": [0.1, high]}}
+    return found if not high else found | {"interval": {"out_gbps": [0.1, high]}}
 
 
 def links_by_hand(rows: list[dict[str, Any]]) -> list[SlowLink]:
@@ -117,7 +117,7 @@ def test_a_slow_link_is_less_than_half_of_the_others_in_all_and_for_each_host() 
         places = np.split(rng.permutation(len(names)), np.cumsum(sizes)[:-1])
         rows = [
             row([names[k] for k in sorted(place)], rng.choice([1.0, 2.0, 4.0, 8.0, 0.0], p=[0.3, 0.2, 0.2, 0.2, 0.1]),
-                rng.choice(["link", "hosts"], p=[0.8, 0.2]), rng.choice([None, 1.5, 4.0]))
+                rng.choice(["link", "hosts"], p=[0.8, 0.2]), rng.choice([0.0, 1.5, 4.0]))
             for place in places
         ]  # fmt: skip
         found = slow_shared_links(rows, names)
@@ -129,9 +129,10 @@ def test_a_slow_link_is_less_than_half_of_the_others_in_all_and_for_each_host() 
 @pytest.mark.parametrize("way", ["out", "in"])
 def test_each_way_is_told_by_groups_that_have_a_figure_of_it(way: str) -> None:
     """Three have one of this way, and two of the other; a slow one of these is not told."""
-    rows = [
-        {"members": [str(k)], f"{way}_gbps": 0.3 if k else 1.0, f"{way}_limited_by": "link"} for k in (0, 1)
-    ] + [{"members": ["2"], f"{way}_gbps": 1.0}, {"members": ["3"], f"{way}_gbps": 1.0}]
+    rows = [{"members": [str(k)], f"{way}_gbps": 0.3 if k else 1.0, f"{way}_limited_by": "link"} for k in (0, 1)] + [
+        {"members": ["2"], f"{way}_gbps": 1.0},
+        {"members": ["3"], f"{way}_gbps": 1.0},
+    ]
     assert [(link.members, link.way) for link in slow_shared_links(rows, list("0123"))] == [((1,), way)]
     other = "in" if way == "out" else "out"
     for row in rows[:2]:

@@ -122,7 +122,8 @@ def test_a_loss_is_worth_naming_beyond_one_in_a_thousand(share: float, named: bo
     loss = np.zeros((N, N))
     loss[4, 1] = share
     for key, way in (("loss_forward", "to"), ("loss_back", "back from")):
-        found = told(flat(), **{key: to_rows(loss, 6)})
+        details: dict[str, Any] = {key: to_rows(loss, 6)}
+        found = told(flat(), **details)
         assert [one.hosts for one in found] == ([["h4", "h1"]] if named else [])
         assert all(one.evidence == f"0.12 % of the probes are lost on the way {way} h1" for one in found)
 
