@@ -4,7 +4,7 @@ import math
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solvers.agile import data
@@ -26,6 +26,7 @@ def heirs(pieces: data.Pieces) -> list[int | None]:
 # Shares
 
 
+@settings(max_examples=40)
 @given(st.integers(0, 60), Slots, st.dictionaries(st.integers(0, 9), st.integers(0, 9)))
 def test_shares_go_by_slots_and_odd_pieces_by_what_is_due_and_then_by_what_is_held(
     number: int, slots: dict[int, int], held: dict[int, int]

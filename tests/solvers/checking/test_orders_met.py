@@ -64,6 +64,13 @@ def test_a_range_of_a_millionth_is_none(more: float, flat: bool) -> None:
         assert len(orders_between(np.arange(4), np.ones(4, np.intp), price, 6, 0)) == 6
 
 
+def test_orders_that_cost_nothing_cost_the_same_and_one_that_is_dearer_makes_a_difference() -> None:
+    with pytest.raises(NoAnswer, match="costs the same"):
+        orders_between(np.arange(4), np.ones(4, np.intp), lambda order: 0.0, 6, 0)
+    found = orders_between(np.arange(4), np.ones(4, np.intp), lambda order: float(order.tolist() == [3, 1, 0, 2]), 6, 0)
+    assert [cost for _, cost in found] == [0, 0, 0, 0, 0, 1]
+
+
 def test_the_dearest_are_looked_for_swap_by_swap_where_random_orders_do_not_come() -> None:
     """The cost is the number of hosts at their own place: one or two in random orders, none in the cheapest known. A
     climb keeps every swap that is no cheaper, and gets far above these."""
