@@ -179,12 +179,30 @@ def test_in_stage_one_backups_are_bound_to_serve_and_else_who_is_bound_stays() -
 
 
 def test_what_is_under_way_counts_where_it_is_bound_for_if_that_is_to_serve() -> None:
-    bound = Partition(2, 5, 0, 6, heir=Move(3, 9))
-    assert owner_targets(step(Partition(2, 5, 0, 6), bound).state) == (2, 3)
-    assert owner_targets(step(Partition(3, 5, 0, 6), Partition(3, 5, 0, 6, heir=Move(5, 9))).state) == (3, 2)
+    to_server, elsewhere = Partition(2, 5, 0, 6, heir=Move(3, 9)), Partition(3, 5, 0, 6, heir=Move(5, 9))
+    assert owner_targets(step(to_server, Partition(2, 5, 0, 6)).state) == (3, 2)
+    assert owner_targets(step(Partition(2, 5, 0, 6), to_server).state) == (2, 3)
+    assert owner_targets(step(elsewhere, Partition(3, 5, 0, 6)).state) == (3, 2)
     copied = Partition(2, 5, 0, 6, copy=Move(1, 9))
     assert backup_targets(step(copied, Partition(3, 5, 0, 6)).state) == (1, 0)
     drained = Partition(2, 5, 0, 6, heir=Move(1, 9), copy=Move(0, 8))
-    assert backup_targets(step(Partition(3, 5, 0, 6), drained).state) == (0, 1)
+    assert backup_targets(step(drained, Partition(3, 5, 1, 6)).state) == (1, 0)
     handed = Partition(2, 5, 1, 6, heir=Move(3, 9))
-    assert backup_targets(step(handed, Partition(3, 5, 0, 6)).state) == (1, 0)
+    assert backup_targets(step(handed, Partition(3, 5, 1, 6)).state) == (1, 0)
+
+
+@pytest.mark.parametrize("first", [
+    Partition(2, 5, 0, 6, waiting=True), Partition(4, 5, 0, 6, heir=Move(0, 9, drain=True)),
+    Partition(4, 5, 0, 6, heir=Move(2, 9)),
+])  # fmt: skip
+def test_a_partition_that_has_to_wait_holds_no_other_up(first: Partition) -> None:
+    found, actions = settled(first, Partition(5, 5, 1, 6), leaving={4: 9.0})
+    assert found == (first, Partition(5, 5, 1, 6, heir=found[1].heir))
+    assert [type(action) for action in actions] == [act.HandOver]
+
+
+def test_what_a_copy_called_off_leaves_uneven_is_seen_to_at_once() -> None:
+    """The first partition's copy was bound for host 1, so that the second one's would have to go to 0; it moves, and
+    the copy with it is off, so that all is even as it is."""
+    found, _ = settled(Partition(5, 5, 0, 6, copy=Move(1, 8)), QUIET[1])
+    assert found == (Partition(5, 5, 0, 6, heir=Move(2, 21)), QUIET[1])

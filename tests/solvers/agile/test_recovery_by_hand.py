@@ -118,6 +118,12 @@ def test_an_owner_that_is_gone_sends_all_back_and_its_partitions_start_from_thei
     assert [one.to for one in of(act.Restore, restored)] == [found[k].owner for k in (0, 2, 3)]
 
 
+def test_nobody_has_as_good_as_failed_unless_it_is_said() -> None:
+    step = recovered(set(), SOUND)[2]
+    recover(step, ())
+    assert step.actions == []
+
+
 def test_hosts_that_as_good_as_failed_send_all_back_though_nobody_is_gone() -> None:
     quiet = Partition(4, 7, 1, 6)
     assert recovered(set(), quiet)[1] == []
