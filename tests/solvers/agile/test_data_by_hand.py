@@ -108,11 +108,15 @@ def test_nobody_s_pieces_are_given_before_any_that_somebody_may_keep() -> None:
     """Hosts 2 and 3 are due two each; 9 works no more; 2 gives up nothing, though it has its room."""
     pieces = (has(2, loaded=(3,)), has(9), has(9), has(2))
     assert heirs(data.rebalanced(pieces, {2: 1, 3: 1})) == [None, 3, 3, None]
+    # Hosts 3 and 4 lack one each, 2 has one too many: nobody's goes to the lower number, that of 2 to the other.
+    pieces = (has(2), has(2), has(2), has(3), has(4), has(9))
+    assert heirs(data.rebalanced(pieces, {2: 1, 3: 1, 4: 1})) == [None, None, 4, None, None, 3]
 
 
 def test_a_piece_goes_to_the_latest_previous_owner_that_has_it_then_to_who_lacks_most() -> None:
     slots = {1: 1, 2: 1, 3: 2}
     assert heirs(data.rebalanced((has(9, 3, 2, 1), has(9, 3), has(9), has(9)), slots)) == [1, 3, 3, 2]
+    assert heirs(data.rebalanced((has(9, 3, loaded=(1,)), has(9)), {1: 1, 3: 1})) == [3, 1], "any previous one first"
     # The last piece first: to 3, which lacks two; then each lacks one.
     assert heirs(data.rebalanced((has(9, loaded=(1, 2, 3)),) * 4, slots)) == [3, 2, 1, 3]
 

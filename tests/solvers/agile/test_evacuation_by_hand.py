@@ -20,7 +20,7 @@ def evacuated(
 ) -> tuple[tuple[Partition, ...], list[act.Action]]:  # fmt: skip
     """Two reliable hosts (0 and 1), six transient ones; 2 leaves, 3 and 4 serve then. A partition of 2 MB takes two
     seconds, and three quarters of the four that are left are planned with."""
-    speed = {} if rate is None else {"bytes_per_s": rate}
+    speed: dict[str, Any] = {} if rate is None else {"bytes_per_s": rate}
     state = Cluster(
         hosts(2, 6, **speed), (size,) * len(partitions), Thresholds(), more.pop("stage", TWO), partitions, (),
         **({"leaving": {2: seconds}} | more), number=20, consistent=4,
