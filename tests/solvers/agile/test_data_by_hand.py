@@ -109,8 +109,8 @@ def test_nobody_s_pieces_are_given_before_any_that_somebody_may_keep() -> None:
     pieces = (has(2, loaded=(3,)), has(9), has(9), has(2))
     assert heirs(data.rebalanced(pieces, {2: 1, 3: 1})) == [None, 3, 3, None]
     # Hosts 3 and 4 lack one each, 2 has one too many: nobody's goes to the lower number, that of 2 to the other.
-    pieces = (has(2), has(2), has(2), has(3), has(4), has(9))
-    assert heirs(data.rebalanced(pieces, {2: 1, 3: 1, 4: 1})) == [None, None, 4, None, None, 3]
+    six = (has(2), has(2), has(2), has(3), has(4), has(9))
+    assert heirs(data.rebalanced(six, {2: 1, 3: 1, 4: 1})) == [None, None, 4, None, None, 3]
 
 
 def test_a_piece_goes_to_the_latest_previous_owner_that_has_it_then_to_who_lacks_most() -> None:
