@@ -69,6 +69,15 @@ def test_moves_are_chosen_by_how_little_more_they_send_than_drains() -> None:
     assert fates(threatened, {1: 10.9}, {1: 1.0}) == {0: Fate.DRAIN, 1: Fate.MOVE, 2: Fate.DRAIN}
 
 
+def test_one_that_nobody_can_take_or_is_large_does_not_keep_another_from_moving() -> None:
+    """Host 1 sends 12.5 in time, 7.5 of them as drains: one more for the large one, or four and a half for the small."""
+    threatened = [one(0, 1, 8, 7), one(1, 1, 5, 0.5)]
+    assert fates(threatened, {1: 12.5}, {1: 1.0}) == {0: Fate.MOVE, 1: Fate.DRAIN}
+    threatened = [one(0, 1, 8, 7, heir=None), one(1, 1, 5, 0.5)]
+    assert fates(threatened, {1: 12.5}, {1: 1.0}) == {0: Fate.DRAIN, 1: Fate.MOVE}
+    assert fates([one(0, 1, 8, 7)], {1: 0.5}, {}) == {0: Fate.MOVE}
+
+
 def test_a_move_spares_the_backup_s_line() -> None:
     """Into the backup nothing fits but one; moved, the others need none of it."""
     assert fates([one(0, 1, 5, 5)], {1: 10.0}, {BACKUP: 0.1}) == {0: Fate.FAIL}
