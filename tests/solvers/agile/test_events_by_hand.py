@@ -27,6 +27,15 @@ def test_a_partition_that_was_lost_on_its_way_is_restored_from_its_backup_and_no
     world.settle()
 
 
+def test_where_it_cannot_go_back_to_the_owner_it_goes_to_another_and_workers_follow() -> None:
+    """Host 1 was warned; of its partitions the first was lost on its way to it. Both are sent to host 3 again."""
+    world = running(1, 4, partitions=4)
+    warn(world, 1)
+    _, actions = apply(world.state, Unserved(0, world.state.partitions[0].epoch, backed=True))
+    assert [(one.partition, one.to) for one in of(act.Restore, actions)] == [(0, 3), (2, 3)]
+    assert of(act.PointWorkers, actions)[0].owners == (3, 2, 3, 2)
+
+
 def test_a_partition_that_was_lost_on_its_way_and_has_no_backup_is_lost() -> None:
     world = running(1, 4, partitions=4)
     (halt,) = world.tell(Unserved(2, world.state.partitions[2].epoch, backed=False))

@@ -70,7 +70,7 @@ def test_moves_are_chosen_by_how_little_more_they_send_than_drains() -> None:
 
 
 def test_one_that_nobody_can_take_or_is_large_does_not_keep_another_from_moving() -> None:
-    """Host 1 sends 12.5 in time, 7.5 of them as drains: one more for the large one, or four and a half for the small."""
+    """Host 1 sends 12.5 in time, 7.5 of them as drains: the large one needs one more, the small one 4.5."""
     threatened = [one(0, 1, 8, 7), one(1, 1, 5, 0.5)]
     assert fates(threatened, {1: 12.5}, {1: 1.0}) == {0: Fate.MOVE, 1: Fate.DRAIN}
     threatened = [one(0, 1, 8, 7, heir=None), one(1, 1, 5, 0.5)]

@@ -90,7 +90,7 @@ def test_a_partition_that_nobody_backs_up_gets_a_backup_and_nobody_goes_back() -
     assert not of(act.RollBack, actions)
     (copy,) = of(act.BackUp, actions)
     assert (copy.partition, copy.source, copy.host) == (1, 3, 1)
-    assert not state.partitions[1].safe
+    assert (state.partitions[1].safe, state.partitions[1].clock) == (False, 0)
     assert state.consistent == 8, "which is that of the other"
     assert [push.partition for push in of(act.PushTo, actions)] == [0]
 
@@ -132,3 +132,25 @@ def test_what_a_host_worked_on_that_does_not_report_goes_to_who_has_it(gone: int
     state, _ = resumed(reports(**{f"h{gone}": None}))
     assert state.pieces[gone].owner == 0
     assert {host.number for host in state.hosts} == set(range(6)) - {gone}
+
+
+def test_where_no_partition_has_a_backup_all_go_back_to_the_beginning_at_most() -> None:
+    state, actions = resumed(reports(h0={"backs": {}}, h1={"backs": {}}))
+    assert state.consistent == 0
+    assert len(of(act.BackUp, actions)) == 2
+
+
+def test_reliable_hosts_alone_go_on() -> None:
+    serve = {f"h{k}": {"serves": {k: 5}} for k in (0, 1)}
+    state, _ = resumed(reports(**serve, h2=None, h3=None, h4=None, h5=None))
+    assert (state.stage, state.halted) == (Stage.PARAMETER_SERVERS, False)
+    assert [one.owner for one in state.partitions] == [0, 1]
+
+
+def test_one_transient_host_that_serves_is_enough_for_stage_two_to_have_been() -> None:
+    """Two to two is not over the threshold, nor one host under it: the stage is what it was."""
+    some = reports(h1={"serves": {1: 6}, "backs": {1: 7}}, h3={"serves": {}}, h4=None, h5=None)
+    assert resumed(some)[0].stage is Stage.ACTIVE_AND_BACKUP
+    some[2] = replace(some[2], serves={})
+    some[0] = replace(some[0], serves={0: 5})
+    assert resumed(some)[0].stage is Stage.PARAMETER_SERVERS
