@@ -1,0 +1,115 @@
+"""Two files side by side: whose rows are whose, and what of a pair can be compared."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from plink.errors import InputError
+from plink.hosts import Host, Hosts
+from plink.network import Matrix, Network
+from solvers.changes.aligned import align, otherwise
+from tests.solvers.changes.files import even, flat, named
+
+
+def numbered(n: int) -> Matrix:
+    """Round trips that tell of which rows and columns they are: 10 i + j."""
+    i, j = np.indices((n, n))
+    return np.asarray((10.0 * i + j) * (i != j))
+
+
+def test_rows_and_columns_follow_the_old_file_s_order() -> None:
+    old, new = named("abcd", numbered(4)), named("xdba", numbered(4))
+    found = align(old, new)
+    assert (found.names, found.gone, found.come) == (("a", "b", "d"), ("c",), ("x",))
+    assert found.old.latency()[0].tolist() == pytest.approx([np.nan, 1, 3], nan_ok=True)
+    assert found.new.latency()[0].tolist() == pytest.approx([np.nan, 32, 31], nan_ok=True)
+
+
+def test_a_round_trip_of_nothing_is_none_and_the_file_keeps_its_own() -> None:
+    rows = flat(3)
+    rows[0, 1], rows[1, 0] = 0.0, -2.0
+    latency = align(named("abc", rows), named("abc")).old.latency()
+    assert np.isfinite(latency).tolist() == [[False, False, True], [False, False, True], [True, True, False]]
+    assert rows[0, 0] == 0
+
+
+def test_halves_and_other_matrices_are_cut_and_arranged_alike() -> None:
+    halves = [numbered(3).tolist(), (2 * numbered(3)).tolist()]
+    side = align(named("ca"), named("abc", hops=numbered(3).tolist(), halves_us=halves)).new
+    first, second = side.halves() or (None, None)
+    for found, times in ((side.detail("hops"), 1), (first, 1), (second, 2)):
+        assert found is not None
+        assert found.tolist() == [[0, 20 * times], [2 * times, 0]]
+    assert side.detail("loss_forward") is None
+    assert align(named("ca"), named("abc")).new.halves() is None
+
+
+def found_at(*addresses: str, machines: Any = None) -> Network:
+    """Hosts a, b, ... at addresses of a hosts file."""
+    hosts = Hosts(tuple(Host("abcdef"[k], address) for k, address in enumerate(addresses)))
+    return Network(hosts, flat(len(addresses)), None, {} if machines is None else {"machines": machines}, "a file")
+
+
+def test_a_host_moved_where_both_files_know_an_address_and_it_is_another_one() -> None:
+    old = found_at("10.0.0.1", "10.0.0.2", "c", "10.0.0.4")
+    new = found_at("10.0.0.1", "10.0.9.2", "10.0.0.3", "d")
+    assert align(old, new).moved == ("b",)
+    assert align(new, old).moved == ("b",)
+
+
+def test_what_a_machine_says_of_its_address_goes_before_the_hosts_file() -> None:
+    old = found_at("10.0.0.1", "10.0.0.2", "10.0.0.3")
+    said = [{"address": "10.9.9.9"}, None, {"address": 3}]
+    assert align(old, found_at("10.0.0.1", "10.0.0.2", "10.0.0.3", machines=said)).moved == ("a",)
+    assert align(old, found_at("10.0.0.1", "10.0.0.2", "10.0.0.3", machines=said[:2])).moved == ()
+    assert align(old, found_at("10.0.0.1", "10.0.0.2", "10.0.0.3", machines="all")).moved == ()
+
+
+def test_what_a_machine_says_is_looked_up_by_its_place_in_its_own_file() -> None:
+    machines = [{"address": f"10.0.0.{k}"} for k in range(3)]
+    old, new = found_at("a", "b", "c", machines=machines), found_at("a", "b", "c", machines=machines[::-1])
+    assert align(old, new).moved == ("a", "c")
+
+
+def ways(old: list[list[float | None]], new: list[list[float | None]], *words: str) -> tuple[list[list[int]], str]:
+    n = len(old)
+    files = (named("abcd"[:n], methods=list(words), method_used=used) for used in (old, new))
+    mask, said = otherwise(align(*files), "methods", "method_used")
+    return np.argwhere(mask).tolist(), said
+
+
+def test_pairs_measured_otherwise_are_those_where_both_files_say_how_and_it_differs() -> None:
+    """Number 0 is the unknown one here, and a missing number stands for it."""
+    old = even(3, 1, x01=2, x02=0, x10=1, x12=float("nan"))
+    new = even(3, 1, x01=1, x02=1, x10=0, x12=2)
+    assert ways(old, new, "", "stamp", "icmp") == ([[0, 1]], "icmp -> stamp")
+    assert ways(old, old, "", "stamp", "icmp") == ([], "")
+
+
+def test_of_several_ways_the_one_that_most_pairs_took_is_said() -> None:
+    old = even(3, 1)
+    assert ways(old, even(3, 1, x01=2, x02=3, x10=3), "", "a", "b", "c")[1] == "a -> c"
+    assert ways(old, even(3, 1, x01=2, x02=3, x10=2), "", "a", "b", "c")[1] == "a -> b"
+
+
+def test_a_file_that_does_not_say_how_it_measured_differs_from_none() -> None:
+    says: dict[str, Any] = {"methods": ["", "a", "b"], "method_used": even(2, 1)}
+    other = says | {"method_used": even(2, 2)}
+    assert otherwise(align(named("ab", **says), named("ab", **other)), "methods", "method_used")[0].all()
+    for key, value in (("methods", "a"), ("methods", None), ("method_used", None)):
+        for one in (align(named("ab", **says), named("ab", **(other | {key: value}))),
+                    align(named("ab", **(says | {key: value})), named("ab", **other))):  # fmt: skip
+            mask, said = otherwise(one, "methods", "method_used")
+            assert mask.shape == (2, 2)
+            assert not mask.any()
+            assert said == ""
+
+
+def test_a_number_stands_for_a_word_up_to_the_last_one() -> None:
+    alone: dict[str, Any] = {"methods": ["a"], "method_used": even(2, 0)}
+    assert otherwise(align(named("ab", **alone), named("ab", **alone)), "methods", "method_used")[1] == ""
+    with pytest.raises(InputError, match="method_used: there are only 1 methods"):
+        otherwise(
+            align(named("ab", **alone), named("ab", **(alone | {"method_used": even(2, 1)}))), "methods", "method_used"
+        )

@@ -1,0 +1,287 @@
+"""What explains that many pairs changed: against every cause there could be, written out by the book."""
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from solvers.changes.causes import KINDS, Labels, Mask, Pairs, explain, network_wide
+
+Pair = tuple[int, int]
+
+
+def mask_of(n: int, pairs: set[Pair]) -> Mask:
+    """Symmetric, True at these pairs."""
+    mask = np.zeros((n, n), dtype=bool)
+    for i, j in pairs:
+        mask[i, j] = mask[j, i] = True
+    return mask
+
+
+def every(n: int) -> set[Pair]:
+    return set(combinations(range(n), 2))
+
+
+def told(
+    n: int, moved: set[Pair], groups: Sequence[Sequence[int]] = (), known: set[Pair] | None = None
+) -> list[tuple[str, tuple[int, ...], tuple[int, ...]]]:
+    """Kind, near and far of what explains that these pairs changed; ``groups``: the label of every host, by tier."""
+    labels = [np.array(group) for group in groups]
+    found, _ = explain(mask_of(n, every(n) if known is None else known), mask_of(n, moved), labels, lambda pairs: True)
+    return [(cause.kind, cause.near, cause.far) for cause in found]
+
+
+def between(near: Sequence[int], far: Sequence[int]) -> set[Pair]:
+    return {(min(i, j), max(i, j)) for i in near for j in far if i != j}
+
+
+# By the book: every cause there can be
+
+
+def by_the_book(
+    n: int, known: set[Pair], moved: set[Pair], label: Sequence[int]
+) -> Iterator[tuple[int, int, str, tuple[int, ...], tuple[int, ...], set[Pair]]]:
+    """(pairs it explains, turn among ties, kind, near, far, its pairs) of each cause that holds."""
+    groups = [tuple(h for h in range(n) if label[h] == g) for g in range(max(label) + 1)]
+    large = [group for group in groups if len(group) >= 2]
+    everybody = tuple(range(n))
+    inside = {group: between(group, group) for group in groups}
+    out = {group: between(group, [h for h in everybody if h not in group]) for group in groups}
+    within = set().union(*inside.values())
+    tiers = [part for part in (within & known, (every(n) - within) & known) if part]
+    found: list[tuple[str, tuple[int, ...], tuple[int, ...], list[set[Pair]], Sequence[int], int]] = []
+    found += [("host", (h,), (), [between([h], everybody)], [h], 2) for h in everybody]
+    found.append(("network", everybody, (), [every(n), *tiers], everybody, 3))
+    if len(groups) > 1:
+        found += [("link", a, b, [between(a, b)], a + b, 2) for a, b in combinations(large, 2)]
+        for h in everybody:
+            for group in groups:
+                far = tuple(other for other in group if other != h)
+                found.append(("link", (h,), far, [between([h], far)], [h], 3))
+        for group in large:
+            found.append(("inside", group, (), [inside[group]], group, 2))
+            found.append(("group", group, (), [out[group], inside[group]], group, 2))
+            found.append(("uplink", group, (), [out[group]], group, 2))
+        found.append(("within", tuple(sorted(sum(large, ()))), (), [within], tuple(sorted(sum(large, ()))), 2))
+        found.append(("between", everybody, (), [every(n) - within], everybody, 2))
+    for kind, near, far, parts, accused, least in found:
+        pairs = set().union(*parts) & known
+        if len(pairs & moved) < least:
+            continue
+        if any(5 * len(part & moved) <= 4 * len(part & known) for part in parts):  # nearly all: more than 0.8
+            continue
+        innocent = 0
+        for host in accused:  # whose changed pairs are less than two thirds
+            its = {pair for pair in pairs if host in pair}
+            innocent += 3 * len(its & moved) < 2 * len(its)
+        if 10 * innocent <= (n if kind == "network" else 0):
+            yield -len(pairs & moved), KINDS.index(kind), kind, near, far, pairs
+
+
+def drawn(seed: int) -> tuple[int, set[Pair], set[Pair], list[int]]:
+    """Up to nine hosts in groups; of some kind of trouble nearly all pairs changed, of others few."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 10))
+    label = rng.integers(0, int(rng.integers(1, 4)), n)
+    label = np.unique(label, return_inverse=True)[1]
+    a, b = rng.integers(0, label.max() + 1, 2)
+    near, far = np.flatnonzero(label == a).tolist(), np.flatnonzero(label == b).tolist()
+    everybody = list(range(n))
+    others = [h for h in everybody if label[h] != a]
+    trouble = [
+        between([int(rng.integers(n))], everybody), every(n), between(near, far), between(near, near),
+        between(near, others), between(near, everybody), between([int(rng.integers(n))], far),
+        {(i, j) for i, j in every(n) if label[i] == label[j]}, {(i, j) for i, j in every(n) if label[i] != label[j]},
+    ][int(rng.integers(9))]  # fmt: skip
+    miss, stray = rng.choice([0.0, 0.1, 0.2, 0.3]), rng.choice([0.0, 0.1, 0.3])
+    known = {pair for pair in sorted(every(n)) if rng.random() < rng.choice([0.85, 1.0])}
+    moved = {pair for pair in sorted(known) if rng.random() < (1 - miss if pair in trouble else stray)}
+    return n, known, moved, label.tolist()
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_the_first_cause_is_the_one_of_all_that_explains_most_and_the_first_kind_of_these(block: int) -> None:
+    spoke = 0
+    for seed in range(40 * block, 40 * block + 40):
+        n, known, moved, label = drawn(seed)
+        wanted = sorted(by_the_book(n, known, moved, label), key=lambda one: one[:2])
+        found, left = explain(mask_of(n, known), mask_of(n, moved), [np.array(label)], lambda pairs: True)
+        assert bool(found) is bool(wanted), seed
+        if not found:
+            assert (left == mask_of(n, known)).all()
+            continue
+        first, best = found[0], wanted[0]
+        ties = [one[2:] for one in wanted if one[:2] == best[:2]]
+        its = set(zip(*(places.tolist() for places in first.pairs), strict=True))
+        assert (first.kind, first.near, first.far, its) in ties, seed
+        spoke += 1
+    assert spoke > 10
+
+
+@pytest.mark.parametrize("block", range(2))
+def test_a_cause_that_does_not_hold_is_passed_over_for_the_next_best(block: int) -> None:
+    """Refused: all that explain as much as the first one does."""
+    for seed in range(1000 + 40 * block, 1040 + 40 * block):
+        n, known, moved, label = drawn(seed)
+        wanted = sorted(by_the_book(n, known, moved, label), key=lambda one: one[:2])
+        refused = [sorted(one[5]) for one in wanted if wanted and one[0] == wanted[0][0]]
+
+        def holds(pairs: Pairs, refused: list[list[Pair]] = refused) -> bool:
+            return sorted(zip(*(places.tolist() for places in pairs), strict=True)) not in refused
+
+        rest = [one for one in wanted if sorted(one[5]) not in refused]
+        found, _ = explain(mask_of(n, known), mask_of(n, moved), [np.array(label)], holds)
+        assert bool(found) is bool(rest), seed
+        if found:
+            assert (found[0].kind, found[0].near, found[0].far) in [one[2:5] for one in rest if one[:2] == rest[0][:2]]
+
+
+def test_groups_of_every_tier_are_asked() -> None:
+    """Eight hosts in racks of two and pods of four: what changed is between pods, and no rack explains it."""
+    racks, pods = [0, 0, 1, 1, 2, 2, 3, 3], [0, 0, 0, 0, 1, 1, 1, 1]
+    assert told(8, between(range(4), range(4, 8)), [racks, pods]) == [("link", (0, 1, 2, 3), (4, 5, 6, 7))]
+    assert told(8, between([0, 1], range(2, 8)), [racks, pods]) == [("uplink", (0, 1), ())]
+
+
+# What is nearly all, and most of what each has
+
+
+@pytest.mark.parametrize(("changed", "named"), [(8, False), (9, True)])
+def test_a_host_s_trouble_is_more_than_four_fifths_of_its_pairs(changed: int, named: bool) -> None:
+    assert told(11, {(0, j) for j in range(1, changed + 1)}) == ([("host", (0,), ())] if named else [])
+
+
+@pytest.mark.parametrize(("changed", "named"), [(2, True), (1, False)])
+def test_a_link_is_blamed_where_each_host_has_two_thirds_of_it(changed: int, named: bool) -> None:
+    """Six hosts to three others: of 18 pairs one or two did not change, all of them host 0's; and all of host 0's pairs
+    with third parties did, which is no part of the link."""
+    label = [0] * 6 + [1] * 3 + [2] * 4
+    moved = between(range(6), range(6, 9)) - {(0, j) for j in range(6 + changed, 9)}
+    link = ("link", (0, 1, 2, 3, 4, 5), (6, 7, 8))
+    assert (link in told(13, moved, [label])) is named
+    assert (link in told(13, moved | between([0], range(9, 12)), [label])) is named
+
+
+@pytest.mark.parametrize(("innocent", "named"), [(1, True), (2, False)])
+def test_a_tenth_of_the_hosts_may_be_spared_by_what_befell_the_network(innocent: int, named: bool) -> None:
+    """Of ten hosts one has four pairs of nine that did not change, or two have: of 45 pairs 41 changed, or 37."""
+    spared = {(0, j) for j in (2, 3, 4, 5)} | ({(1, j) for j in (6, 7, 8, 9)} if innocent == 2 else set())
+    moved = every(10) - spared
+    assert (("network", tuple(range(10)), ()) in told(10, moved)) is named
+    assert network_wide(mask_of(10, every(10)), mask_of(10, moved), []) is named
+
+
+def test_what_befell_the_network_befell_every_tier_of_it() -> None:
+    """Of 28 pairs 24 changed, but none within the groups of two."""
+    label = [0, 0, 1, 1, 2, 2, 3, 3]
+    moved = every(8) - {(0, 1), (2, 3), (4, 5), (6, 7)}
+    assert network_wide(mask_of(8, every(8)), mask_of(8, moved), [])
+    assert not network_wide(mask_of(8, every(8)), mask_of(8, moved), [np.array(label)])
+    assert told(8, moved, [label]) == [("between", tuple(range(8)), ())]
+    assert network_wide(mask_of(8, moved), mask_of(8, moved), [np.array(label)]), "what nobody knows is no evidence"
+
+
+@pytest.mark.parametrize(("changed", "wide"), [(4, False), (5, True)])
+def test_four_fifths_of_a_tier_are_not_nearly_all_of_it(changed: int, wide: bool) -> None:
+    """Of ten hosts in twos all 40 pairs between groups changed, and four of the five within, or all."""
+    within = [(2 * k, 2 * k + 1) for k in range(5)]
+    moved = every(10) - set(within[changed:])
+    assert network_wide(mask_of(10, every(10)), mask_of(10, moved), [np.arange(10) // 2]) is wide
+
+
+@pytest.mark.parametrize(("hosts", "wide"), [(2, False), (3, True)])
+def test_a_network_is_three_pairs_at_least(hosts: int, wide: bool) -> None:
+    assert network_wide(mask_of(hosts, every(hosts)), mask_of(hosts, every(hosts)), []) is wide
+    assert told(hosts, every(hosts)) == ([("network", (0, 1, 2), ())] if wide else [])
+
+
+def test_one_pair_alone_is_nobody_s_trouble_and_two_are_a_host_s() -> None:
+    assert told(3, {(0, 1)}) == []
+    assert told(3, {(0, 1), (0, 2)}) == [("host", (0,), ())]
+
+
+def test_a_host_s_link_to_a_group_is_three_pairs_at_least() -> None:
+    for far in (2, 3):
+        label = [0] + [1] * far + [2] * 6
+        moved = between([0], range(1, 1 + far))
+        wanted = [("link", (0,), tuple(range(1, 1 + far)))] if far == 3 else []
+        assert told(len(label), moved, [label]) == wanted
+
+
+# One after the other
+
+
+def test_pairs_of_one_cause_are_done_with_before_the_next_is_named() -> None:
+    """Host 0 is slow to all, and so is group {1, 2, 3} to the outside: the pairs of both are told with the larger."""
+    label = [0, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3]
+    moved = between([0], range(12)) | between([1, 2, 3], [0, *range(4, 12)])
+    found, left = explain(
+        mask_of(12, every(12)), mask_of(12, moved), [np.array(label, dtype=np.intp)], lambda pairs: True
+    )
+    assert [(cause.kind, cause.near, len(cause.pairs[0])) for cause in found] == [
+        ("uplink", (1, 2, 3), 27), ("host", (0,), 8),
+    ]  # fmt: skip
+    assert (left == mask_of(12, every(12) - moved)).all()
+
+
+@pytest.mark.parametrize(("pairs", "named"), [(6, False), (7, False), (8, True)])
+def test_what_is_left_of_a_host_must_still_be_more_than_four_fifths(pairs: int, named: bool) -> None:
+    """Of six, seven or eight pairs of host 0 all but one changed, but two of these are of the trouble of {1, 2}: three
+    of four are left, four of five, or five of six."""
+    label = np.array([0, 1, 1, 2, 2, 2, 2, 2, 2, 3, 3, 3])
+    known = between([0], range(1, pairs + 1)) | between([1, 2], range(3, 9)) | between([9, 10, 11], [3])
+    moved = known - {(0, pairs)} - between([9, 10, 11], [3])
+    found, left = explain(mask_of(12, known), mask_of(12, moved), [label], lambda pairs: True)
+    assert [(cause.kind, cause.near) for cause in found] == [("uplink", (1, 2)), ("host", (0,))][: 1 + named]
+    assert left[0].sum() == (0 if named else pairs - 2)
+
+
+def test_what_is_left_of_a_host_is_one_pair_and_no_cause() -> None:
+    """Host 4 had two pairs, one of them with host 0, which is slow to everybody."""
+    moved = {(0, 1), (0, 2), (0, 3), (0, 4), (4, 5)}
+    found, left = explain(
+        mask_of(6, moved | {(1, 2), (2, 3), (1, 3), (1, 5)}), mask_of(6, moved), [], lambda pairs: True
+    )
+    assert [(cause.kind, cause.near) for cause in found] == [("host", (0,))]
+    assert left[4, 5]
+
+
+def test_what_explains_most_of_what_is_left_comes_next() -> None:
+    """Hosts 0, 1 and 2 have nine pairs each, of which they share three; host 10 has eight that nobody shares."""
+    known = every(10) | between([10], [*range(3, 10), 11])
+    moved = between([0, 1, 2], range(10)) | between([10], range(14)) & known
+    found = told(14, moved, known=known)
+    assert [near for _, near, _ in found] == [(0,), (1,), (10,), (2,)]
+
+
+def test_the_network_is_no_cause_of_what_others_have_left() -> None:
+    """Its gain is the largest but it is refused, a host is found; asked again it would be the same evidence twice."""
+    n = 6
+    asked: list[int] = []
+
+    def holds(pairs: Pairs) -> bool:
+        asked.append(len(pairs[0]))
+        return len(pairs[0]) < 15
+
+    found, left = explain(mask_of(n, every(n)), mask_of(n, every(n)), [], holds)
+    assert asked[0] == 15
+    assert [cause.kind for cause in found] == ["host"] * 4
+    assert [len(cause.pairs[0]) for cause in found] == [5, 4, 3, 2]
+    assert left.sum() == 2
+
+
+def test_labels_are_not_touched_and_masks_are_not_written_to() -> None:
+    known, moved = mask_of(5, every(5)), mask_of(5, between([0], range(5)))
+    label: Labels = np.array([0, 0, 1, 1, 1])
+    copies = known.copy(), moved.copy(), label.copy()
+    explain(known, moved, [label], lambda pairs: True)
+    for one, copy in zip((known, moved, label), copies, strict=True):
+        assert (one == copy).all()
+
+
+def test_what_is_not_known_did_not_change() -> None:
+    """Host 0 has two known pairs: that all six are said to have changed makes them no more."""
+    known = between([0], [1, 2]) | between(range(1, 7), range(1, 7))
+    (cause,) = explain(mask_of(7, known), mask_of(7, between([0], range(7))), [], lambda pairs: True)[0]
+    assert (cause.kind, cause.near, len(cause.pairs[0])) == ("host", (0,), 2)

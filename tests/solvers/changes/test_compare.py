@@ -1,0 +1,138 @@
+"""Two files compared: what is counted, noted and refused, and which groups causes are looked for in."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from plink.errors import NoAnswer
+from plink.network import Matrix, Network
+from solvers.changes.compare import Comparison, compare
+from solvers.changes.finding import Limits
+from tests.solvers.changes.files import even, flat, named
+
+LIMITS = Limits()
+NAN = math.nan
+
+
+def racks(near: float = 50.0, far: float = 200.0) -> Matrix:
+    """Two racks of four: a to d, e to h."""
+    rack = np.arange(8) // 4
+    return np.where(rack[:, None] == rack, near, far) * ~np.eye(8, dtype=bool)
+
+
+def told(found: Comparison) -> list[tuple[str, str, tuple[str, ...]]]:
+    return [(one.what, one.where, one.hosts) for one in found.findings]
+
+
+def test_groups_are_those_of_the_old_file() -> None:
+    found = compare(named("abcdefgh", racks()), named("abcdefgh", racks(far=400.0)), LIMITS)
+    (one,) = found.findings
+    assert (one.where, one.hosts, one.others, one.pairs) == ("link", tuple("abcd"), tuple("efgh"), 16)
+    assert (one.old, one.new) == pytest.approx((200, 400))
+    found = compare(named("abcdefgh", flat(8)), named("abcdefgh", racks(far=150.0)), LIMITS)
+    assert {one.where for one in found.findings} == {"pair"}, "which had no groups"
+
+
+def test_a_pair_that_was_not_measured_counts_as_far_when_groups_are_made() -> None:
+    old = racks()
+    old[0, 5] = old[5, 0] = old[2, 6] = NAN
+    (one,) = compare(named("abcdefgh", old), named("abcdefgh", np.where(old == 200.0, 400.0, old)), LIMITS).findings
+    assert (one.where, one.pairs) == ("link", 15)
+
+
+def test_groups_of_a_sparse_file_are_those_that_predictions_rest_on() -> None:
+    """Of 28 pairs only those within racks and one between were measured: with what lacks taken for far, as in a file
+    that has most, there would be groups too; what got slower in one rack is that rack's."""
+    old = np.where(racks() == 200.0, NAN, racks())
+    old[0, 4] = old[4, 0] = 200.0
+    new = old.copy()
+    new[:4, :4] *= 3
+    found = compare(named("abcdefgh", old), named("abcdefgh", new), LIMITS)
+    assert (found.pairs, told(found)) == (13, [("latency", "inside", tuple("abcd"))])
+
+
+def test_counts_are_of_what_was_compared() -> None:
+    rates = 10.0 * ~np.eye(8, dtype=bool)
+    shared = {"shared_links": [{"members": ["a", "b"], "out_gbps": 3.0, "in_gbps": 4.0}]}
+    found = compare(named("abcdefgh", racks(), rates, **shared), named("hgfedcba", racks(), rates, **shared), LIMITS)
+    assert (found.pairs, found.rates, found.shared) == (28, 28, 2)
+    assert (found.findings, found.notes, found.worse) == ((), (), 0)
+    assert (found.shift, found.noise) == pytest.approx((1, 0))
+
+
+def test_all_that_can_change_is_told_in_one_order() -> None:
+    """Round trips, what is missing, losses, rates, capacities, hops."""
+    rates, slower = (gbps * np.ones((8, 8)) for gbps in (10.0, 10.0))
+    slower[0, 1] = 2.0
+    rows = racks()
+    rows[0, 4] = rows[4, 0] = 900.0
+    rows[1, 5] = rows[5, 1] = NAN
+
+    def of(rows: Matrix, rates: Matrix, loss: float, gbps: float, hop: float) -> Network:
+        shared = [{"members": ["a", "b"], "out_gbps": gbps}]
+        details: dict[str, Any] = {"loss_forward": even(8, 0.0, x23=loss, x32=loss), "samples": even(8, 1000)}
+        return named("abcdefgh", rows, rates, **details, shared_links=shared, hops=even(8, 2, x67=hop))
+
+    found = compare(of(racks(), rates, 0.0, 4.0, 2), of(rows, slower, 0.3, 1.0, 3), LIMITS)
+    assert [one.what for one in found.findings] == ["latency", "unmeasured", "loss", "rate", "capacity", "hops"]
+    assert found.worse == 5, "other hops are neither better nor worse"
+    back = compare(of(rows, slower, 0.3, 1.0, 3), of(racks(), rates, 0.0, 4.0, 2), LIMITS)
+    assert [one.verdict for one in back.findings] == ["better"] * 5 + ["changed"]
+    assert back.worse == 0
+
+
+def test_notes_say_what_could_not_be_compared() -> None:
+    rates = 10.0 * np.ones((8, 8))
+    fewer = rates.copy()
+    fewer[0, 1] = fewer[1, 0] = NAN
+    shared = [[{"members": ["a", other], "out_gbps": 4.0}] for other in "bc"]
+
+    def by(method: int, clock: int, **more: Any) -> dict[str, Any]:
+        words = {"methods": ["", "stamp", "icmp"], "clocks": ["", "kernel", "user"]}
+        used = {"method_used": even(8, 1, x01=method), "clock_used": even(8, 1, x02=clock, x20=clock)}
+        return words | used | more
+
+    old = named("abcdefgh", racks(), rates, **by(1, 1, shared_links=shared[0]))
+    new = named("abcdefgh", racks(), fewer, **by(2, 2, shared_links=shared[1]))
+    found = compare(old, new, LIMITS)
+    assert found.notes == (
+        "1 round trips were measured by another method now (stamp -> icmp): not compared",
+        "2 round trips were measured by another clock now (kernel -> user): not compared",
+        "1 pairs' bandwidths were measured before and are not now: not compared",
+        "1 groups' shared links are of other hosts now: not compared",
+    )
+    assert (found.pairs, found.rates, found.shared) == (27, 27, 0)
+
+
+def test_a_pair_that_differs_by_method_or_by_clock_is_not_compared() -> None:
+    words: dict[str, Any] = {"methods": ["", "a", "b"], "clocks": ["", "a", "b"]}
+    slow = racks()
+    slow[0, 1] = slow[1, 0] = slow[2, 3] = slow[3, 2] = slow[4, 5] = slow[5, 4] = 900.0
+    old = named("abcdefgh", racks(), **words, method_used=even(8, 1), clock_used=even(8, 1))
+    new = named("abcdefgh", slow, **words, method_used=even(8, 1, x01=2, x10=2), clock_used=even(8, 1, x23=2, x32=2))
+    assert told(compare(old, new, LIMITS)) == [("latency", "pair", ("e",))]
+
+
+def test_two_hosts_in_common_are_enough() -> None:
+    assert compare(named("abx", flat(3)), named("yab", flat(3)), LIMITS).pairs == 1
+    with pytest.raises(NoAnswer, match=r"share one host \(b\), by name"):
+        compare(named("ab", flat(2)), named("bc", flat(2)), LIMITS)
+
+
+def test_an_assumed_file_is_compared_with_another_one_only() -> None:
+    assumed = named("abc", assumed_from="topo.yaml")
+    assert compare(assumed, assumed, LIMITS).pairs == 3
+    for files in ((assumed, named("abc")), (named("abc"), assumed)):
+        with pytest.raises(NoAnswer, match=r"assumed from topo\.yaml"):
+            compare(*files, LIMITS)
+
+
+def test_rates_alone_or_missing_pairs_alone_are_something_to_compare() -> None:
+    none, rates = np.full((3, 3), NAN), np.ones((3, 3))
+    assert compare(named("abc", none, rates), named("abc", none, rates), LIMITS).rates == 3
+    found = compare(named("abc", none), named("abc"), LIMITS)
+    assert (found.pairs, found.rates, [one.what for one in found.findings]) == (0, 0, ["unmeasured"])
+    with pytest.raises(NoAnswer, match="no measured pair in common; 3 pairs' bandwidths were measured before"):
+        compare(named("abc", none, rates), named("abc", none), LIMITS)

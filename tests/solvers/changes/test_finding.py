@@ -1,0 +1,118 @@
+"""From pairs that changed to findings: what is large enough, what holds, and how it is told."""
+
+import math
+
+import numpy as np
+import pytest
+
+from plink.network import Matrix
+from solvers.changes.causes import Cause
+from solvers.changes.finding import BETTER, WORSE, Change, Limits, pairs_of, told
+from solvers.changes.noise import Noise
+
+N = 8
+ALL = ~np.eye(N, dtype=bool)
+NONE = Noise(np.zeros((N, N)), 3.0)
+
+
+def by(*pairs: tuple[int, int], value: float = 1.0) -> Matrix:
+    """These pairs changed by so much, in both directions."""
+    found = np.zeros((N, N))
+    for i, j in pairs:
+        found[i, j] = found[j, i] = value
+    return found
+
+
+HOST = [(2, j) for j in range(N) if j != 2]
+
+
+def kinds(change: Change, sign: int = 1) -> list[tuple[str, tuple[int, ...], tuple[int, ...]]]:
+    return [(cause.kind, cause.near, cause.far) for cause in change.causes([], sign)]
+
+
+def test_what_is_worth_naming_is_as_documented() -> None:
+    assert Limits() == Limits(share=0.25, floor_us=10.0, loss=0.001)
+
+
+@pytest.mark.parametrize(("value", "named"), [(0.5, False), (0.51, True)])
+def test_a_cause_and_a_pair_are_named_beyond_the_least(value: float, named: bool) -> None:
+    assert kinds(Change(by(*HOST, value=value), ALL, ALL, 0.5, NONE)) == ([("host", (2,), ())] if named else [])
+    pair = [("pair", (1,), (3,))] if named else []
+    assert kinds(Change(by((1, 3), value=value), ALL, ALL, 0.5, NONE)) == pair
+
+
+@pytest.mark.parametrize(("signs", "named"), [(0.26, True), (0.25, False)])
+def test_half_of_the_least_counts_as_a_sign_of_a_cause_and_its_median_decides(signs: float, named: bool) -> None:
+    """Host 2 takes 0.6 more to four others, and a little to three."""
+    change = by(*HOST, value=0.6)
+    for j in (0, 1, 3):
+        change[2, j] = change[j, 2] = signs
+    found = kinds(Change(change, ALL, ALL, 0.5, NONE))
+    assert found == ([("host", (2,), ())] if named else [("pair", (2,), (j,)) for j in range(4, N)])
+
+
+def test_what_got_worse_is_not_what_got_better() -> None:
+    change = Change(by(*HOST) - by((4, 5), value=2.0), ALL, ALL, 0.5, NONE)
+    assert kinds(change, 1) == [("host", (2,), ())]
+    assert kinds(change, -1) == [("pair", (4,), (5,))]
+
+
+def test_pairs_come_after_causes_and_the_largest_first() -> None:
+    change = by(*HOST) + by((4, 5)) + by((6, 7), value=3.0) + by((0, 1), value=2.0)
+    found = kinds(Change(change, ALL, ALL, 0.5, NONE))
+    assert found == [("host", (2,), ()), ("pair", (6,), (7,)), ("pair", (0,), (1,)), ("pair", (4,), (5,))]
+
+
+def test_a_pair_must_matter_and_be_known_and_be_beyond_noise() -> None:
+    change = by((0, 1), (2, 3), (4, 5))
+    less = ALL ^ (by((2, 3)) > 0)
+    assert [near for _, near, _ in kinds(Change(change, ALL, less, 0.5, NONE))] == [(0,), (4,)]
+    assert [near for _, near, _ in kinds(Change(change, less, ALL, 0.5, NONE))] == [(0,), (4,)]
+    noisy = Noise(by((2, 3), value=0.34), 3.0)
+    assert [near for _, near, _ in kinds(Change(change, ALL, ALL, 0.5, noisy))] == [(0,), (4,)]
+
+
+@pytest.mark.parametrize(("matter", "named"), [(3, False), (4, True)])
+def test_of_a_cause_s_pairs_more_than_half_must_matter(matter: int, named: bool) -> None:
+    """Of six; of seven it would be four too, the middle one."""
+    known = ALL ^ (by((2, 7)) > 0)
+    matters = by(*HOST[:matter]) > 0
+    found = kinds(Change(by(*HOST), known, matters, 0.5, NONE))
+    assert found == ([("host", (2,), ())] if named else [("pair", (2,), (far,)) if far > 2 else ("pair", (far,), (2,))
+                                                         for far in (0, 1, 3)])  # fmt: skip
+
+
+def test_of_an_even_number_of_pairs_half_that_matter_are_not_enough() -> None:
+    change = Change(by(*HOST), ALL ^ (by((2, 7)) > 0), by(*HOST[:3]) > 0, 0.5, NONE)
+    assert ("host", (2,), ()) not in kinds(change)
+
+
+def test_a_cause_must_be_beyond_noise_too() -> None:
+    """Its median counts as that of four: 3 x 1.2533 x sigma / 2 is 1 at sigma = 0.532; a pair is beyond at 1 / 3."""
+    for sigma, named in ((0.53, True), (0.54, False)):
+        found = kinds(Change(by(*HOST), ALL, ALL, 0.5, Noise(np.full((N, N), sigma), 3.0)))
+        assert found == ([("host", (2,), ())] if named else [])
+
+
+def test_pairs_that_are_as_large_keep_their_order() -> None:
+    single = np.triu(np.ones((3, 3), dtype=bool), 1)
+    found = pairs_of(single, np.array([[0, 1, 2], [1, 0, 2], [2, 2, 0.0]]))
+    assert [(one.near, one.far) for one in found] == [((0,), (2,)), ((1,), (2,)), ((0,), (1,))]
+    assert [[place.tolist() for place in one.pairs] for one in found] == [[[0], [2]], [[1], [2]], [[0], [1]]]
+
+
+def test_a_finding_has_names_and_medians_and_nothing_where_there_is_no_matrix() -> None:
+    i, j = np.indices((4, 4))
+    rows = 10.0 * i + j
+    cause = Cause("link", (0, 1), (2, 3), (np.array([0, 0, 1]), np.array([2, 3, 3])))  # 2, 3 and 13
+    found = told(cause, "wxyz", "latency", WORSE, rows, 2 * rows)  # type: ignore[arg-type]
+    assert (found.what, found.verdict, found.where) == ("latency", WORSE, "link")
+    assert (found.hosts, found.others, found.pairs, found.way) == (("w", "x"), ("y", "z"), 3, "")
+    assert (found.old, found.new) == (3, 6)
+    two = Cause("host", (0,), (), (np.array([0, 0]), np.array([1, 3])))  # 1 and 3
+    assert told(two, "wxyz", "latency", WORSE, rows, rows).old == 2  # type: ignore[arg-type]
+    lone = Cause("pair", (1,), (3,), (np.array([1]), np.array([3])))
+    found = told(lone, "wxyz", "unmeasured", BETTER)
+    assert math.isnan(found.old)
+    assert math.isnan(found.new)
+    assert told(lone, "wxyz", "hops", BETTER, rows, rows).new == 13  # type: ignore[arg-type]

@@ -1,0 +1,224 @@
+"""Round trips compared: directions and their mean, the shift of all of them, and what stands out from it."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from plink.network import Matrix, to_rows
+from solvers.changes.aligned import Mask, align
+from solvers.changes.finding import Finding, Limits
+from solvers.changes.latency import RoundTrips, compared, round_trips
+from tests.solvers.changes.files import flat, named
+
+HOSTS = "abcdefghijkl"
+
+
+def nothing(n: int) -> Mask:
+    return np.zeros((n, n), dtype=bool)
+
+
+def trips(
+    old: Matrix, new: Matrix, limits: Limits | None = None, differ: Mask | None = None, groups: list[int] | None = None
+) -> RoundTrips:
+    names = HOSTS[: len(old)]
+    groupings = [] if groups is None else [np.array(groups)]
+    return round_trips(
+        align(named(names, old), named(names, new)), groupings, nothing(len(old)) if differ is None else differ,
+        limits or Limits(),
+    )  # fmt: skip
+
+
+def whose(found: RoundTrips) -> list[tuple[str, str, tuple[str, ...], tuple[str, ...]]]:
+    return [(one.verdict, one.where, one.hosts, one.others) for one in found.findings]
+
+
+def test_a_pair_s_round_trip_is_the_geometric_mean_of_its_directions() -> None:
+    old, new = flat(3, 40.0), flat(3, 90.0)
+    old[0, 1], new[0, 1] = 160.0, 40.0
+    was, now, known = compared(align(named("abc", old), named("abc", new)), nothing(3))
+    assert known.tolist() == (~np.eye(3, dtype=bool)).tolist()
+    assert (was[0, 1], was[1, 0], was[0, 2]) == pytest.approx((80, 80, 40))
+    assert (now[0, 1], now[1, 0], now[0, 2]) == pytest.approx((60, 60, 90))
+    assert np.isnan(was.diagonal()).all()
+
+
+def test_a_direction_counts_where_both_files_have_it_and_measured_it_alike() -> None:
+    old, new = flat(4, 40.0), flat(4, 40.0)
+    old[0, 1], old[1, 0] = np.nan, 50.0
+    new[0, 1], new[1, 0] = 70.0, 80.0
+    new[0, 2], old[2, 0] = np.nan, np.nan
+    old[1, 2], old[2, 1], new[1, 2], new[2, 1] = 10.0, 20.0, 30.0, 40.0
+    differ = nothing(4)
+    differ[1, 2] = True
+    was, now, known = compared(align(named("abcd", old), named("abcd", new)), differ)
+    assert (was[0, 1], now[0, 1], was[1, 0], now[1, 0]) == pytest.approx((50, 80, 50, 80))
+    assert (was[1, 2], now[1, 2]) == pytest.approx((20, 40))
+    assert np.isnan([was[0, 2], now[2, 0]]).all()
+    assert np.argwhere(np.triu(known, 1)).tolist() == [[0, 1], [0, 3], [1, 2], [1, 3], [2, 3]]
+
+
+def test_nothing_in_common_is_no_shift_and_no_noise() -> None:
+    assert trips(flat(3), np.full((3, 3), np.nan)) == RoundTrips([], 0, 1.0, 0.0)
+
+
+def one_pair(n: int, us: float, more: float) -> tuple[Matrix, Matrix]:
+    new = flat(n, us)
+    new[0, 1] = new[1, 0] = us + more
+    return flat(n, us), new
+
+
+@pytest.mark.parametrize(("more", "worse"), [(9.9, 0), (10.1, 1)])
+def test_a_change_is_worth_naming_beyond_the_floor(more: float, worse: int) -> None:
+    """To 16 us or more: the share is not what it lacks."""
+    assert len(trips(*one_pair(6, 16.0, more), Limits(floor_us=10.0)).findings) == worse
+
+
+@pytest.mark.parametrize(("us", "found"), [(100.0, 1), (8.0, 0)])
+def test_what_got_faster_is_held_against_the_floor_as_well(us: float, found: int) -> None:
+    """To a third of 100 us, or of 8."""
+    new = flat(6, us)
+    new[0, 1] = new[1, 0] = us / 3
+    assert whose(trips(flat(6, us), new)) == [("better", "pair", ("a",), ("b",))] * found
+
+
+@pytest.mark.parametrize(("times", "named"), [(1.249, 0), (1.251, 1), (1 / 1.249, 0), (1 / 1.251, 1)])
+def test_a_change_is_worth_naming_beyond_the_share(times: float, named: int) -> None:
+    assert len(trips(*one_pair(6, 1000.0, 1000.0 * (times - 1))).findings) == named
+
+
+def test_all_that_take_longer_are_one_finding_of_the_network_with_medians_of_all_pairs() -> None:
+    """Of ten pairs four take 100 us, two 200, and the four of neighbours 300."""
+    apart = np.abs(np.arange(5)[:, None] - np.arange(5))
+    old = np.where(apart == 1, 300.0, flat(5, 100.0))
+    old[0, 2:4] = old[2:4, 0] = 200.0
+    found = trips(old, 2 * old)
+    (one,) = found.findings
+    assert replace(one, old=0.0, new=0.0) == Finding("latency", "worse", "network", tuple("abcde"), (), 0.0, 0.0, 10)
+    assert (one.old, one.new) == pytest.approx((200, 400))
+    assert (found.pairs, found.shift, found.noise) == pytest.approx((10, 2, 0))
+    found = trips(2 * old, old)
+    (one,) = found.findings
+    assert one.verdict == "better"
+    assert (one.old, one.new) == pytest.approx((400, 200))
+    assert found.shift == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(("us", "shift", "named"), [(9.0, 1.0, False), (11.0, 2.0, True)])
+def test_a_shift_is_one_beyond_the_floor_of_the_median_round_trip(us: float, shift: float, named: bool) -> None:
+    """Doubled: by 9 us or by 11. What is no shift is none of the drift either, which is a smaller change."""
+    found = trips(flat(6, us), flat(6, 2 * us))
+    assert found.shift == pytest.approx(shift)
+    assert bool(found.findings) is named
+
+
+@pytest.mark.parametrize(("times", "named"), [(1.25, False), (1.26, True), (1 / 1.25, False), (1 / 1.26, True)])
+def test_a_shift_is_a_finding_beyond_the_share_and_a_drift_below(times: float, named: bool) -> None:
+    found = trips(flat(6, 1000.0), flat(6, 1000.0) * times)
+    assert found.shift == pytest.approx(times)
+    assert [one.where for one in found.findings] == (["network"] if named else [])
+
+
+def test_exactly_the_share_is_a_drift_and_exactly_the_floor_no_shift() -> None:
+    """From 1 us, whose logarithm is exact: to 1.25 of a share of a quarter, and to 2 of a floor of one."""
+    found = trips(flat(6, 1.0), flat(6, 1.25), Limits(floor_us=0.1))
+    assert found.findings == []
+    assert found.shift == pytest.approx(1.25)
+    found = trips(flat(6, 1.0), flat(6, 2.0), Limits(floor_us=1.0))
+    assert (found.findings, found.shift) == ([], 1.0)
+
+
+def test_shift_and_floor_are_those_of_the_median_of_all_pairs() -> None:
+    """Of six pairs the three of neighbours take a tenth longer and the others a fifth; or they are 5 us and the others
+    50, and all double: by 27.5 us in the median."""
+    neighbours = np.abs(np.arange(4)[:, None] - np.arange(4)) == 1
+    assert trips(flat(4, 99.0), np.where(neighbours, 1.1, 1.2) * flat(4, 99.0)).shift == pytest.approx(math.sqrt(1.32))
+    old = np.where(neighbours, 5.0, flat(4))
+    assert trips(old, 2 * old, Limits(floor_us=27.0)).shift == pytest.approx(2)
+    assert trips(old, 2 * old, Limits(floor_us=28.0)).shift == 1.0
+
+
+def test_a_shift_must_be_that_of_every_tier() -> None:
+    """Of six hosts in twos all but the three pairs within take twice as long: that is between the groups."""
+    groups = [0, 0, 1, 1, 2, 2]
+    apart = np.array(groups)[:, None] != np.array(groups)
+    found = trips(flat(6, 100.0), np.where(apart, 2.0, 1.0) * flat(6, 100.0), groups=groups)
+    assert whose(found) == [("worse", "between", tuple("abcdef"), ())]
+    assert found.shift == 1.0
+
+
+def test_what_goes_the_other_way_is_no_part_of_a_shift() -> None:
+    """Of 28 pairs all take half as long, but those of one host twice as long: 21 is less than four fifths."""
+    new = flat(8, 50.0)
+    new[0], new[:, 0] = 200.0, 200.0
+    new[0, 0] = 0.0
+    found = trips(flat(8, 100.0), new)
+    assert found.shift == 1.0
+    assert ("worse", "host", ("a",), ()) in whose(found)
+    assert all(one.where != "network" for one in found.findings if one.verdict == "worse")
+
+
+@pytest.mark.parametrize(("drifting", "shift"), [(6, 1.1), (5, 1.0)])
+def test_a_drift_is_one_that_most_pairs_share(drifting: int, shift: float) -> None:
+    """Of ten pairs six take a tenth longer, or five; the others two to five times as long."""
+    new, (i, j) = flat(5, 1000.0), np.triu_indices(5, 1)
+    times = np.where(np.arange(10) < drifting, 1.1, 2.0 + np.arange(10) / 3)
+    new[i, j] *= times
+    new[j, i] *= times
+    assert trips(flat(5, 1000.0), new).shift == pytest.approx(shift)
+
+
+def test_the_drift_is_taken_out_before_a_pair_is_judged() -> None:
+    """All take 1.2 times as long, one pair 1.45 times: 1.208 times what is usual now; or 1.6: 1.33 times."""
+    for times, worse in ((1.45, 0), (1.6, 1)):
+        new = 1.2 * flat(6, 1000.0)
+        new[2, 3] = new[3, 2] = times * 1000
+        found = trips(flat(6, 1000.0), new)
+        assert len(found.findings) == worse
+        assert found.shift == pytest.approx(1.2)
+
+
+def test_the_floor_counts_from_where_the_drift_has_brought_a_round_trip() -> None:
+    """From 30 to 36 us drifts; to 47 is 11 more, to 45.5 only 9.5, though 15.5 more than it was."""
+    for us, worse in ((47.0, 1), (45.5, 0)):
+        new = 1.2 * flat(6, 30.0)
+        new[2, 3] = new[3, 2] = us
+        found = trips(flat(6, 30.0), new, Limits(share=0.21))
+        assert (len(found.findings), found.shift) == pytest.approx((worse, 1.2))
+
+
+def test_exactly_the_floor_is_not_beyond_it() -> None:
+    """From 1 to 2 us, of which the logarithms and back are exact."""
+    assert trips(*one_pair(6, 1.0, 1.0), Limits(floor_us=1.0)).findings == []
+    assert len(trips(*one_pair(6, 1.0, 1.0), Limits(floor_us=0.9)).findings) == 1
+
+
+def test_pairs_that_were_measured_otherwise_are_not_compared() -> None:
+    old, new = one_pair(6, 100.0, 500.0)
+    differ = nothing(6)
+    differ[0, 1] = differ[1, 0] = True
+    found = trips(old, new, differ=differ)
+    assert (found.findings, found.pairs) == ([], 14)
+
+
+def test_the_noise_is_the_median_over_pairs_of_what_the_samples_say() -> None:
+    """Of six pairs the halves of three neighbours are e^0.4 apart, which is 0.2 off, and those of the others alike: in
+    the mean a variance of 0.02, which counts half beside each pair's own and is the least."""
+    old = flat(4, 100.0)
+    apart = np.abs(np.arange(4)[:, None] - np.arange(4))
+    halves: dict[str, Any] = {
+        "halves_us": [to_rows(old, 9), to_rows(np.where(apart == 1, math.exp(0.4), 1.0) * old, 9)]
+    }
+    found = round_trips(align(named("abcd", old, **halves), named("abcd", old)), [], nothing(4), Limits())
+    assert found.noise == pytest.approx((math.sqrt(0.02) + math.sqrt(0.03)) / 2, rel=1e-6)
+
+
+def test_worse_comes_before_better() -> None:
+    new = flat(8, 100.0)
+    new[0], new[:, 0] = 40.0, 40.0
+    new[1], new[:, 1] = 300.0, 300.0
+    new[0, 0] = new[1, 1] = 0.0
+    found = whose(trips(flat(8, 100.0), new))
+    assert [one[0] for one in found] == ["worse", "better"]

@@ -1,0 +1,142 @@
+"""Losses compared: of both ways and both directions, by how many were sent, beyond what chance does."""
+
+import math
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import pytest
+
+from plink.network import Network
+from solvers.changes.aligned import Mask, align
+from solvers.changes.finding import Finding, Limits
+from solvers.changes.loss import losses
+from tests.solvers.changes.files import even, flat, named
+
+ANY = Limits(loss=0.0)
+
+
+def lossy(n: int = 6, share: float = 0.0, samples: Any = 10000, **more: Any) -> Network:
+    """Loss between a and b, both directions, of so many that came back; ``more``: other matrices instead."""
+    said = even(n, samples) if isinstance(samples, int | float) else samples
+    return named("abcdef"[:n], **{"loss_forward": even(n, 0.0, x01=share, x10=share), "samples": said, **more})
+
+
+def told(old: Network, new: Network, limits: Limits = ANY, differ: Mask | None = None) -> list[Finding]:
+    n = len(old.hosts)
+    return losses(align(old, new), [], np.zeros((n, n), dtype=bool) if differ is None else differ, limits)
+
+
+def test_a_pair_s_loss_is_that_of_all_its_probes_either_direction() -> None:
+    """Of 1,000 sent one way a tenth is lost (900 come back), of 300 the other way a half (150): 250 of 1,300."""
+    loss: dict[str, Any] = {"loss_forward": even(4, 0.0, x01=0.1, x10=0.5), "samples": even(4, 500, x01=900, x10=150)}
+    (one,) = told(lossy(4), lossy(4, **loss))
+    assert (one.what, one.verdict, one.where, one.hosts, one.others) == ("loss", "worse", "pair", ("a",), ("b",))
+    assert (one.old, one.new, one.pairs) == pytest.approx((0, 250 / 1300, 1))
+    (back,) = told(lossy(4, **loss), lossy(4))
+    assert back.verdict == "better"
+    assert (back.old, back.new) == pytest.approx((250 / 1300, 0))
+
+
+def test_a_probe_is_lost_on_either_way() -> None:
+    """A tenth going, a fifth of what arrived coming back: 28 of 100. Where nothing is said of the way back none is."""
+    there, back = even(4, 0.0, x01=0.1, x10=0.1), even(4, 0.0, x01=0.2, x10=0.2)
+    (one,) = told(lossy(4), lossy(4, loss_forward=there, loss_back=back))
+    assert one.new == pytest.approx(0.28)
+    unsaid = even(4, 0.0, x01=math.nan, x10=math.nan)
+    (one,) = told(lossy(4), lossy(4, loss_forward=there, loss_back=unsaid))
+    assert one.new == pytest.approx(0.1)
+
+
+def test_a_direction_without_a_figure_leaves_the_other_one_alone() -> None:
+    (one,) = told(lossy(4), lossy(4, loss_forward=even(4, 0.0, x01=0.1, x10=math.nan)))
+    assert one.new == pytest.approx(0.1)
+
+
+def test_neither_a_pair_that_is_missing_nor_one_measured_otherwise_is_compared() -> None:
+    """Of a round trip that was not measured losses say nothing; nor do they where only one direction counts."""
+    rows = flat(4)
+    rows[0, 1] = rows[1, 0] = np.nan
+    bad: dict[str, Any] = {"loss_forward": even(4, 0.0, x01=0.5, x10=0.1), "samples": even(4, 10000)}
+    assert told(lossy(4), named("abcd", rows, **bad)) == []
+    rows[1, 0] = 50.0
+    (one,) = told(lossy(4), named("abcd", rows, **bad))
+    assert one.new == pytest.approx(0.1)
+    differ = np.zeros((4, 4), dtype=bool)
+    differ[0, 1] = True
+    (one,) = told(lossy(4), lossy(4, **bad), differ=differ)
+    assert one.new == pytest.approx(0.1)
+    differ[1, 0] = True
+    assert told(lossy(4), lossy(4, **bad), differ=differ) == []
+
+
+def test_where_one_file_says_nothing_of_losses_nothing_is_compared() -> None:
+    silent = named("abcdef")
+    for old, new in ((silent, lossy(share=0.5)), (lossy(share=0.5), silent), (silent, silent)):
+        assert told(old, new) == []
+
+
+def test_of_what_lost_everything_nothing_is_said() -> None:
+    """No probe came back, so none is known to have been sent: such a pair is missing, which is told elsewhere."""
+    zero = even(4, 0.0)
+    assert told(lossy(4), lossy(4, samples=0.0, loss_forward=even(4, 0.9))) == []
+    assert told(lossy(4), lossy(4, loss_forward=zero, samples=None)) == []
+
+
+@pytest.mark.parametrize(("limit", "named"), [(0.0199, True), (0.0201, False)])
+def test_a_rise_is_worth_naming_beyond_the_limit(limit: float, named: bool) -> None:
+    found = told(lossy(samples=1e6), lossy(share=0.02, samples=1e6 * 0.98), Limits(loss=limit))
+    assert bool(found) is named
+    found = told(lossy(share=0.02, samples=1e6 * 0.98), lossy(samples=1e6), Limits(loss=limit))
+    assert bool(found) is named
+
+
+def test_a_pair_that_one_file_lacks_is_no_part_of_a_host_s() -> None:
+    """All four pairs of host a that both files have lose more now; of its fifth nothing is known, then or now."""
+    bad = even(6, 0.0, **{f"x{i}{j}": 0.3 for i, j in [(0, k) for k in range(2, 6)] + [(k, 0) for k in range(2, 6)]})
+    rows = flat(6)
+    rows[0, 1] = rows[1, 0] = np.nan
+    samples = even(6, 10000)
+    lacks, has = (named("abcdef", one, loss_forward=even(6, 0.0), samples=samples) for one in (rows, None))
+    for old, new in ((has, rows), (lacks, None)):
+        (one,) = told(old, named("abcdef", new, loss_forward=bad, samples=samples))
+        assert (one.where, one.hosts, one.pairs) == ("host", ("a",), 4)
+
+
+def least(sent_then: float, sent_now: float, pairs: int, was: float = 0.0) -> float:
+    """The smallest share that is beyond chance, found by halving: losses come in bursts, which doubles the standard
+    error of a difference of two shares; of all pairs one in a hundred comparisons may be wrong."""
+    times, low, high = NormalDist().inv_cdf(1 - 0.005 / pairs), was, 1.0
+    for _ in range(60):
+        now = (low + high) / 2
+        both = max((was * sent_then + now * sent_now) / (sent_then + sent_now), 1 / (sent_then + sent_now))
+        sigma = 2 * math.sqrt(both * (1 - both) * (1 / sent_then + 1 / sent_now))
+        low, high = (low, now) if now - was > times * sigma else (now, high)
+    return high
+
+
+@pytest.mark.parametrize(
+    ("n", "then", "now"), [(4, 100.0, 100.0), (4, 5000.0, 300.0), (6, 300.0, 5000.0), (2, 40.0, 40.0)]
+)
+@pytest.mark.parametrize("was", [0.0, 0.01])
+def test_a_rise_is_told_beyond_what_chance_does_with_so_many_probes(
+    n: int, then: float, now: float, was: float
+) -> None:
+    """``then`` and ``now``: sent each way, so that a pair has twice as many."""
+    edge = least(2 * then, 2 * now, n * (n - 1) // 2, was)
+    for share, told_of in ((edge * 0.995, False), (edge * 1.005, True)):
+        old = lossy(n, loss_forward=even(n, was), samples=then * (1 - was))
+        received = even(n, now * (1 - was), x01=now * (1 - share), x10=now * (1 - share))
+        new = lossy(n, loss_forward=even(n, was, x01=share, x10=share), samples=received)
+        found = told(old, new)
+        assert bool(found) is told_of, share
+
+
+def test_without_a_number_of_samples_a_hundred_came_back() -> None:
+    """So 100 / (1 - share) were sent: as a file says that tells of 100."""
+    for share in np.linspace(0.01, 0.6, 60):
+        by_itself = told(lossy(4, samples=None), lossy(4, share, samples=None))
+        said = told(lossy(4, samples=100), lossy(4, share, samples=100))
+        assert by_itself == said
+    assert said
+    assert not told(lossy(4, samples=None), lossy(4, 0.01, samples=None))

@@ -1,0 +1,124 @@
+"""Pairs that are missing in one file, and ways that lead over another number of routers."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from plink.network import Matrix
+from solvers.changes.aligned import align
+from solvers.changes.finding import Finding
+from solvers.changes.paths import hops, missing
+from tests.solvers.changes.files import even, flat, named
+
+
+def without(n: int, *directions: tuple[int, int]) -> Matrix:
+    """Round trips that lack these."""
+    rows = flat(n)
+    for i, j in directions:
+        rows[i, j] = np.nan
+    return rows
+
+
+def both(*pairs: tuple[int, int]) -> tuple[tuple[int, int], ...]:
+    return (*pairs, *((j, i) for i, j in pairs))
+
+
+def lacks(old: Matrix, new: Matrix, **details: Any) -> list[tuple[str, str, tuple[str, ...], tuple[str, ...]]]:
+    """What is missing in the new file, or was in the old one; ``details`` of the new one."""
+    names = "abcdefgh"[: len(old)]
+    found = missing(align(named(names, old), named(names, new, **details)), [])
+    assert all(one.what == "unmeasured" and math.isnan(one.old) and math.isnan(one.new) for one in found)
+    return [(one.verdict, one.where, one.hosts, one.others) for one in found]
+
+
+def test_a_pair_is_missing_where_a_file_lacks_both_directions_and_the_other_has_one() -> None:
+    assert lacks(flat(4), without(4, (0, 1))) == []
+    assert lacks(flat(4), without(4, *both((0, 1)))) == [("worse", "pair", ("a",), ("b",))]
+    assert lacks(without(4, (0, 1)), without(4, *both((0, 1)))) == [("worse", "pair", ("a",), ("b",))]
+    assert lacks(without(4, *both((0, 1))), without(4, (1, 0))) == [("better", "pair", ("a",), ("b",))]
+    assert lacks(without(4, *both((0, 1))), without(4, *both((0, 1)))) == []
+
+
+def test_what_is_missing_now_comes_before_what_is_back() -> None:
+    found = lacks(without(6, *both((2, 3))), without(6, *both((0, 1), (4, 5))))
+    assert found == [
+        ("worse", "pair", ("a",), ("b",)), ("worse", "pair", ("e",), ("f",)), ("better", "pair", ("c",), ("d",)),
+    ]  # fmt: skip
+
+
+def test_a_host_of_whom_every_pair_is_missing_is_told_once_and_of_nearly_all_each_pair_is() -> None:
+    """A cause must be true of all its pairs here: what one file has nobody can say to be gone."""
+    all_of_c = [(2, j) for j in range(8) if j != 2]
+    assert lacks(flat(8), without(8, *both(*all_of_c))) == [("worse", "host", ("c",), ())]
+    assert len(lacks(flat(8), without(8, *both(*all_of_c[1:])))) == 6
+
+
+def test_of_a_sparse_file_only_what_failed_is_missing() -> None:
+    gone = without(4, *both((0, 1), (0, 2), (0, 3)))
+    errors = [{"from": "b", "to": "a", "why": "a firewall"}, {"from": "x", "to": "a"}, {"from": "a", "to": "y"}, None,
+              {"from": "c", "to": "d"}]  # fmt: skip
+    assert lacks(flat(4), gone, plan="adaptive", errors=errors) == [("worse", "pair", ("a",), ("b",))]
+    assert lacks(flat(4), gone, plan="adaptive") == []
+    assert lacks(flat(4), gone, plan="adaptive", errors="none") == []
+    assert lacks(flat(4), gone, plan="full", errors=errors) == [("worse", "host", ("a",), ())]
+
+
+def test_only_the_file_that_lacks_a_pair_is_asked_whether_it_meant_to() -> None:
+    gone = without(4, *both((0, 1)))
+    old, sparse = named("abcd"), named("abcd", gone, plan="adaptive")
+    assert len(missing(align(named("abcd", plan="adaptive"), named("abcd", gone)), [])) == 1
+    assert missing(align(sparse, old), []) == []
+    assert len(missing(align(named("abcd", gone), named("abcd", plan="adaptive")), [])) == 1
+
+
+def test_groups_of_hosts_are_causes_here_too() -> None:
+    label = np.array([0, 0, 0, 1, 1, 1])
+    gone = without(6, *both(*((i, j) for i in range(3) for j in range(3, 6))))
+    (one,) = missing(align(named("abcdef"), named("abcdef", gone)), [label])
+    assert (one.where, one.hosts, one.others, one.pairs) == ("link", tuple("abc"), tuple("def"), 9)
+
+
+# Hops
+
+
+def routers(old: list[list[float | None]] | None, new: list[list[float | None]] | None) -> list[Finding]:
+    files = [named("abcdef", hops=rows) for rows in (old, new)]
+    return hops(align(*files), [])
+
+
+def test_of_a_pair_the_direction_that_changed_speaks() -> None:
+    for there in ("x01", "x10"):
+        (one,) = routers(even(6, 3), even(6, 3, **{there: 5}))
+        assert (one.what, one.verdict, one.where, one.hosts, one.others) == ("hops", "changed", "pair", ("a",), ("b",))
+        assert (one.old, one.new, one.pairs) == (3, 5, 1)
+    (one,) = routers(even(6, 3, x01=4, x10=2), even(6, 3, x01=7, x10=1))
+    assert (one.old, one.new) == (4, 7), "of both the first"
+
+
+def test_a_direction_that_one_file_lacks_did_not_change() -> None:
+    nan = math.nan
+    assert routers(even(6, 3, x01=nan), even(6, 3, x01=5)) == []
+    assert routers(even(6, 3, x01=5), even(6, 3, x01=nan)) == []
+    assert routers(even(6, 3, x01=nan), even(6, 3, x01=nan)) == []
+    (one,) = routers(even(6, 3, x01=nan), even(6, 3, x01=9, x10=2))
+    assert (one.old, one.new) == (3, 2)
+
+
+def test_without_hops_in_both_files_there_is_nothing_to_say() -> None:
+    assert routers(None, even(6, 3)) == routers(even(6, 3), None) == routers(None, None) == []
+
+
+def test_hops_of_a_host_to_itself_are_none() -> None:
+    assert routers(even(6, 3), even(6, 3, x00=5, x33=7)) == []
+
+
+@pytest.mark.parametrize(("alike", "where"), [(0, "host"), (1, "pair")])
+def test_a_host_has_other_ways_where_all_of_them_changed(alike: int, where: str) -> None:
+    """Those that are known: of five one is not, and one may be alike."""
+    but = {f"x0{j}": 3.0 + j for j in range(1 + alike, 5)} | {"x05": math.nan, "x50": math.nan}
+    found = routers(even(6, 3), even(6, 3, **but))
+    assert {one.where for one in found} == {where}
+    if where == "host":
+        assert (found[0].old, found[0].new, found[0].pairs) == (3, 5.5, 4)  # 4, 5, 6 and 7

@@ -1,0 +1,199 @@
+"""Bandwidths compared: of pairs by their slower direction, of groups by the range of their runs."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from plink.network import Matrix, Network
+from solvers.changes.aligned import align
+from solvers.changes.finding import Finding, Limits
+from solvers.changes.rates import capacities, pair_rates
+from tests.solvers.changes.files import named
+
+HOSTS = "abcdefgh"
+
+
+def rates(n: int = 6, gbps: float = 10.0, **but: float) -> Matrix:
+    """All alike, except ``r01=...``: from host 0 to host 1."""
+    found = np.full((n, n), gbps)
+    np.fill_diagonal(found, np.nan)
+    for place, other in but.items():
+        found[int(place[1]), int(place[2])] = other
+    return found
+
+
+def told(old: Matrix | None, new: Matrix | None, share: float = 0.25) -> tuple[list[Finding], int, int]:
+    n = len(old if old is not None else new) if old is not None or new is not None else 6  # type: ignore[arg-type]
+    files = [named(HOSTS[:n], None, one) for one in (old, new)]
+    return pair_rates(align(*files), [], Limits(share=share))
+
+
+def of(found: tuple[list[Finding], int, int]) -> list[tuple[str, str, tuple[str, ...], float, float]]:
+    assert all(one.what == "rate" for one in found[0])
+    return [(one.verdict, one.where, one.hosts + one.others, one.old, one.new) for one in found[0]]
+
+
+def test_a_pair_s_rate_is_that_of_its_slower_direction() -> None:
+    old = rates(r01=9.0, r23=4.0)
+    assert of(told(old, rates(r01=9.0, r10=3.0, r23=4.0, r32=4.5))) == [("worse", "pair", ("a", "b"), 9, 3)]
+    assert of(told(rates(r10=3.0), rates(r01=5.0))) == [("better", "pair", ("a", "b"), 3, 5)]
+    assert of(told(rates(r10=3.0), rates(r01=3.0))) == []
+
+
+def test_a_direction_counts_where_both_files_have_it() -> None:
+    """Forth it was measured before and after; back, which is far slower, in one file only."""
+    for old, new in ((rates(r10=1.0), rates(r10=np.nan)), (rates(r10=np.nan), rates(r10=1.0))):
+        assert told(old, new) == ([], 15, 0)
+    old, new = rates(r10=np.nan), rates(r01=2.0, r10=np.nan)
+    assert of(told(old, new)) == [("worse", "pair", ("a", "b"), 10, 2)]
+    assert told(rates(r01=np.nan), rates(r10=np.nan)) == ([], 14, 0)
+
+
+def test_pairs_that_were_measured_and_are_not_now_are_counted_and_not_compared() -> None:
+    gone = rates(r01=np.nan, r10=np.nan, r23=np.nan, r32=np.nan, r45=np.nan)
+    assert told(rates(), gone) == ([], 13, 2)
+    assert told(gone, rates()) == ([], 13, 0)
+    assert told(rates(r01=np.nan), rates(r01=np.nan, r10=np.nan)) == ([], 14, 1)
+    assert told(rates(), None) == ([], 0, 15)
+    assert told(rates(r01=np.nan, r10=np.nan), None) == ([], 0, 14)
+    assert told(None, rates()) == ([], 0, 0)
+    assert told(None, None) == ([], 0, 0)
+
+
+def test_a_rate_with_itself_is_none() -> None:
+    old, new = rates(), rates()
+    np.fill_diagonal(old, 10.0)
+    np.fill_diagonal(new, 1.0)
+    assert told(old, new) == ([], 15, 0)
+    assert told(old, None) == ([], 0, 15)
+    for j in range(1, 5):  # four of five pairs of host a are not nearly all, though its own would make it five of six
+        old[0, j] = 100.0
+        old[j, 0] = 100.0
+    assert {one.where for one in told(old, rates())[0]} == {"pair"}
+
+
+def test_rates_below_a_gigabit_count_too() -> None:
+    assert of(told(rates(gbps=0.5), rates(gbps=0.5, r01=0.1))) == [("worse", "pair", ("a", "b"), 0.5, 0.1)]
+
+
+@pytest.mark.parametrize(("now", "named"), [(8.01, False), (7.99, True)])
+def test_a_fall_is_worth_naming_beyond_the_share(now: float, named: bool) -> None:
+    assert len(told(rates(), rates(r01=now))[0]) == named
+    assert len(told(rates(r01=now), rates())[0]) == named
+
+
+@pytest.mark.parametrize(("share", "named"), [(0.9, True), (1.1, False)])
+def test_twice_the_rate_is_a_share_of_one(share: float, named: bool) -> None:
+    assert len(told(rates(r01=5.0), rates(), share)[0]) == named
+
+
+def test_a_rate_of_none_is_worse_than_any_and_of_none_before_and_after_nothing_is_said() -> None:
+    found = told(rates(r01=0.0), rates(r01=0.0))
+    assert (found[0], found[1]) == ([], 14)
+    assert of(told(rates(), rates(r01=0.0, r23=1.0))) == [
+        ("worse", "pair", ("a", "b"), 10, 0), ("worse", "pair", ("c", "d"), 10, 1),
+    ]  # fmt: skip
+    assert of(told(rates(r01=0.0), rates())) == [("better", "pair", ("a", "b"), 0, 10)]
+
+
+def test_none_counts_as_a_thousandth_of_what_it_was() -> None:
+    """Beyond a thousand times nothing is the larger change: of five pairs the one that fell to none is not beyond one
+    that fell to a 2,000th, and both come as the pairs do."""
+    found = told(rates(), rates(r01=0.005, r23=0.0))
+    assert [one[2] for one in of(found)] == [("a", "b"), ("c", "d")]
+    found = told(rates(), rates(r01=0.02, r23=0.0))
+    assert [one[2] for one in of(found)] == [("c", "d"), ("a", "b")]
+
+
+def test_what_rates_wander_is_at_most_a_fifth() -> None:
+    """All fell alike, so no pair tells of noise and it counts as 0.2 of the logarithm. Beyond noise of 28 pairs is 3.96
+    of these (Student's, 26 degrees of freedom); the median of a cause's pairs counts as that of four, sqrt(pi / 2) / 2
+    of it: 0.496. A half is 0.69; 0.45 is beyond the share but not that."""
+    (one,), compared, _ = told(rates(8), rates(8, 5.0))
+    assert (one.verdict, one.where, compared) == ("worse", "network", 28)
+    assert told(rates(8), rates(8) * math.exp(-0.45))[0] == []
+
+
+# What groups share
+
+
+def group(members: Any = ("a", "b"), out: Any = 4.0, into: Any = 8.0, **interval: Any) -> dict[str, Any]:
+    found = {"members": list(members) if isinstance(members, tuple) else members, "out_gbps": out, "in_gbps": into}
+    return found | ({"interval": interval} if interval else {})
+
+
+def shared(*rows: Any) -> Network:
+    return named(HOSTS, shared_links=list(rows))
+
+
+def both(old: Network, new: Network, share: float = 0.25) -> tuple[list[Finding], int, int]:
+    return capacities(align(old, new), Limits(share=share))
+
+
+def test_what_a_group_shares_is_compared_in_both_ways() -> None:
+    found, count, regrouped = both(shared(group()), shared(group(out=2.0, into=16.0)))
+    assert (count, regrouped) == (2, 0)
+    assert found == [
+        Finding("capacity", "worse", "uplink", ("a", "b"), (), 4.0, 2.0, 1, "out"),
+        Finding("capacity", "better", "uplink", ("a", "b"), (), 8.0, 16.0, 1, "in"),
+    ]
+
+
+@pytest.mark.parametrize(("old", "new", "verdict"), [
+    (5.0, 4.0, []), (5.01, 4.0, ["worse"]), (4.0, 5.0, []), (4.0, 5.01, ["better"]),
+])  # fmt: skip
+def test_a_capacity_fell_or_rose_beyond_the_share(old: float, new: float, verdict: list[str]) -> None:
+    found, _, _ = both(shared(group(out=old)), shared(group(out=new)))
+    assert [one.verdict for one in found] == verdict
+
+
+@pytest.mark.parametrize(("was", "now", "apart"), [
+    ([3.0, 5.0], [1.0, 2.9], True), ([3.0, 5.0], [1.0, 3.0], False), ([3.1, 5.0], [1.0, 3.0], True),
+])  # fmt: skip
+def test_ranges_of_runs_must_be_apart(was: list[float], now: list[float], apart: bool) -> None:
+    """Which of the two is the old file makes it worse or better."""
+    low, high = shared(group(out=2.0, out_gbps=now)), shared(group(out=4.0, out_gbps=was))
+    assert [one.verdict for one in both(high, low)[0]] == (["worse"] if apart else [])
+    assert [one.verdict for one in both(low, high)[0]] == (["better"] if apart else [])
+
+
+@pytest.mark.parametrize(
+    "spread", [[1.0], [1.0, 2.0, 3.0], [0, 9.0], ["1", 9.0], [True, 9.0], [1.0, math.inf], None, 3.0]
+)
+def test_a_range_that_is_none_is_that_of_the_figure_alone(spread: Any) -> None:
+    """Whichever range it is of; with one it would not be told."""
+    wide = shared(group(out=4.0, out_gbps=[1.0, 9.0]))
+    for old in (shared(group(out=4.0, out_gbps=spread)), shared(group(out=4.0) | {"interval": 7})):
+        assert [one.verdict for one in both(old, shared(group(out=2.0)))[0]] == ["worse"]
+    assert both(wide, shared(group(out=2.0)))[0] == []
+
+
+@pytest.mark.parametrize("value", [0, -1.0, True, "4", None, math.inf, math.nan])
+def test_what_is_no_rate_is_not_compared(value: Any) -> None:
+    assert both(shared(group()), shared(group(out=value)))[1] == 1
+    assert both(shared(group(into=value)), shared(group()))[1] == 1
+
+
+def test_a_rate_may_be_a_whole_number_and_small() -> None:
+    found, count, _ = both(shared(group(out=4)), shared(group(out=0.001)))
+    assert (count, len(found)) == (2, 1)
+
+
+def test_a_group_is_the_same_hosts_in_any_order() -> None:
+    assert both(shared(group(("b", "a"))), shared(group(("a", "b"), out=1.0)))[1] == 2
+    assert both(shared(group(("a", "b"))), shared(group(("a", "b", "c"), out=1.0)))[1:] == (0, 1)
+
+
+def test_groups_that_are_others_now_are_counted_where_there_are_any_now() -> None:
+    old = shared(group(("a", "b")), group(("c", "d")), group(("e", "f")))
+    assert both(old, shared(group(("a", "b")), group(("c", "e"))))[1:] == (2, 2)
+    assert both(old, named(HOSTS))[1:] == (0, 0)
+    assert both(named(HOSTS), old)[1:] == (0, 0)
+
+
+@pytest.mark.parametrize("members", [(), "ab", None, ("a", 1), 7])
+def test_rows_without_names_are_no_groups(members: Any) -> None:
+    assert both(shared(group(members), "row", None), shared(group()))[1:] == (0, 0)
+    assert both(named(HOSTS, shared_links="all"), shared(group()))[1:] == (0, 0)

@@ -1,0 +1,212 @@
+"""From suspicions to findings: what they say, what a second measurement drops, what each other key of a file tells."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from plink.hosts import Host, Hosts
+from plink.network import Matrix, Network, to_rows
+from solvers.diagnosis.findings import Finding, diagnose
+
+N = 6
+ONE = np.zeros(N, dtype=np.intp)
+
+
+def flat(n: int = N, us: float = 100.0) -> Matrix:
+    return us * ~np.eye(n, dtype=bool)
+
+
+def slow_host(us: float = 180.0) -> Matrix:
+    rows = flat()
+    rows[2], rows[:, 2] = us, us
+    rows[2, 2] = 0.0
+    return rows
+
+
+def slow_link(us: float = 180.0) -> Matrix:
+    rows = flat()
+    rows[1, 4] = rows[4, 1] = us
+    return rows
+
+
+def network(rows: Matrix, rates: Matrix | None = None, **details: Any) -> Network:
+    hosts = Hosts(tuple(Host(f"h{i}", f"h{i}") for i in range(len(rows))))
+    return Network(hosts, rows, rates, details)
+
+
+def told(rows: Matrix, again: dict[tuple[int, int], float] | None = None, **details: Any) -> list[Finding]:
+    return diagnose(network(rows, **details), np.zeros(len(rows), dtype=np.intp), again or {})
+
+
+def test_a_slow_host_and_a_slow_link_are_told_with_their_excess() -> None:
+    (host,) = told(slow_host())
+    assert (host.kind, host.hosts) == ("slow host", ["h2"])
+    assert host.evidence == "80.0 us more than the usual 100.0 us to everybody"
+    (link,) = told(slow_link())
+    assert (link.kind, link.hosts) == ("slow link", ["h1", "h4"])
+    assert link.evidence == "80.0 us more than the usual 100.0 us"
+
+
+@pytest.mark.parametrize(("rows", "other"), [(slow_host(), (0, 2)), (slow_link(), (1, 4))])
+def test_a_second_measurement_bears_a_suspicion_out_from_a_quarter_more_than_usual_on(
+    rows: Matrix, other: tuple[int, int]
+) -> None:
+    assert told(rows, {other: 124.9}) == []
+    (one,) = told(rows, {other: 125.0})
+    assert one.evidence.endswith("; 125.0 us when measured again")
+    (one,) = told(rows, {(0, 5): 1.0})
+    assert "again" not in one.evidence, "of another pair"
+
+
+def test_of_several_second_measurements_of_a_host_the_fastest_counts() -> None:
+    (one,) = told(slow_host(), {(0, 2): 150.0, (2, 5): 130.0, (0, 1): 1.0})
+    assert one.evidence.endswith("; 130.0 us when measured again")
+    assert told(slow_host(), {(0, 2): 150.0, (2, 5): 120.0}) == []
+
+
+def test_a_suspicion_that_is_dropped_does_not_hide_the_next_one() -> None:
+    """Hosts 2 and 7 of nine are slow, and so are two links; the worse of either comes first and is not borne out."""
+    rows = flat(9)
+    for host, us in ((2, 250.0), (7, 180.0)):
+        rows[host], rows[:, host] = us, us
+        rows[host, host] = 0.0
+    assert [one.hosts for one in told(rows, {(0, 2): 100.0})] == [["h7"]]
+    rows = flat(9)
+    rows[0, 1] = rows[1, 0] = 300.0
+    rows[4, 5] = rows[5, 4] = 200.0
+    assert [one.hosts for one in told(rows, {(0, 1): 100.0})] == [["h4", "h5"]]
+
+
+@pytest.mark.parametrize("again", [{}, {(0, 2): 1.0}])
+def test_of_a_slow_host_neither_a_link_nor_a_direction_is_told_besides(again: dict[tuple[int, int], float]) -> None:
+    """Also where the second measurement did not bear it out: its figures are not to be had."""
+    rows = slow_host()
+    rows[2, 4] = rows[4, 2] = 900.0
+    rows[2, 3] = 600.0
+    assert [(one.kind, one.hosts) for one in told(rows, again)] == [("slow host", ["h2"])] * (not again)
+    rows[0, 5] = 300.0
+    kinds = [one.kind for one in told(rows, again)]
+    assert kinds == ["slow host"] * (not again) + ["slow link", "asymmetric"]
+
+
+def test_a_lopsided_pair_is_told_slow_direction_first_with_both_figures() -> None:
+    rows = flat()
+    rows[3, 1] = 120.0 + 11
+    (one,) = [one for one in told(rows) if one.kind == "asymmetric"]
+    assert one.hosts == ["h3", "h1"]
+    assert one.evidence == "131.0 us from h3, 100.0 us from h1"
+
+
+# Bandwidths
+
+
+def test_a_rate_is_told_in_megabits_below_one_gigabit() -> None:
+    rates = flat(us=2.5)
+    rates[3], rates[:, 3] = 0.9994, 1.0
+    (one,) = diagnose(network(flat(), rates), ONE, {})
+    assert one.evidence == (
+        "sends at most 999 Mbit/s and receives at most 1 Gbit/s with anybody, other pairs 2.5 Gbit/s (median)"
+    )
+    rates[3] = 2.5
+    (one,) = diagnose(network(flat(), rates), ONE, {})
+    assert one.evidence == "receives at most 1 Gbit/s with anybody, other pairs 2.5 Gbit/s (median)"
+
+
+# Other keys
+
+
+@pytest.mark.parametrize(("share", "named"), [(0.001, False), (0.0012, True)])
+def test_a_loss_is_worth_naming_beyond_one_in_a_thousand(share: float, named: bool) -> None:
+    loss = np.zeros((N, N))
+    loss[4, 1] = share
+    for key, way in (("loss_forward", "to"), ("loss_back", "back from")):
+        details: dict[str, Any] = {key: to_rows(loss, 6)}
+        found = told(flat(), **details)
+        assert [one.hosts for one in found] == ([["h4", "h1"]] if named else [])
+        assert all(one.evidence == f"0.12 % of the probes are lost on the way {way} h1" for one in found)
+
+
+def test_a_loss_that_nobody_measured_is_none_and_one_way_does_not_hide_the_other() -> None:
+    forth, back = np.full((N, N), math.nan), np.full((N, N), math.nan)
+    back[0, 1] = 0.5
+    assert [one.hosts for one in told(flat(), loss_forward=to_rows(forth), loss_back=to_rows(back))] == [["h0", "h1"]]
+    (one,) = told(flat(), loss_back=to_rows(back))
+    assert one.evidence == "50.00 % of the probes are lost on the way back from h1"
+
+
+def test_clock_steps_are_counted_by_who_measured() -> None:
+    steps = np.zeros((N, N))
+    steps[2, 0], steps[2, 3], steps[5, 0], steps[4, 1] = 3, 2, 1, math.nan
+    found = told(flat(), clock_steps=to_rows(steps))
+    assert [(one.kind, one.hosts, one.evidence.split()[0]) for one in found] == [
+        ("tainted", ["h2"], "5"), ("tainted", ["h5"], "1"),
+    ]  # fmt: skip
+    assert told(flat()) == []
+
+
+def lacking(*directions: tuple[int, int], n: int = N) -> Matrix:
+    rows = flat(n)
+    for i, j in directions:
+        rows[i, j] = math.nan
+    return rows
+
+
+def test_what_was_not_measured_names_who_lacks_most_first_and_those_only() -> None:
+    """Directions of either kind count: h4 lacks three, h1 two, h0, h2 and h3 one each, h5 none."""
+    (one,) = told(lacking((4, 0), (1, 4), (4, 2), (1, 3)))
+    assert (one.kind, one.hosts) == ("unmeasured", ["h4", "h1", "h0", "h2", "h3"])
+    assert one.evidence == "4 round trips were not measured, first h1 -> h3: never tried"
+
+
+def test_eight_hosts_that_lack_something_are_named_at_most() -> None:
+    """Each of the twelve lacks as much as its partner: in the order of the file."""
+    (one,) = told(lacking(*((k, k + 1) for k in range(0, 12, 2)), n=12))
+    assert one.hosts == [f"h{k}" for k in range(8)]
+    (one,) = told(lacking((0, 1), (2, 3), (4, 5), (6, 7), n=12))
+    assert len(one.hosts) == 8
+
+
+def test_the_reason_is_that_of_the_first_pair_in_its_direction() -> None:
+    errors = [
+        {"from": "h4", "to": "h1", "why": "the way back"}, {"from": "h1", "to": "h4", "why": "refused"}, "text",
+        {"from": "h1", "to": "h5", "why": "another"},
+    ]  # fmt: skip
+    rows = lacking((1, 4), (4, 1), (1, 5))
+    assert told(rows, errors=errors)[0].evidence == "3 round trips were not measured, first h1 -> h4: refused"
+    assert told(rows, errors=errors[:1])[0].evidence.endswith("first h1 -> h4: never tried")
+    assert told(rows, errors="text")[0].evidence.endswith("never tried")
+
+
+def test_of_a_sparse_file_only_what_failed_is_told_as_missing() -> None:
+    rows = lacking((1, 4), (4, 1), (1, 5), (0, 3))
+    errors = [{"from": "h4", "to": "h1", "why": "refused"}, {"from": "h0", "to": "x"}, {"from": "y", "to": "h3"},
+              {"from": "h2", "to": "h3", "why": "measured in the end"}]  # fmt: skip
+    (one,) = told(rows, plan="adaptive", errors=errors)
+    assert one.evidence == "1 round trips were not measured, first h4 -> h1: refused"
+    assert told(rows, plan="adaptive", errors=[]) == []
+    assert told(rows, plan="full", errors=errors)[0].evidence.startswith("4 round trips")
+    assert math.isnan(rows[0, 3])
+
+
+def test_findings_come_in_the_order_of_what_they_are() -> None:
+    rows = slow_host()
+    rows[0, 1] = rows[1, 0] = 400.0
+    rows[4, 5] = 300.0
+    rows[3, 0] = math.nan
+    rates = flat(us=5.0)
+    rates[3], rates[:, 3] = 1.0, 1.0
+    shared = [
+        {"members": [f"h{2 * k}", f"h{2 * k + 1}"], "out_gbps": gbps, "out_limited_by": "link"}
+        for k, gbps in enumerate((5.0, 5.0, 1.0))
+    ]
+    steps, loss = np.zeros((N, N)), np.zeros((N, N))
+    steps[1, 0], loss[0, 1] = 1, 0.5
+    details = {"clock_steps": to_rows(steps), "loss_forward": to_rows(loss), "shared_links": shared}
+    found = diagnose(network(rows, rates, **details), ONE, {})
+    assert [one.kind for one in found] == [
+        "slow host", "slow link", "slow link", "asymmetric", "slow host (bandwidth)", "slow shared link", "loss",
+        "tainted", "unmeasured",
+    ]  # fmt: skip
+    assert all(one.advice for one in found)

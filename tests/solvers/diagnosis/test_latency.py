@@ -1,0 +1,219 @@
+"""Slow hosts, slow links and lopsided pairs: against the same told host by host and pair by pair."""
+
+import math
+from statistics import median
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from plink.network import Matrix
+from solvers.diagnosis.latency import (
+    Limits,
+    Suspect,
+    expected,
+    known_good,
+    lopsided,
+    slow_hosts,
+    slow_links,
+)
+
+Groups = npt.NDArray[np.intp]
+SIGMA = 1.4826  # the median distance from the median of a normal distribution goes into its standard deviation so often
+
+
+def drawn(seed: int) -> tuple[Matrix, Groups]:
+    """Symmetric whole numbers, some missing, of three to nine hosts in groups; ties are likely."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(3, 10))
+    cost = np.triu(rng.choice([20.0, 24.0, 30.0, 40.0, 60.0], (n, n)), 1)
+    cost[rng.random((n, n)) < rng.choice([0.0, 0.2, 0.7])] = np.nan
+    slow = rng.integers(n)
+    cost[slow] *= rng.choice([1.0, 1.5, 3.0])
+    cost = np.triu(cost, 1)
+    cost += cost.T
+    np.fill_diagonal(cost, 0.0)
+    groups = rng.integers(0, int(rng.integers(1, 5)), n)
+    return cost, np.unique(groups, return_inverse=True)[1].astype(np.intp)
+
+
+def finite(values: list[float]) -> list[float]:
+    return [value for value in values if math.isfinite(value)]
+
+
+def usual(cost: Matrix, groups: Groups) -> Matrix:
+    """The median of the pairs between two groups, or within one; of a host alone in its group, and of groups between
+    which nothing was measured: that between all other groups, else within them, else of everything."""
+    n = len(cost)
+    pairs = [(i, j) for i in range(n) for j in range(n) if i != j]
+    alone = [int((groups == groups[i]).sum()) == 1 for i in range(n)]
+    others = [(i, j) for i, j in pairs if not alone[i] and not alone[j]]
+    standard = math.nan
+    for some in ([(i, j) for i, j in others if groups[i] != groups[j]], others, pairs):
+        values = finite([cost[pair] for pair in some])
+        if values:
+            standard = median(values)
+            break
+    blocks: dict[tuple[int, int], list[float]] = {}
+    for i, j in others:
+        blocks.setdefault((groups[i], groups[j]), []).extend(finite([cost[i, j]]))
+    medians = {block: median(values) for block, values in blocks.items() if values}
+    found = np.full((n, n), np.nan)
+    for i, j in pairs:
+        found[i, j] = medians.get((groups[i], groups[j]), standard)
+    return found
+
+
+def test_what_a_pair_usually_takes() -> None:
+    for seed in range(40):
+        cost, groups = drawn(seed)
+        assert np.array_equal(expected(cost, groups), usual(cost, groups), equal_nan=True), seed
+
+
+def test_what_is_usual_says_nothing_of_a_host_and_itself_and_leaves_the_round_trips_as_they_are() -> None:
+    cost = np.array([[0.0, 3.0, 5.0], [3.0, 0.0, 7.0], [5.0, 7.0, 0.0]])
+    before = cost.copy()
+    assert np.isnan(expected(cost, np.zeros(3, dtype=np.intp)).diagonal()).all()
+    assert (cost == before).all()
+
+
+def test_a_host_in_a_group_of_its_own_is_no_standard_for_itself() -> None:
+    """Host 4 is far from all; it is held against the 90 between the others' groups, or their 40 if they are one."""
+    cost = np.full((5, 5), 40.0)
+    cost[:2, 2:4] = cost[2:4, :2] = 90.0
+    cost[4], cost[:, 4] = 1000.0, 1000.0
+    np.fill_diagonal(cost, 0.0)
+    assert expected(cost, np.array([0, 0, 1, 1, 2]))[4, :4].tolist() == [90.0] * 4
+    cost[:4, :4] = 40.0
+    assert expected(cost, np.array([0, 0, 0, 0, 1]))[4, :4].tolist() == [40.0] * 4
+    assert np.isnan(expected(np.full((3, 3), np.nan), np.array([0, 0, 1]))).all()
+
+
+def of_hosts(cost: Matrix, groups: Groups, limits: Limits) -> tuple[list[Suspect], list[float]]:
+    n = len(cost)
+    takes = usual(cost, groups)
+    offsets = []
+    for i in range(n):
+        excess = finite([cost[i, j] - takes[i, j] for j in range(n) if j != i])
+        offsets.append(median(excess) if excess else 0.0)
+    spread = SIGMA * median(abs(offset - median(offsets)) for offset in offsets)
+    found = []
+    for i in range(n):
+        row = finite(takes[i].tolist())
+        if row and offsets[i] > limits.share * median(row) and offsets[i] > limits.sigmas * spread:
+            found.append(Suspect((i,), median(row), offsets[i]))
+    return sorted(found, key=lambda one: -one.excess_us), offsets
+
+
+LIMITS = [Limits(), Limits(0.5, 0.0), Limits(0.0, 1.0), Limits(0.1, 2.0, 0.5, 4.0), Limits(0.25, 0.5, 0.2, 0.0)]
+
+
+@pytest.mark.parametrize("limits", LIMITS)
+def test_slow_hosts_are_far_beyond_what_their_pairs_usually_take(limits: Limits) -> None:
+    """With limits of whole shares many hosts stand exactly at one, which is not beyond it."""
+    spoke = 0
+    for seed in range(40):
+        cost, groups = drawn(seed)
+        found, offsets = slow_hosts(cost, groups, limits)
+        wanted, their_offsets = of_hosts(cost, groups, limits)
+        assert found == wanted, seed
+        assert offsets.tolist() == pytest.approx(their_offsets)
+        spoke += bool(found)
+    assert spoke > 1
+
+
+def of_links(cost: Matrix, groups: Groups, offsets: npt.NDArray[np.float64], limits: Limits) -> list[Suspect]:
+    n = len(cost)
+    takes = usual(cost, groups)
+    pairs = [(i, j) for i in range(n) for j in range(n) if i != j]
+    of = {(i, j): takes[i, j] + max(offsets[i], 0.0) + max(offsets[j], 0.0) for i, j in pairs}
+    excess = {pair: cost[pair] - of[pair] for pair in pairs if math.isfinite(cost[pair] - of[pair])}
+    if not excess:
+        return []
+    spread = SIGMA * median(abs(value) for value in excess.values())
+    found = [
+        Suspect(pair, of[pair], value) for pair, value in excess.items()
+        if pair[0] < pair[1] and value > limits.share * of[pair] and value > limits.sigmas * spread
+    ]  # fmt: skip
+    return sorted(found, key=lambda one: -one.excess_us)
+
+
+@pytest.mark.parametrize("limits", LIMITS)
+def test_slow_links_are_far_beyond_what_their_groups_and_hosts_explain(limits: Limits) -> None:
+    spoke = 0
+    for seed in range(40):
+        cost, groups = drawn(seed)
+        offsets = np.random.default_rng(seed).choice([-8.0, 0.0, 4.0], len(cost))
+        found = slow_links(cost, groups, offsets, limits)
+        assert found == of_links(cost, groups, offsets, limits), seed
+        spoke += bool(found)
+    assert spoke > 1
+
+
+@pytest.mark.parametrize("limits", LIMITS)
+def test_lopsided_pairs_differ_by_far_more_than_others_and_than_clocks_do(limits: Limits) -> None:
+    spoke = 0
+    for seed in range(40):
+        cost, _ = drawn(seed)
+        rng = np.random.default_rng(seed)
+        latency = cost + (cost > 0) * rng.choice([0.0, 4.0, 5.0, 10.0, 40.0], cost.shape, p=[0.4, 0.3, 0.1, 0.1, 0.1])
+        latency[rng.random(cost.shape) < 0.1] = np.nan
+        n = len(cost)
+        pairs = [(i, j) for i in range(n) for j in range(n) if i != j]
+        more = {(i, j): latency[i, j] - latency[j, i] for i, j in pairs}
+        spread = SIGMA * median(finite([abs(value) for value in more.values()]) or [0.0])
+        wanted = [
+            (i, j) for i, j in pairs
+            if more[i, j] > limits.asymmetry * latency[j, i]
+            and more[i, j] > limits.sigmas * spread and more[i, j] > limits.grain_us
+        ]  # fmt: skip
+        assert lopsided(latency, limits) == wanted, seed
+        spoke += bool(wanted)
+    assert spoke > 1
+
+
+def test_what_is_far_out_of_line_is_as_documented() -> None:
+    assert Limits() == Limits(share=0.25, sigmas=6.0, asymmetry=0.3, grain_us=5.0)
+
+
+@pytest.mark.parametrize(("more", "named"), [(5.0, False), (5.1, True)])
+def test_two_directions_may_differ_by_what_busy_clocks_do(more: float, named: bool) -> None:
+    latency = np.full((4, 4), 10.0)
+    np.fill_diagonal(latency, 0.0)
+    latency[2, 1] += more
+    assert lopsided(latency, Limits()) == ([(2, 1)] if named else [])
+
+
+@pytest.mark.parametrize(("more", "named"), [(30.0, False), (30.5, True)])
+def test_two_directions_may_differ_by_a_share_of_the_faster(more: float, named: bool) -> None:
+    latency = np.full((4, 4), 100.0)
+    np.fill_diagonal(latency, 0.0)
+    latency[2, 1] += more
+    assert lopsided(latency, Limits()) == ([(2, 1)] if named else [])
+
+
+# Whom to measure a suspect against
+
+
+def test_a_suspect_is_measured_against_the_nearest_and_of_these_the_host_with_the_least_offset() -> None:
+    cost = np.array([
+        [0.0, 30.0, 20.0, 20.0, 90.0],
+        [30.0, 0.0, 10.0, 10.0, 10.0],
+        [20.0, 10.0, 0.0, 10.0, 10.0],
+        [20.0, 10.0, 10.0, 0.0, 10.0],
+        [90.0, 10.0, 10.0, 10.0, 0.0],
+    ])  # fmt: skip
+    offsets = np.array([0.0, 0.0, 3.0, 1.0, 0.0])
+    assert known_good(cost, offsets, {0}, 0) == 3
+    assert known_good(cost, -offsets, {0}, 0) == 2
+    assert known_good(cost, offsets, {2, 3}, 0) == 1, "nor is it measured against itself"
+    assert known_good(cost, offsets, {0, 1, 2, 3}, 0) == 4
+    assert known_good(cost, offsets, {1, 2, 3, 4}, 0) is None
+
+
+def test_a_host_whose_round_trip_is_known_is_better_than_one_whose_is_not() -> None:
+    cost = np.full((4, 4), np.nan)
+    cost[0, 2] = 500.0
+    offsets = np.array([0.0, 0.0, 9.0, 0.0])
+    assert known_good(cost, offsets, {0}, 0) == 2
+    assert known_good(cost, np.array([0.0, 2.0, 9.0, 1.0]), {2}, 0) == 3, "among those that are not, the least offset"
