@@ -113,4 +113,4 @@ def otherwise(aligned: Aligned, key: str, used: str) -> tuple[Mask, str]:
         return np.zeros((n, n), dtype=bool), ""
     differ = (was != UNKNOWN) & (now != UNKNOWN) & (was != now)
     ways: Sequence[str] = [f"{a} -> {b}" for a, b in zip(was[differ].tolist(), now[differ].tolist(), strict=True)]
-    return np.asarray(differ), max(set(ways), key=ways.count) if ways else ""
+    return np.asarray(differ), max(dict.fromkeys(ways), key=ways.count) if ways else ""

@@ -91,6 +91,8 @@ def test_of_several_ways_the_one_that_most_pairs_took_is_said() -> None:
     old = even(3, 1)
     assert ways(old, even(3, 1, x01=2, x02=3, x10=3), "", "a", "b", "c")[1] == "a -> c"
     assert ways(old, even(3, 1, x01=2, x02=3, x10=2), "", "a", "b", "c")[1] == "a -> b"
+    each = even(3, 1, x01=2, x02=3, x10=4, x12=5, x20=6, x21=7)
+    assert ways(old, each, "", "a", *"bcdefg")[1] == "a -> b", "the first of those that as many took"
 
 
 def test_a_file_that_does_not_say_how_it_measured_differs_from_none() -> None:
