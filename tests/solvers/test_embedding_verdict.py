@@ -35,7 +35,7 @@ def like(setting: Setting, steps: int) -> Embedding:
     return Embedding(nothing, nothing, nothing, setting, 0.0, 0.0, steps, 1, 0.0, ())
 
 
-LIKE = like(Setting(2, 1.0, heights=False, relative=True), 120)
+LIKE = like(Setting(2, 1.0, heights=False, relative=True), 20)
 
 
 @pytest.mark.parametrize(
@@ -82,8 +82,8 @@ def test_squares_that_come_out_below_nothing_are_no_error() -> None:
 
 
 def test_halves_are_judged_by_each_other_pair_by_pair() -> None:
-    """With logarithms a and b of both, f and g of their fits: the fit is off by ((f - b)^2 + (g - a)^2 - (a - b)^2) / 2,
-    both halves together by (a - b)^2 / 4, and one alone by twice that."""
+    """With logarithms a and b of both, f and g of their fits: the fit is off by half of
+    (f - b)^2 + (g - a)^2 - (a - b)^2, both halves together by (a - b)^2 / 4, and one alone by twice that."""
     halves = plane(14, noise=0.2), plane(14, noise=0.0)
     halves[1][2, 5] = halves[1][5, 2] = NAN
     halves[0][0, 13] = halves[0][13, 0] = NAN
@@ -268,4 +268,4 @@ def test_detours_over_a_host_are_counted_by_what_is_drawn() -> None:
     n = 340
     rtt = np.full((n, n), 10.0)
     rtt[0] = rtt[:, 0] = 1.0
-    assert {triangle_violations(rtt, seed) for seed in range(6)} == {0.0, 1 / 256}
+    assert 1 / 256 in {triangle_violations(rtt, seed) for seed in range(4)} <= {0.0, 1 / 256}

@@ -1,8 +1,8 @@
 """Where the innermost tier ends: at the first valley that is deep enough, with enough pairs on either side.
 
 Heights are drawn on steps of a hundredth of their logarithm, the kernel's own grid, so that the smoothed density can be
-written down: ``count`` pairs at step ``s`` make it ``count * exp(-((step - s) * 0.01 / bandwidth)^2 / 2)``, and nothing beyond
-four bandwidths.
+written down: ``count`` pairs at step ``s`` make it ``count * exp(-((step - s) * 0.01 / bandwidth)^2 / 2)``, and nothing
+beyond four bandwidths.
 """
 
 import math
