@@ -99,6 +99,11 @@ def test_of_a_ring_one_pair_can_be_spared(n: int) -> None:
         assert len({int(fold[0]) for fold in found}) == len(found)
 
 
+def test_a_ring_is_tried_four_times_unless_the_same_pair_comes_up_again() -> None:
+    """Of 30 pairs one at a time: that is one chance in five, so that four folds are the rule."""
+    assert sum(len(folds(ring(30), np.random.default_rng(seed))) == 4 for seed in range(20)) > 10
+
+
 def test_two_pairs_more_than_a_tree_are_all_that_is_held_out() -> None:
     """12 hosts in a ring with one chord: 13 pairs, of which a fifth is 2, and 2 can be spared."""
     rtt = np.full((12, 12), np.nan)
