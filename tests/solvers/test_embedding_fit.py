@@ -153,21 +153,16 @@ def test_no_two_seeds_begin_alike() -> None:
 
 
 def test_pytorch_has_one_thread_while_lanes_run_and_as_many_as_before_then() -> None:
-    before, during = torch.get_num_threads(), set()
+    during: set[int] = set()
+
+    def look() -> bool:
+        during.add(torch.get_num_threads())
+        return True
+
     torch.set_num_threads(2)
-    try:
-        fit_all(
-            measured(6),
-            SETTINGS[:2],
-            FOLDS_OF_SIX,
-            0,
-            2,
-            keep_going=lambda: during.add(torch.get_num_threads()) is None,
-        )
-        assert during == {1}
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
+    fit_all(measured(6), SETTINGS[:2], FOLDS_OF_SIX, 0, 2, keep_going=look)
+    assert during == {1}
+    assert torch.get_num_threads() == 2
 
 
 def test_ctrl_c_ends_the_lanes() -> None:
@@ -184,15 +179,8 @@ def test_ctrl_c_ends_the_lanes() -> None:
 
 
 def test_lanes_that_were_stopped_tell_as_many_checks_as_the_one_that_came_least_far() -> None:
-    asked = []
-    found = fit_all(
-        measured(6),
-        SETTINGS[:2],
-        FOLDS_OF_SIX,
-        0,
-        300,
-        keep_going=lambda: asked.append(1) is not None or len(asked) < 250,
-    )
+    asked = itertools.count()
+    found = fit_all(measured(6), SETTINGS[:2], FOLDS_OF_SIX, 0, 300, keep_going=lambda: next(asked) < 250)
     assert found.held_out.shape == (2, len(found.checks), 1)
     assert len(found.checks) >= 1
 

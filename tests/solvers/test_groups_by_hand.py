@@ -195,7 +195,7 @@ def test_even_groups_are_not_improved_by_any_exchange(seed: int) -> None:
     cost = random_costs(9, seed)
 
     def objective(groups: list[list[int]]) -> float:
-        return sum(cost[np.ix_(group, group)].sum() / 2 / len(group) for group in groups)
+        return sum(float(cost[np.ix_(group, group)].sum()) / 2 / len(group) for group in groups)
 
     groups = even_groups(cost, 3)
     best = objective(groups)
