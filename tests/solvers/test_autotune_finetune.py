@@ -1,0 +1,183 @@
+"""Who is to blame, by how much, which of its masters move, and where to: each worked out by hand or rank by rank."""
+
+import math
+
+import numpy as np
+import pytest
+
+from plink.errors import UsageError
+from solvers.autotune.finetune import Settings, Step, _less_blamed, blame, finetune
+from solvers.autotune.observed import Assignment, Observed, sent_bytes
+from solvers.autotune.quicktune import quicktune
+from tests.solvers.ranks_on_paper import dealt
+
+
+def masters(groups: list[list[int]], local: list[list[int]], of_all: list[int]) -> Assignment:
+    return Assignment(groups, np.array(local, np.int32), np.array(of_all, np.int32))
+
+
+def sending(load: list[float], rate: float = 1.0, rtt: float = 0.0) -> Observed:
+    """Each rank sends so much to the next one."""
+    sent = np.roll(np.diag(load), 1, axis=1)
+    return Observed(sent, np.where(sent > 0, rate, np.nan), np.where(sent > 0, rtt, np.nan))
+
+
+def test_blame_is_as_it_is_defined_rank_by_rank() -> None:
+    rng = np.random.default_rng(0)
+    sent = rng.uniform(1, 5, (5, 5)) * (rng.random((5, 5)) < 0.7)
+    sent[2] = 0.0
+    rate, rtt = rng.uniform(1, 3, (5, 5)), rng.uniform(0, 2, (5, 5))
+    load, times = [], []
+    for i in range(5):
+        there = [j for j in range(5) if sent[i, j] > 0]
+        load.append(sum(sent[i, j] for j in there))
+        worst = max((rtt[i, j] for j in there), default=0.0)
+        times.append(worst + (load[i] / sum(rate[i, j] for j in there) if there else 0.0))
+    observed = Observed(sent, np.where(sent > 0, rate, np.nan), np.where(sent > 0, rtt, np.nan))
+    mean = sum(times) / 5
+    expected = [0.3 * one / max(load) + 2.0 * time / mean for one, time in zip(load, times, strict=True)]
+    assert blame(observed, Settings(beta=0.3, gamma=2.0)) == pytest.approx(expected)
+    # What is told of pairs that nothing was sent between counts nothing.
+    assert blame(Observed(sent, rate, rtt), Settings(beta=0.3, gamma=2.0)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("most", "alike"), [(105.0, True), (106.0, False)])
+def test_loads_within_epsilon_are_alike(most: float, alike: bool) -> None:
+    """A twentieth; beyond it the least counts 0 and the most 1, whatever the difference."""
+    settings = Settings(gamma=0.0, epsilon=1.05)
+    found = blame(sending([100.0, most, 103.0]), settings)
+    assert found == pytest.approx([0, 0, 0] if alike else [0, 1, 3 / 6])
+
+
+def test_where_nothing_takes_any_time_nobody_is_to_blame() -> None:
+    nothing = np.zeros((3, 3))
+    assert blame(Observed(nothing, nothing, nothing), Settings()).tolist() == [0, 0, 0]
+
+
+def test_masters_go_to_those_below_the_mean_in_turn_the_least_blamed_first() -> None:
+    blamed = np.array([5.0, 1.0, 2.0, 3.0, 10.0])  # but for rank 4: 2.75 in the mean
+    assert [_less_blamed(blamed, range(5), 4, turn) for turn in range(4)] == [1, 2, 1, 2]
+    assert [_less_blamed(blamed, [0, 3, 4], 4, turn) for turn in range(3)] == [3, 3, 3]
+    assert [_less_blamed(np.full(4, 7.0), range(4), 2, turn) for turn in range(4)] == [0, 1, 3, 0]
+
+
+@pytest.mark.parametrize(("most", "moves"), [(1.5, False), (1.51, True)])
+def test_masters_move_when_the_most_blame_is_more_than_epsilon_times_the_least(most: float, moves: bool) -> None:
+    """By time alone: twice the load at the same rate is twice the blame."""
+    settings = Settings(beta=0.0, epsilon=1.5)
+    decision = finetune(dealt([[0, 1]], 4), sending([most, 1.0]), Step(0, 2), settings)
+    assert bool(decision.moved) == moves
+    assert decision.step == (Step(0, 4) if moves else Step())
+    reason = f"rank 0 is to blame most ({most:.2f} times the least): 2 of its masters move"
+    assert decision.reason == (reason if moves else "every rank's blame is within 1.5 of every other's")
+
+
+@pytest.mark.parametrize(
+    ("step", "number"), [(Step(), 1), (Step(1, 8), 1), (Step(0, 1), 2), (Step(0, 3), 6), (Step(0, 1 << 16), 1 << 16)]
+)
+def test_the_same_rank_to_blame_again_loses_twice_as_many_up_to_a_limit(step: Step, number: int) -> None:
+    assignment = masters([[0, 1]], [[0]] * 8, [0] * 8)
+    decision = finetune(assignment, sending([3.0, 1.0]), step)
+    assert decision.step == Step(0, number)
+    assert decision.moved == tuple((chunk, 0, 1, "global") for chunk in range(min(8, number)))
+    assert decision.assignment.local_masters[:, 0].tolist() == [1] * min(8, number) + [0] * (8 - min(8, number))
+
+
+def test_a_rank_without_masters_is_as_slow_as_it_is() -> None:
+    """Rank 2 is to blame most, and has none: rank 0 gives one up."""
+    assignment = masters([[0, 1, 2]], [[0], [0], [1], [1]], [0, 0, 0, 0])
+    decision = finetune(assignment, sending([2.0, 1.0, 9.0]), Step())
+    assert decision.moved == ((0, 0, 1, "global"),)
+
+
+def test_a_global_master_goes_to_the_least_blamed_rank_of_all_and_takes_its_chunk_to_that_group() -> None:
+    assignment = masters([[0, 1], [2, 3]], [[1, 2], [0, 2], [0, 3]], [1, 0, 0])
+    decision = finetune(assignment, sending([9.0, 4.0, 2.0, 1.0]), Step())
+    assert decision.moved == ((1, 0, 3, "global"),)
+    assert decision.assignment.local_masters.tolist() == [[1, 2], [0, 3], [0, 3]]
+    assert decision.assignment.global_group.tolist() == [1, 1, 0]
+    assert assignment.global_group.tolist() == [1, 0, 0], "that of before stays as it is"
+
+
+def test_a_local_master_goes_to_the_least_blamed_rank_of_its_group() -> None:
+    assignment = masters([[0, 1], [2, 3, 4]], [[0, 3], [1, 2]], [0, 0])
+    decision = finetune(assignment, sending([1.0, 2.0, 9.0, 5.0, 4.0]), Step(2, 1))
+    assert decision.moved == ((1, 2, 4, "local"),)
+    assert decision.step == Step(2, 2)
+    assert decision.assignment.local_masters.tolist() == [[0, 3], [1, 4]]
+    assert decision.assignment.global_group.tolist() == [0, 0]
+    assert decision.reason.startswith("rank 2 is to blame most (")
+    assert decision.reason.endswith(" times the least): 1 of its masters move")
+
+
+def test_to_ranks_without_blame_the_ratio_is_not_told() -> None:
+    """Rank 1 sends nothing and takes no time."""
+    decision = finetune(masters([[0, 1]], [[0], [0]], [0, 0]), sending([1.0, 0.0]), Step())
+    assert decision.reason == "rank 0 is to blame most (others none): 1 of its masters move"
+
+
+def test_what_is_sent_is_what_is_sent_chunk_by_chunk() -> None:
+    rng = np.random.default_rng(4)
+    groups = [[0, 3, 4], [1], [2, 5]]
+    local = np.stack([rng.choice(line, 12) for line in groups], axis=1)
+    assignment = masters(groups, local.tolist(), rng.integers(0, 3, 12).tolist())
+    size = rng.uniform(1, 9, 12)
+    expected = np.zeros((6, 6))
+    for chunk in range(12):
+        head = int(local[chunk, assignment.global_group[chunk]])
+        assert assignment.global_masters[chunk] == head
+        for g, line in enumerate(groups):
+            own = int(local[chunk, g])
+            for one, other in [(member, own) for member in line] + [(own, head)]:
+                if one != other:
+                    expected[one, other] += size[chunk]
+                    expected[other, one] += size[chunk]
+    np.testing.assert_allclose(sent_bytes(assignment, size), expected)
+    assert assignment.ranks == 6
+
+
+@pytest.mark.parametrize(
+    ("local", "group", "said"),
+    [
+        ([[0, 2]], [-1], "a global group that does not exist"),
+        ([[0, 2], [0, 2]], [0, 2], "a global group that does not exist"),
+        ([[0, 2], [0, 2]], [-1, 1], "a global group that does not exist"),
+        ([[0, 1]], [0], "a local master of group 1 is not in it"),
+        ([[2, 3], [0, 2]], [0, 0], "a local master of group 0 is not in it"),
+    ],
+)
+def test_masters_that_are_none_are_told(local: list[list[int]], group: list[int], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        masters([[0, 1], [2, 3]], local, group)
+
+
+def test_every_group_may_be_global_and_there_may_be_no_chunks() -> None:
+    assert masters([[0, 1], [2, 3]], [[0, 2], [1, 3]], [0, 1]).global_masters.tolist() == [0, 3]
+    assert Assignment([[0, 1]], np.zeros((0, 1), np.int32), np.zeros(0, np.int32)).ranks == 2
+
+
+def test_the_slower_direction_is_what_a_rank_carries_and_one_direction_alone_is_too() -> None:
+    rate = np.array([[0, 5, 0], [0, 0, 7], [0, 0, 0.0]])
+    assert Observed(rate, rate, rate).rates().tolist() == [5, 5, 7]
+    rate = np.array([[0, math.nan], [3, 0]])
+    assert Observed(np.nan_to_num(rate), rate, rate).rates().tolist() == [3, 3]
+
+
+@pytest.mark.parametrize(("alike", "fewer"), [(0.5, False), (0.49, True), (0.0, True)])
+def test_rates_within_a_share_of_their_median_are_taken_for_it(alike: float, fewer: bool) -> None:
+    """One rank at half of what the others carry; the rest as much as each other."""
+    rates = np.array([0.5, 1.0, 1.0, 1.0])
+    between = np.outer(rates, rates) / rates.sum()
+    found = quicktune(dealt([[0, 1, 2, 3]], 28), Observed(between, between, between), alike)
+    chunks = np.bincount(found.local_masters.ravel(), minlength=4).tolist()
+    assert chunks == ([4, 8, 8, 8] if fewer else [7] * 4)
+
+
+def test_groups_weigh_what_their_members_carry_together() -> None:
+    """Ranks that carry 1 and 2, 3 and 6: a quarter and three quarters of the chunks, and these one to two."""
+    rates = np.array([1.0, 2.0, 3.0, 6.0])
+    between = np.outer(rates, rates) / rates.sum()
+    found = quicktune(dealt([[0, 1], [2, 3]], 24), Observed(between, between, between))
+    assert np.bincount(found.global_group).tolist() == [6, 18]
+    assert np.bincount(found.local_masters.ravel()).tolist() == [8, 16, 8, 16]
+    assert np.bincount(found.global_masters).tolist() == [2, 4, 6, 12]

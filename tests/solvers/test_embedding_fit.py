@@ -1,0 +1,308 @@
+"""Equation 4.1 against a second, slower way to fit it: Adam as in the paper, gradients by PyTorch."""
+
+import itertools
+import math
+import signal
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+
+import solvers.embedding.fitting
+from solvers.embedding.fitting import Fits, distances_us, fit, median_us
+from solvers.embedding.lanes import fit_all
+from solvers.embedding.problem import Problem, log_error
+from solvers.embedding.settings import Setting
+from solvers.prediction.observed import Observed, observed
+
+NOTHING = np.empty(0, dtype=np.intp)
+DELTA, LEAST, FLOOR = 0.3, 1e-3, 1e-2  # of the soft L1 loss; of distances, and of what errors are relative to
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """PyTorch's threads wait by spinning, for whoever else uses the machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def measured(n: int, seed: int = 0) -> Observed:
+    """All pairs of hosts in a plane, with noise."""
+    rng = np.random.default_rng(seed)
+    place = rng.uniform(0, 100, (n, 2))
+    return observed(np.linalg.norm(place[:, None] - place, axis=2) * rng.lognormal(0, 0.3, (n, n)))
+
+
+def seen(pairs: Observed, held_out: np.ndarray) -> np.ndarray:
+    """The places of the pairs that are not held out."""
+    return np.setdiff1d(np.arange(len(pairs)), held_out)
+
+
+def off(pairs: Observed, places: np.ndarray, unit: float, place: torch.Tensor, height: torch.Tensor,
+        alpha: float) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    """Fitted and measured distances of some pairs, in units."""
+    i, j = torch.from_numpy(pairs.i[places]), torch.from_numpy(pairs.j[places])
+    square = ((place[i] - place[j]) ** 2).sum(dim=1) + LEAST**2
+    return square ** (alpha / 2) + height[i] + height[j], torch.from_numpy(pairs.rtt_us[places] / unit)
+
+
+def loss(fitted: torch.Tensor, true: torch.Tensor, relative: bool) -> torch.Tensor:
+    """Of each pair: ``delta^2 (sqrt(1 + (r / delta)^2) - 1)``."""
+    error = (fitted - true) / (true.clamp(min=FLOOR) if relative else 1.0)
+    return DELTA**2 * ((1 + (error / DELTA) ** 2).sqrt() - 1)
+
+
+def by_hand(pairs: Observed, settings: list[Setting], held_out: list[np.ndarray], seed: int, steps: int) -> Fits:
+    """What :func:`fit` documents, one setting after the other; only where it begins is taken from there."""
+    unit = float(np.median(pairs.rtt_us[pairs.rtt_us > 0]))
+    begun = Problem(pairs, settings, held_out, unit, "cpu").start(torch.Generator().manual_seed(seed))
+    found = []
+    for setting, fold, first, high in zip(settings, held_out, *begun, strict=True):
+        place = first.double().clone().requires_grad_()
+        height = high.double().clone().requires_grad_()
+        mean, square = ([torch.zeros_like(values) for values in (place, height)] for _ in range(2))
+        for step in range(1, steps + 1):
+            rate = 0.002 + 0.098 * (1 + math.cos(math.pi * (step - 1) / 300)) / 2
+            error = loss(*off(pairs, seen(pairs, fold), unit, place, height, setting.alpha), setting.relative)
+            # From either end, and the mean over the hosts.
+            slopes = torch.autograd.grad(error.sum() * 2 / pairs.n, (place, height))
+            with torch.no_grad():
+                for k, (values, slope) in enumerate(zip((place, height), slopes, strict=True)):
+                    mean[k] = 0.9 * mean[k] + 0.1 * slope
+                    square[k] = 0.999 * square[k] + 0.001 * slope**2
+                    values -= rate * (mean[k] / (1 - 0.9**step)) / ((square[k] / (1 - 0.999**step)).sqrt() + 1e-8)
+                height.clamp_(min=0.0).mul_(float(setting.heights))
+        with torch.no_grad():
+            fitted, true = off(pairs, seen(pairs, fold), unit, place, height, setting.alpha)
+            scale = float(np.median(true.numpy() / fitted.numpy()))
+            kept_out, unseen = off(pairs, fold, unit, place, height, setting.alpha)
+            found.append((
+                place.numpy() * (scale * unit) ** (1 / setting.alpha), height.numpy() * scale * unit,
+                float(loss(fitted, true, setting.relative).mean()),
+                np.abs(np.log(np.maximum(scale * kept_out.numpy(), FLOOR) / np.maximum(unseen.numpy(), FLOOR)))[None],
+            ))  # fmt: skip
+    coordinates, heights, losses, errors = (np.array(values) for values in zip(*found, strict=True))
+    return Fits(coordinates, heights, losses, np.array([steps]), errors)
+
+
+SETTINGS = [
+    Setting(3, 1.0, heights=False, relative=False),
+    Setting(1, 2.0, heights=True, relative=True),
+    Setting(2, 1.0, heights=True, relative=False),
+    Setting(2, 2.0, heights=False, relative=True),
+]
+FOLDS_OF_SIX = [np.array([1]), np.array([2])]
+FOLDS = [np.array([0, 7, 20]), np.array([1, 2, 30]), np.array([0, 7, 20]), np.array([4, 5, 6])]
+
+
+@pytest.mark.parametrize(
+    ("steps", "alphas"), [(1, (1.0, 2.0)), (1, (2.0, 2.0)), (12, (1.0, 2.0)), (12, (1.5, 1.2)), (12, (1.0, 1.0))]
+)
+def test_a_batch_of_fits_is_what_adam_makes_of_each_of_them(steps: int, alphas: tuple[float, float]) -> None:
+    pairs = measured(9)
+    settings = [
+        Setting(one.dimension, alphas[k % 2], one.heights, one.relative) for k, one in enumerate(SETTINGS)
+    ]  # fmt: skip
+    found, expected = fit(pairs, settings, FOLDS, 5, steps), by_hand(pairs, settings, FOLDS, 5, steps)
+    np.testing.assert_allclose(found.coordinates, expected.coordinates, rtol=5e-3, atol=0.1)
+    np.testing.assert_allclose(found.heights_us, expected.heights_us, rtol=5e-3, atol=0.1)
+    np.testing.assert_allclose(found.loss, expected.loss, rtol=1e-3)
+    np.testing.assert_allclose(found.held_out, expected.held_out, rtol=2e-3, atol=1e-3)
+    assert found.checks.tolist() == [steps]
+
+
+def test_lanes_give_each_setting_the_fit_of_its_own_lane() -> None:
+    """Every other setting is one batch, from a seed of its own; in the end all stand in the order they were given in,
+    with as many coordinates as the widest has."""
+    pairs = measured(9)
+    lanes = [fit(pairs, SETTINGS[k::2], FOLDS[k::2], 2 * 3 + k, 5) for k in (0, 1)]
+    found = fit_all(pairs, SETTINGS, FOLDS, 3, 5)
+    for at in range(4):
+        lane, row = lanes[at % 2], at // 2
+        width = lane.coordinates.shape[2]
+        np.testing.assert_array_equal(found.coordinates[at, :, :width], lane.coordinates[row])
+        assert not found.coordinates[at, :, width:].any()
+        np.testing.assert_array_equal(found.heights_us[at], lane.heights_us[row])
+        np.testing.assert_array_equal(found.held_out[at], lane.held_out[row])
+        assert found.loss[at] == lane.loss[row]
+    assert found.coordinates.shape == (4, 9, 3)
+    assert found.checks.tolist() == [5]
+    assert [int((one != 0).any(axis=0).sum()) for one in found.coordinates] == [3, 1, 2, 2]
+
+
+def test_one_setting_alone_is_one_lane() -> None:
+    pairs = measured(6)
+    np.testing.assert_array_equal(
+        fit_all(pairs, SETTINGS[:1], [NOTHING], 4, 3).coordinates,
+        fit(pairs, SETTINGS[:1], [NOTHING], 8, 3).coordinates,
+    )
+
+
+def test_no_two_seeds_begin_alike() -> None:
+    pairs = measured(6)
+    begun = [
+        one.tobytes()
+        for seed in range(4)
+        for one in fit_all(pairs, [SETTINGS[0]] * 4, [NOTHING] * 4, seed, 1).coordinates
+    ]
+    assert len(set(begun)) == 16
+
+
+def test_pytorch_has_one_thread_while_lanes_run_and_as_many_as_before_then() -> None:
+    during: set[int] = set()
+
+    def look() -> bool:
+        during.add(torch.get_num_threads())
+        return True
+
+    torch.set_num_threads(2)
+    fit_all(measured(6), SETTINGS[:2], FOLDS_OF_SIX, 0, 2, keep_going=look)
+    assert during == {1}
+    assert torch.get_num_threads() == 2
+
+
+def test_ctrl_c_ends_the_lanes() -> None:
+    """It arrives in the main thread, which waits for them; they would go on for a minute."""
+    asked = itertools.count()
+
+    def pressed() -> bool:
+        if next(asked) == 10:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        return True
+
+    with pytest.raises(KeyboardInterrupt):
+        fit_all(measured(6), SETTINGS[:2], FOLDS_OF_SIX, 0, 50_000, keep_going=pressed)
+
+
+def test_lanes_that_were_stopped_tell_as_many_checks_as_the_one_that_came_least_far() -> None:
+    asked = itertools.count()
+    found = fit_all(measured(6), SETTINGS[:2], FOLDS_OF_SIX, 0, 300, keep_going=lambda: next(asked) < 250)
+    assert found.held_out.shape == (2, len(found.checks), 1)
+    assert len(found.checks) >= 1
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [(1, [1]), (99, [99]), (100, [100]), (101, [100, 101]), (140, [100, 120, 140]), (150, [100, 120, 140, 150])],
+)
+def test_held_out_pairs_are_looked_at_from_the_hundredth_step_on(steps: int, expected: list[int]) -> None:
+    """Every twentieth, and at the last one; before, the learning rate is too large for it to mean much."""
+    found = fit(measured(5), [Setting(1, 1.0, heights=False, relative=False)], [np.array([3])], 0, steps)
+    assert found.checks.tolist() == expected
+    assert found.held_out.shape == (1, len(expected), 1)
+
+
+def test_a_fit_that_goes_on_was_the_shorter_one_by_then() -> None:
+    """The learning rate falls as if there were all steps, however many are made."""
+    setting = [Setting(2, 1.0, heights=True, relative=True)]
+    short, long = (fit(measured(7), setting, [np.array([3, 4])], 0, steps) for steps in (100, 130))
+    np.testing.assert_array_equal(short.held_out[:, 0], long.held_out[:, 0])
+    assert (short.held_out[:, 0] != long.held_out[:, 1]).any()
+
+
+def test_after_a_no_the_fit_is_what_it_is_by_then() -> None:
+    setting, asked = [Setting(2, 1.0, heights=True, relative=True)], iter([True] * 6 + [False])
+    stopped = fit(measured(7), setting, [np.array([3])], 0, 50, keep_going=lambda: next(asked))
+    whole = fit(measured(7), setting, [np.array([3])], 0, 7)
+    assert stopped.checks.tolist() == whole.checks.tolist() == [7]
+    np.testing.assert_array_equal(stopped.coordinates, whole.coordinates)
+
+
+@pytest.mark.parametrize("hosts", [8, 131])
+@pytest.mark.parametrize("alpha", [1.0, 1.3, 2.0])
+def test_of_the_pairs_seen_half_are_fitted_too_long_and_half_too_short(hosts: int, alpha: float) -> None:
+    """The median of measured by fitted is one; of 8,515 pairs every other one is looked at for it."""
+    pairs = measured(hosts)
+    setting, fold = Setting(2, alpha, heights=True, relative=True), np.arange(3)
+    found = fit(pairs, [setting], [fold], 0, 6)
+    fitted = distances_us(found.coordinates[0], found.heights_us[0], alpha)[pairs.i, pairs.j][seen(pairs, fold)]
+    ratio = np.median(pairs.rtt_us[seen(pairs, fold)] / fitted)
+    assert ratio == pytest.approx(1.0, rel=1e-4 if hosts == 8 else 0.05)
+
+
+@pytest.mark.parametrize("heights", [False, True])
+def test_looking_at_some_rows_at_a_time_comes_to_the_same_distances(
+    monkeypatch: pytest.MonkeyPatch, heights: bool
+) -> None:
+    """Where the batch is too large to look at all of it: 16 of 24 hosts, drawn anew each time."""
+    place = np.random.default_rng(1).uniform(0, 100, (24, 2))
+    true = np.linalg.norm(place[:, None] - place, axis=2)
+    pairs, setting = observed(true), Setting(2, 1.0, heights, relative=True)
+    monkeypatch.setattr(solvers.embedding.fitting, "_AT_ONCE", 1)
+    found = fit(pairs, [setting] * 3, [NOTHING] * 3, 0)
+    best = int(found.loss.argmin())
+    fitted = distances_us(found.coordinates[best], found.heights_us[best], 1.0)
+    assert np.median(np.abs(fitted - true)[pairs.i, pairs.j] / true[pairs.i, pairs.j]) < 0.03
+    assert found.loss[best] < 0.001
+    monkeypatch.setattr(solvers.embedding.fitting, "_AT_ONCE", 3 * 24 * 24)
+    whole = fit(pairs, [setting] * 3, [NOTHING] * 3, 0)
+    np.testing.assert_allclose(whole.loss.min(), found.loss.min(), atol=0.001)
+
+
+def test_the_loss_is_told_of_all_rows_also_where_a_step_looks_at_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a step that is too small to move anything both ways tell the loss of where they began."""
+    pairs, setting = measured(40), Setting(2, 1.0, heights=False, relative=True)
+    monkeypatch.setattr(solvers.embedding.fitting, "_RATE", 1e-9)
+    monkeypatch.setattr(solvers.embedding.fitting, "_LAST_RATE", 1e-9)
+    whole = fit(pairs, [setting], [NOTHING], 0, 1)
+    monkeypatch.setattr(solvers.embedding.fitting, "_AT_ONCE", 1)
+    assert fit(pairs, [setting], [NOTHING], 0, 1).loss == pytest.approx(whole.loss, rel=1e-5)
+
+
+@pytest.mark.parametrize("alpha", [1.0, 1.5, 2.0])
+def test_distances_are_powers_of_those_in_space_and_both_heights(alpha: float) -> None:
+    rng = np.random.default_rng(2)
+    place, height = rng.normal(size=(7, 3)), rng.uniform(0, 2, 7)
+    found = distances_us(place, height, alpha)
+    for i in range(7):
+        for j in range(7):
+            there = math.dist(place[i], place[j]) ** alpha + height[i] + height[j] if i != j else 0.0
+            assert found[i, j] == pytest.approx(there, abs=1e-6)
+
+
+def test_the_unit_is_the_median_of_what_takes_any_time() -> None:
+    rtt = np.array([[0, 0, 2], [0, 0, 7], [2, 7, 0.0]])
+    assert median_us(observed(rtt)) == 4.5
+    assert median_us(observed(np.zeros((3, 3)))) == 1.0
+    assert median_us(observed(np.full((3, 3), np.nan))) == 1.0
+
+
+def test_errors_are_logarithms_of_what_is_above_a_hundredth_of_the_median() -> None:
+    fitted, true = np.array([20.0, 5.0, 0.0, 10.0, 0.5]), np.array([10.0, 10.0, 10.0, 0.0, 0.2])
+    log = math.log
+    assert log_error(fitted, true, 100.0) == pytest.approx([log(2), log(2), log(10), log(10), 0.0])
+
+
+@pytest.mark.parametrize("rows", [[3, 0, 7], list(range(9))])
+def test_the_loss_of_some_rows_is_the_sum_over_their_pairs(rows: list[int]) -> None:
+    """To all hosts, so that a pair of two such rows counts twice; pairs held out count nothing."""
+    pairs = measured(9)
+    unit = median_us(pairs)
+    problem = Problem(pairs, SETTINGS, FOLDS, unit, "cpu")
+    place, height = problem.start(torch.Generator().manual_seed(1))
+    found = problem.loss(place, height, torch.tensor(rows))
+    for k, (setting, fold) in enumerate(zip(SETTINGS, FOLDS, strict=True)):
+        kept = seen(pairs, fold)
+        single = loss(
+            *off(pairs, kept, unit, place[k].double(), height[k].double(), setting.alpha), setting.relative
+        ).numpy()
+        times = np.isin(pairs.i[kept], rows).astype(int) + np.isin(pairs.j[kept], rows)
+        assert float(found[k]) == pytest.approx(float((single * times).sum()), rel=1e-4)
+
+
+def test_fits_begin_about_one_unit_from_each_other_with_small_heights() -> None:
+    """The mean square of distances is 1 in any number of dimensions; those a fit does not have stay empty."""
+    settings = [Setting(dimension, 1.0, dimension == 2, relative=False) for dimension in (1, 2, 8, 32)]
+    pairs = measured(150)
+    place, height = Problem(pairs, settings, [NOTHING] * 4, 1.0, "cpu").start(torch.Generator().manual_seed(0))
+    for k, setting in enumerate(settings):
+        points = place[k].double().numpy()
+        assert not points[:, setting.dimension :].any()
+        assert (points[:, : setting.dimension] != 0).all()
+        square = ((points[:, None] - points) ** 2).sum(axis=2)
+        assert square[np.triu_indices(150, 1)].mean() == pytest.approx(1.0, rel=0.25)
+        assert ((height[k] > 0).all() and (height[k] < 0.1).all()) if setting.heights else not height[k].any()

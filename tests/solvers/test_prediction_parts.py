@@ -1,0 +1,246 @@
+"""The parts of a prediction against slower ones: trees walked pair by pair, dense equations, variances by hand."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+
+from plink.network import Matrix
+from solvers.prediction.merging import Tree, _disjoint, _joined, merge_tree
+from solvers.prediction.observed import Observed, observed
+from solvers.prediction.offsets import host_offsets_us
+from solvers.prediction.tiered import TieredPrediction, _prior, predict_tiered
+
+NAN = float("nan")
+
+
+def racks_and_pods() -> Matrix:
+    """Twelve hosts, three a rack, two racks a pod: 10, 30 and 80 us."""
+    host = np.arange(12)
+    rack, pod = host // 3, host // 6
+    return np.where(rack[:, None] == rack, 10.0, np.where(pod[:, None] == pod, 30.0, 80.0))
+
+
+@given(st.integers(2, 40), st.integers(0, 999))
+def test_two_hosts_meet_at_the_highest_place_between_them(n: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    tree = Tree(rng.permutation(n), rng.integers(0, 1000, n - 1).astype(float))
+    i, j = np.triu_indices(n, 1)
+    place = {int(host): at for at, host in enumerate(tree.order)}
+    expected = [max(tree.height_us[min(place[a], place[b]) : max(place[a], place[b])])
+                for a, b in zip(i.tolist(), j.tolist(), strict=True)]  # fmt: skip
+    assert tree.highest_us(i, j).tolist() == tree.highest_us(j, i).tolist() == expected
+
+
+@given(st.integers(1, 20), st.integers(0, 999), st.integers(0, 10))
+def test_cut_hosts_are_together_where_no_higher_place_is_between_them(n: int, seed: int, height: int) -> None:
+    """At the height itself they are."""
+    rng = np.random.default_rng(seed)
+    tree = Tree(rng.permutation(n), rng.integers(0, 10, n - 1).astype(float))
+    label, group = tree.cut(height), 0
+    for at, host in enumerate(tree.order):
+        group += at > 0 and tree.height_us[at - 1] > height
+        assert label[host] == group
+
+
+def test_hosts_that_no_chain_joins_meet_as_far_as_the_farthest_pair() -> None:
+    rtt = np.full((6, 6), NAN)
+    rtt[0, 4], rtt[1, 5], rtt[4, 2] = 7.0, 50.0, 20.0
+    tree = merge_tree(observed(rtt))
+    pairs = [(0, 4, 7), (1, 5, 50), (2, 4, 20), (0, 2, 20), (0, 1, 50), (3, 5, 50), (3, 0, 50)]
+    i, j, expected = (np.array(some) for some in zip(*pairs, strict=True))
+    assert tree.highest_us(i, j).tolist() == expected.tolist()
+    assert merge_tree(observed(np.full((3, 3), NAN))).height_us.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_hosts_in_racks_and_pods_meet_there_though_half_of_the_pairs_are_missing(seed: int) -> None:
+    """As long as chains within racks join their hosts, and pairs between join racks."""
+    rng = np.random.default_rng(seed)
+    full = racks_and_pods()
+    keep = rng.random((12, 12)) < 0.4
+    for k in range(11):
+        keep[k, k + 1] = True
+    keep |= keep.T
+    order = rng.permutation(12)
+    measured = np.where(keep, full, NAN)[np.ix_(order, order)]
+    i, j = np.triu_indices(12, 1)
+    assert merge_tree(observed(measured)).highest_us(i, j).tolist() == full[order[i], order[j]].tolist()
+
+
+def test_two_clusters_are_as_far_apart_as_the_pairs_measured_between_them_in_the_mean() -> None:
+    """0 and 1 merge, then 2 at (20 + 40) / 2; of 3 one pair is known, and with the others it meets at 70."""
+    rtt = np.full((4, 4), NAN)
+    rtt[0, 1], rtt[0, 2], rtt[1, 2], rtt[2, 3] = 10.0, 20.0, 40.0, 70.0
+    i, j = np.triu_indices(4, 1)
+    assert merge_tree(observed(rtt)).highest_us(i, j).tolist() == [10, 30, 70, 30, 70, 70]
+
+
+def test_what_was_measured_between_two_pairs_of_clusters_adds_up() -> None:
+    """Clusters 0 and 1, 2 and 3 have become 0 and 1; between these were three pairs."""
+    number = np.array([0, 0, 1, 1])
+    a, b = np.array([0, 0, 1, 3]), np.array([1, 2, 3, 0])
+    found = _joined(number[a], number[b], np.array([5.0, 6.0, 7.0, 8.0]), np.array([1.0, 2.0, 3.0, 4.0]), 2)
+    assert [part.tolist() for part in found] == [[0], [1], [21.0], [9.0]]
+
+
+@given(st.integers(2, 8), st.integers(0, 20), st.integers(0, 999))
+def test_pairs_that_share_an_end_with_an_earlier_one_are_left_for_later(n: int, number: int, seed: int) -> None:
+    """The first is always kept, and no two that are kept share one."""
+    rng = np.random.default_rng(seed)
+    a = rng.integers(0, n - 1, number)
+    b = a + 1 + rng.integers(0, n - 1 - a) if number else a
+    kept = list(zip(*(ends.tolist() for ends in _disjoint(a, b, n)), strict=True))
+    there = list(zip(a.tolist(), b.tolist(), strict=True))
+    first = {end: k for k in reversed(range(number)) for end in there[k]}
+    assert kept == [pair for k, pair in enumerate(there) if all(first[end] == k for end in pair)]
+
+
+def offsets_by_equations(pairs: Observed, expected: np.ndarray) -> np.ndarray:
+    """The ridge regression's normal equations, solved densely; its penalty by the method of moments."""
+    weight = np.zeros((pairs.n, pairs.n))
+    residual = np.zeros((pairs.n, pairs.n))
+    for i, j, rtt, us in zip(pairs.i, pairs.j, pairs.rtt_us, expected, strict=True):
+        weight[i, j] = weight[j, i] = 1 / us**2
+        residual[i, j] = residual[j, i] = rtt - us
+    mass, pull = weight.sum(axis=1), (weight * residual).sum(axis=1)
+    noise = (weight * residual**2).sum() / (weight > 0).sum()
+    seen = mass > 0
+    own = np.var(pull[seen] / mass[seen]) - np.mean(noise / mass[seen])
+    if own <= 0:
+        return np.zeros(pairs.n)
+    found = np.linalg.solve(np.diag(mass + noise / own) + weight, pull)
+    return np.asarray(found - found.mean())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_offsets_are_what_the_equations_give(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    i, j = np.triu_indices(14, 1)
+    kept = (rng.random(len(i)) < 0.8) & (i != 3) & (j != 3) if seed % 2 else np.ones(len(i), dtype=bool)
+    i, j = i[kept], j[kept]
+    expected = rng.uniform(50, 200, len(i))
+    offset = rng.exponential(40.0, 14)
+    offset -= offset.mean()
+    pairs = Observed(14, i, j, expected * rng.lognormal(0, 0.05, len(i)) + offset[i] + offset[j])
+    found = host_offsets_us(pairs, expected)
+    assert found == pytest.approx(offsets_by_equations(pairs, expected), abs=0.01)
+    assert abs(found.mean()) < 1e-9
+    assert found.std() > 5
+    # Without the hosts' own part there is none.
+    noise = Observed(14, i, j, expected * rng.lognormal(0, 0.05, len(i)))
+    assert host_offsets_us(noise, expected) == pytest.approx(offsets_by_equations(noise, expected), abs=0.01)
+
+
+def test_offsets_grow_with_the_times() -> None:
+    rng = np.random.default_rng(7)
+    i, j = np.triu_indices(9, 1)
+    rtt, offset = rng.uniform(90, 110, len(i)), rng.exponential(30.0, 9)
+    pairs = Observed(9, i, j, rtt + offset[i] + offset[j])
+    found = host_offsets_us(pairs, np.full(len(i), 100.0))
+    assert host_offsets_us(pairs.with_rtt(8 * pairs.rtt_us), np.full(len(i), 800.0)) == pytest.approx(8 * found)
+
+
+def test_there_are_no_offsets_of_nothing_or_where_all_is_as_expected() -> None:
+    none = np.zeros(0, dtype=np.intp)
+    assert host_offsets_us(Observed(3, none, none, np.zeros(0)), np.zeros(0)).tolist() == [0, 0, 0]
+    i, j = np.triu_indices(4, 1)
+    expected = np.arange(10.0, 16.0)
+    assert host_offsets_us(Observed(4, i, j, expected), expected).tolist() == [0] * 4
+
+
+@pytest.mark.parametrize(
+    ("ratio", "expected"),
+    [
+        ([1, 1, -1, -1], 1.0),  # alike within each block: between 1, within 0, and 1 at least
+        ([4, 1, 0, -4], 3.125),  # 33 in squares, 20.5 of the means: between (20.5 - 16.5) / 2, within 33 / 4 - 2
+        ([2, 0, 0, -2], 100.0),  # 8 and 4: nothing between
+        ([1, -1, 1, -1], 100.0),
+        ([3, 1, -1, -3], 1.0),  # between 3, within 2
+    ],
+)
+def test_the_tree_counts_for_so_many_pairs_as_variances_say(ratio: list[float], expected: float) -> None:
+    """That within blocks over that between them, of two blocks of two pairs; the blocks' numbers say nothing else."""
+    assert _prior(np.array(ratio, dtype=float), np.array([7, 7, 2, 2])) == pytest.approx(expected)
+    assert _prior(np.array(ratio[::-1], dtype=float), np.array([0, 0, 9, 9])) == pytest.approx(expected)
+
+
+def test_where_every_pair_is_a_block_of_its_own_nothing_is_known_of_variances() -> None:
+    assert _prior(np.array([0.5, -0.5, 0.1]), np.array([0, 1, 2])) == 100.0
+    assert _prior(np.zeros(0), np.zeros(0, dtype=np.intp)) == 1.0
+
+
+def blocks(count: Matrix, mean: Matrix, heights: list[float], prior: float) -> TieredPrediction:
+    """One host a group, but for group 0, which has two."""
+    groups = np.array([0, *range(len(count))])
+    return TieredPrediction(
+        groups, np.array(heights), csr_array(count * mean), csr_array(count), np.zeros(len(groups)), prior
+    )
+
+
+def test_groups_are_as_far_apart_as_their_pairs_and_the_highest_place_between_them_say() -> None:
+    """Each pair of four groups by hand: c pairs of mean m, and the tree's word h for p pairs: (c m + p h) / (c + p)."""
+    heights, prior = [30.0, 90.0, 50.0], 2.0
+    count = np.array([[1, 0, 2, 0], [0, 0, 3, 1], [2, 3, 0, 0], [0, 1, 0, 0]], dtype=float)
+    mean = np.array([[8, 0, 70, 0], [0, 0, 95, 60], [70, 95, 0, 0], [0, 60, 0, 0]], dtype=float)
+    found = blocks(count, mean, heights, prior)
+    everyone = np.arange(5)
+    for expected_doubt, rows in ((0.0, found.rtt_us(everyone)), (0.3, found.least_us(everyone))):
+        for a in range(5):
+            for b in range(5):
+                g, h = max(a - 1, 0), max(b - 1, 0)
+                if a == b:
+                    expected = 0.0
+                elif g == h:
+                    expected = 8.0
+                else:
+                    highest = max(heights[min(g, h) : max(g, h)])
+                    expected = (count[g, h] * mean[g, h] + prior * highest) / (count[g, h] + prior)
+                assert rows[a, b] == pytest.approx(expected * (1 - expected_doubt / (1 + count[g, h])))
+
+
+def test_what_two_hosts_add_is_added_to_the_time_of_their_groups() -> None:
+    one = blocks(np.zeros((2, 2)), np.zeros((2, 2)), [40.0], 1.0)
+    slow = TieredPrediction(one.groups, one.height_us, one.total_us, one.count, np.array([5.0, -2.0, 1.0]), 1.0)
+    assert slow.rtt_us(np.array([2, 0])).tolist() == [[46, 39, 0], [0, 3, 46]]
+
+
+def test_a_slow_host_is_slow_to_those_it_was_not_measured_with() -> None:
+    """Two racks, 20 and 100 us, and one host that adds 60 to everyone, of which a third is seen at least: unmeasured
+    pairs of others are predicted within a twentieth, those of that host within a third, and slower than others."""
+    rng = np.random.default_rng(0)
+    rack = np.repeat(np.arange(4), 6)
+    bare = np.where(rack[:, None] == rack, 20.0, 100.0)
+    offset = np.zeros(24)
+    offset[7] = 60.0
+    true = bare + offset[:, None] + offset
+    gone = np.triu(rng.random((24, 24)) < 0.2, 1)
+    gone |= gone.T
+    found = predict_tiered(np.where(gone, NAN, true))
+    assert found.offset_us.argmax() == 7
+    assert 20 < found.offset_us[7] - np.median(found.offset_us) < 66
+    off = np.abs(found.rtt_us(np.arange(24)) / true - 1)
+    assert off[7][gone[7]].max() < 0.34
+    assert np.median(np.delete(off, 7, 0)[np.delete(gone, 7, 0)]) < 0.05
+    assert (found.rtt_us(np.array([7]))[0] > bare[7])[gone[7]].all()
+
+
+def test_a_network_without_noise_is_predicted_as_it_is() -> None:
+    """Also where only some of the racks' pairs are known; sums and numbers of pairs are those of the groups."""
+    full = racks_and_pods()
+    measured = full.copy()
+    for i, j in ((0, 1), (0, 4), (2, 9), (6, 11), (3, 8)):
+        measured[i, j] = measured[j, i] = NAN
+    found = predict_tiered(measured)
+    np.fill_diagonal(full, 0.0)
+    assert found.rtt_us(np.arange(12)) == pytest.approx(full)
+    assert (found.groups[:, None] == found.groups).tolist() == (full <= 10.0).tolist()
+    assert not found.offset_us.any()
+    assert sorted(found.height_us.tolist()) == [30, 30, 80]
+    of = {int(found.groups[3 * rack]): rack for rack in range(4)}
+    count = found.count.toarray()
+    order = [k for k, _ in sorted(of.items(), key=lambda pair: pair[1])]
+    assert count[np.ix_(order, order)].tolist() == [[4, 8, 9, 8], [8, 6, 8, 9], [9, 8, 6, 8], [8, 9, 8, 6]]
+    between = full[np.ix_([0, 3, 6, 9], [1, 4, 7, 10])]
+    assert found.total_us.toarray()[np.ix_(order, order)] == pytest.approx(count[np.ix_(order, order)] * between)
