@@ -72,7 +72,7 @@ def folds(pairs: Observed, rng: np.random.Generator) -> list[Integers]:
             "lie: probe more pairs"
         )
     wanted = int(np.clip(_PAIRS_WANTED // each, 1, _MOST_FOLDS))
-    found: list[Integers] = []
+    found: list[Integers] = []  # the first of them there always is: the tree leaves ``spare`` pairs
     free = np.ones(len(pairs), dtype=bool)
     for _ in range(wanted):
         weight = rng.random(len(pairs)) + 1.0
@@ -83,4 +83,4 @@ def folds(pairs: Observed, rng: np.random.Generator) -> list[Integers]:
             break
         free[drawn] = False
         found.append(drawn)
-    return found or [rng.permutation(np.nonzero(~kept)[0])[:each]]
+    return found
