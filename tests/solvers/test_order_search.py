@@ -258,6 +258,7 @@ def test_a_host_alone_has_one_order(algo: str) -> None:
     ("cost", "bound", "gap"),
     [
         (102.0, 100.0, pytest.approx(0.02)),
+        (0.75, 0.5, 0.5),
         (100.0, 100.0, 0.0),
         (100.0, 100.0 * (1 + 1e-12), 0.0),  # a bound that is above by rounding
         (100.0, None, None),

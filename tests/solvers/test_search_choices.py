@@ -15,7 +15,7 @@ from solvers.ordering.one_tree import ring_bound
 from solvers.ordering.progress import Progress
 from solvers.ordering.search import _objective, _slowness, median_of_random, search
 from solvers.ordering.seats import Wishes
-from solvers.ordering.task import RINGS, Found, Task, with_slots
+from solvers.ordering.task import RINGS, Task, with_slots
 from solvers.schedules.catalogue import Options
 from tests.solvers.synthetic import Matrix, Tour, racks
 from tests.solvers.test_cost_models import fabric
@@ -195,11 +195,3 @@ def test_the_mix_of_a_tree_and_a_ring_is_the_best_of_all_turns_of_the_ring() -> 
         assert mixed.cost == pytest.approx(min(price(given), *(price(turn) for turn in turns)))
         assert mixed.cost == price(mixed.order)
         assert (mixed.lower_bound, mixed.bound_by) == (None, None)
-
-
-@pytest.mark.parametrize(
-    ("cost", "bound", "gap"),
-    [(3.0, 2.0, 0.5), (2.0, 3.0, 0.0), (1.0, 0.0, None), (1.0, -1.0, None), (0.0, 0.0, 0.0), (-1.0, 0.0, 0.0)],
-)
-def test_a_gap_is_a_share_of_the_bound(cost: float, bound: float, gap: float | None) -> None:
-    assert Found(np.arange(2), cost, bound, None, cost, cost, 0).gap == gap

@@ -16,26 +16,16 @@ from solvers.ordering.smt import Answer, Effort, cheaper
 from solvers.schedules.catalogue import Options
 from tests.solvers.synthetic import Tour, random_costs
 from tests.solvers.test_cost_models import fabric
+from tests.solvers.test_smt import neighbours
 
 SIZE = 1e5
-
-
-def orders(order: Tour, units: Sequence[Sequence[int]]) -> list[Tour]:
-    """All that exchanging the contents of units makes."""
-    found = []
-    for contents in itertools.permutations(units):
-        changed = order.copy()
-        for unit, content in zip(units, contents, strict=True):
-            changed[list(unit)] = order[list(content)]
-        found.append(changed)
-    return found
 
 
 def is_right(one: Pattern, found: Fabric, model: str, order: Tour, units: Sequence[Sequence[int]]) -> None:
     """Below each of a few of the prices there are: a cheaper one of the orders, or the proof that there is none."""
     price = closed_form(one, found, SIZE, model)
-    dear = max(orders(order, units), key=price)
-    made = orders(dear, units)
+    dear = max(neighbours(order, units), key=price)
+    made = neighbours(dear, units)
     costs = sorted({price(other) for other in made})
     for below in (costs[0], costs[0] * 1.001, costs[-1]):
         answer = cheaper(one, found, SIZE, model, dear, units, below, Effort())
