@@ -2,7 +2,7 @@
 
 An all-reduce of S bytes among NC hosts, N in each of C racks, ranks in the order of racks. Every schedule is made,
 verified (each rank ends with each contribution once) and counted; sizes are in S. What the tests hold of each
-difference is in ``tests/solvers/test_table_4_1.py``.
+difference is in ``tests/solvers/schedules/test_table_4_1.py``.
 """
 
 import math

@@ -11,7 +11,7 @@ from plink.errors import UsageError
 from solvers.advice import Line, Stretch, envelope, line_of, lines
 from solvers.costs.by_name import pricing_for
 from solvers.schedules.catalogue import Options
-from tests.solvers.test_cost_models import fabric
+from tests.solvers.costs.test_cost_models import fabric
 
 PRICES = st.floats(0, 1e4).map(lambda value: round(value, 2))
 

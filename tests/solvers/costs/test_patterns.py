@@ -1,0 +1,270 @@
+"""Patterns: what is made directly is what the schedule says, round by round; and what a schedule says, by hand."""
+
+import dataclasses
+from collections.abc import Iterator
+from itertools import product
+
+import numpy as np
+import pytest
+
+from plink.errors import UsageError
+from plink.schedule import Schedule, dependencies, make_schedule
+from solvers.costs.by_name import pattern_for
+from solvers.costs.closed_forms import closed_form
+from solvers.costs.evaluator import way_there
+from solvers.costs.master_patterns import masters_pattern, servers_pattern, two_level_pattern
+from solvers.costs.patterns import Pattern, chunked_ring_pattern, everyone_pattern, pattern_of, ring_pattern
+from solvers.planning.masters import equal_chunks
+from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
+from solvers.schedules.hierarchical import two_level
+from tests.solvers.costs.test_cost_models import fabric
+
+Round = tuple[tuple[tuple[int, int, float], ...], float, float]
+
+
+def told(pattern: Pattern) -> list[Round]:
+    """The distinct rounds, in a fixed order: ((source, target, share), ...), how often there are, and on the way
+    there."""
+    assert (np.diff(pattern.round) >= 0).all()
+    found = []
+    for number, (repeat, there) in enumerate(zip(pattern.repeat.tolist(), pattern.there.tolist(), strict=True)):
+        inside = np.flatnonzero(pattern.round == number)
+        hops = [
+            (int(pattern.source[k]), int(pattern.target[k]), round(float(pattern.share[k]), 12))
+            for k in inside.tolist()
+        ]
+        if pattern.everyone:
+            ranks = range(pattern.ranks)
+            hops = [(a, b, round(pattern.everyone, 12)) for a, b in product(ranks, ranks) if a != b]
+        else:
+            assert pattern.starts[number] == inside[0]
+        assert len({hop[:2] for hop in hops}) == len(hops)
+        found.append((tuple(sorted(hops)), repeat, there))
+    return sorted(found)
+
+
+def merged(rounds: list[Round]) -> list[Round]:
+    """Rounds alike put together: a pattern made directly may list one twice."""
+    kinds = {hops for hops, _, _ in rounds}
+    return sorted(
+        (kind, sum(r for hops, r, _ in rounds if hops == kind), sum(t for hops, _, t in rounds if hops == kind))
+        for kind in kinds
+    )
+
+
+def counted(schedule: Schedule) -> list[Round]:
+    """The same, of a schedule, transfer by transfer."""
+    last = int(schedule.round[way_there(schedule)].max())
+    rounds: list[Round] = []
+    for number in range(schedule.rounds):
+        hops: dict[tuple[int, int], int] = {}
+        for m in np.flatnonzero(schedule.round == number).tolist():
+            pair = int(schedule.source[m]), int(schedule.target[m])
+            hops[pair] = hops.get(pair, 0) + int(schedule.count[m])
+        shares = tuple(sorted((a, b, round(count / schedule.chunks, 12)) for (a, b), count in hops.items()))
+        rounds.append((shares, 1.0, float(number <= last)))
+    return merged(rounds)
+
+
+def same(pattern: Pattern, schedule: Schedule) -> None:
+    """What is made directly, what is derived, and what is counted."""
+    assert pattern.ranks == schedule.ranks
+    assert pattern.pace == pattern_of(schedule).pace
+    assert merged(told(pattern)) == told(pattern_of(schedule)) == counted(schedule)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4, 7])
+def test_rings_made_directly_are_the_schedules(ranks: int) -> None:
+    same(ring_pattern(ranks), schedule_for("ring", ranks))
+    for algo in ("ring", "gloo", "nccl-ring", "openmpi-ring"):
+        same(pattern_for(algo, ranks, Options()), schedule_for(algo, ranks))
+    for pieces in (1, 2, 3, 5, 11):
+        options = Options(pieces=pieces)
+        same(chunked_ring_pattern(ranks, pieces), schedule_for("ring-chunked", ranks, options))
+        same(pattern_for("ring-chunked", ranks, options), schedule_for("ring-chunked", ranks, options))
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4, 7])
+def test_everyone_to_everyone_is_listed_nowhere(ranks: int) -> None:
+    same(everyone_pattern(ranks), schedule_for("flat", ranks))
+    for algo in ("flat", "ps"):
+        pattern = pattern_for(algo, ranks, Options())
+        assert pattern.everyone == 1 / ranks
+        assert len(pattern.source) == 0
+        same(pattern, schedule_for(algo, ranks))
+
+
+FORMS = [
+    Options(sharded=sharded, colocated=colocated, servers=servers, root=root)
+    for sharded, colocated, servers, root in product((True, False), (True, False), (None, 0, 1, 2, 5), (0, 2, 5))
+]
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 5, 6])
+@pytest.mark.parametrize("options", FORMS)
+def test_every_form_of_the_parameter_server_has_the_pattern_of_its_schedule(ranks: int, options: Options) -> None:
+    """And where there is no such schedule there is no pattern, for the same reason."""
+    said = []
+    for make in (schedule_for, pattern_for):
+        try:
+            make("ps", ranks, options)
+        except UsageError as error:
+            said.append(str(error))
+        else:
+            said.append("")
+    assert said[0] == said[1]
+    if not said[0]:
+        same(pattern_for("ps", ranks, options), schedule_for("ps", ranks, options))
+
+
+def test_servers_by_hand() -> None:
+    """Two workers push a third to each of three servers; the servers hand it out again."""
+    pattern = servers_pattern(np.arange(2), np.arange(2, 5), 5)
+    pushed = [(a, b, round(1 / 3, 12)) for a in (0, 1) for b in (2, 3, 4)]
+    pulled = sorted((b, a, share) for a, b, share in pushed)
+    assert told(pattern) == [(tuple(pushed), 1.0, 1.0), (tuple(pulled), 1.0, 0.0)]
+
+
+PARTS = [[[0, 1], [2, 3]], [[3, 0, 4], [1], [2, 5]], [[0], [1], [2]], [[2, 0, 1]], [[0, 3, 4, 5], [1, 2]]]
+
+
+@pytest.mark.parametrize("groups", PARTS)
+def test_masters_made_directly_are_the_schedule(groups: list[list[int]]) -> None:
+    ranks = sum(map(len, groups))
+    same(two_level_pattern(groups), two_level(groups))
+    same(pattern_for("2lha", ranks, Options(groups=groups)), schedule_for("2lha", ranks, Options(groups=groups)))
+    masters = equal_chunks(groups, ranks)
+    same(masters_pattern(groups, *masters), two_level(groups))
+    # Sizes count by their proportions only.
+    by_size = masters_pattern(groups, *masters, sizes=[7.0] * ranks)
+    assert told(by_size) == told(masters_pattern(groups, *masters))
+
+
+def test_masters_of_chunks_of_several_sizes_by_hand() -> None:
+    """Groups 0-1 and 2; rank 0 is local master of the first chunk, of a quarter, and rank 1 of the second; rank 2 of
+    both and global master of the second."""
+    local, final = np.array([[0, 2], [1, 2]], dtype=np.int32), np.array([0, 1], dtype=np.int32)
+    inside = ((0, 1, 0.75), (1, 0, 0.25))
+    across = ((1, 2, 0.75), (2, 0, 0.25))
+    back = ((0, 2, 0.25), (2, 1, 0.75))
+    again = ((0, 1, 0.25), (1, 0, 0.75))
+    pattern = masters_pattern([[0, 1], [2]], local, final, sizes=[1.0, 3.0])
+    assert told(pattern) == sorted([(inside, 1.0, 1.0), (across, 1.0, 1.0), (back, 1.0, 0.0), (again, 1.0, 0.0)])
+
+
+@pytest.mark.parametrize(
+    "options", [Options(colocated=False), Options(colocated=False, servers=1), Options(sharded=False, root=3)]
+)
+@pytest.mark.parametrize("algo", ALGORITHMS)
+def test_options_of_other_algorithms_make_no_difference(algo: str, options: Options) -> None:
+    options = dataclasses.replace(options, groups=((0, 2), (3, 1)), pieces=2, fan_out=3)
+    same(pattern_for(algo, 4, options), schedule_for(algo, 4, options))
+
+
+@pytest.mark.parametrize("groups", [[[0, 1], [1, 2]], [[0, 1], [2]], [[0, 1, 2, 3], []], [[1, 2, 3, 4]]])
+def test_wrong_groups_are_refused_by_pattern_and_schedule_alike(groups: list[list[int]]) -> None:
+    said = []
+    for make in (pattern_for, schedule_for):
+        with pytest.raises(UsageError) as caught:
+            make("2lha", 4, Options(groups=groups))
+        said.append(str(caught.value))
+    assert said[0] == said[1]
+
+
+def test_groups_are_asked_for() -> None:
+    with pytest.raises(UsageError, match="2lha needs groups"):
+        pattern_for("2lha", 4, Options())
+
+
+@pytest.mark.parametrize("algo", ["ring", "gloo", "ring-chunked", "flat", "ps", "2lha", "tree"])
+def test_one_rank_has_no_pattern(algo: str) -> None:
+    with pytest.raises(UsageError, match="two ranks or more, not 1"):
+        pattern_for(algo, 1, Options(groups=[[0]]))
+
+
+@pytest.mark.parametrize(
+    ("algo", "options"),
+    [
+        ("halving-doubling", Options()),
+        ("recursive-doubling", Options()),
+        ("tree", Options(fan_out=3)),
+        ("double-binary-tree", Options()),
+        ("bcube", Options(base=2)),
+        ("bml", Options(base=2)),
+        ("lightgbm", Options()),
+    ],
+)
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+def test_what_is_derived_is_what_can_be_counted(algo: str, options: Options, ranks: int) -> None:
+    same(pattern_for(algo, ranks, options), schedule_for(algo, ranks, options))
+
+
+def test_equal_rounds_are_one_and_what_goes_the_same_way_is_put_together() -> None:
+    """Rounds 0 and 2 are alike, though one is in two transfers and in another order; round 1 is not, for its share is
+    another; round 3 is like 0, but on the way back."""
+    first = [(0, 0, 1, 0, 1, 0), (0, 0, 1, 3, 1, 0), (0, 2, 1, 0, 2, 0)]
+    rows = [*first, (1, 0, 1, 0, 1, 0), (1, 2, 1, 0, 2, 0), (2, 2, 1, 0, 2, 0), (2, 0, 1, 1, 2, 0)]
+    rows += [(3, 2, 1, 0, 2, 1), (3, 0, 1, 0, 2, 1)]
+    alike, other = ((0, 1, 0.5), (2, 1, 0.5)), ((0, 1, 0.25), (2, 1, 0.5))
+    pattern = pattern_of(make_schedule("mine", 3, 4, rows))
+    assert told(pattern) == sorted([(alike, 3.0, 2.0), (other, 1.0, 1.0)])
+    assert pattern.repeat.tolist() == [3.0, 1.0]  # in the order in which they come first
+
+
+def test_no_transfers_make_no_rounds() -> None:
+    pattern = pattern_of(make_schedule("mine", 3, 4, []))
+    assert (len(pattern.source), len(pattern.repeat), pattern.ranks) == (0, 0, 3)
+
+
+def waits(pattern: Pattern) -> Iterator[tuple[int, int, frozenset[int]]]:
+    """(place, edge, what it waits for) of a chain."""
+    for level in pattern.chain:
+        if len(level.waits):
+            ends = [*level.starts.tolist()[1:], len(level.waits)]
+            for place, edge, a, b in zip(level.places, level.edges, level.starts, ends, strict=True):
+                yield int(place), int(edge), frozenset(level.waits[a:b].tolist())
+        else:
+            for place, edge in zip(level.places, level.edges, strict=True):
+                yield int(place), int(edge), frozenset()
+
+
+@pytest.mark.parametrize("ranks", [2, 5, 8, 13])
+@pytest.mark.parametrize("algo", ["tree", "double-binary-tree", "nccl-tree"])
+def test_a_chain_waits_for_what_its_transfers_wait_for(algo: str, ranks: int) -> None:
+    """On the way there; and nothing comes before what it waits for."""
+    schedule = schedule_for(algo, ranks)
+    offsets, needed = dependencies(schedule)
+    used = range(way_there(schedule).stop)
+    found = list(waits(pattern_of(schedule)))
+    assert sorted(place for place, _, _ in found) == list(used)
+    done: set[int] = set()
+    for level in pattern_of(schedule).chain:
+        assert set(level.waits.tolist()) <= done
+        done |= set(level.places.tolist())
+    for place, edge, needs in found:
+        assert edge == schedule.source[place] * ranks + schedule.target[place]
+        assert needs == set(needed[offsets[place] : offsets[place + 1]].tolist())
+
+
+def test_a_round_of_a_chain_may_hold_what_waits_and_what_does_not() -> None:
+    """0 to 1, then 1 on to 2 beside 3 to 2, then 2 to 4, which waits for both; the way back is none of the chain's."""
+    rows = [(0, 0, 1, 0, 1, 0), (1, 1, 2, 0, 1, 0), (1, 3, 2, 0, 1, 0), (2, 2, 4, 0, 1, 0), (3, 4, 0, 0, 1, 1)]
+    schedule = make_schedule("mine", 5, 1, rows, pace="chain")
+    assert sorted(waits(pattern_of(schedule))) == [
+        (0, 0 * 5 + 1, frozenset()),
+        (1, 1 * 5 + 2, frozenset({0})),
+        (2, 3 * 5 + 2, frozenset()),
+        (3, 2 * 5 + 4, frozenset({1, 2})),
+    ]
+    hosts = fabric(5, seed=2)
+    hosts.rtt_us[:] = 10.0
+    hosts.rtt_us[3, 2] = hosts.rtt_us[2, 3] = 25.0
+    assert closed_form(pattern_of(schedule), hosts, 1.0, "latency")(np.arange(5)) == 35.0
+    hosts.rtt_us[0, 1] = hosts.rtt_us[1, 0] = 20.0
+    assert closed_form(pattern_of(schedule), hosts, 1.0, "latency")(np.arange(5)) == 40.0
+
+
+def test_only_chains_have_levels() -> None:
+    assert pattern_of(schedule_for("ring", 4)).chain == ()
+    assert pattern_of(schedule_for("flat", 4)).chain == ()
+    assert len(pattern_of(schedule_for("tree", 4)).chain) > 0

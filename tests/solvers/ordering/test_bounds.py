@@ -1,0 +1,188 @@
+"""Lower bounds of patterns, written out a second time: threshold by threshold, round by round, host by host."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from plink.schedule import dependencies
+from solvers.costs.by_name import pattern_for
+from solvers.costs.evaluator import MODELS, way_there
+from solvers.costs.fabric import BYTES_PER_US, Fabric
+from solvers.costs.patterns import Pattern
+from solvers.ordering.bounds import hypercube_bound, pattern_bound
+from solvers.schedules.catalogue import Options, schedule_for
+from tests.solvers.costs.test_cost_models import fabric
+from tests.solvers.synthetic import Matrix, racks, random_costs
+
+SIZE = 1e5
+RATES = ["halving-doubling", "recursive-doubling", "bcube", "bml", "tree", "double-binary-tree", "2lha", "ring-chunked"]
+
+
+def component_sizes(rtt: Matrix, within: float) -> list[int]:
+    """Of the hosts, with only pairs within a threshold joined."""
+    left, sizes = set(range(len(rtt))), []
+    while left:
+        found = [left.pop()]
+        for host in found:
+            near = {other for other in left if rtt[host, other] <= within}
+            left -= near
+            found += near
+        sizes.append(len(found))
+    return sizes
+
+
+def written_out(rtt: Matrix, base: int, rounds: int) -> float:
+    """Of each number of rounds the least threshold that leaves everyone as many partners and every component a
+    multiple of the block."""
+    total = 0.0
+    for j in range(1, rounds + 1):
+        for within in sorted(set(rtt[np.triu_indices(len(rtt), 1)].tolist())):
+            partners = ((rtt <= within).sum(axis=1) - 1).min()
+            if partners >= j * (base - 1) and all(size % base**j == 0 for size in component_sizes(rtt, within)):
+                total += within
+                break
+    return total
+
+
+@pytest.mark.parametrize("shape", [(2, 1), (2, 2), (2, 3), (2, 4), (3, 1), (3, 2), (4, 2), (5, 1)])
+def test_rounds_are_bounded_by_the_partners_and_the_blocks_within_a_threshold(shape: tuple[int, int]) -> None:
+    """Few different round trips and many, hosts anywhere and in racks of which some are no multiple of a block."""
+    base, rounds = shape
+    n = base**rounds
+    for seed in range(12):
+        rtt = random_costs(n, seed, 1, 4 if seed % 2 else 1000)
+        rack_of = np.random.default_rng(seed).integers(0, 1 + n // 2, n) // base
+        if seed % 3:
+            rtt = rtt + 2000.0 * (rack_of[:, None] != rack_of[None, :])
+        assert hypercube_bound(rtt, base, rounds) == written_out(rtt, base, rounds)
+
+
+def test_racks_that_blocks_fit_into_are_crossed_only_by_the_other_rounds() -> None:
+    """Two rounds inside racks of four at 40 us, one between them at 90; racks of six hold one round only."""
+    assert hypercube_bound(racks([4, 4], 1)[0], 2, 3) == 40 + 40 + 90
+    assert hypercube_bound(racks([6, 2], 1)[0], 2, 3) == 40 + 90 + 90
+    assert hypercube_bound(racks([3, 3, 3], 1)[0], 3, 2) == 40 + 90
+
+
+def test_a_cube_of_equal_round_trips_takes_one_of_them_a_round() -> None:
+    assert hypercube_bound(7.0 * ~np.eye(16, dtype=bool), 2, 4) == 4 * 7.0
+    assert hypercube_bound(7.0 * ~np.eye(16, dtype=bool), 4, 2) == 2 * 7.0
+
+
+def partners(pattern: Pattern, number: int) -> list[int]:
+    """How many other ranks each rank exchanges with in a round."""
+    with_whom: list[set[int]] = [set() for _ in range(pattern.ranks)]
+    for when, a, b in zip(pattern.round.tolist(), pattern.source.tolist(), pattern.target.tolist(), strict=True):
+        if when == number:
+            with_whom[a].add(b)
+            with_whom[b].add(a)
+    return [len(others) for others in with_whom]
+
+
+def longest_hops(pattern: Pattern, rtt: Matrix) -> list[float]:
+    """At least, of every round: where all ranks are busy the host worst off has its nearest ones as partners; else the
+    busiest rank has a host that at best is the one with the nearest."""
+    near = [sorted(row[k] for k in range(len(rtt)) if k != host) for host, row in enumerate(rtt.tolist())]
+    found = []
+    for number in range(len(pattern.repeat)):
+        many = partners(pattern, number)
+        if min(many):
+            found.append(max(row[min(many) - 1] for row in near))
+        else:
+            found.append(min(row[max(many) - 1] for row in near) if max(many) else 0.0)
+    return found
+
+
+def busiest(pattern: Pattern, out: list[float], into: list[float]) -> list[float]:
+    """At least, of every round, microseconds: the most that a rank moves at the fastest host's rate, the second most at
+    the second fastest's and so on."""
+    found = []
+    for number in range(len(pattern.repeat)):
+        worst = 0.0
+        for ends, rates in ((pattern.source, out), (pattern.target, into)):
+            moved = [0.0] * pattern.ranks
+            for when, rank, share in zip(pattern.round.tolist(), ends.tolist(), pattern.share.tolist(), strict=True):
+                moved[rank] += share * SIZE * (when == number)
+            slowest = [a / (b * BYTES_PER_US) for a, b in zip(sorted(moved), sorted(rates), strict=True)]
+            worst = max(worst, *slowest)
+        found.append(worst)
+    return found
+
+
+def some_of(found: Fabric, n: int, seed: int) -> list[int]:
+    """Hosts that have ranks, of more that do not."""
+    hosts: list[int] = np.random.default_rng(seed).permutation(len(found.names))[:n].tolist()
+    return hosts
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+@pytest.mark.parametrize("model", ["alpha-beta", "contention"])
+@pytest.mark.parametrize("algo", RATES)
+def test_rounds_take_half_a_round_trip_and_what_the_busiest_host_moves(algo: str, model: str, pairs: bool) -> None:
+    """Only the hosts that have ranks count, and of a pair's rate each way the best that a host has with one of them.
+    Six ranks fold first: some of them idle."""
+    for n, seed in ((8, 1), (4 if algo in ("bcube", "bml") else 6, 2), (16, 3)):
+        found = fabric(n + 3, seed, pairs=pairs)
+        hosts = some_of(found, n, seed)
+        pattern = pattern_for(algo, n, Options(groups=[list(range(3)), list(range(3, n))]))
+        out, into = found.host_out_gbps[hosts].tolist(), found.host_in_gbps[hosts].tolist()
+        if model == "alpha-beta" and found.pair_gbps is not None:
+            out = [max(found.pair_gbps[a, b] for b in hosts if b != a) for a in hosts]
+            into = [max(found.pair_gbps[b, a] for b in hosts if b != a) for a in hosts]
+        rtt = found.rtt_us[np.ix_(hosts, hosts)]
+        rounds = zip(pattern.repeat.tolist(), longest_hops(pattern, rtt), busiest(pattern, out, into), strict=True)
+        expected = sum(often * (hop / 2 + busy) for often, hop, busy in rounds)
+        assert pattern_bound(pattern, found, SIZE, model, np.array(hosts)) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("algo", ["halving-doubling", "recursive-doubling", "bcube", "bml"])
+def test_under_latency_rounds_count_on_the_way_there(algo: str) -> None:
+    for n, seed in ((8, 1), (4, 2), (16, 3)):
+        found = fabric(n + 3, seed)
+        hosts, pattern = some_of(found, n, seed), pattern_for(algo, n, Options())
+        hops = longest_hops(pattern, found.rtt_us[np.ix_(hosts, hosts)])
+        expected = sum(often * hop for often, hop in zip(pattern.there.tolist(), hops, strict=True))
+        assert pattern_bound(pattern, found, SIZE, "latency", np.array(hosts)) == pytest.approx(expected, rel=1e-12)
+
+
+def deepest(algo: str, ranks: int) -> int:
+    """How many transfers of the way there follow each other."""
+    schedule = schedule_for(algo, ranks, Options())
+    offsets, needed = dependencies(schedule)
+    depth: list[int] = []
+    for k in range(way_there(schedule).stop):
+        depth.append(1 + max((depth[m] for m in needed[offsets[k] : offsets[k + 1]].tolist()), default=0))
+    return max(depth)
+
+
+@pytest.mark.parametrize("algo", ["tree", "double-binary-tree", "nccl-tree"])
+def test_a_chain_takes_as_many_of_the_nearest_hops_as_it_is_deep_or_one_long_one(algo: str) -> None:
+    for n in (2, 3, 5, 7, 12):
+        pattern = pattern_for(algo, n, Options())
+        apart = 10.0 * ~np.eye(n, dtype=bool)
+        found = dataclasses.replace(fabric(n), rtt_us=apart)
+        assert pattern_bound(pattern, found, SIZE, "latency", np.arange(n)) == 10.0 * deepest(algo, n)
+        # One pair is near: what is sure is as many hops of that length, or a round's longest one.
+        apart[0, 1] = apart[1, 0] = 1.0
+        longest = max(longest_hops(pattern, apart))
+        bound = pattern_bound(pattern, found, SIZE, "latency", np.arange(n))
+        assert bound == max(longest, deepest(algo, n) * 1.0)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_bound_grows_with_what_everything_takes(model: str) -> None:
+    """Twice the round trips, and rates halved: twice the bound."""
+    found, hosts = fabric(8, 4, pairs=True), np.arange(8)
+    assert found.pair_gbps is not None
+    slower = dataclasses.replace(
+        found,
+        rtt_us=2 * found.rtt_us,
+        pair_gbps=found.pair_gbps / 2,
+        host_out_gbps=found.host_out_gbps / 2,
+        host_in_gbps=found.host_in_gbps / 2,
+    )
+    for algo in ("halving-doubling", "tree", "bml"):
+        pattern = pattern_for(algo, 8, Options()) if algo != "bml" else pattern_for(algo, 8, Options(base=2))
+        once, twice = (pattern_bound(pattern, one, SIZE, model, hosts) for one in (found, slower))
+        assert twice == pytest.approx(2 * once, rel=1e-12)

@@ -1,0 +1,90 @@
+"""Orders improved window by window: never worse, proofs that hold, only what may be exchanged is, a seed is a seed."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from solvers.costs.closed_forms import closed_form
+from solvers.costs.evaluator import MODELS
+from solvers.ordering.neighbourhoods import Improved, improve
+from solvers.ordering.smt import Effort
+from solvers.ordering.smt_windows import EPSILON
+from tests.solvers.ordering.test_smt import SIZE, made, neighbours, pattern
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(("algo", "n"), [("ring", 7), ("halving-doubling", 6), ("tree", 7)])
+def test_small_orders_are_improved_until_proven(algo: str, n: int, model: str) -> None:
+    one, found = pattern(algo, n), made(n, 6, False)
+    price = closed_form(one, found, SIZE, model)
+    best = min(price(np.array(other)) for other in itertools.permutations(range(n)))
+    whole = [[[rank] for rank in range(n)]]
+    result = improve(one, found, SIZE, model, np.arange(n), whole, lambda: True, Effort(), 1, 60)
+    assert result.proved
+    assert sorted(result.order.tolist()) == list(range(n))
+    assert result.cost == price(result.order)
+    assert best <= result.cost <= best * (1 + 2 * EPSILON)
+    assert result.asked >= 1
+
+
+@pytest.mark.parametrize(
+    ("algo", "model"), [("halving-doubling", "latency"), ("tree", "latency"), ("ring", "contention")]
+)
+def test_windows_and_blocks_improve_a_larger_order_and_a_seed_is_a_seed(algo: str, model: str) -> None:
+    n = 16
+    one, found, order = pattern(algo, n), made(n, 3, False), np.random.default_rng(1).permutation(n)
+    classes = [[[rank] for rank in range(n)], [list(range(k, k + 4)) for k in range(0, n, 4)]]
+    price = closed_form(one, found, SIZE, model)
+
+    def improved() -> Improved:
+        return improve(one, found, SIZE, model, order, classes, lambda: True, Effort(1_000_000), 5, 8)
+
+    first, second = improved(), improved()
+    assert first.order.tolist() == second.order.tolist()
+    assert (first.cost, first.proved, first.asked) == (second.cost, second.proved, second.asked)
+    assert sorted(first.order.tolist()) == list(range(n))
+    assert first.cost == price(first.order) < price(order)
+    assert not first.proved
+    assert first.asked == 8
+
+
+def test_only_what_the_classes_allow_is_exchanged() -> None:
+    one, found, order = pattern("ring", 12), made(12, 3, False), np.random.default_rng(2).permutation(12)
+    blocks = [[[0, 1, 2], [3, 4, 5], [9, 10, 11]]]
+    result = improve(one, found, SIZE, "latency", order, blocks, lambda: True, Effort(), 0, 20)
+    price = closed_form(one, found, SIZE, "latency")
+    assert result.proved
+    assert result.order[6:9].tolist() == order[6:9].tolist()
+    assert result.cost == pytest.approx(min(price(other) for other in neighbours(order, blocks[0])), rel=1e-5)
+
+
+def test_windows_are_found_where_the_dearest_hops_are_of_ranks_that_stay() -> None:
+    n = 24
+    one, found, order = pattern("ring", n), made(n, 3, False), np.arange(n)
+    found.rtt_us[:12, :12] *= 100
+    result = improve(
+        one, found, SIZE, "latency", order, [[[rank] for rank in range(13, n)]], lambda: True, Effort(1_000_000), 5, 6
+    )
+    price = closed_form(one, found, SIZE, "latency")
+    assert result.order[:13].tolist() == list(range(13))
+    assert result.cost == price(result.order) < price(order)
+
+
+def test_without_effort_or_time_nothing_is_claimed() -> None:
+    one, found, order = pattern("ring", 10), made(10, 3, False), np.arange(10)
+    units = [[rank] for rank in range(10)]
+    price = closed_form(one, found, SIZE, "latency")(order)
+    result = improve(one, found, SIZE, "latency", order, [units], lambda: True, Effort(rlimit=1000), 0, 3)
+    assert (result.cost, result.proved) == (price, False)
+    calls = iter([True, False])
+    assert improve(one, found, SIZE, "latency", order, [units], lambda: next(calls), Effort(), 0, 99).asked == 1
+
+
+def test_what_was_not_measured_is_not_used() -> None:
+    one, found = pattern("ring", 5), made(5, 2, False)
+    found.rtt_us[0, 1] = found.rtt_us[1, 0] = np.nan
+    order, units = np.array([0, 2, 1, 3, 4]), [[rank] for rank in range(5)]
+    result = improve(one, found, SIZE, "latency", order, [units], lambda: True, Effort(), 0, 20)
+    assert result.proved
+    assert np.isfinite(result.cost)

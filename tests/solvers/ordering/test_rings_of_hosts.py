@@ -1,0 +1,189 @@
+"""A ring of hosts as an order of ranks: turned to where wishes want it, groups entered once, tolls taken off again."""
+
+import dataclasses
+import itertools
+from functools import partial
+
+import numpy as np
+import pytest
+
+from plink.errors import UsageError
+from solvers.ordering.progress import Progress
+from solvers.ordering.rings import bound_of_any_ring, can_turn, ordered, ring_order, with_tolls
+from solvers.ordering.search import search
+from solvers.ordering.seats import Seats, Wishes
+from solvers.ordering.task import Found, Task
+from solvers.schedules.catalogue import Options
+from tests.solvers.costs.test_cost_models import fabric
+from tests.solvers.ordering.test_ring_search import always
+from tests.solvers.synthetic import Tour, brute_force, loop_cost, random_costs
+
+SIZE = 1e6
+
+
+def task_of(given: list[int], wishes: Wishes, hosts: int = 0, objective: str = "auto", seed: int = 3) -> Task:
+    found = fabric(hosts or max(given) + 1, seed)
+    return Task(found, np.array(given), "ring", Options(), SIZE, "latency", objective, wishes)
+
+
+def seats_of(task: Task) -> Seats:
+    return Seats(task.given, task.fabric.names, task.wishes)
+
+
+@pytest.mark.parametrize(
+    ("given", "wishes", "can"),
+    [
+        ([0, 1, 2], Wishes(), True),
+        ([0, 1, 2, 2], Wishes(), True),
+        ([0, 1, 2], Wishes({1: 2}), True),
+        ([0, 0, 1, 1], Wishes({1: 2}), True),
+        ([0, 1, 1], Wishes({1: 0}), False),  # uneven: a turn moves the ranks where others begin
+        ([0, 1, 2], Wishes({1: 2, 0: 0}), False),
+        ([0, 1, 2, 3], Wishes({}, [[0, 1], [2, 3]]), True),
+        ([0, 1, 2, 3], Wishes({1: 0}, [[0, 1], [2, 3]]), False),
+    ],
+)
+def test_a_ring_can_be_turned_to_groups_alone_or_to_one_pin_alone(given: list[int], wishes: Wishes, can: bool) -> None:
+    assert can_turn(seats_of(task_of(given, wishes))) is can
+
+
+def test_hops_between_groups_cost_ten_of_the_longest_more() -> None:
+    """Of the hosts that have ranks, as they follow each other; a ring pays one toll for each group."""
+    given, groups = [5, 2, 7, 0, 3], [[5, 0], [2, 7], [3]]
+    task = task_of(given, Wishes({}, groups), hosts=8)
+    cost, apart = with_tolls(task, seats_of(task))
+    longest = max(task.fabric.rtt_us[a, b] for a, b in itertools.combinations(given, 2))
+    for (i, a), (k, b) in itertools.product(enumerate(given), repeat=2):
+        together = any(a in group and b in group for group in groups)
+        assert cost[i, k] == task.fabric.rtt_us[a, b] + (0.0 if together else 10 * longest)
+    assert apart == 3 * 10 * longest
+
+
+@pytest.mark.parametrize("groups", [None, [[0, 1, 2]]])
+def test_one_group_pays_no_toll(groups: list[list[int]] | None) -> None:
+    task = task_of([2, 0, 1], Wishes({}, groups))
+    cost, apart = with_tolls(task, seats_of(task))
+    assert cost.tolist() == task.fabric.rtt_us[np.ix_([2, 0, 1], [2, 0, 1])].tolist()
+    assert apart == 0.0
+
+
+@pytest.mark.parametrize(
+    ("given", "wishes", "ring", "order"),
+    [
+        ([0, 1, 2, 3], Wishes(), [2, 0, 3, 1], [2, 0, 3, 1]),
+        ([0, 1, 2, 3], Wishes({3: 1}), [2, 0, 3, 1], [0, 3, 1, 2]),
+        ([0, 1, 2, 3], Wishes({1: 0}), [2, 0, 3, 1], [1, 2, 0, 3]),
+        ([0, 0, 1, 1, 2, 2], Wishes({0: 4}), [0, 1, 2], [1, 1, 2, 2, 0, 0]),
+        ([0, 0, 1, 1, 2, 2], Wishes({2: 2}), [0, 1, 2], [1, 1, 2, 2, 0, 0]),
+        ([0, 0, 1, 1, 2, 2, 3, 3], Wishes({3: 4}), [3, 1, 0, 2], [0, 0, 2, 2, 3, 3, 1, 1]),
+        ([0, 1, 2, 2, 2], Wishes(), [1, 2, 0], [1, 2, 2, 2, 0]),
+        # From the first host of the first group that begins inside: none is cut in two.
+        ([0, 1, 2, 3, 4], Wishes({}, [[0, 1, 2], [3, 4]]), [1, 2, 3, 4, 0], [3, 4, 0, 1, 2]),
+        ([0, 1, 2, 3, 4], Wishes({}, [[0, 1, 2], [3, 4]]), [0, 2, 1, 4, 3], [0, 2, 1, 4, 3]),
+        # A ring that enters a group twice: hosts by their groups, each as the ring has them.
+        ([0, 1, 2, 3, 4], Wishes({}, [[0, 1, 2], [3, 4]]), [4, 2, 3, 0, 1], [2, 0, 1, 4, 3]),
+        ([0, 1, 2], Wishes({}, [[0, 1, 2]]), [1, 2, 0], [1, 2, 0]),
+    ],
+)
+def test_a_ring_begins_where_the_wishes_want_it(
+    given: list[int], wishes: Wishes, ring: list[int], order: list[int]
+) -> None:
+    task = task_of(given, wishes)
+    assert ordered(task, seats_of(task), np.array(ring)).tolist() == order
+
+
+def begun(task: Task) -> Found:
+    cost = loop_cost(task.fabric.rtt_us, task.given)
+    return Found(task.given, cost, None, None, cost, 2 * cost, 0, "sum")
+
+
+def price_of(task: Task, order: Tour) -> float:
+    return loop_cost(task.fabric.rtt_us, order)
+
+
+@pytest.mark.parametrize("groups", [None, [[0, 1, 2, 3], [4, 5, 6], [7, 8, 9, 10]]])
+def test_what_is_said_while_searching_is_of_the_ring_without_its_tolls(groups: list[list[int]] | None) -> None:
+    """Of the given order first, which enters every group once; then of cheaper ones, with bounds below them."""
+    task = task_of(list(range(11)), Wishes({}, groups))
+    told: list[Progress] = []
+
+    def watch(progress: Progress) -> bool:
+        told.append(progress)
+        return True
+
+    found = ring_order(task, seats_of(task), begun(task), partial(price_of, task), 1, watch, 3000, False)
+    assert told[0].cost == pytest.approx(price_of(task, task.given))
+    assert all(found.cost <= one.cost * (1 + 1e-9) for one in told)
+    assert found.lower_bound is not None
+    bounds = [one.lower_bound for one in told if one.lower_bound is not None]
+    assert bounds or groups is None  # it may be met before anything is tried
+    assert all(0.5 * found.cost < bound <= found.lower_bound * (1 + 1e-9) for bound in bounds)
+    assert found.bound_by == "1-tree"
+    assert found.moves >= told[-1].moves
+    assert bool(found.also) is (groups is None)
+
+
+def test_through_groups_no_ring_is_cheaper_than_any_ring() -> None:
+    """The larger of two bounds: with tolls, which they are taken off, and of all rings."""
+    for seed in range(4):
+        task = task_of(list(range(12)), Wishes({}, [[k, k + 6] for k in range(6)]), seed=seed)
+        found = ring_order(task, seats_of(task), begun(task), partial(price_of, task), 1, always, 500, False)
+        assert found.lower_bound is not None
+        assert bound_of_any_ring(task) <= found.lower_bound <= found.cost
+
+
+@pytest.mark.parametrize("n", [4, 7, 8])
+def test_of_few_hosts_the_bound_is_the_cheapest_of_all_rings(n: int) -> None:
+    task = task_of(list(range(n)), Wishes())
+    found = ring_order(task, seats_of(task), begun(task), partial(price_of, task), 1, always, 500, False)
+    best = brute_force(task.fabric.rtt_us)
+    assert found.cost == pytest.approx(best)
+    assert found.lower_bound == pytest.approx(best)
+    assert found.bound_by == "all rings"
+    assert found.also["bottleneck_lower_bound"] <= found.also["bottleneck"]
+
+
+def test_one_more_host_is_bounded_by_trees() -> None:
+    task = task_of(list(range(9)), Wishes())
+    found = ring_order(task, seats_of(task), begun(task), partial(price_of, task), 1, always, 500, False)
+    assert found.bound_by == "1-tree"
+    longest = ring_order(
+        task, seats_of(task), dataclasses.replace(begun(task), objective="bottleneck"),
+        lambda one: float(task.fabric.rtt_us[one, np.roll(one, 1)].max()), 1, always, 500, False,
+    )  # fmt: skip
+    assert longest.bound_by == "2-connected threshold"
+    assert longest.also["sum"] == pytest.approx(price_of(task, longest.order))
+
+
+def test_the_given_order_stays_where_no_ring_is_cheaper_and_it_is_allowed() -> None:
+    """All hops cost the same; a pin that the given order does not have is kept all the same."""
+    given = [3, 1, 4, 0, 2, 5, 8, 7, 6]
+    for wishes, same in ((Wishes(), True), (Wishes({3: 0}), True), (Wishes({4: 0}), False)):
+        task = task_of(given, wishes)
+        task = dataclasses.replace(task, fabric=dataclasses.replace(task.fabric, rtt_us=50.0 * ~np.eye(9, dtype=bool)))
+        result = search(task, 1, always, 500)
+        assert (result.order.tolist() == given) is same
+        assert result.cost == result.given == 9 * 50.0
+        assert result.lower_bound == pytest.approx(9 * 50.0)
+        for host, rank in wishes.pins.items():
+            assert result.order[rank] == host
+
+
+def test_the_shortest_longest_hop_does_not_go_with_groups() -> None:
+    for n in (6, 10):
+        task = task_of(list(range(n)), Wishes({}, [[0, 1, 2], list(range(3, n))]), objective="bottleneck")
+        with pytest.raises(UsageError, match="--objective bottleneck: not with --groups"):
+            search(task, 1, always, 500)
+        one = task_of(list(range(n)), Wishes({}, [list(range(n))]), objective="bottleneck")
+        assert search(one, 1, always, 500).objective == "bottleneck"
+
+
+def test_no_ring_of_the_hosts_that_have_ranks_costs_less_than_its_bound() -> None:
+    """The others, nearer or not, play no part; three hosts make one ring."""
+    task = task_of([4, 1, 6], Wishes(), hosts=7)
+    assert bound_of_any_ring(task) == loop_cost(task.fabric.rtt_us, np.array([4, 1, 6]))
+    near = dataclasses.replace(task.fabric, rtt_us=random_costs(7, 5, 10, 20))
+    near.rtt_us[:, 6] = near.rtt_us[6, :] = 0.0
+    of_six = Task(near, np.arange(6), "ring", Options(), SIZE, "latency")
+    assert bound_of_any_ring(of_six) == pytest.approx(bound_of_any_ring(dataclasses.replace(of_six, size_bytes=1.0)))
+    assert 60 <= bound_of_any_ring(of_six) <= brute_force(near.rtt_us[:6, :6])

@@ -1,0 +1,192 @@
+"""Tables over undecided orders: for every way to exchange contents they say what the price says, never more."""
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from scipy.optimize import linear_sum_assignment
+
+from solvers.costs.by_name import pattern_for
+from solvers.costs.closed_forms import closed_form
+from solvers.costs.fabric import Fabric
+from solvers.ordering.smt_windows import EPSILON, Load, Longest, Term, Window, longest_of
+from solvers.schedules.catalogue import Options
+from tests.solvers.costs.test_cost_models import fabric
+from tests.solvers.synthetic import Matrix, Tour
+
+SIZE = 1e5
+
+
+def one_way(n: int, seed: int, high: int = 1000) -> Matrix:
+    """Whole numbers, other ones there than back; from a host to itself as well."""
+    cost: Matrix = np.random.default_rng(seed).integers(0, high, (n, n)).astype(float)
+    return cost
+
+
+def windows(order: Tour, seed: int) -> list[list[list[int]]]:
+    """Units to exchange: every rank, three of them, two and three blocks of two, of ranks anywhere."""
+    ranks = np.random.default_rng(seed).permutation(len(order)).tolist()
+    return [
+        [[rank] for rank in ranks],
+        [[rank] for rank in ranks[:3]],
+        [ranks[:2], ranks[2:4]],
+        [ranks[:2], ranks[2:4], ranks[4:6]],
+    ]
+
+
+def placed(order: Tour, units: Sequence[Sequence[int]], contents: Sequence[int]) -> Tour:
+    """The order after unit u got what unit ``contents[u]`` had."""
+    changed = order.copy()
+    for unit, content in zip(units, contents, strict=True):
+        for to, of in zip(unit, units[content], strict=True):
+            changed[to] = order[of]
+    return changed
+
+
+@pytest.mark.parametrize("below", [0.7, 1.0, 3.0, 1024.0, 1e6, 123456.789])
+def test_the_bound_has_29_bits_and_whole_microseconds_stay_whole(below: float) -> None:
+    """The scale is the largest power of two at which the bound is 2^29 or less."""
+    window = Window(np.arange(4), [[0], [1]], below)
+    assert float(np.log2(window.scale)).is_integer()
+    assert 2**28 < below * window.scale <= 2**29
+    assert (window.bound - 1) / window.scale <= below * (1 - EPSILON) < window.bound / window.scale
+
+
+def test_exchanged_contents_keep_their_places_in_a_unit() -> None:
+    window = Window(np.array([10, 11, 12, 13, 14, 15, 16]) - 10, [[0, 2], [5, 3], [6, 1]], 100.0)
+    assert window.identity() == [0, 1, 2]
+    assert window.placed([0, 1, 2]).tolist() == [0, 1, 2, 3, 4, 5, 6]
+    assert window.placed([1, 2, 0]).tolist() == [5, 2, 3, 1, 4, 6, 0]
+    assert window.unit_of.tolist() == [0, 2, 0, 1, -1, 1, 2]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_load_of_whole_costs_is_the_sum_of_its_hops_whatever_is_exchanged(seed: int) -> None:
+    """Hops between units, inside one, to ranks that stay and among these, also from a rank to the same one."""
+    n = 6
+    rng, cost = np.random.default_rng(seed), one_way(n, seed)
+    order = rng.permutation(n) if seed % 2 else rng.integers(0, n, n)
+    for units in windows(order, seed):
+        source, target = rng.integers(0, n, (2, 9))
+        weight = rng.integers(1, 5, 9).astype(float)
+        window = Window(order, units, 1e5)
+        load = window.load(source, target, weight, lambda i, j: cost[i, j])
+        for contents in itertools.permutations(range(len(units))):
+            other = placed(order, units, contents)
+            assert window.placed(contents).tolist() == other.tolist()
+            expected = sum(w * cost[other[a], other[b]] for a, b, w in zip(source, target, weight, strict=True))
+            assert load.value(list(contents)) == expected * window.scale
+            assert load.least <= expected * window.scale
+        for term in load.terms:
+            assert (term.values >= 0).all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_any_choice_costs_is_taken_out_of_the_tables(seed: int) -> None:
+    """Every rank moves and has a hop to a rank of its own that stays: who goes where is an assignment, and the least is
+    its optimum but for rounding, one for each unit."""
+    m = 6
+    cost, order = one_way(2 * m, seed), np.random.default_rng(seed).permutation(2 * m)
+    window = Window(order, [[rank] for rank in range(m)], 1e4)
+    load = window.load(np.arange(m), np.arange(m, 2 * m), np.ones(m), lambda i, j: cost[i, j])
+    matrix = cost[np.ix_(order[:m], order[m:])]
+    content, rank = linear_sum_assignment(matrix)
+    best = float(matrix[content, rank].sum()) * window.scale
+    assert best - m <= load.least <= best
+
+
+def test_of_pairs_of_units_too() -> None:
+    """A ring of all ranks, every hop 100 and something: five of them cost 500 at least."""
+    n = 5
+    cost, order = 100.0 + one_way(n, 3, high=7), np.arange(n)
+    window = Window(order, [[rank] for rank in range(n)], 1e4)
+    load = window.load(np.arange(n), (np.arange(n) + 1) % n, np.ones(n), lambda i, j: cost[i, j])
+    assert load.least >= n * 100 * window.scale - 2 * n
+
+
+def test_a_cost_that_is_not_known_is_more_than_the_bound() -> None:
+    """Only where it plays a part: between the contents of two units, or of a unit and a rank that stays."""
+    cost = np.full((4, 4), 10.0)
+    cost[0, 1] = np.nan
+    cost[2, 3] = np.inf
+    for units in ([[0], [1], [2]], [[0], [2], [3]], [[1], [0], [2], [3]]):
+        window = Window(np.arange(4), units, 50.0)
+        load = window.load(np.array([1]), np.array([2]), np.ones(1), lambda i, j: cost[i, j])
+        for contents in itertools.permutations(range(len(units))):
+            hop = cost[tuple(placed(np.arange(4), units, contents)[[1, 2]])]
+            value = load.value(list(contents))
+            assert value == 10 * window.scale if np.isfinite(hop) else value > window.bound
+    still = Window(np.arange(4), [[2], [3]], 50.0)
+    assert still.load(np.array([0]), np.array([1]), np.ones(1), lambda i, j: cost[i, j]).least > still.bound
+
+
+def test_what_depends_on_one_unit_only_is_a_table_of_that_one() -> None:
+    """Costs by who sends, and by who receives: a hop between two units needs no table of both."""
+    by_host = np.array([3.0, 1.0, 4.0, 1.5, 9.0])
+    for kept, cost in (("source", lambda i, j: by_host[i] + 0 * j), ("target", lambda i, j: by_host[j] + 0 * i)):
+        window = Window(np.arange(5), [[0], [1], [2]], 100.0)
+        load = window.load(np.array([0]), np.array([1]), np.ones(1), cost)
+        assert [term.units for term in load.terms] == [(0,) if kept == "source" else (1,)]
+        assert load.least == 1.0 * window.scale
+
+
+def test_entries_of_a_table_name_who_gets_whose_contents() -> None:
+    assert Term((2,), np.array([5, 0, 7])).entries() == [(((2, 0),), 5), (((2, 1),), 0), (((2, 2),), 7)]
+    pair = Term((1, 3), np.array([[9, 2], [3, 9]])).entries()
+    assert pair == [(((1, 0), (3, 1)), 2), (((1, 1), (3, 0)), 3)]
+
+
+def test_no_choice_makes_the_longest_smaller_than_any_load_at_its_least() -> None:
+    low, high, shared = Load(3, ()), Load(5, ()), Load(8, ())
+    assert Longest((low, high)).least == 5
+    assert Longest((low,), (shared, high)).least == 8
+    assert Longest(()).least == 0
+
+
+def said(parts: list[Longest], contents: list[int]) -> float:
+    """What the tables say of a choice: of each part the largest load, and the 16-norm of what groups share."""
+    total = 0.0
+    for part in parts:
+        shared = np.array([load.value(contents) for load in part.shared], dtype=float)
+        most = shared.max(initial=0.0)
+        norm = most * float(((shared / most) ** 16).sum()) ** (1 / 16) if most > 0 else 0.0
+        total += max(norm, max((load.value(contents) for load in part.loads), default=0))
+    return total
+
+
+def narrow(n: int, seed: int, pairs: bool) -> Fabric:
+    """Two racks that share less than their hosts could send, other rates out than in, and one that shares nothing."""
+    found = fabric(n, seed, pairs=pairs)
+    out, into = np.array([0.3, 0.4, np.inf]), np.array([0.5, np.inf, 0.7])
+    return dataclasses.replace(found, group_of=np.arange(n) % 3, group_out_gbps=out, group_in_gbps=into)
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+@pytest.mark.parametrize(
+    ("algo", "model"),
+    [
+        ("ring", "latency"),
+        ("ring-chunked", "latency"),
+        ("halving-doubling", "latency"),
+        ("halving-doubling", "alpha-beta"),
+        ("2lha", "alpha-beta"),
+        ("ring", "contention"),
+        ("halving-doubling", "contention"),
+    ],
+)
+def test_tables_say_of_every_choice_what_the_price_says_but_for_rounding(algo: str, model: str, slots: int) -> None:
+    """Never more; and less only by one for each hop, scaled, that is rounded down in a table."""
+    n = 6
+    found = narrow(n, slots, slots == 2)
+    order = np.repeat(np.random.default_rng(slots).permutation(n)[: n // slots], slots)
+    pattern = pattern_for(algo, n, Options(groups=[[0, 1], [2, 3, 4], [5]], pieces=2))
+    price = closed_form(pattern, found, SIZE, model)
+    most = 3 * float(pattern.repeat.sum()) * (len(pattern.source) + n)
+    for units in windows(order, 1)[1:3]:
+        window = Window(order, units, 2 * price(order))
+        parts = longest_of(window, pattern, found, SIZE, model)
+        for contents in itertools.permutations(range(len(units))):
+            exact = price(placed(order, units, contents)) * window.scale
+            assert exact - most <= said(parts, list(contents)) <= exact * (1 + 1e-9)

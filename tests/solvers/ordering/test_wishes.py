@@ -1,0 +1,167 @@
+"""Orders under wishes: pins kept, groups and hosts' ranks together, and the best of all orders that are allowed."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from plink.errors import UsageError
+from solvers.costs.by_name import MIXED, pricing_for
+from solvers.costs.evaluator import MODELS
+from solvers.ordering.ring import longest_hop
+from solvers.ordering.search import search
+from solvers.ordering.seats import Wishes
+from solvers.ordering.task import RINGS, Task
+from solvers.schedules.catalogue import Options
+from tests.solvers.costs.test_cost_models import fabric
+from tests.solvers.ordering.test_order_search import alike
+from tests.solvers.ordering.test_ring_search import always
+from tests.solvers.ordering.test_seats import is_allowed
+from tests.solvers.synthetic import Tour, racks
+
+ALGORITHMS = ["ring", "halving-doubling", "tree", "double-binary-tree", "nccl", "flat"]
+SIZE = 4e6
+MOVES = 60_000
+PAIRS = [[0, 3], [1, 4], [2, 5]]
+# Slots of the hosts, and what is wished.
+EVEN = [
+    ([1] * 6, Wishes({2: 0})),
+    ([1] * 6, Wishes({4: 3})),
+    ([1] * 6, Wishes({4: 0, 1: 5, 3: 2})),
+    ([1] * 6, Wishes({}, PAIRS)),
+    ([1] * 6, Wishes({}, [[5, 0, 2], [1, 3, 4]])),
+    ([1] * 6, Wishes({}, [[0, 1, 2, 3, 4, 5]])),
+    ([1] * 4, Wishes({}, [[k] for k in range(4)])),
+    ([1] * 6, Wishes({4: 2}, PAIRS)),
+    ([1] * 6, Wishes({4: 2, 1: 3, 0: 5}, PAIRS)),
+    ([1] * 6, Wishes({5: 0}, [[0, 1, 2, 3, 4, 5]])),
+    ([1] * 3, Wishes({0: 1, 1: 2, 2: 0})),
+]
+SLOTS = [
+    ([2] * 5, Wishes()),
+    ([2] * 5, Wishes({1: 4})),
+    ([2] * 4, Wishes({1: 4, 0: 2})),
+    ([3] * 4, Wishes({}, [[0, 2], [1, 3]])),
+    ([2] * 4, Wishes({3: 2}, [[0, 2], [1, 3]])),
+    ([2], Wishes({0: 0})),
+]
+UNEVEN = [
+    ([3, 1, 2, 2, 1], Wishes()),
+    ([3, 1, 2, 2, 1], Wishes({2: 0})),
+    ([1, 2, 1, 2, 1, 1], Wishes({}, [[0, 1, 2], [3, 4, 5]])),
+    ([1, 3, 2, 2], Wishes({}, [[0, 1], [2, 3]])),
+    ([1, 3, 2, 2], Wishes({1: 0}, [[0, 1], [2, 3]])),
+    ([1] * 6, Wishes({}, [[0, 4], [1, 2, 3], [5]])),
+    ([1] * 6, Wishes({0: 0}, [[0, 1], [2, 3, 4], [5]])),
+    ([1] * 6, Wishes({0: 0}, [[0], [1, 2, 3], [4], [5]])),
+    ([1, 1, 1, 1, 2], Wishes({}, [[4, 0], [1, 2, 3]])),
+]
+
+_ALLOWED: dict[str, list[Tour]] = {}
+
+
+def given_order(slots: list[int], seed: int) -> Tour:
+    hosts = np.random.default_rng(seed).permutation(len(slots))
+    return np.repeat(hosts, np.array(slots)[hosts])
+
+
+def allowed_orders(slots: list[int], wishes: Wishes) -> list[Tour]:
+    """Every order of the hosts that keeps what was wished."""
+    key = repr((slots, wishes))
+    if key not in _ALLOWED:
+        orders = (np.repeat(hosts, [slots[k] for k in hosts]) for hosts in itertools.permutations(range(len(slots))))
+        _ALLOWED[key] = [order for order in orders if is_allowed(order, slots, wishes)]
+    return _ALLOWED[key]
+
+
+@pytest.mark.parametrize("cases", [EVEN, SLOTS], ids=["one rank a host", "several"])
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("algo", ALGORITHMS)
+def test_the_best_of_all_that_are_allowed_is_found(
+    algo: str, model: str, cases: list[tuple[list[int], Wishes]]
+) -> None:
+    for k, (slots, wishes) in enumerate(cases):
+        found, given = fabric(len(slots), k), given_order(slots, k)
+        price = pricing_for(algo, len(given), Options(), found, SIZE, model)
+        prices = {order.tobytes(): price(order) for order in allowed_orders(slots, wishes)}
+        best = min(prices.values())
+        result = search(Task(found, given, algo, Options(), SIZE, model, wishes=wishes), k, always, MOVES)
+        assert result.order.tobytes() in prices
+        assert result.cost == pytest.approx(price(result.order), rel=1e-9)
+        assert result.given == price(given)
+        assert result.lower_bound is None or result.lower_bound <= best * (1 + 1e-12)
+        if given.tobytes() in prices:
+            assert result.cost <= result.given
+        if algo not in MIXED:  # these take the best ring as it can be turned
+            assert result.cost == pytest.approx(best)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("algo", ALGORITHMS)
+def test_uneven_hosts_and_groups_keep_together_too(algo: str, model: str) -> None:
+    """Not all of these orders are searched: which ranks make a host or a group hardly changes."""
+    for k, (slots, wishes) in enumerate(UNEVEN):
+        found, given = fabric(len(slots), k), given_order(slots, k)
+        price = pricing_for(algo, len(given), Options(), found, SIZE, model)
+        best = min(price(order) for order in allowed_orders(slots, wishes))
+        result = search(Task(found, given, algo, Options(), SIZE, model, wishes=wishes), k, always, 5000)
+        assert is_allowed(result.order, slots, wishes)
+        assert result.cost == pytest.approx(price(result.order), rel=1e-9)
+        assert best <= result.cost * (1 + 1e-9)
+        assert result.lower_bound is None or result.lower_bound <= best * (1 + 1e-12)
+        if is_allowed(given, slots, wishes):
+            assert result.cost <= result.given
+        if algo in RINGS and model == "latency" and not wishes.pins:
+            assert result.cost == pytest.approx(best)
+
+
+@pytest.mark.parametrize(("slots", "wishes"), [*EVEN, *SLOTS, *UNEVEN])
+def test_the_shortest_longest_hop_under_wishes(slots: list[int], wishes: Wishes) -> None:
+    """A ring can be turned to one pin; more is refused."""
+    found, given = fabric(len(slots), 5), given_order(slots, 5)
+    task = Task(found, given, "ring", Options(), SIZE, "latency", "bottleneck", wishes)
+    even = len(set(slots)) == 1
+    apart = wishes.groups is not None and len(wishes.groups) > 1
+    if len(slots) > 1 and (apart or len(wishes.pins) > even or (wishes.pins and wishes.groups)):
+        with pytest.raises(UsageError, match="--objective bottleneck: "):
+            search(task, 1, always, MOVES)
+        return
+    result = search(task, 1, always, MOVES)
+    assert is_allowed(result.order, slots, wishes)
+    best = min(longest_hop(found.rtt_us, order) for order in allowed_orders(slots, wishes))
+    assert result.cost == longest_hop(found.rtt_us, result.order) == best
+    assert result.lower_bound is None or result.lower_bound <= best
+
+
+@pytest.mark.parametrize("algo", ["ring", "halving-doubling"])
+def test_wishes_that_cost_nothing_cost_nothing(algo: str) -> None:
+    """Racks as groups: the order without wishes would keep them together too."""
+    rtt, rack_of = racks([8] * 4, 6)
+    groups = [np.flatnonzero(rack_of == rack).tolist() for rack in range(4)]
+    free, grouped, both = (
+        search(Task(alike(rtt), np.arange(32), algo, Options(), SIZE, "latency", wishes=wishes), 1, always, 200_000)
+        for wishes in (Wishes(), Wishes({}, groups), Wishes({groups[2][0]: 0}, groups))
+    )
+    assert free.cost == grouped.cost == both.cost
+    assert is_allowed(both.order, [1] * 32, Wishes({groups[2][0]: 0}, groups))
+
+
+def test_a_ring_of_many_groups_enters_each_once() -> None:
+    """Groups across racks, which a ring without wishes would not keep together."""
+    rtt, _ = racks([15] * 4, 3)
+    groups = [list(range(k, k + 5)) for k in range(0, 60, 5)]
+    for slots in ([1] * 60, [1 + k % 3 for k in range(60)]):
+        given = np.repeat(np.arange(60), slots)
+        task = Task(alike(rtt), given, "ring", Options(), SIZE, "latency", wishes=Wishes({}, groups))
+        result = search(task, 1, always, 20_000)
+        assert is_allowed(result.order, slots, task.wishes)
+        assert result.lower_bound is not None
+        assert result.lower_bound <= result.cost < result.given
+
+
+def test_without_time_a_wish_is_kept_all_the_same() -> None:
+    groups = [list(range(k, 40, 4)) for k in range(4)]
+    for algo in ("ring", "tree", "nccl"):
+        for wishes in (Wishes({}, groups), Wishes({7: 12}), Wishes({7: 12, 3: 4}), Wishes({7: 12}, groups)):
+            task = Task(fabric(40, 2), np.arange(40), algo, Options(), SIZE, "latency", wishes=wishes)
+            assert is_allowed(search(task, 1, lambda _: False, 10**9).order, [1] * 40, wishes)
