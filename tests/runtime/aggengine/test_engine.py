@@ -53,7 +53,7 @@ def expected(given: list[torch.Tensor], op: object) -> torch.Tensor:
 
 @settings(max_examples=50)
 @given(
-    schedules(), st.integers(1, 3), st.booleans(),
+    schedules(most_ranks=10), st.integers(1, 3), st.booleans(),
     st.lists(
         st.tuples(st.integers(1, 3000), st.sampled_from(TYPES), st.sampled_from(OPS)), min_size=20, max_size=20
     ),
