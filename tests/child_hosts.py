@@ -25,6 +25,7 @@ class ChildHosts:
         self.command = [*command] or [sys.executable, "-c", BOOTSTRAP]
         self.environment = dict(os.environ)
         self.started: list[subprocess.Popen[bytes]] = []
+        self._others = set(threading.enumerate())
 
     def open(self, host: Host) -> ChildLine:
         """Start the command."""
@@ -47,7 +48,7 @@ class ChildHosts:
         for process in self.started:
             process.kill()
             process.wait()
-        for thread in threading.enumerate():
+        for thread in set(threading.enumerate()) - self._others:
             if thread.name.startswith("plink-"):
                 thread.join(WAIT_S)
                 assert not thread.is_alive(), thread.name

@@ -63,27 +63,44 @@ def copied(message: Message) -> Message:
     return message._replace(pieces=tuple(Piece(one.table, one.rows, np.array(one.values)) for one in message.pieces))
 
 
-class SimulatedOwner(Owner):
-    """Whose thread is that of whoever asks."""
+class AtOnce:
+    """In the place of an owner's thread: that of whoever asks. What nobody thought of is raised, and not told."""
 
-    def _run(self) -> None:
-        """Its own thread has nothing to do."""
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
 
-    def _put(self, request: Message | Callable[[], Any]) -> Any:
+    def ask(self, request: Message | Callable[[], Any]) -> Any:
+        """Its result; a read whose state is not there yet is told so."""
+        owner = self._owner
         try:
             if not isinstance(request, Message):
                 return request()
             if request.kind is not Kind.READ:
-                return self._answer(request)
+                return owner._answer(request)
             box: SimpleQueue[Any] = SimpleQueue()
-            self._read(request, box, 0.0, 0.0)
+            owner._read(request, box, 0.0, 0.0)
             return box.get_nowait()
         except Refused as error:
             if isinstance(request, Message):
-                return self._said(Status.REFUSED, str(error))
+                return owner._said(Status.REFUSED, str(error))
             raise
         finally:
-            self.see()
+            owner.see()
+
+    def meanwhile(self, look: object, at: object) -> None:
+        """Nothing is read in passing."""
+
+    def close(self) -> None:
+        """There is nothing to end."""
+
+
+class SimulatedOwner(Owner):
+    """Without a thread of its own."""
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self.thread.close()
+        self.thread = AtOnce(self)  # type: ignore[assignment]
 
 
 class SimulatedPusher(Pusher):

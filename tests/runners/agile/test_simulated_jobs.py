@@ -6,6 +6,7 @@ What is read is held against what must be there at every clock, by every worker,
 
 import ast
 import math
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,9 +34,11 @@ def finish(job: SimulatedJob) -> None:
 @pytest.mark.parametrize("tiers", ["r", "rr", "rt", "rtttt", "rrttt"])
 def test_a_quiet_job(tiers: str) -> None:
     """What the rest is to be compared with."""
+    threads = threading.active_count()
     job = SimulatedJob(1, tiers)
     finish(job)
     assert not [line for line in job.log if "rolled back" in line]
+    assert threading.active_count() == threads
 
 
 @pytest.mark.parametrize("seed", [*range(1, 12), *FOUND])
