@@ -11,6 +11,7 @@ import numpy.typing as npt
 from plink.errors import NoAnswer
 from solvers.gain import CONFIDENCE, Gain, paired_gain
 
+_DIGITS = 12  # of a correlation; beyond these is what adding up left
 _FEWEST = 4  # orders for an interval: its width goes with 1 / sqrt(orders - 3)
 
 
@@ -53,15 +54,16 @@ def rank_correlation(predicted: Sequence[float], measured: Sequence[float]) -> C
         raise NoAnswer("a rank correlation needs two orders or more that differ, in what is predicted and in time")
     from scipy.stats import spearmanr
 
-    value = float(spearmanr(predicted, measured).statistic)
+    # Some perfect rankings come out as 1 - 1e-16, and what is exactly a limit just below it.
+    value = round(float(spearmanr(predicted, measured).statistic), _DIGITS)
     if n < _FEWEST:
         return Correlation(value, None, None, n)
     most = 1 - 12 / (n * (n * n - 1))
     inner = max(-most, min(most, value))
     half = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * math.sqrt((1 + inner * inner / 2) / (n - 3))
     z = math.atanh(inner)
-    low = -1.0 if value < -most else math.tanh(z - half)
-    high = 1.0 if value > most else math.tanh(z + half)
+    low = -1.0 if value < -most - 10**-_DIGITS else math.tanh(z - half)
+    high = 1.0 if value > most + 10**-_DIGITS else math.tanh(z + half)
     return Correlation(value, low, high, n)
 
 

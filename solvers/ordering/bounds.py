@@ -84,7 +84,9 @@ def pattern_bound(
     moved = pattern.share * size_bytes
     rate_out, rate_in = fabric.host_out_gbps[hosts], fabric.host_in_gbps[hosts]
     if model == "alpha-beta" and fabric.pair_gbps is not None:
-        pair = fabric.pair_gbps[np.ix_(hosts, hosts)] * ~np.eye(n, dtype=bool)
+        # A pair whose rate is not known might be fast; a host sends nothing to itself, whatever stands there.
+        pair = np.nan_to_num(fabric.pair_gbps[np.ix_(hosts, hosts)], nan=np.inf)
+        np.fill_diagonal(pair, 0.0)
         rate_out, rate_in = pair.max(axis=1), pair.max(axis=0)
     worst = np.zeros(rounds)
     for ends, rate in ((pattern.source, rate_out), (pattern.target, rate_in)):

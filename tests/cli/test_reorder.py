@@ -211,3 +211,22 @@ def test_ctrl_c_ends_it_in_order(number: signal.Signals, here: Path) -> None:
         assert process.stderr is not None
         assert process.stderr.read() == b"\nplink: stopping; once more to leave at once\n"
     assert sorted(os.listdir(here)) == ["n.json", "pipe"]
+
+
+@pytest.mark.parametrize("algo", ["ring", "halving-doubling", "tree", "double-binary-tree", "bcube", "2lha", "nccl"])
+def test_rates_of_pairs_are_searched_over(algo: str, tmp_path: Path) -> None:
+    """As ``plink probe --bandwidth`` writes them, with nothing for a host and itself."""
+    hosts = [{"name": name} for name in "abcdefgh"]
+    far = [[(i ^ j).bit_count() % 2 for j in range(8)] for i in range(8)]  # whoever differs in one bit
+    rates = [[None if i == j else (1.0 if far[i][j] else 10.0) for j in range(8)] for i in range(8)]
+    rtt = [[0.0 if i == j else (100.0 if far[i][j] else 10.0) for j in range(8)] for i in range(8)]
+    write(tmp_path / "n.json", network(hosts=hosts, latency_us=rtt, bandwidth_gbps=rates))
+    words = ["--algo", algo, "--size", "4MB", "--model", "alpha-beta", "--moves", "2000", "--json"]
+    done = plink("reorder", "n.json", *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    order = json.loads(done.stdout)
+    baseline = order["baseline"]
+    assert order["cost"] <= baseline["given"]
+    if algo != "ring":  # some hop of which is far in every order, and the slowest counts
+        assert order["cost"] < max(baseline["given"], baseline["random_median"])
+    assert order["lower_bound"] is None or 0 < order["lower_bound"] <= order["cost"] * (1 + 1e-12)

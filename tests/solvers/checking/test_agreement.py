@@ -35,6 +35,20 @@ def test_a_perfect_one_is_as_sure_as_orders_are_many(n: int) -> None:
         assert fewer.low < found.low
 
 
+@pytest.mark.parametrize("n", [*range(4, 41), 45, 60, 100, 150])
+def test_what_is_exactly_a_limit_is_not_below_it(n: int) -> None:
+    """Also where adding up leaves something: a perfect ranking, its reverse, and two neighbours changed over."""
+    up = list(range(n))
+    perfect, reverse, next_ = (rank_correlation(up, other) for other in (up, up[::-1], [1, 0, *up[2:]]))
+    assert (perfect.spearman, perfect.high) == (1, 1)
+    assert (reverse.spearman, reverse.low) == (-1, -1)
+    assert next_.spearman == pytest.approx(1 - 12 / (n * (n * n - 1)), abs=1e-12)
+    assert next_.high is not None
+    assert next_.high < 1
+    if n in (5, 9, 15):
+        assert next_.spearman >= {5: 0.9, 9: 0.9833333333, 15: 0.9964285714}[n]
+
+
 def test_three_orders_have_no_interval() -> None:
     found = rank_correlation([1, 2, 3], [1, 3, 2])
     assert (found.spearman, found.low, found.high) == (pytest.approx(0.5), None, None)

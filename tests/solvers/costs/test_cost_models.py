@@ -27,7 +27,8 @@ def fabric(n: int, seed: int = 0, groups: int = 3, pairs: bool = False) -> Fabri
     return Fabric(
         tuple(f"h{i}" for i in range(n)),
         random_costs(n, seed, 10, 1000),
-        rng.uniform(1, 10, (n, n)) if pairs else None,
+        # Nobody measures a host with itself, as in a network file.
+        rng.uniform(1, 10, (n, n)) + np.diag(np.full(n, np.nan)) if pairs else None,
         rng.uniform(1, 10, n),
         rng.uniform(1, 10, n),
         group_of,

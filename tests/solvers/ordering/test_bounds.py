@@ -1,6 +1,7 @@
 """Lower bounds of patterns, written out a second time: threshold by threshold, round by round, host by host."""
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
@@ -186,3 +187,24 @@ def test_a_bound_grows_with_what_everything_takes(model: str) -> None:
         pattern = pattern_for(algo, 8, Options()) if algo != "bml" else pattern_for(algo, 8, Options(base=2))
         once, twice = (pattern_bound(pattern, one, SIZE, model, hosts) for one in (found, slower))
         assert twice == pytest.approx(2 * once, rel=1e-12)
+
+
+@pytest.mark.parametrize("itself", [math.nan, 0.0, math.inf, 3.0])
+@pytest.mark.parametrize("algo", RATES)
+def test_what_stands_for_a_host_with_itself_does_not_count(algo: str, itself: float) -> None:
+    found = fabric(8, 1, pairs=True)
+    assert found.pair_gbps is not None
+    other = dataclasses.replace(found, pair_gbps=found.pair_gbps.copy())
+    np.fill_diagonal(other.pair_gbps, itself)  # type: ignore[arg-type]
+    pattern = pattern_for(algo, 8, Options(groups=[list(range(3)), list(range(3, 8))]))
+    bounds = [pattern_bound(pattern, one, SIZE, "alpha-beta", np.arange(8)) for one in (found, other)]
+    assert bounds[0] == bounds[1] > 0
+
+
+def test_a_pair_whose_rate_is_not_known_may_be_fast() -> None:
+    """What is sure is what the round trips take, and the hosts all of whose rates are known."""
+    found = fabric(4, 1, pairs=True)
+    unknown = dataclasses.replace(found, pair_gbps=np.full((4, 4), np.nan))
+    pattern = pattern_for("halving-doubling", 4, Options())
+    bound = pattern_bound(pattern, unknown, SIZE, "alpha-beta", np.arange(4))
+    assert bound == pytest.approx(pattern_bound(pattern, unknown, 0.0, "alpha-beta", np.arange(4)))
