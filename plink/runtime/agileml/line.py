@@ -39,6 +39,7 @@ class Line:
         self._keys, self._layout, self._timeout_s = keys, layout, timeout_s
         self._channel: SealedChannel | None = None
         self._meeting: socket.socket | None = None  # another handle of the socket, while the channel is not made
+        self._woken = False  # since it began to connect
         self._asked, self._ticket = Message(Kind.READ, 0), 0
 
     def ask(self, message: Message) -> Message:
@@ -69,6 +70,7 @@ class Line:
 
     def wake(self) -> None:
         """From any thread: whoever waits for this server hears that the connection is lost."""
+        self._woken = True
         channel, meeting = self._channel, self._meeting
         for sock in (channel.socket if channel else None, meeting):
             if sock is not None:
@@ -77,18 +79,43 @@ class Line:
 
     def _connected(self) -> SealedChannel:
         if self._channel is None:
-            host, _, port = self.address.rpartition(":")
-            try:
-                sock = socket.create_connection((host.strip("[]"), int(port)), timeout=self._timeout_s)
-            except OSError as error:
-                raise Lost(f"cannot connect: {error}") from error
-            self._meeting = sock.dup()
+            self._woken = False
+            sock = self._reached()
             try:
                 self._channel = self._keys.connect(sock)
             finally:
-                meeting, self._meeting = self._meeting, None
-                meeting.close()
+                self._forget_meeting()
         return self._channel
+
+    def _reached(self) -> socket.socket:
+        """A connected socket, of which there is another handle: who has vanished answers no SYN, for minutes maybe."""
+        host, _, port = self.address.rpartition(":")
+        trouble: OSError = OSError("no address")
+        try:
+            for family, kind, protocol, _, where in socket.getaddrinfo(
+                host.strip("[]"), int(port), type=socket.SOCK_STREAM
+            ):
+                sock = socket.socket(family, kind, protocol)
+                try:
+                    sock.settimeout(self._timeout_s)
+                    self._meeting = sock.dup()
+                    if self._woken:
+                        raise ConnectionResetError("nobody waits for it any more")
+                    sock.connect(where)
+                except OSError as error:
+                    self._forget_meeting()
+                    sock.close()
+                    trouble = error
+                else:
+                    return sock
+        except OSError as error:  # of the name
+            trouble = error
+        raise Lost(f"cannot connect: {trouble}") from trouble
+
+    def _forget_meeting(self) -> None:
+        meeting, self._meeting = self._meeting, None
+        if meeting is not None:
+            meeting.close()
 
     def close(self) -> None:
         """The next question connects again."""

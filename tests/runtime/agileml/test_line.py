@@ -1,0 +1,76 @@
+"""A line to a server that has vanished: who waits for it can be woken, however far the connection has come."""
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from plink.runtime.agileml.layout import Layout, Table
+from plink.runtime.agileml.line import Line
+from plink.runtime.agileml.records import Lost
+from plink.runtime.agileml.wire import Kind, Message
+from tests.runtime.agileml.stores import KEYS
+
+WAIT_S = 30.0
+LAYOUT = Layout((Table("w", 1, 1),), 1)
+
+
+@contextlib.contextmanager
+def that_takes_nobody() -> Iterator[int]:
+    """A port whose queue is full: like a host that is gone, it answers no SYN."""
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(socket.socket())
+        server.bind(("127.0.0.1", 0))
+        server.listen(0)
+        for _ in range(4):
+            guest = stack.enter_context(socket.socket())
+            guest.setblocking(False)
+            guest.connect_ex(server.getsockname())
+        yield server.getsockname()[1]
+
+
+@contextlib.contextmanager
+def that_says_nothing() -> Iterator[int]:
+    """A port that takes whoever comes, and does not go on to meet him."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+@pytest.mark.parametrize("vanished", [that_takes_nobody, that_says_nothing])
+def test_who_still_connects_is_woken(vanished: "type[contextlib.AbstractContextManager[int]]") -> None:
+    with vanished() as port:
+        line, heard = Line(f"127.0.0.1:{port}", KEYS, LAYOUT, 2 * WAIT_S), list[str]()
+
+        def ask() -> None:
+            with pytest.raises(Lost) as lost:
+                line.ask(Message(Kind.READ, 0))
+            heard.append(str(lost.value))
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        deadline = time.monotonic() + WAIT_S
+        while line._meeting is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(0.3)  # it waits now
+        line.wake()
+        asking.join(WAIT_S)
+        assert not asking.is_alive()
+        assert heard[0].startswith(f"127.0.0.1:{port}: ")
+
+
+def test_who_asks_after_that_connects_again() -> None:
+    """A word to wake is for those who wait then."""
+    with that_says_nothing() as port:
+        line = Line(f"127.0.0.1:{port}", KEYS, LAYOUT, 0.3)
+        line.wake()
+        with pytest.raises(Lost, match="timed out"):
+            line.ask(Message(Kind.READ, 0))
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "[::1]:1", "nobody.invalid:1"])
+def test_nobody_there(address: str) -> None:
+    with pytest.raises(Lost, match="cannot connect: "):
+        Line(address, KEYS, LAYOUT, WAIT_S).ask(Message(Kind.READ, 0))
