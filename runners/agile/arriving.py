@@ -23,7 +23,8 @@ class _Arrival:
 @dataclass
 class Arriving:
     """``members``: of the job, to which those are added whose servers listen. ``saved``: a checkpoint that one of them
-    found where it was told to look, ``own``: one of this very job. ``starting``: those that have not answered yet."""
+    found where it was told to look, ``own``: the latest of this very job. ``starting``: those that have not answered
+    yet."""
 
     channel: Channel
     settings: Settings
@@ -42,7 +43,6 @@ class Arriving:
         def begun(member: Member, answer: Answer) -> None:
             waiting.discard(member.number)
             if answer["why"] is None:
-                self.saved, self.own = self.saved or answer["saved"], self.own or answer["own"]
                 self._admit(member, answer)
             elif member.number in self.starting:
                 self.fail(f"{member.name}: {answer['why']}")
@@ -102,5 +102,7 @@ class Arriving:
 
     def _admit(self, member: Member, answer: Answer) -> None:
         member.address = answer["address"]
+        self.saved = self.saved or answer["saved"]
+        self.own = max(filter(None, (self.own, answer["own"])), key=lambda one: one["clock"], default=None)
         self.members[member.number] = member
         self.hearing.heard(member)

@@ -28,11 +28,8 @@ class Beginning:
     def start(self, number: int = 0) -> None:
         """:param number: the last that a controller before this one gave, whose job had not begun."""
         self._job.log(what="controller", event="started" if not number else "restarted", why="")
-        if self._job.orphaned:
-            saved = self._job.saving.found(self._job.arriving.own, self._job.settings.checkpoints)
-        else:
-            saved = self._job.saving.found(self._job.arriving.saved, self._job.settings.restore)
-        if self._job.settings.restore and not self._job.orphaned and (why := self._cannot_restore()):
+        saved = self._saved()
+        if self._job.settings.restore and self._job.arriving.own is None and (why := self._cannot_restore()):
             self._job.fail(why)
             return
         try:
@@ -50,6 +47,13 @@ class Beginning:
         if saved is not None:
             self._from_checkpoint(saved.folder, saved.clock, state)
         self._job.carry(state, actions)
+
+    def _saved(self) -> Saved | None:
+        """The job's own latest checkpoint; before there was one, that which it was told to go on from."""
+        own, settings = self._job.arriving.own, self._job.settings
+        if own is not None:
+            return self._job.saving.found(own, settings.checkpoints)
+        return self._job.saving.found(self._job.arriving.saved, settings.restore)
 
     def _cannot_restore(self) -> str | None:
         saved, folder = self._job.arriving.saved, self._job.settings.restore
@@ -156,10 +160,7 @@ class Beginning:
             for worker, clock in report["finished"].items():
                 self._job.finished.setdefault(int(worker), clock)
         self._job.turns.frozen = bool(self._job.finished)
-        saved = [report["saved"] for report in reports.values() if report["saved"]]
-        self._job.saving.found(
-            max(saved, key=lambda one: one["clock"]) if saved else None, self._job.settings.checkpoints
-        )
+        self._saved()
         self._job.rounds.clocks = {
             int(index): clock for report in reports.values() for index, clock in report["backs"].items()
         }

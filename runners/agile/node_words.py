@@ -57,7 +57,7 @@ _ANSWERS: Mapping[str, Mapping[str, Fits]] = {
         "serves": by_number(whole), "backs": by_number(whole), "era": whole, "number": whole, "loaded": many(whole),
         "map": lambda value: value == {} or _MAP(value), "address": text, "workers": by_number(many(whole)),
         "stands_in": by_number(whole), "begun": whole, "finished": by_number(whole), "held": flag,
-        "saved": maybe(_SAVED),
+        "saved": maybe(_SAVED), "own": maybe(_SAVED),
     },
 }  # fmt: skip
 

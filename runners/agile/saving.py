@@ -81,7 +81,7 @@ class Saving:
             if not waiting:
                 self._channel.tell(
                     host, "keep", kept, folder=self._settings.checkpoints,
-                    saved={"clock": clock, "partitions": len(state.partitions)},
+                    saved={"clock": clock, "partitions": len(state.partitions)}, job=self._settings.job,
                 )  # fmt: skip
 
         def kept(answer: Answer) -> None:

@@ -1,5 +1,6 @@
 """What an elastic job was asked for, as its controller gets it."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -43,6 +44,11 @@ class Settings:
     restore: str = ""
 
     @property
+    def job(self) -> str:
+        """What tells it from every other: its keys do, and this says nothing of them."""
+        return hashlib.sha256(self.keys.encode()).hexdigest()[:16]
+
+    @property
     def thresholds(self) -> Thresholds:
         """As the decisions know them."""
         return Thresholds(self.active, self.backup_only)
@@ -57,7 +63,7 @@ class Settings:
         return {
             "number": member.number, "address": member.at, "keys": self.keys, "partitions": self.partitions,
             "slack": self.slack, "started": self.started, "notice_s": self.notice_s, "notices": self.notices,
-            "checkpoints": self.checkpoints, "restore": self.restore,
+            "checkpoints": self.checkpoints, "restore": self.restore, "job": self.job,
         }  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:

@@ -69,7 +69,7 @@ class Node:
         self._ending = False
         self._notice_s = 30.0
         self._notices: Notices | None = None
-        self._checkpoints = ""
+        self._restore = self._checkpoints = self._job = ""
         self._movers = ThreadPoolExecutor(_MOVES, thread_name_prefix="plink-move")
         self._told: dict[int, list[Any]] = {}
         self._stands_back = GENTLE in os.environ  # to those who work already, until there is something to do here
@@ -169,18 +169,21 @@ class Node:
 
             self._client = client
             self._workers = WorkerThreads(self._app, rule, self._loaded, client, self._line.send, message["started"])
-            self._notice_s, self._checkpoints = message["notice_s"], message["checkpoints"]
+            self._notice_s, self._job = message["notice_s"], message["job"]
+            self._restore, self._checkpoints = message["restore"], message["checkpoints"]
             if message["notices"]:
                 self._notices = Notices(
                     parse_source(message["notices"]), on_notice=self._ending_notice,
                     on_trouble=lambda text: self._line.send({"is": "said", "text": text}),
                 )  # fmt: skip
             threading.Thread(target=self._watch_partitions, name="plink-watch", daemon=True).start()
-        restore = message["restore"]
+        return {"address": self.server.address, **self._on_disk()}
+
+    def _on_disk(self) -> Message:
+        """Checkpoints that can be read here: the one that the job was told to go on from, and its own latest."""
         return {
-            "address": self.server.address,
-            "saved": latest(Path(restore)) if restore else None,
-            "own": latest(Path(self._checkpoints)) if self._checkpoints else None,
+            "saved": latest(Path(self._restore)) if self._restore else None,
+            "own": latest(Path(self._checkpoints), self._job) if self._checkpoints else None,
         }
 
     def open(self, message: Message) -> None:
@@ -313,7 +316,7 @@ class Node:
 
     def keep(self, message: Message) -> None:
         """A checkpoint is whole: it is the latest from now on."""
-        keep(Path(message["folder"]), message["saved"])
+        keep(Path(message["folder"]), message["saved"], message["job"])
 
     def result(self, message: Message) -> None:
         """The program's last word: it reads what was learnt."""
@@ -337,7 +340,7 @@ class Node:
             **roles, "era": era, "number": number, "loaded": self._loaded.here(), "map": self._map,
             "address": self.server.address, "workers": self.workers.own(), "stands_in": self.workers.stands_in_for(),
             "begun": self.workers.begun, "finished": self.workers.finished, "held": self.workers.held,
-            "saved": latest(Path(self._checkpoints)) if self._checkpoints else None,
+            **self._on_disk(),
         }  # fmt: skip
 
     def bye(self, message: Message) -> None:

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ from plink.errors import PlinkError
 from plink.runtime.agileml.app import App, Score, Stop, layout_of
 from plink.runtime.agileml.assigned import Assigned
 from plink.runtime.agileml.carried import Carried
-from plink.runtime.agileml.checkpoints import latest
 from plink.runtime.agileml.client import Ownership, RolledBack
 from plink.runtime.agileml.layout import Table, run_of
 from plink.runtime.agileml.node import _LONG, _MOVES, _MOVING, _TIMES, Message, Node
@@ -285,14 +283,10 @@ class SimulatedHost(Node):
             self._server = SimulatedServer(layout, BSP(), self.address, self.net)
             self._server.push_up_to(-1)
             self._workers = SimulatedWorkers(self)
-            self._checkpoints = message["checkpoints"]
+            self._checkpoints, self._job = message["checkpoints"], message["job"]
             self._watch()
             self._stay()
-        return {
-            "address": self.server.address,
-            "saved": None,
-            "own": latest(Path(self._checkpoints)) if self._checkpoints else None,
-        }
+        return {"address": self.server.address, **self._on_disk()}
 
     def _roll_back(self, message: Message, times: int) -> None:
         """With everything behind it waiting, as in a node."""
