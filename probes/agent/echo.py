@@ -33,7 +33,8 @@ _MOST_LOST = 64  # in a row: the way is cut, the rest is not tried
 _TTL = 255  # RFC 8762 section 4.2.1
 _NO_TTL = 0
 _BATCHES = 4
-_MOST_SEQUENCES = 1 << 20
+_GREETINGS = 1 << 20  # sequence numbers from here on are greetings, below it probes
+_MOST_SEQUENCES = _GREETINGS + 128
 
 
 class Echo:
@@ -92,12 +93,14 @@ class Echo:
             for packet, peer, t2_ns, ttl in waiting:
                 sender = unpack_sender(self._key, packet)
                 # Unsigned, of another session, from another host, or seen before (replayed): no answer.
-                if session is None or sender is None or not session.may_reflect(sender[3], sender[0], peer):
+                if session is None or sender is None:
+                    continue
+                number = session.answer_number(sender[3], sender[0], peer)
+                if number is None:
                     continue
                 answer = pack_reflector(
-                    self._key, session.reflected, ntp_from_ns(time.time_ns()), ntp_from_ns(abs(t2_ns)), sender, ttl
+                    self._key, number, ntp_from_ns(time.time_ns()), ntp_from_ns(abs(t2_ns)), sender, ttl
                 )
-                session.reflected += 1
                 with contextlib.suppress(OSError):
                     self._reflector.sendto(answer, session.at_port(peer))
 
@@ -144,14 +147,15 @@ def _hello_due_s(number: int) -> float:
 class Session:
     """One measurement with one peer, this end's half of it.
 
-    First single probes until one is answered (the peer is there), then ``count`` probes, at most ``window`` under way.
-    Probes are numbered from 0, and what is known of one stands in lists at its number.
+    First greetings until one is answered (the peer is there), then ``count`` probes, at most ``window`` under way.
+    Probes are numbered from 0, and what is known of one stands in lists at its number. Greetings have numbers of their
+    own, and so have the answers to them: on a long way many are under way when the first is answered, and how many of
+    those arrive must not matter to how many probes do.
     """
 
     def __init__(self, task: dict[str, Any], senders: list[socket.socket], inbox: Inbox) -> None:
         self.task: int = task["task"]
         self.told = False
-        self.reflected = 0
         self._peer: tuple[str, int] = (task["peer"][0], task["peer"][1])
         self._address = socket.inet_pton(family_of(self._peer[0]), self._peer[0].partition("%")[0])
         self._ports: dict[bytes, tuple[str, int]] = {}  # of the peer's sending sockets
@@ -160,6 +164,7 @@ class Session:
         self._window: int = task["window"]
         self._timeout_s: float = task["timeout_s"]
         self._seen = bytearray(_MOST_SEQUENCES >> 3)
+        self._reflected = [0, 0]  # probes of the peer, its greetings
         self._senders = senders
         # Of each sending socket: the sequence of the packet that the kernel calls its number 0, 1, ...
         self._sequences: dict[int, list[int]] = {}
@@ -174,8 +179,7 @@ class Session:
         self._greeted = False
         self._began_s = time.monotonic()
         self._sent = self._lost_in_a_row = self._kernel_stamped = 0
-        self._answers_sent = 0  # by the peer, as it numbers them
-        self._answers_before = 0  # of them, to greetings
+        self._answers_sent = 0  # to probes, by the peer, as it numbers them
         self._ttl = _NO_TTL
         self._round_trips_ns: list[int] = []
 
@@ -185,15 +189,17 @@ class Session:
             self._ports[peer] = (self._peer[0], int.from_bytes(peer[-2:], "big"))
         return self._ports[peer]
 
-    def may_reflect(self, ssid: int, sequence: int, peer: bytes) -> bool:
-        """Whether a signed probe is one that this session waits for; notes it."""
+    def answer_number(self, ssid: int, sequence: int, peer: bytes) -> int | None:
+        """The number of the answer to a signed packet that this session waits for, and notes; None for any other."""
         if ssid != self._in or peer[:-2] != self._address or sequence >= _MOST_SEQUENCES:
-            return False
+            return None
         byte, bit = sequence >> 3, 1 << (sequence & 7)
         if self._seen[byte] & bit:
-            return False
+            return None
         self._seen[byte] |= bit
-        return True
+        kind = int(sequence >= _GREETINGS)
+        self._reflected[kind] += 1
+        return self._reflected[kind] - 1
 
     def send(self, key: Key) -> None:
         """Send as many probes as may be under way."""
@@ -201,21 +207,22 @@ class Session:
         self._expire(now)
         if not self._greeted:
             if now - self._began_s < _HELLO_S and now - self._began_s >= _hello_due_s(self._hellos):
-                self._send_one(key, self._senders[0], now)
+                self._send_one(key, self._senders[0], _GREETINGS + self._hellos, now)
                 self._hellos += 1
             return
         # Bursts rather than a trickle: half a window at least, so that both ends work on many packets a wake-up.
         if len(self._under_way) > self._window // 2:
             return
         while len(self._under_way) < self._window and self._sent < self._count and self._lost_in_a_row < _MOST_LOST:
-            self._send_one(key, self._senders[self._sent // self._window % len(self._senders)], now)
+            self._left_ns.append(0)
+            self._stamped.append(0)
+            self._send_one(key, self._senders[self._sent // self._window % len(self._senders)], self._sent, now)
             self._sent += 1
 
-    def _send_one(self, key: Key, sock: socket.socket, now: float) -> None:
-        sequence = len(self._left_ns)
+    def _send_one(self, key: Key, sock: socket.socket, sequence: int, now: float) -> None:
         left_ns = time.time_ns()
-        self._left_ns.append(left_ns)
-        self._stamped.append(0)
+        if sequence < _GREETINGS:
+            self._left_ns[sequence] = left_ns
         self._under_way[sequence] = now
         try:
             sock.sendto(pack_sender(key, sequence, ntp_from_ns(left_ns), self._out), self._peer)
@@ -230,7 +237,7 @@ class Session:
         """Transmit stamps of one socket have come: (the kernel's number of the packet, when it left)."""
         sequences = self._sequences[sock.fileno()]
         for number, left_ns in stamps:
-            if number < len(sequences):
+            if number < len(sequences) and sequences[number] < _GREETINGS:
                 sequence = sequences[number]
                 self._left_ns[sequence] = left_ns
                 self._stamped[sequence] = 1
@@ -241,16 +248,15 @@ class Session:
         number, t3, _, ssid, t2, sequence, _, _, ttl = answer
         if ssid != self._out or peer[:-2] != self._address:
             return
+        if sequence < self._sent:  # also one that comes late: it was lost on neither way
+            self._answers_sent = max(self._answers_sent, number + 1)
         if self._under_way.pop(sequence, None) is None:  # late, or twice
             return
         self._lost_in_a_row = 0
-        self._answers_sent = max(self._answers_sent, number + 1)
         self._ttl = ttl
-        if not self._greeted:
+        if sequence >= _GREETINGS:
             self._greeted = True
             self._under_way.clear()
-            self._answers_before = number + 1
-        if sequence < self._hellos:
             return
         if t4_ns > 0 and self._stamped[sequence]:
             self._kernel_stamped += 1
@@ -283,7 +289,7 @@ class Session:
     def result(self) -> dict[str, Any]:
         """What this end found out."""
         received = len(self._round_trips_ns)
-        reflected = max(received, min(self._sent, self._answers_sent - self._answers_before))
+        reflected = max(received, min(self._sent, self._answers_sent))
         return {
             "task": self.task,
             "sent": self._sent,

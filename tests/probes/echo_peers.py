@@ -11,6 +11,7 @@ from probes.agent.echo import Echo
 from probes.stamp import Key, ntp_from_ns, pack_reflector, pack_sender, unpack_sender
 
 WAIT_S = 20.0
+GREETINGS = 1 << 20  # the sequence numbers of greetings begin here, those of probes at 0
 HERE, THERE, ELSEWHERE = "127.0.0.1", "127.0.0.2", "127.0.0.3"
 Question = tuple[int, int, int, int]
 
@@ -88,7 +89,8 @@ class HandDriven:
         self.key, self.rule = key, rule
         self.heard: list[Question] = []
         self.sources: list[tuple[str, int]] = []
-        self.answers = 0
+        self.answers = 0  # to probes
+        self.greeted = 0  # answers to greetings
 
     @property
     def address(self) -> tuple[str, int]:
@@ -99,7 +101,10 @@ class HandDriven:
         self, question: Question, turnaround_ns: int = 0, ssid: int | None = None
     ) -> tuple[socket.socket, bytes]:
         """A right answer, numbered as a reflector numbers them, unless told otherwise."""
-        number, self.answers = self.answers, self.answers + 1
+        if question[0] >= GREETINGS:
+            number, self.greeted = self.greeted, self.greeted + 1
+        else:
+            number, self.answers = self.answers, self.answers + 1
         now = time.time_ns()
         question = (*question[:3], question[3] if ssid is None else ssid)
         packet = pack_reflector(self.key, number, ntp_from_ns(now + turnaround_ns), ntp_from_ns(now), question, 250)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from probes.agent.echo import Echo
 from probes.stamp import SIZE, Key, unpack_reflector
-from tests.probes.echo_peers import ELSEWHERE, HERE, THERE, WAIT_S, probe, sockets_of, task, udp
+from tests.probes.echo_peers import ELSEWHERE, GREETINGS, HERE, THERE, WAIT_S, probe, sockets_of, task, udp
 
 KEY, OTHER = Key(b"the key of this run"), Key(b"another run's")
 SSID = 22
@@ -114,7 +114,7 @@ def test_another_host_is_not_answered(asked: Asked) -> None:
 
 
 def test_a_number_beyond_all_probes_is_not_answered(asked: Asked) -> None:
-    for sequence in (1 << 20, 2**32 - 1):
+    for sequence in (GREETINGS + 128, 2**32 - 1):
         asked.send(probe(KEY, sequence, SSID))
     asked.only_the_next_is_answered()
 
@@ -163,6 +163,14 @@ def test_an_echo_without_a_task_answers_nobody() -> None:
     assert (read[0], read[5], read[3]) == (0, 7, SSID)
     for sock in sockets_of(echo):
         sock.close()
+
+
+def test_greetings_are_answered_once_too_and_numbered_apart(asked: Asked) -> None:
+    for _ in range(2):
+        asked.send(probe(KEY, GREETINGS, SSID))
+    asked.send(probe(KEY, GREETINGS + 1, SSID))
+    assert [asked.next_answer() for _ in range(2)] == [(0, GREETINGS, SSID), (1, GREETINGS + 1, SSID)]
+    asked.only_the_next_is_answered()
 
 
 def test_the_session_before_is_not_answered_any_more() -> None:
