@@ -103,7 +103,8 @@ class Survey:
                 raise error
             conductor.lose(index[name], error.why)
         for host in hosts:
-            self._fleet.send(host.name, do="begin", asked=host.address)
+            peers = [other.address for other in hosts if other is not host]
+            self._fleet.send(host.name, do="begin", asked=host.address, peers=peers)
         deadline = self.clock() + _READY_S
         while len(self.ready) + len(conductor.gone) < len(hosts):
             message = self._fleet.receive(deadline - self.clock())

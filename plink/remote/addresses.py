@@ -6,13 +6,17 @@ Runs on the hosts: standard library only, Linux.
 from __future__ import annotations
 
 import array
+import contextlib
 import fcntl
+import ipaddress
 import os
 import socket
 import struct
+from collections.abc import Iterator, Sequence
 
 _SIOCGIFADDR = 0x8915
-_INET6_SCOPE_GLOBAL = "00"
+_INET6_SCOPE_GLOBAL, _INET6_SCOPE_LINK = "00", "20"
+_MOST_UNKNOWN = 3  # names that do not resolve, each of which may take seconds, before the way is given up
 
 
 def local_addresses() -> list[str]:
@@ -72,16 +76,87 @@ def interface_of(address: str) -> str | None:
     return None
 
 
-def reached_at(asked: str) -> str:
+def towards(peers: Sequence[str]) -> tuple[str, str | None]:
+    """(this host's address on the way to the first of ``peers`` that is another host, why no way is known).
+
+    A host may stand among its own peers, under a name that it takes for a loopback address (Debian writes
+    ``127.0.1.1 NAME`` into /etc/hosts). Where all are this host, the address that others would know it by.
+    """
+    own, here, unknown = local_addresses(), "127.0.0.1", []
+    for peer in peers:
+        try:
+            address = _numeric(peer)
+            if address in own:
+                here = address
+            elif not _is_loopback(address):
+                return source_towards(address), None
+        except OSError as error:
+            unknown.append(f"no way to {peer}: {error.strerror}")
+            if len(unknown) == _MOST_UNKNOWN:
+                break
+    return here, unknown[0] if unknown else None
+
+
+def reached_at(asked: str, peers: Sequence[str] = ()) -> str:
     """The numeric address at which other hosts reach this one.
 
-    ``asked``, the address the controller used, when it is one of ours; behind a NAT or a name it is not, and then the
-    address at which our sshd took the connection is.
+    The address that the controller used (``asked``) or, behind a NAT or a name, the one at which our sshd took the
+    connection, or the one that the name stands for here: the first of these that is ours. A controller on this very
+    host may have come over loopback, and other launchers than SSH do not tell: then the address on the way to
+    ``peers``, the other hosts, or the only one there is. Loopback where all of them are on this host.
+
+    :raises OSError: where there are several, and nothing says which.
     """
-    if asked in local_addresses():
-        return asked
+    own = local_addresses()
+    links = [f"{address}%{interface}" for address, interface, scope in _inet6() if scope == _INET6_SCOPE_LINK]
+    looping = []
+    for address in _told(asked):
+        if address in own or address in links:
+            return address
+        looping += [address] if _is_loopback(address) else []
+    address, unknown = towards(peers)
+    if not _is_loopback(address):
+        return address
+    if not own or (looping and unknown is None):
+        return [*looping, address][0]
+    likely = [address for address in own if ":" not in address] or own
+    if len(likely) > 1:
+        raise OSError(
+            0, f"which of {', '.join(likely)} do others reach this host at? Say address=... in the hosts file"
+        )
+    return likely[0]
+
+
+def _told(asked: str) -> Iterator[str]:
+    """The addresses that the controller may have used, as numbers: the surest first, a name that has to be looked up
+    last."""
+    numeric = canonical(asked)
+    if numeric is not None:
+        yield numeric
     connection = os.environ.get("SSH_CONNECTION", "").split()  # client address, port, server address, port
-    return connection[2] if len(connection) == 4 else "127.0.0.1"
+    if len(connection) == 4 and (by_ssh := canonical(connection[2])) is not None:
+        yield by_ssh
+    if numeric is None:
+        with contextlib.suppress(OSError):
+            yield _numeric(asked)
+
+
+def canonical(address: str) -> str | None:
+    """A numeric address as the kernel writes it, None for a name."""
+    plain, _, interface = address.partition("%")
+    try:
+        known = str(ipaddress.ip_address(plain))
+    except ValueError:
+        return None
+    return f"{known}%{interface}" if interface else known
+
+
+def _numeric(host: str) -> str:
+    return str(socket.getaddrinfo(host, None, type=socket.SOCK_DGRAM)[0][4][0])
+
+
+def _is_loopback(address: str) -> bool:
+    return ipaddress.ip_address(address.partition("%")[0]).is_loopback
 
 
 def machine_identity() -> dict[str, object]:

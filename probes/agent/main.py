@@ -142,7 +142,8 @@ class Agent:
 
 
 def main(lease_s: float, key: str, source_ports: int, handshakes: bool = False) -> None:
-    """Entry point on a host. ``key``: hexadecimal. The first message says which address the controller asked for."""
+    """Entry point on a host. ``key``: hexadecimal. The first message says which address the controller asked for, and
+    those of the other hosts."""
     line = Lifeline(lease_s)
     line.hello()
     gc.disable()  # nothing here refers to itself, and a collection in mid-burst delays packets
@@ -153,7 +154,11 @@ def main(lease_s: float, key: str, source_ports: int, handshakes: bool = False) 
         if lock is None:
             line.send(**{"is": "busy"})
             return
-        agent = Agent(line, Key(bytes.fromhex(key)), reached_at(first["asked"]), source_ports, handshakes)
+        try:
+            address = reached_at(first["asked"], first.get("peers", ()))
+        except OSError as error:
+            sys.exit(error.strerror)  # the last words of this agent
+        agent = Agent(line, Key(bytes.fromhex(key)), address, source_ports, handshakes)
         line.send(**{"is": "ready", **agent.ready()})
         agent.run()
     except ControllerGone:

@@ -45,7 +45,8 @@ def prepare(
     if failures:
         raise _first_of(list(failures.values()))
     for host in hosts:
-        crew.fleet.send(host.name, do="begin", asked=host.address)
+        others = [*peers, *(other.address for other in hosts if other is not host)]
+        crew.fleet.send(host.name, do="begin", asked=host.address, peers=others)
     ready = crew.each("ready", hosts.names)
     copies = {} if crew.job.sync is None else _copy(crew, crew.job.sync, copied)
     for host in hosts:

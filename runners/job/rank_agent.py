@@ -21,6 +21,7 @@ import resource
 import selectors
 import signal
 import socket
+import sys
 import tarfile
 import time
 from typing import Any
@@ -303,10 +304,17 @@ def main(lease_s: float, kind: type[Agent] = Agent, stands_back: bool = False) -
     try:
         while (first := line.receive(lease_s)) is None:  # other hosts are still being connected to
             pass
-        line.send(**{"is": "ready", "address": reached_at(first["asked"]), **machine_identity()})
+        line.send(**{"is": "ready", "address": _address(first), **machine_identity()})
         kind(line, stands_back).run()
     except ControllerGone:
         return
+
+
+def _address(first: dict[str, Any]) -> str:
+    try:
+        return reached_at(first["asked"], first.get("peers", ()))
+    except OSError as error:
+        sys.exit(error.strerror)  # the last words of this agent
 
 
 def _leave(number: int, frame: object) -> None:

@@ -5,7 +5,6 @@ Runs on the hosts: standard library only.
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import os
 import re
@@ -14,7 +13,7 @@ import socket
 import subprocess
 from typing import Any
 
-from plink.remote.addresses import family_of, interface_of, local_addresses, source_towards
+from plink.remote.addresses import family_of, interface_of, towards
 
 _VERSIONS = """
 import json, sys
@@ -28,7 +27,6 @@ print(json.dumps({"python": "%d.%d" % sys.version_info[:2], "torch": of("torch")
 """
 _VERSIONS_S = 20.0
 _PYTHON = re.compile(r"python[0-9.]*")
-_MOST_UNKNOWN = 3  # names that do not resolve, each of which may take seconds, before the way is given up
 
 
 def workplace(ask: dict[str, Any]) -> dict[str, Any]:
@@ -92,7 +90,8 @@ def _way(peers: list[str], asked: str | None, problems: list[str]) -> tuple[str,
     """(the interface, this host's address on the way to the others)."""
     if not peers:
         return asked or "lo", "127.0.0.1"
-    address = _towards(peers, problems)
+    address, unknown = towards(peers)
+    problems += [unknown] if unknown is not None else []
     interface = asked or interface_of(address)
     if interface is None:
         problems.append(f"no interface is known that holds {address}")
@@ -100,32 +99,6 @@ def _way(peers: list[str], asked: str | None, problems: list[str]) -> tuple[str,
         there = [name for _, name in socket.if_nameindex()]
         problems += [f"there is no interface {name}" for name in asked.split(",") if name not in there]
     return interface or "", address
-
-
-def _towards(peers: list[str], problems: list[str]) -> str:
-    """This host's address on the way to the first of them that is another host.
-
-    A host may stand among its own peers, under a name that it takes for a loopback address (Debian writes
-    ``127.0.1.1 NAME`` into /etc/hosts). Where all are this host, the address that others would know it by.
-    """
-    own, here, unknown = local_addresses(), "127.0.0.1", []
-    for peer in peers:
-        try:
-            numeric = _numeric(peer)
-            if numeric in own:
-                here = numeric
-            elif not ipaddress.ip_address(numeric.partition("%")[0]).is_loopback:
-                return source_towards(numeric)
-        except OSError as error:
-            unknown.append(f"no way to {peer}: {error.strerror}")
-            if len(unknown) == _MOST_UNKNOWN:
-                break
-    problems += unknown[:1]
-    return here
-
-
-def _numeric(host: str) -> str:
-    return str(socket.getaddrinfo(host, None, type=socket.SOCK_DGRAM)[0][4][0])
 
 
 def _free_port(address: str, port: int, problems: list[str]) -> int:

@@ -36,8 +36,10 @@ class StepConnector:
         :raises HostError: when none of the user's running jobs has that node.
         """
         words = ("srun", f"--jobid={_job_with(host)}", f"--nodelist={host.name}", *_STEP, "python3", "-c", BOOTSTRAP)
-        # What the job that plink itself may run in was given (memory, devices) is not what this one has.
-        ours = {key: value for key, value in os.environ.items() if not key.startswith(("SLURM_", "SRUN_"))}
+        # What the job that plink itself may run in was given (memory, devices) is not what this one has; nor did the
+        # agent come by the connection that the user did.
+        others = ("SLURM_", "SRUN_", "SSH_CONNECTION")
+        ours = {key: value for key, value in os.environ.items() if not key.startswith(others)}
         kept = {key: os.environ[key] for key in ("SLURM_CONF",) if key in os.environ}
         return start(host, words, _LET_S, ours | kept)
 

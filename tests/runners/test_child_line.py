@@ -26,7 +26,7 @@ ECHO = AgentProgram(("tests.words.fleet_agent",))
 # Each says how it was called, and runs what stands behind its own options.
 SRUN = """#!/bin/sh
 echo srun "$@" >>{folder}/calls
-env | grep ^SLURM_ >{folder}/variables
+env | grep -E '^(SLURM|SSH_CONN)' >{folder}/variables
 while [ "${{1#--}}" != "$1" ]; do shift; done
 exec "$@"
 """
@@ -83,12 +83,14 @@ def test_a_step_of_the_job_that_has_the_node(
     """The one that plink runs in, where that has it; else the latest."""
     monkeypatch.setenv("SLURM_CONF", "/etc/s.conf")
     monkeypatch.setenv("SLURM_MEM_PER_NODE", "64000")
+    monkeypatch.setenv("SSH_CONNECTION", "203.0.113.5 51000 192.0.2.1 22")
     if own is not None:
         monkeypatch.setenv("SLURM_JOB_ID", own)
     assert answers(StepConnector(), "n1") == {}
     asked, ran = (line for line in calls.read_text().splitlines() if line.startswith(("squeue ", "srun ")))
     assert f"--user={os.getuid()} --nodelist=n1" in asked
-    # What a job that plink runs in was given is not for others; where Slurm is, is.
+    # What a job that plink runs in was given is not for others; where Slurm is, is. And nobody came
+    # to the node by the connection of whoever typed this.
     assert (calls.parent / "variables").read_text().split() == ["SLURM_CONF=/etc/s.conf"]
     assert ran.startswith(f"srun --jobid={job} --nodelist=n1 --nodes=1 --ntasks=1 --overlap --unbuffered")
 

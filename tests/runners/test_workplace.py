@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from plink.remote import addresses
 from runners.job import workplace as module
 from runners.job.said import SAID
 from runners.job.workplace import workplace
@@ -32,9 +33,9 @@ def network(monkeypatch: pytest.MonkeyPatch) -> None:
             raise socket.gaierror(-2, "Name or service not known")
         return [(socket.AF_INET, socket.SOCK_DGRAM, 0, "", (NAMES.get(host, host), 0))]
 
-    monkeypatch.setattr(module.socket, "getaddrinfo", resolved)
-    monkeypatch.setattr(module, "local_addresses", lambda: [OWN])
-    monkeypatch.setattr(module, "source_towards", lambda peer: OWN)
+    monkeypatch.setattr(socket, "getaddrinfo", resolved)
+    monkeypatch.setattr(addresses, "local_addresses", lambda: [OWN])
+    monkeypatch.setattr(addresses, "source_towards", lambda peer: OWN)
     monkeypatch.setattr(module, "interface_of", {OWN: "eth7", "127.0.0.1": "lo"}.get)
     monkeypatch.setattr(module, "_free_port", lambda *_: 29500)
 
