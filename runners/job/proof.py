@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from plink.hosts import Hosts
+from plink.remote.addresses import canonical
 
 
 @dataclass(frozen=True)
 class Seat:
     """What was asked for: one rank on one host. ``machine`` is what is known of that host from elsewhere (the network
-    file: host name and addresses), ``address`` the numeric address other hosts reach it at, None when unknown."""
+    file: host name and addresses), ``address`` the numeric address other hosts reach it at, as its kernel writes it;
+    None when unknown."""
 
     rank: int
     local_rank: int
@@ -47,8 +49,8 @@ def seats(hosts: Hosts, machines: Mapping[str, dict[str, Any]]) -> list[Seat]:
     found: list[Seat] = []
     for host in hosts:
         for local_rank in range(host.slots):
-            numeric = host.address if host.address.replace(".", "").isdigit() or ":" in host.address else None
-            found.append(Seat(len(found), local_rank, host.name, numeric, machines.get(host.name)))
+            seat = Seat(len(found), local_rank, host.name, canonical(host.address), machines.get(host.name))
+            found.append(seat)
     return found
 
 

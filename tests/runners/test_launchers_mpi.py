@@ -9,6 +9,8 @@ import pytest
 from plink.errors import UsageError
 from plink.hosts import Host, Hosts
 from runners.job.job import Job
+from runners.job.proof import seats, verify
+from runners.launchers import commanded
 from runners.launchers.launcher import Launcher
 from runners.launchers.mpich import Mpich
 from runners.launchers.openmpi import OpenMpi
@@ -143,3 +145,14 @@ def program(folder: Path, script: str) -> None:
     """An ``mpirun``."""
     (folder / "mpirun").write_text(f"#!/bin/sh\n{script}\n")
     (folder / "mpirun").chmod(0o755)
+
+
+@pytest.mark.parametrize("name", ["101", "7.2", "node-7"])
+def test_a_host_called_by_a_number(name: str) -> None:
+    """It is a name; whether it leads anywhere from here does not matter."""
+    hosts = Hosts((Host(name, name),))
+    (seat,) = seats(hosts, {})
+    told = commanded._told(seat, hosts)
+    assert (told.host, told.machine) == (name, None)
+    report = {"hostname": name, "addresses": ["192.0.2.7"], "pid": 1}
+    assert [finding.wrong for finding in verify([told], {0: (None, report)})] == [None]

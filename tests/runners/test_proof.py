@@ -107,8 +107,22 @@ def test_ranks_are_dealt_in_blocks(slots: list[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "numeric"), [("10.0.0.1", True), ("fd00::1", True), ("node-1", False), ("1.2.example", False)]
+    ("address", "numeric"),
+    [
+        ("10.0.0.1", "10.0.0.1"),
+        ("fd00::1", "fd00::1"),
+        ("FD00:0::2", "fd00::2"),
+        ("node-1", None),
+        ("101", None),
+        ("1.2.example", None),
+    ],
 )
-def test_only_numeric_addresses_are_compared(address: str, numeric: bool) -> None:
+def test_only_numeric_addresses_are_compared(address: str, numeric: str | None) -> None:
     (seat,) = seats(Hosts((Host("a", address),)), {})
-    assert seat.address == (address if numeric else None)
+    assert seat.address == numeric
+
+
+def test_addresses_are_the_same_however_they_are_written() -> None:
+    hosts = Hosts((Host("a", "FD00::2"), Host("b", "fd00:0::3")))
+    reports = {0: (None, report("ip-1", "fd00::2")), 1: (None, report("ip-2", "fd00::3"))}
+    assert [finding.wrong for finding in verify(seats(hosts, {}), reports)] == [None, None]
