@@ -1,6 +1,8 @@
 """Folders copied to hosts: by content, whole or not at all, and nothing of the user's overwritten."""
 
 import base64
+import errno
+import fcntl
 import hashlib
 import io
 import os
@@ -69,7 +71,7 @@ def test_a_job_runs_in_the_copy(jobs: ChildJobs, folder: Path, tmp_path: Path) -
     jobs.launch(job, hosts=hosts)
     assert jobs.lines(0)[0].split("|")[:2] != [where, "hello"]
     assert "other" in jobs.lines(0)[0]
-    assert len(os.listdir(tmp_path / "cache" / "plink" / "sync")) == 2
+    assert len([name for name in os.listdir(tmp_path / "cache" / "plink" / "sync") if name[0] != "."]) == 2
 
 
 @pytest.mark.parametrize(
@@ -205,6 +207,108 @@ def test_old_copies_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         os.utime(made[-1], (k, k))
     assert found.find(Path(made[0]).name) is None
     assert found.find(Path(made[2]).name) == made[2]
+
+
+def test_the_copy_of_a_job_that_runs_stays(
+    jobs: ChildJobs, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many come after it; once it is over it goes like any other, and its lock with it."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(copies, "_KEPT", 2)
+    (folder / "train.py").write_text(
+        "import os, sys, time\n"
+        "open('checkpoint', 'w').close()\n"
+        "print(os.getcwd(), flush=True)\n"
+        "while not os.path.exists(sys.argv[1]): time.sleep(0.02)\n"
+        "print(os.path.exists(os.path.join(sys.argv[2], 'checkpoint')))\n"
+    )
+    made: list[str] = []
+
+    def others_come() -> None:
+        if not made:
+            os.utime(jobs.lines(0)[0], (0, 0))  # it began long ago
+            made.extend(_copy(f"file{k}") for k in range(5))
+            (tmp_path / "go").touch()
+
+    where = tmp_path / "cache" / "plink" / "sync"
+    expected = where / pack(folder, tmp_path / "1.tar").digest
+    job = replace(jobs.job(str(folder / "train.py"), str(tmp_path / "go"), str(expected)), sync=folder)
+    assert jobs.launch(job, on_line=others_come).exit_code == 0, jobs.printed
+    assert jobs.lines(0) == [str(expected), "True"]
+    assert sorted(_kept_in(where)) == sorted([str(expected), *made[-2:]])
+    deadline = time.monotonic() + 20  # its agent ends in a moment
+    while expected.exists():
+        assert time.monotonic() < deadline
+        _copy(f"after it {time.monotonic()}")
+    assert sorted(path.name for path in where.iterdir() if path.name[0] == ".") == sorted(
+        f".lock-{Path(path).name}" for path in _kept_in(where)
+    )
+
+
+@pytest.mark.parametrize("found", [True, False])
+def test_a_copy_that_is_used_is_held_whoever_made_it(
+    found: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(copies, "_KEPT", 1)
+    first = _copy("first")
+    user = Copies()
+    if found:
+        assert user.find(Path(first).name) == first
+    else:
+        user.add(archive("first")[1])
+        assert user.unpack(Path(first).name) == first
+    os.utime(first, (0, 0))
+    _copy("second")
+    assert Path(first).exists()
+
+
+def test_where_no_lock_can_be_had_copies_are_used_and_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lustre, mounted without flock."""
+
+    def flock(fd: int, how: int) -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(copies, "_KEPT", 1)
+    monkeypatch.setattr(fcntl, "flock", flock)
+    first, second = _copy("first"), _copy("second")
+    assert Copies().find(Path(first).name) == first
+    assert Path(second).exists()
+
+
+def test_a_copy_that_goes_while_its_lock_is_waited_for_has_to_be_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    first, locks = _copy("first"), []
+    real = fcntl.flock
+
+    def flock(fd: int, how: int) -> None:
+        if not locks:  # another removed both after this one had opened the lock
+            os.unlink(Path(first).parent / f".lock-{Path(first).name}")
+            Path(first, "first").unlink()
+            Path(first).rmdir()
+        locks.append(fd)
+        real(fd, how)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    assert Copies().find(Path(first).name) is None
+    assert len(locks) == 2
+
+
+def _copy(name: str) -> str:
+    """A copy of an archive of one file, by an agent that ends then."""
+    digest, data = archive(name)
+    maker = Copies()
+    maker.add(data)
+    path = maker.unpack(digest)
+    assert maker._held is None or os.close(maker._held) is None
+    return path
+
+
+def _kept_in(where: Path) -> list[str]:
+    return [str(path) for path in where.iterdir() if path.name[0] != "."]
 
 
 def test_a_digest_is_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
