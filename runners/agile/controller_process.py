@@ -1,4 +1,7 @@
-"""The controller as its hub sees it: a child that may die, or stand still, and is then started anew."""
+"""The controller as its hub sees it: a child that may die, or stand still, and is then started anew.
+
+Nobody waits for it: what it is told is queued, for a thread that writes it.
+"""
 
 import contextlib
 import json
@@ -9,10 +12,13 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 _SILENT_S = 4.0
 _START_S = 60.0  # to import what it needs, on a busy machine
+_END_S = 2.0
+_MOST_WAITING = 500_000  # messages that it has not taken: a minute of what a thousand hosts say
 # It imports from where this process does, and never from the folder it is started in: a job's may hold a `runners` too.
 _START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from runners.agile.main import main; main()"
 
@@ -33,18 +39,17 @@ class ControllerProcess:
         self._hear = hear
         self.pid = self._process.pid
         self._heard_at, self._spoke = time.monotonic(), False
-        self._writing = threading.Lock()
+        self._waiting: SimpleQueue[bytes | None] = SimpleQueue()
+        self._writer = threading.Thread(target=self._write_all, name="plink-to-controller", daemon=True)
+        self._writer.start()
         threading.Thread(target=self._listen, name="plink-controller", daemon=True).start()
 
     def tell(self, message: dict[str, Any]) -> None:
-        """Something to it; lost if it is."""
-        assert self._process.stdin
-        with self._writing:
-            try:
-                self._process.stdin.write(json.dumps(message).encode() + b"\n")
-                self._process.stdin.flush()
-            except (OSError, ValueError):
-                pass
+        """Something to it, at once; lost if it is. One that is too far behind is ended: another asks hosts anew."""
+        if self._waiting.qsize() < _MOST_WAITING:
+            self._waiting.put(json.dumps(message).encode() + b"\n")
+        else:
+            self.kill()
 
     @property
     def silent(self) -> bool:
@@ -57,13 +62,24 @@ class ControllerProcess:
 
     def close(self) -> None:
         """It ends by itself, or is ended."""
-        assert self._process.stdin
+        self._waiting.put(None)
         try:
-            self._process.stdin.close()
-            self._process.wait(2.0)
-        except (OSError, ValueError, subprocess.TimeoutExpired):
+            self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._writer.join()  # whose pipe nobody reads now
+
+    def _write_all(self) -> None:
+        """The pipe is this thread's alone: who closed it from another would wait for what is being written."""
+        pipe = self._process.stdin
+        assert pipe
+        with contextlib.suppress(OSError):
+            while (line := self._waiting.get()) is not None:
+                pipe.write(line)
+                pipe.flush()
+        with contextlib.suppress(OSError):
+            pipe.close()
 
     def _listen(self) -> None:
         assert self._process.stdout

@@ -1,0 +1,74 @@
+"""The controller's process as its hub sees it: one that stands still holds up nobody, and is found out."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runners.agile import controller_process
+from runners.agile.controller_process import ControllerProcess
+
+WORD = {"is": "tick", "because": "x" * 1000}
+
+
+@pytest.fixture
+def gone() -> threading.Event:
+    return threading.Event()
+
+
+@pytest.fixture
+def frozen(tmp_path: Path, gone: threading.Event) -> Iterator[ControllerProcess]:
+    """One that stands still, after it has spoken."""
+    controller = ControllerProcess(lambda message: gone.set() if message is None else None, tmp_path / "errors")
+    deadline = time.monotonic() + 60
+    while not controller._spoke and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.kill(controller.pid, signal.SIGSTOP)
+    yield controller
+    controller.kill()
+
+
+def in_time(does: Any, *arguments: Any) -> None:
+    """Somebody who did wait for ever would not be ended with the test."""
+    thread = threading.Thread(target=does, args=arguments, daemon=True)
+    thread.start()
+    thread.join(20)
+    assert not thread.is_alive()
+
+
+def test_who_tells_one_that_stands_still_sees_that_it_does(frozen: ControllerProcess, gone: threading.Event) -> None:
+    """However much it is told: a pipe takes 64 KB."""
+
+    def tell() -> None:
+        for _ in range(1000):
+            frozen.tell(WORD)
+        while not frozen.silent:
+            time.sleep(0.05)
+        frozen.kill()
+
+    in_time(tell)
+    assert gone.wait(20)
+    in_time(frozen.close)
+
+
+def test_one_that_stands_still_is_closed_with_words_on_their_way(
+    frozen: ControllerProcess, gone: threading.Event
+) -> None:  # fmt: skip
+    in_time(lambda: [frozen.tell(WORD) for _ in range(1000)])
+    in_time(frozen.close)
+    assert gone.wait(20)
+
+
+def test_one_that_is_too_far_behind_is_ended(
+    frozen: ControllerProcess, gone: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    """Rather than to keep all that it never hears."""
+    monkeypatch.setattr(controller_process, "_MOST_WAITING", 500)
+    in_time(lambda: [frozen.tell(WORD) for _ in range(1000)])
+    assert gone.wait(20)
+    assert frozen._waiting.qsize() <= 500
