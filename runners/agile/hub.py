@@ -5,7 +5,6 @@ It decides nothing. A controller that dies or stands still is started anew; host
 
 import base64
 import queue
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,10 +16,11 @@ from plink.hosts import Host, Hosts
 from plink.remote.connector import Connector
 from plink.runtime.agileml.control_line import VERSION
 from plink.runtime.agileml.keys import RunKeys
+from runners.agile.adding import LATE, LOAD_S, Adding, last_word
 from runners.agile.asking import Answer, Asking
 from runners.agile.controller_process import ControllerProcess
 from runners.agile.fitting import refuse
-from runners.agile.group import ENDED, Group
+from runners.agile.group import Group
 from runners.agile.member import Member
 from runners.agile.settings import Settings
 from runners.job.job import Job
@@ -30,7 +30,6 @@ from runners.job.result import TIMED_OUT
 from solvers.agile.partitions import partition_count
 
 _TICK_S = 0.2
-_LOAD_S = 600.0  # for a program to be imported and made, on all hosts
 _RESTARTS = 20
 _BYE_S = 5.0
 
@@ -93,17 +92,21 @@ class Hub:
         self._ended: Ended | None = None
         self._asks: dict[int, Answer] = {}
         self._ask_number = 0
-        self._adding = 0
-        self._lost_reliable: list[Host] = []
+        self._lost_reliable: dict[str, Host] = {}
+        self._hello: dict[int, dict[str, Any] | None] = {}
         self._lost: dict[int, str] = {}  # before they were members, and why
         self._hosts: dict[int, Host] = {}
+        self._lab: str | None = None
         self._began = clock()
+        self._adding = Adding(
+            self._queue.put, lambda hosts: self._group(Hosts(tuple(hosts), self._lab)), self._members, self._hello,
+            self._lost, machines, self._admit, self._dismiss, report.note, lambda: self._ended is not None, clock,
+        )  # fmt: skip
         self.asking = Asking(lambda wish, answer: self._queue.put(lambda: self._wish(wish, answer)))
 
     def run(self, hosts: Hosts) -> Ended:
         """To the end of the job. :raises PlinkError: when it could not be started."""
-        lab = hosts.lab
-        self._lab = lab
+        self._lab = hosts.lab
         group, members = self._group(hosts)
         try:
             self._report.on_proof(group.start(self._report.connected, self._report.copied, self._machines))
@@ -147,18 +150,17 @@ class Hub:
     def _wait_for_hello(self, group: Group, members: list[Member]) -> None:
         """:raises PlinkError: when a program cannot be made."""
         waiting = {member.number: member for member in members}
-        deadline = self._clock() + _LOAD_S
-        self._hello: dict[int, dict[str, Any] | None] = {}
+        deadline = self._clock() + LOAD_S
         while waiting:
             if self._clock() > deadline:
                 names = ", ".join(member.name for member in waiting.values())
-                raise PlinkError(f"{names}: {_late()}")
+                raise PlinkError(f"{names}: {LATE}")
             self._turn()
             for number, hello in list(self._hello.items()):
                 if number in waiting:
                     member = waiting.pop(number)
                     if hello is None:
-                        raise HostError(member.name, _last_word(group.last_lines(number), self._lost[number]))
+                        raise HostError(member.name, last_word(group.last_lines(number), self._lost[number]))
                     member.hello, member.at = hello, group.addresses[number]
                     self._members[number] = member
 
@@ -186,7 +188,7 @@ class Hub:
     def _lose(self, number: int) -> None:
         member = self._members.pop(number, None)
         if member is not None and member.tier == "reliable":
-            self._lost_reliable.append(self._hosts[number])
+            self._lost_reliable[member.name] = self._hosts[number]
         self._warned.pop(number, None)
 
     # The controller.
@@ -296,7 +298,7 @@ class Hub:
             there = {member.name for member in self._members.values()} & {host.name for host in hosts}
             if there:
                 raise UsageError(f"{', '.join(sorted(there))}: in the job already")
-            threading.Thread(target=self._add, args=(hosts, answer, wish["bulk"]), daemon=True).start()
+            self._adding.add(hosts, answer, wish["bulk"])
         else:
             raise UsageError(f"there is no {wish['do']!r}")
 
@@ -316,71 +318,19 @@ class Hub:
             self._warned[number] = (self._clock() + seconds, "plink agile evict")
         self._tell_controller({"is": "evict", "hosts": numbers, "seconds": seconds, "why": "plink agile evict"})
 
-    def _add(self, hosts: list[Host], answer: Answer, bulk: bool) -> None:
-        """In a thread of its own: hosts take their time to start."""
-        here = threading.Event()
-        made: list[tuple[Group, list[Member]]] = []
-
-        def begin() -> None:
-            made.append(self._group(Hosts(tuple(hosts), self._lab)))
-            here.set()
-
-        self._queue.put(begin)
-        here.wait()
-        group, members = made[0]
-        try:
-            peers = [member.at for member in list(self._members.values())]
-            group.start(lambda done, total: None, lambda done, total: None, self._machines, peers)
-        except PlinkError as error:
-            group.close()
-            answer({"why": str(error)})
-            return
-        self._queue.put(lambda: self._await_hello(group, members, answer, bulk, self._clock() + _LOAD_S))
-
-    def _await_hello(
-        self, group: Group, members: list[Member], answer: Answer, bulk: bool, deadline: float
-    ) -> None:  # fmt: skip
-        """Comes back to the queue until all newcomers have said something."""
-        late = self._clock() > deadline
-        if not late and any(member.number not in self._hello for member in members):
-            threading.Timer(
-                _TICK_S, lambda: self._queue.put(lambda: self._await_hello(group, members, answer, bulk, deadline))
-            ).start()
-            return
-        for member in members:
-            hello = self._hello.get(member.number)
-            if hello is None:
-                said = _last_word(group.last_lines(member.number), self._lost.get(member.number, _late()))
-                group.close()
-                answer({"why": f"{member.name}: {said}"})
-                return
-            member.hello, member.at = hello, group.addresses[member.number]
-        if why := refuse([*self._members.values(), *members]):
-            group.close()
-            answer({"why": why})
-            return
+    def _admit(self, members: list[Member], bulk: bool) -> None:
         self._members |= {member.number: member for member in members}
         self._tell_controller({"is": "joined", "hosts": [member.to_json() for member in members], "bulk": bulk})
-        answer({"added": [member.name for member in members]})
+
+    def _dismiss(self, members: list[Member]) -> None:
+        for member in members:
+            del self._groups[member.number], self._hosts[member.number]
 
     def _start_lost(self) -> None:
-        """Reliable hosts are needed: those that were lost are tried again."""
-        if not self._lost_reliable:
-            return
-        hosts, self._lost_reliable = self._lost_reliable, []
-        unique = list({host.name: host for host in hosts}.values())
-
-        def answer(told: dict[str, Any]) -> None:
-            if told.get("why"):
-                self._report.note(f"{', '.join(host.name for host in unique)}: {told['why']}")
-                threading.Timer(5.0, lambda: self._queue.put(again)).start()
-
-        def again() -> None:
-            if self._ended is None:
-                self._lost_reliable += unique
-                self._start_lost()
-
-        threading.Thread(target=self._add, args=(unique, answer, True), daemon=True).start()
+        """Reliable hosts are needed: those that were lost are tried again, each for itself."""
+        hosts, self._lost_reliable = self._lost_reliable, {}
+        for host in hosts.values():
+            self._adding.until_it_comes(host)
 
     def _close(self) -> None:
         self.asking.close()
@@ -393,15 +343,3 @@ class Hub:
             controller.close()
         for group in set(self._groups.values()):
             group.close()
-
-
-def _late() -> str:
-    return f"the program was not made within {_LOAD_S:.0f} s"
-
-
-def _last_word(lines: list[str], why: str) -> str:
-    """Why a node ended before it was begun: from what it printed, where it ended by itself."""
-    if not why.startswith(ENDED):
-        return why
-    said = [line for line in lines if "error: " in line] or lines[-1:]
-    return said[-1].partition("error: ")[2] or said[-1] if said else "its node ended before the job began"

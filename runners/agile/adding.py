@@ -1,0 +1,109 @@
+"""Hosts for a job that runs: they are started, make the program, and then the controller hears of them."""
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from plink.errors import PlinkError
+from plink.hosts import Host
+from runners.agile.asking import Answer
+from runners.agile.fitting import refuse
+from runners.agile.group import ENDED, Group
+from runners.agile.member import Member
+
+LOAD_S = 600.0  # for a program to be imported and made, on all hosts
+LATE = f"the program was not made within {LOAD_S:.0f} s"
+_LOOK_S = 0.2
+_AGAIN_S = 5.0
+
+
+@dataclass
+class Adding:
+    """For the hub's thread, on which ``soon`` does something.
+
+    ``gather``: hosts become a group that is not started yet, and members to be. ``members``: of the job. ``hello``:
+    what others said first, None where they are gone, and ``lost`` why. ``admit``: they are members from now on.
+    ``dismiss``: they will be none. ``over``: whether the job is.
+    """
+
+    soon: Callable[[Callable[[], None]], None]
+    gather: Callable[[list[Host]], tuple[Group, list[Member]]]
+    members: Mapping[int, Member]
+    hello: Mapping[int, dict[str, Any] | None]
+    lost: Mapping[int, str]
+    machines: Mapping[str, dict[str, Any]] | None
+    admit: Callable[[list[Member], bool], None]
+    dismiss: Callable[[list[Member]], None]
+    note: Callable[[str], None]
+    over: Callable[[], bool]
+    clock: Callable[[], float]
+
+    def add(self, hosts: list[Host], answer: Answer, bulk: bool) -> None:
+        """All of them or none; ``answer`` hears which, or why not."""
+        group, members = self.gather(hosts)
+        peers = [member.at for member in self.members.values()]
+        threading.Thread(target=self._start, args=(group, members, peers, answer, bulk), daemon=True).start()
+
+    def until_it_comes(self, host: Host) -> None:
+        """One that was lost is tried again every few seconds, whatever becomes of others."""
+        if self.over() or host.name in {member.name for member in self.members.values()}:
+            return
+
+        def answer(told: dict[str, Any]) -> None:
+            if told.get("why"):
+                self.note(f"{host.name}: {told['why']}")
+                self._later(_AGAIN_S, lambda: self.until_it_comes(host))
+
+        self.add([host], answer, True)
+
+    def _start(self, group: Group, members: list[Member], peers: list[str], answer: Answer, bulk: bool) -> None:
+        """In a thread of its own: hosts take their time."""
+        try:
+            group.start(lambda done, total: None, lambda done, total: None, self.machines, peers)
+        except PlinkError as error:
+            why = str(error)
+            group.close()
+            self.soon(lambda: self._refuse(members, answer, why))
+            return
+        self.soon(lambda: self._await_hello(group, members, answer, bulk, self.clock() + LOAD_S))
+
+    def _await_hello(
+        self, group: Group, members: list[Member], answer: Answer, bulk: bool, deadline: float
+    ) -> None:  # fmt: skip
+        """Comes back until all newcomers have said something."""
+        late = self.clock() > deadline
+        if not late and any(member.number not in self.hello for member in members):
+            self._later(_LOOK_S, lambda: self._await_hello(group, members, answer, bulk, deadline))
+            return
+        for member in members:
+            hello = self.hello.get(member.number)
+            if hello is None:
+                said = last_word(group.last_lines(member.number), self.lost.get(member.number, LATE))
+                group.close()
+                self._refuse(members, answer, f"{member.name}: {said}")
+                return
+            member.hello, member.at = hello, group.addresses[member.number]
+        if why := refuse([*self.members.values(), *members]):
+            group.close()
+            self._refuse(members, answer, why)
+            return
+        self.admit(members, bulk)
+        answer({"added": [member.name for member in members]})
+
+    def _refuse(self, members: list[Member], answer: Answer, why: str) -> None:
+        self.dismiss(members)
+        answer({"why": why})
+
+    def _later(self, seconds: float, does: Callable[[], None]) -> None:
+        timer = threading.Timer(seconds, lambda: self.soon(does))
+        timer.daemon = True
+        timer.start()
+
+
+def last_word(lines: list[str], why: str) -> str:
+    """Why a node ended before it was begun: from what it printed, where it ended by itself."""
+    if not why.startswith(ENDED):
+        return why
+    said = [line for line in lines if "error: " in line] or lines[-1:]
+    return said[-1].partition("error: ")[2] or said[-1] if said else "its node ended before the job began"

@@ -1,0 +1,132 @@
+"""A hub whose hosts and controllers are on paper: what it starts, and what it tells, is written down."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plink.errors import HostError
+from plink.hosts import Host, Hosts
+from plink.runtime.agileml.control_line import VERSION
+from runners.agile import hub as hub_module
+from runners.agile.hub import Hub, Report, Wishes
+from runners.agile.member import Member
+from runners.agile.settings import Settings
+from runners.job.job import Job
+from runners.local import LocalConnector
+
+HELLO = {"is": "hello", "version": VERSION, "plink": "1", "tables": 1, "pieces": 8, "batches": 1, "bytes": 1000,
+         "most_rows": 8, "memory": None}  # fmt: skip
+
+
+@dataclass
+class Paper:
+    """``unreachable``: hosts that cannot be started. ``tries``: to start some, in order. ``told``: what each controller
+    was, in order."""
+
+    unreachable: set[str] = field(default_factory=set)
+    silent: set[str] = field(default_factory=set)
+    tries: list[list[str]] = field(default_factory=list)
+    told: list[list[dict[str, Any]]] = field(default_factory=list)
+    log: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def hub(self, tiers: str) -> Hub:
+        """Of a job that runs, with hosts h0, h1 ...: a letter a host, r or t."""
+        report = Report(
+            sink=lambda number, stream, line: None, log=self.log.append, note=self.notes.append, say=self.notes.append,
+            on_proof=lambda findings: None,
+        )  # fmt: skip
+        self.of = hub = Hub(LocalConnector(), Job("python3", (), ("/",)), Wishes(), report, None, time.monotonic)
+        _, members = hub._group(Hosts(tuple(host(f"h{k}", tier) for k, tier in enumerate(tiers))))
+        for member in members:
+            member.hello = HELLO
+            hub._members[member.number] = member
+        hub._settings = Settings(keys="", partitions=2, pieces=8, bytes=1000, started=0.0, began=0.0)
+        hub._start_controller("start")
+        for member in members:
+            self.says({"is": "log", "line": member.line("joined", "")})
+        return hub
+
+    def says(self, message: dict[str, Any]) -> None:
+        """The controller that there is."""
+        self.of._controller_says(self.of._by, message)
+
+    def dies(self) -> None:
+        """The controller: another is started."""
+        self.of._controller_says(self.of._by, None)
+
+    def until(self, what: Callable[[], bool], seconds: float = 20.0) -> None:
+        """The hub's thread runs until something has happened."""
+        deadline = time.monotonic() + seconds
+        while not what():
+            assert time.monotonic() < deadline, "that did not come"
+            self.of._turn()
+
+    def heard(self, kind: str) -> list[dict[str, Any]]:
+        """What the last controller was told, of a kind."""
+        return [message for message in self.told[-1] if message["is"] == kind]
+
+
+def host(name: str, tier: str) -> Host:
+    """One that nobody looks for."""
+    return Host(name, "127.0.0.1", tier="reliable" if tier == "r" else "transient")
+
+
+@pytest.fixture
+def paper(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """In place of groups of hosts and of controllers."""
+    paper = Paper()
+
+    class Group:
+        def __init__(self, connector: Any, hosts: Hosts, numbers: Mapping[str, int], job: Any, sink: Any, hear: Any,
+                     clock: Any) -> None:  # fmt: skip
+            self._hosts, self._numbers, self._hear = hosts, numbers, hear
+            self.addresses = dict.fromkeys(numbers.values(), "127.0.0.1")
+
+        def start(self, *arguments: Any) -> None:
+            paper.tries.append(self._hosts.names)
+            for name in self._hosts.names:
+                if name in paper.unreachable:  # as prepare() does: one that fails, fails all
+                    raise HostError(name, "no route to host")
+            for name, number in self._numbers.items():
+                if name not in paper.silent:
+                    self._hear(number, HELLO, "")
+
+        def last_lines(self, number: int) -> list[str]:
+            return []
+
+        def tell(self, number: int, message: dict[str, Any]) -> None:
+            pass
+
+        def end(self, number: int) -> None:
+            pass
+
+        def close(self) -> None:
+            pass
+
+    class Controller:
+        silent = False
+
+        def __init__(self, hear: Any, errors: Path | None) -> None:
+            self._told: list[dict[str, Any]] = []
+            paper.told.append(self._told)
+            self.tell = self._told.append
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(hub_module, "Group", Group)
+    monkeypatch.setattr(hub_module, "ControllerProcess", Controller)
+    yield paper
+    paper.of.asking.close()
+
+
+def lose(hub: Hub, number: int, why: str) -> Member:
+    """As when a node's line ends."""
+    member = hub._members[number]
+    hub._heard(number, None, why)
+    return member
