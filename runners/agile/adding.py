@@ -2,10 +2,10 @@
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from plink.errors import PlinkError
+from plink.errors import PlinkError, UsageError
 from plink.hosts import Host
 from runners.agile.asking import Answer
 from runners.agile.fitting import refuse
@@ -38,16 +38,36 @@ class Adding:
     note: Callable[[str], None]
     over: Callable[[], bool]
     clock: Callable[[], float]
+    _names: set[str] = field(default_factory=set)  # of those on their way
 
     def add(self, hosts: list[Host], answer: Answer, bulk: bool) -> None:
-        """All of them or none; ``answer`` hears which, or why not."""
+        """All of them or none; ``answer`` hears which, or why not.
+
+        :raises UsageError: for hosts that are in the job, or on their way into it.
+        """
+        names = [host.name for host in hosts]
+        if there := set(names) & {member.name for member in self.members.values()}:
+            raise UsageError(f"{', '.join(sorted(there))}: in the job already")
+        if coming := set(names) & self._names:
+            raise UsageError(f"{', '.join(sorted(coming))}: being added already; `plink agile status` shows hosts")
+        if len(names) > len(set(names)):
+            raise UsageError(f"{', '.join(sorted({name for name in names if names.count(name) > 1}))}: named twice")
+        self._names |= set(names)
+
+        def answered(told: dict[str, Any]) -> None:
+            self._names -= set(names)
+            answer(told)
+
         group, members = self.gather(hosts)
         peers = [member.at for member in self.members.values()]
-        threading.Thread(target=self._start, args=(group, members, peers, answer, bulk), daemon=True).start()
+        threading.Thread(target=self._start, args=(group, members, peers, answered, bulk), daemon=True).start()
 
     def until_it_comes(self, host: Host) -> None:
         """One that was lost is tried again every few seconds, whatever becomes of others."""
         if self.over() or host.name in {member.name for member in self.members.values()}:
+            return
+        if host.name in self._names:  # by somebody else, who may not succeed
+            self._later(_AGAIN_S, lambda: self.until_it_comes(host))
             return
 
         def answer(told: dict[str, Any]) -> None:

@@ -16,6 +16,8 @@ from typing import Any
 from plink.errors import PlinkError
 
 _ASK_S = 120.0
+_ADD_S = 900.0  # hosts are started, and have ten minutes to make the program
+_MARGIN_S = 5.0  # who asks is the first to have waited long enough, and says so
 _MOST = 1 << 22
 _BREATH_S = 0.05
 
@@ -79,20 +81,25 @@ class Asking:
                 try:
                     self._hear(wish, answer)
                     if not self._closed:
-                        done.wait(_ASK_S)
+                        done.wait(_patience_s(wish) + _MARGIN_S)
                 finally:
                     self._waiting.discard(done)
 
 
 def ask(name: str, wish: dict[str, Any]) -> dict[str, Any]:
-    """What the hub of that name answers. :raises PlinkError: nobody is there, or it refuses."""
+    """What the hub of that name answers. :raises PlinkError: nobody is there, it refuses, or it takes too long."""
+    patience_s = _patience_s(wish)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
-        sock.settimeout(_ASK_S)
+        sock.settimeout(patience_s)
         try:
             sock.connect(name)
             sock.sendall(json.dumps(wish).encode() + b"\n")
             with sock.makefile("rb") as file:
                 line = file.readline(_MOST)
+        except TimeoutError:
+            raise PlinkError(
+                f"the job has not answered within {patience_s:g} s, and may still do it: `plink agile status` tells"
+            ) from None
         except OSError as error:
             raise PlinkError(
                 f"the job does not answer ({error.strerror or error}): it has ended, or runs elsewhere"
@@ -106,3 +113,7 @@ def ask(name: str, wish: dict[str, Any]) -> dict[str, Any]:
         raise PlinkError(why)
     found: dict[str, Any] = answer
     return found
+
+
+def _patience_s(wish: dict[str, Any]) -> float:
+    return _ADD_S if wish.get("do") == "add" else _ASK_S

@@ -294,11 +294,7 @@ class Hub:
             self._evict(wish["hosts"], float(wish["seconds"]))
             answer({})
         elif wish["do"] == "add":
-            hosts = [Host(**host) for host in wish["hosts"]]
-            there = {member.name for member in self._members.values()} & {host.name for host in hosts}
-            if there:
-                raise UsageError(f"{', '.join(sorted(there))}: in the job already")
-            self._adding.add(hosts, answer, wish["bulk"])
+            self._adding.add([Host(**host) for host in wish["hosts"]], answer, wish["bulk"])
         else:
             raise UsageError(f"there is no {wish['do']!r}")
 

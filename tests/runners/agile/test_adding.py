@@ -1,13 +1,63 @@
 """Hosts that come to a job that runs, as its hub has it."""
 
+import threading
 from typing import Any
 
 import pytest
 
-from runners.agile import adding
+from plink.errors import PlinkError
+from runners.agile import adding, asking
+from runners.agile.asking import Answer, Asking, ask
+from runners.agile.hub import Hub
 from tests.runners.agile.paper_hub import Paper, host, lose, paper
 
 __all__ = ["paper"]
+
+
+def wish(hub: Hub, *names: str) -> list[dict[str, Any]]:
+    """To add transient hosts; what is answered, once it is."""
+    answers: list[dict[str, Any]] = []
+    hub._wish({"do": "add", "hosts": [vars(host(name, "t")) for name in names], "bulk": True}, answers.append)
+    return answers
+
+
+def test_a_host_that_is_on_its_way_is_not_started_twice(paper: Paper) -> None:
+    """Nor two under one name; what could not be added may be tried again."""
+    hub = paper.hub("rt")
+    paper.silent = {"n0"}
+    first = wish(hub, "n0")
+    paper.until(lambda: paper.tries == [["n0"]])
+    (refused,) = wish(hub, "n1", "n0")
+    assert refused == {"why": "n0: being added already; `plink agile status` shows hosts"}
+    assert wish(hub, "h1") == [{"why": "h1: in the job already"}]
+    assert wish(hub, "n2", "n2") == [{"why": "n2: named twice"}]
+    assert not first
+    assert paper.tries == [["n0"]]
+    hub._heard(2, None, "no power")
+    paper.until(lambda: bool(first))
+    assert first == [{"why": "n0: no power"}]
+    paper.silent = set()
+    again = wish(hub, "n0")
+    paper.until(lambda: bool(again))
+    assert again == [{"added": ["n0"]}]
+    assert paper.tries == [["n0"], ["n0"]]
+
+
+def test_an_answer_that_takes_long_is_waited_for_and_then_said_to_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To add a host takes longer than all else. Nobody says that the job has ended while it goes on."""
+    waiting: list[Answer] = []
+    door = Asking(lambda wish, answer: waiting.append(answer))
+    try:
+        monkeypatch.setattr(asking, "_ASK_S", 0.2)
+        with pytest.raises(PlinkError, match=r"has not answered within 0\.2 s, and may still do it"):
+            ask(door.name, {"do": "status"})
+        threading.Timer(0.5, lambda: waiting[-1]({"added": ["n0"]})).start()
+        assert ask(door.name, {"do": "add"}) == {"added": ["n0"]}
+        monkeypatch.setattr(asking, "_ADD_S", 0.2)
+        with pytest.raises(PlinkError, match=r"has not answered within 0\.2 s, and may still do it"):
+            ask(door.name, {"do": "add"})
+    finally:
+        door.close()
 
 
 def test_a_lost_reliable_host_comes_back_while_another_stays_away(
