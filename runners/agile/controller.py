@@ -210,13 +210,13 @@ class Controller:
         member = self.members.get(number)
         if member is None:
             if self.arriving.gone(number):
-                self.write({"is": "drop", "host": number})
+                self.write({"is": "drop", "host": number, "why": why})
             self.channel.gone(number)
             return
         left = self.leaving.gone(number)
         self.log(**member.line("left" if left else "failed", why))
         del self.members[number]
-        self.write({"is": "drop", "host": number})  # it may come to again
+        self.write({"is": "drop", "host": number, "why": why})  # it may come to again
         if self.state is not None and self.carrier.opening:
             self.beginning.start_anew(self.saving.last)  # its backups may not have anything yet
             self.channel.gone(number)
@@ -241,8 +241,6 @@ class Controller:
             self.warn({number: message["seconds"]}, message["why"])
         elif kind == "failed":
             self.fail(f"{member.name}: {message['why']}")
-        elif kind == "said":
-            self.note(f"{member.name}: {message['text']}")
         elif self.state is not None and kind == "partitions":
             for number_of, report in self._of_this_job(message["partitions"]):
                 event = self.rounds.reported(

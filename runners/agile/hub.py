@@ -22,6 +22,7 @@ from runners.agile.controller_process import ControllerProcess
 from runners.agile.fitting import refuse
 from runners.agile.group import Group
 from runners.agile.member import Member
+from runners.agile.roll import Roll
 from runners.agile.settings import Settings
 from runners.job.job import Job
 from runners.job.output import Sink
@@ -85,6 +86,7 @@ class Hub:
         self._groups: dict[int, Group] = {}
         self._members: dict[int, Member] = {}
         self._warned: dict[int, tuple[float, str]] = {}
+        self._failed: dict[int, dict[str, Any]] = {}  # what no controller may have heard yet
         self._next_number = 0
         self._controller: ControllerProcess | None = None
         self._by = 0
@@ -94,7 +96,8 @@ class Hub:
         self._ask_number = 0
         self._lost_reliable: dict[str, Host] = {}
         self._hello: dict[int, dict[str, Any] | None] = {}
-        self._lost: dict[int, str] = {}  # before they were members, and why
+        self._lost: dict[int, str] = {}  # and why
+        self._roll = Roll()
         self._hosts: dict[int, Host] = {}
         self._lab: str | None = None
         self._began = clock()
@@ -180,16 +183,28 @@ class Hub:
                 self._hello[number], self._lost[number] = None, why
             return
         if message is None:
+            self._lost[number] = why
             self._lose(number)
             self._tell_controller({"is": "gone", "host": number, "why": why})
+        elif message["is"] == "said":
+            self._report.note(f"{self._members[number].name}: {message['text']}")
         else:
+            self._remember(number, message)
             self._tell_controller({**message, "from": number})
+
+    def _remember(self, number: int, message: dict[str, Any]) -> None:
+        """What is said once, and must be known to a controller that takes over."""
+        if message["is"] == "notice":
+            self._warned[number] = (self._clock() + message["seconds"], message["why"])
+        elif message["is"] == "failed":
+            self._failed.setdefault(number, message)
 
     def _lose(self, number: int) -> None:
         member = self._members.pop(number, None)
         if member is not None and member.tier == "reliable":
             self._lost_reliable[member.name] = self._hosts[number]
         self._warned.pop(number, None)
+        self._failed.pop(number, None)
 
     # The controller.
 
@@ -205,7 +220,11 @@ class Hub:
         assert self._settings is not None
         self._controller.tell({"is": "settings", "settings": self._settings.to_json(), "by": by})
         hosts = [member.to_json() for member in self._members.values()]
+        for number in self._roll.missing(self._members):  # lost while nobody was there to log it
+            self._log_end_of(number)
         self._controller.tell({"is": how, "hosts": hosts})
+        for number, message in self._failed.items():
+            self._controller.tell({**message, "from": number})
         for ask in self._asks:  # the one before may not have answered
             self._controller.tell({"is": "status", "ask": ask})
         for number, (at, why) in self._warned.items():
@@ -241,7 +260,9 @@ class Hub:
         elif message["is"] == "say":
             self._report.say(message["text"])
         elif message["is"] == "drop":
+            self._lost.setdefault(message["host"], message["why"])
             self._lose(message["host"])
+            self._log_end_of(message["host"])
             self._groups[message["host"]].end(message["host"])
         elif message["is"] == "status":
             answer = self._asks.pop(message["ask"], None)
@@ -253,9 +274,18 @@ class Hub:
             self._end(message["code"], message["why"])
 
     def _log(self, line: dict[str, Any]) -> None:
+        self._roll.logged(line)
         self._report.log({"at": round(self._clock() - self._began, 3), **line})
 
+    def _log_end_of(self, number: int) -> None:
+        """Unless a controller has."""
+        line = self._roll.end_of(number, self._lost[number])
+        if line is not None:
+            self._log(line)
+
     def _end(self, code: int, why: str) -> None:
+        for number in self._roll.missing(self._members):
+            self._log_end_of(number)
         seconds = self._clock() - self._began
         self._log({"what": "end", "why": why, "seconds": round(seconds, 3), "code": code})
         self._ended = Ended(code, why, seconds)

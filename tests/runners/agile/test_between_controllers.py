@@ -1,0 +1,134 @@
+"""What happens while no controller listens: the next one gets to know it, and the log has it, once."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.runners.agile.elastic import Elastic
+from tests.runners.agile.paper_hub import Paper, lose, paper
+
+__all__ = ["paper"]
+
+FAILED = {"is": "failed", "worker": 3, "kind": "AppError", "why": "process() raised ValueError"}
+
+
+def ends(paper: Paper, name: str) -> list[tuple[str, str]]:
+    """How the log tells that a host is gone, and why."""
+    lines = [line for line in paper.log if line["what"] == "host" and line["host"] == name]
+    return [(line["event"], line["why"]) for line in lines if line["event"] in ("left", "failed")]
+
+
+@pytest.mark.parametrize("why", ["SIGTERM", "aws"])
+def test_notices_are_told_again(paper: Paper, why: str) -> None:
+    """Providers and SIGTERM say them once; the last word of each host counts."""
+    hub = paper.hub("rtt")
+    hub._heard(1, {"is": "notice", "seconds": 90.0, "why": "before"}, "")
+    hub._heard(1, {"is": "notice", "seconds": 30.0, "why": why}, "")
+    hub._heard(2, {"is": "notice", "seconds": 30.0, "why": why}, "")
+    lose(hub, 2, "no power")
+    paper.dies()
+    (told,) = paper.heard("evict")
+    assert (told["hosts"], told["why"]) == ([1], why)
+    assert 20 < told["seconds"] <= 30
+
+
+def test_a_worker_that_failed_is_told_again(paper: Paper) -> None:
+    """After the members, without whom it would be nobody's word; not of a host that is gone since."""
+    hub = paper.hub("rtt")
+    hub._heard(1, FAILED, "")
+    hub._heard(2, FAILED, "")
+    lose(hub, 2, "no power")
+    paper.dies()
+    assert paper.heard("failed") == [{**FAILED, "from": 1}]
+    assert [message["is"] for message in paper.told[-1]] == ["settings", "resume", "failed"]
+
+
+def test_what_nodes_say_for_whoever_looks_is_noted_without_a_controller(paper: Paper) -> None:
+    paper.hub("rt")._heard(1, {"is": "said", "text": "no notices for now"}, "")
+    assert paper.notes == ["h1: no notices for now"]
+
+
+def test_a_host_that_is_lost_between_two_controllers_is_in_the_log(paper: Paper) -> None:
+    """Once, however many controllers there are; nobody tells the end of those that are there."""
+    hub = paper.hub("rttt")
+    member = lose(hub, 1, "no power")
+    paper.dies()
+    paper.dies()
+    assert ends(paper, "h1") == [("failed", "no power")]
+    (line,) = (line for line in paper.log if line["what"] == "host" and line["event"] == "failed")
+    assert {key: line[key] for key in ("number", "tier", "slots")} == {
+        "number": 1, "tier": "transient", "slots": member.slots,
+    }  # fmt: skip
+    assert ends(paper, "h2") == ends(paper, "h0") == []
+
+
+def test_a_host_that_a_controller_has_logged_is_not_logged_again(paper: Paper) -> None:
+    hub = paper.hub("rtt")
+    member = lose(hub, 1, "no power")
+    paper.says({"is": "log", "line": member.line("failed", "no power")})
+    paper.says({"is": "drop", "host": 1, "why": "no power"})
+    paper.dies()
+    hub._end(0, "")
+    assert ends(paper, "h1") == [("failed", "no power")]
+
+
+def test_a_host_that_was_let_go_has_left(paper: Paper) -> None:
+    """Though it was warned again by the next controller."""
+    hub = paper.hub("rtt")
+    for event in ("let go", "warned"):
+        paper.says({"is": "log", "line": hub._members[1].line(event, "")})
+    lose(hub, 1, "its node ended with exit code 0")
+    paper.dies()
+    assert ends(paper, "h1") == [("left", "its node ended with exit code 0")]
+
+
+def test_a_host_that_never_answers_the_next_controller_is_in_the_log(paper: Paper) -> None:
+    """It is dropped before it was anybody's member; one that had not joined yet leaves no line."""
+    hub = paper.hub("rtt")
+    answers: list[dict[str, Any]] = []
+    hub._wish({"do": "add", "hosts": [{"name": "n0", "address": "127.0.0.1"}], "bulk": True}, answers.append)
+    paper.until(lambda: bool(answers))
+    paper.dies()
+    for number in (1, 3):
+        paper.says({"is": "drop", "host": number, "why": "nothing was heard of it for 1.6 s"})
+    assert ends(paper, "h1") == [("failed", "nothing was heard of it for 1.6 s")]
+    assert ends(paper, "n0") == []
+
+
+def test_a_host_that_is_lost_as_the_job_ends_is_in_the_log(paper: Paper) -> None:
+    hub = paper.hub("rt")
+    lose(hub, 1, "no power")
+    hub._end(1, "it is over")
+    assert ends(paper, "h1") == [("failed", "no power")]
+    assert paper.log[-1]["what"] == "end"
+
+
+@pytest.mark.crowd
+def test_a_program_that_raises_while_the_controller_stands_still(tmp_path: Path) -> None:
+    """The next one ends the job; without it the others would wait for that worker for ever."""
+    with Elastic(tmp_path, "rttt", clocks=200, more=("--fail", "30", "--work-s", "0.02")) as job:
+        job.clock(5)
+        assert job.hub._controller is not None
+        os.kill(job.hub._controller.pid, signal.SIGSTOP)
+        job._thread.join(60)
+    assert job.ended is not None
+    assert job.ended.code == 1
+    assert "ValueError" in job.ended.why
+    assert "the controller stands still: another takes over" in job.notes
+
+
+@pytest.mark.crowd
+def test_a_host_and_the_controller_are_killed_at_once(tmp_path: Path) -> None:
+    """The job goes on, and the log tells that the host has failed."""
+    with Elastic(tmp_path, "rttt", clocks=120, more=("--work-s", "0.02")) as job:
+        job.clock(20)
+        assert job.hub._controller is not None
+        os.kill(job.hub._controller.pid, signal.SIGSTOP)  # so that it does not hear of it
+        job.kill("h3")
+        job.until(lambda status: status.get("controller") == 2)
+        job.finish()
+    events = [line["event"] for line in job.events("host") if line["host"] == "h3"]
+    assert events == ["joined", "failed"]
