@@ -263,7 +263,7 @@ class Controller:
 
     def _worker_finished(self, message: Mapping[str, Any]) -> None:
         if message["stood_in"] or message["told"]:
-            self.turns.ended(message["worker"])
+            self.turns.ended(message["worker"], message["clock"] if message["told"] else None)
         else:
             self.finished.setdefault(message["worker"], message["clock"])  # begun anew at a later one it ends there
             self.turns.frozen = True

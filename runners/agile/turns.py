@@ -127,9 +127,14 @@ class Turns:
         self.ending.clear()
         self.shares = {number: share for number, share in self.shares.items() if self.job.alive(share.host)}
 
-    def ended(self, worker: int) -> None:
-        """A worker that was told to leave, or who stood in for one that was lost, has done what was left to do."""
-        self.owed.pop(worker, None)
+    def ended(self, worker: int, until: int | None = None) -> None:
+        """A worker that was told to leave, or who stood in for one that was lost, has done what was left to do.
+
+        :param until: the clock at which it was told to; None: the job is over. What is owed beyond it stays owed.
+        """
+        owed = self.owed.get(worker)
+        if owed is not None and (until is None or until >= owed.until):
+            del self.owed[worker]
         self.ending.pop(worker, None)
         self._left.pop(worker, None)
         self.look()
@@ -259,9 +264,11 @@ class Turns:
             self._left |= {worker: share.host for worker, share in before.items() if worker not in self.shares}
         else:
             for worker, share in before.items():
+                if worker in self.shares:
+                    continue  # one who was lost meanwhile takes part: the next turn says up to where it is owed
                 if not self.job.alive(share.host):
                     self.owed[worker] = Owed(share.pieces, share.first, clock, -1)
-                elif worker not in self.shares:
+                else:
                     self.ending[worker] = Owed(share.pieces, share.first, clock, share.host)
         left = [[owed.host, owed.until] for owed in (*self.ending.values(), *self.owed.values())]
         for worker, share in self.shares.items():

@@ -74,12 +74,16 @@ class WorkerThreads:
     def stand_in(
         self, number: int, had: Sequence[tuple[int, Sequence[int]]], clock: int, until: int, era: int
     ) -> None:  # fmt: skip
-        """Do the clocks from ``clock`` to before ``until`` of a worker that is lost, in its name.
+        """Do the clocks from ``clock`` to before ``until`` of a worker that is lost, in its name. Who does less for it
+        already ends: what both do counts once.
 
         :param had: since which clock it had which pieces, rising.
         """
-        if number in self._all():
+        now = self._all().get(number)
+        if now is not None and (now.until is None or (now.until >= until and not now.ended)):
             return
+        if now is not None:
+            now.end()
         assigned = _assigned(had[0][1], era)
         for since, pieces in had:
             assigned.add(Assignment(since, era, tuple(pieces)))

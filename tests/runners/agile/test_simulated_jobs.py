@@ -19,6 +19,7 @@ from tests.runners.agile.simulated_job import SimulatedJob
 
 # Seeds that once found a mistake, of some 600.
 FOUND = (13, 18, 19, 32, 41, 46, 49, 83, 104, 135, 142, 217, 264)
+STAGE_1 = {"active": 100.0, "backup_only": 200.0}  # transient hosts only work
 
 
 def finish(job: SimulatedJob) -> None:
@@ -53,6 +54,27 @@ def test_all_reliable_hosts_may_be_lost_where_there_are_checkpoints(seed: int, t
     job = job_of(seed, str(tmp_path))
     job.run()
     assert job.ended == (0, "") or (job.ended and "no checkpoint was written" in job.ended[1])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_second_worker_may_be_lost_while_the_turn_for_the_first_is_under_way(seed: int) -> None:
+    """It still takes part from that turn on, and is stood in for up to the next."""
+    job = SimulatedJob(seed, "rtttt", clocks=60, settings=STAGE_1)
+    lost: list[int] = []
+
+    def lose(host: int) -> None:
+        lost.append(host)
+        job.hosts[host].die()
+        job.later(0.0, lambda: job._lost(host, "killed"))
+
+    def told(host: int, said: dict[str, Any]) -> None:
+        if said["do"] == "take_part" and lost == [4]:
+            lose(3)
+
+    listen(job, told)
+    job.later(1.5, lambda: lose(4))
+    finish(job)
+    assert lost == [4, 3]
 
 
 @dataclass

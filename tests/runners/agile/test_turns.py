@@ -133,6 +133,38 @@ def test_a_stand_in_that_dies_is_replaced() -> None:
     assert {owed.host for owed in table.turns.owed.values()} == {left}
 
 
+def test_who_is_lost_while_it_is_told_to_take_part_is_owed_by_the_next_turn() -> None:
+    """And once: what it has to do is known only then."""
+    table = Table({0: 1, 1: 1, 2: 1}, {0: (0,), 1: (1,), 2: (2,)}).first()
+    table.die(2, wanted={0: (0, 2), 1: (1,)})
+    table.hold()
+    table.die(1)
+    table.part()
+    assert 1 in table.turns.shares
+    assert set(table.turns.owed) == {2}
+    table.want({0: (0, 1, 2)})
+    table.hold(begun=2)
+    table.part()
+    assert [(word["worker"], word["until"]) for word in table.words("stand_in")] == [(2, 2), (1, 3)]
+    assert set(table.turns.shares) == {0}
+
+
+def test_the_end_of_less_than_is_owed_is_not_the_end() -> None:
+    """Who was told to stand in for longer says that it has done the less that it was told first."""
+    table = two()
+    table.die(1, wanted={0: (0, 1, 2, 3)})
+    table.hold()
+    table.part()
+    until = table.turns.owed[1].until
+    table.turns.ended(1, until - 1)
+    assert set(table.turns.owed) == {1}
+    table.turns.ended(1, until)
+    assert not table.turns.owed
+    table.turns.owed[1] = Owed((2, 3), 0, 9, 0)
+    table.turns.ended(1)  # the job is over before that
+    assert not table.turns.owed
+
+
 def test_who_was_told_to_leave_and_dies_is_owed() -> None:
     table = two()
     table.want({0: (0, 1, 2, 3)})
