@@ -114,10 +114,11 @@ class Partition:
 
     def workers_from(self, workers: Collection[int], first: int) -> bool:
         """From clock ``first`` on exactly these take part. Who is not among them owes the clocks before it still, or
-        somebody in its name.
+        somebody in its name; what it sent of that clock or a later one counts no more: it was given up and did not
+        know, and others do that work.
 
         :returns: False if that was so already.
-        :raises Refused: somebody has begun that clock, or a worker had ended before it.
+        :raises Refused: one of these has begun that clock, or all have, or a worker had ended before it.
         """
         members: dict[int, Member] = {}
         for worker, member in self.members.items():
@@ -127,15 +128,28 @@ class Partition:
                 members[worker] = replace(member, until=None) if member.first <= first else Member(first, first - 1)
             elif member.first < first:
                 until = first - 1 if member.until is None else min(member.until, first - 1)
-                members[worker] = replace(member, until=until)
+                members[worker] = replace(member, until=until, finished=min(member.finished, first - 1))
         members |= {worker: Member(first, first - 1) for worker in sorted(workers) if worker not in members}
         if members == self.members:
             return False
-        if first <= self._begun():
+        staying = [member for worker, member in self.members.items() if worker in workers]
+        if first <= self.clock or any(member.finished >= max(first, member.first) for member in staying):
             raise Refused(f"the workers of clock {first} cannot change: it has begun")
+        self._drop_from(first)
         self.members = members
         self._advance()
         return True
+
+    def _drop_from(self, first: int) -> None:
+        """Updates of this clock and later ones, none of them in the state, do not count."""
+        kept = {clock: ahead for clock, ahead in self.ahead.items() if clock < first}
+        if self.newest is not None and len(kept) < len(self.ahead):
+            newest = [values.copy() for values in self.values]
+            for ahead in kept.values():
+                for pieces in (ahead.sums, *ahead.waiting.values()):
+                    add_to(newest, pieces)
+            self.newest = newest
+        self.ahead = kept
 
     def _begun(self) -> int:
         """The latest clock that anybody has finished."""

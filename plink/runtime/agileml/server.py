@@ -161,9 +161,11 @@ class Server:
 
     def workers_from(self, number: int, workers: Collection[int], first: int) -> None:
         """From clock ``first`` on exactly these workers take part, wherever the partition goes. Who ends owes the
-        clocks before it still, or somebody in its name; its number is not used again.
+        clocks before it still, or somebody in its name; what it sent of later ones counts no more, and its number is
+        not used again.
 
-        :raises Refused: somebody has begun that clock and it was not so, or the partition is not served here.
+        :raises Refused: one of these has begun that clock and it was not so, or all have, or the partition is not
+            served here.
         """
         owner = self.owner(number)
         owner.call(lambda: owner.workers_from(workers, first))

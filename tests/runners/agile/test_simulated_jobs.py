@@ -19,6 +19,7 @@ from tests.runners.agile.simulated_job import SimulatedJob
 
 # Seeds that once found a mistake, of some 600.
 FOUND = (13, 18, 19, 32, 41, 46, 49, 83, 104, 135, 142, 217, 264)
+SILENT = (0, 5, 9, 13, 34)  # in which the host that is unheard of was in time to begin a clock of others
 STAGE_1 = {"active": 100.0, "backup_only": 200.0}  # transient hosts only work
 
 
@@ -75,6 +76,24 @@ def test_a_second_worker_may_be_lost_while_the_turn_for_the_first_is_under_way(s
     job.later(1.5, lambda: lose(4))
     finish(job)
     assert lost == [4, 3]
+
+
+@pytest.mark.parametrize("seed", SILENT)
+@pytest.mark.parametrize("tiers", ["rtt", "rtttt"])
+def test_a_host_that_is_only_unheard_of_works_on_in_vain(seed: int, tiers: str) -> None:
+    """Its line to the launcher is cut, and it still reaches the servers: it may have begun the clock from which others
+    do its work."""
+    job = SimulatedJob(seed, tiers, partitions=2, clocks=150, settings=STAGE_1)
+    host = job.hosts[len(tiers) - 1]
+
+    def cut() -> None:
+        host._says = lambda message: None
+        host.hear = lambda message: None  # type: ignore[method-assign]
+        host.die = lambda: None  # type: ignore[method-assign]
+        job.later(30.0, lambda: setattr(host, "alive", False))  # it ends itself
+
+    job.later(2.0, cut)
+    finish(job)
 
 
 @dataclass

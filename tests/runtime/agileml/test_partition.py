@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from plink.runtime.agileml.layout import Layout, Rows, Table, Values, index
 from plink.runtime.agileml.partition import Partition, Refused
-from plink.runtime.agileml.parts import begun, parts_of, take
+from plink.runtime.agileml.parts import begun, parts_of, take, workers_part
 from plink.runtime.agileml.pieces import Piece
 
 ROWS = 12
@@ -203,6 +203,63 @@ def test_workers_come_and_go() -> None:
     partition.release(5)
     assert list(partition.members) == [7]
     assert not partition.update(2, 3, ())  # said again after all
+
+
+@given(st.integers(0, 1000), st.integers(0, 2), st.booleans(), st.booleans())
+def test_what_one_sent_who_was_given_up_counts_up_to_where_others_go_on(
+    seed: int, gone: int, sees_ahead: bool, all_before: bool
+) -> None:
+    """It did not know that it was, and has begun the clock at which its work changes hands; the same wherever the
+    partition is on its way to by then."""
+    active, wanted = made(history=True, sees_ahead=sees_ahead), states(seed)
+    others = [worker for worker in range(WORKERS) if worker != gone]
+    lacking = [] if all_before else [(others[0], 1)]
+    for worker, clock in [(worker, clock) for clock in (0, 1) for worker in range(WORKERS)] + [(gone, 2)]:
+        if (worker, clock) not in lacking:
+            active.update(worker, clock, pieces_of(seed, worker, clock))
+    first, *parts = parts_of(active)
+    heir = begun(LAYOUT, first, sees_ahead=sees_ahead)
+    for part in parts:
+        take(heir, part)
+    with pytest.raises(Refused, match="has begun"):
+        active.workers_from(range(WORKERS + 1), 2)
+    assert active.workers_from([*others, WORKERS], 2)
+    take(heir, workers_part(0, [*others, WORKERS], 2))
+    assert not active.workers_from([*others, WORKERS], 2)
+    for partition in (active, heir):
+        for clock in (2, 3):  # what it says again, and what it goes on with
+            with pytest.raises(Refused):
+                partition.update(gone, clock, pieces_of(seed, gone, clock))
+        for worker, clock in [*lacking, *((worker, clock) for clock in (2, 3) for worker in (*others, WORKERS))]:
+            same = gone if worker == WORKERS else worker
+            assert partition.update(worker, clock, pieces_of(seed, same, clock))
+        assert partition.clock == CLOCKS - 1
+        assert np.array_equal(partition.values[1], wanted[-1][1])
+        np.testing.assert_allclose(partition.values[0], wanted[-1][0], rtol=1e-4, atol=1e-5)
+        for table, values in enumerate(wanted[-1]):
+            np.testing.assert_allclose(partition.read(table, range(ROWS)), values, rtol=1e-4, atol=1e-5)
+
+
+def test_who_was_given_up_may_be_clocks_ahead() -> None:
+    """Under a rule with slack; what others sent before stays in sight."""
+    partition = made(sees_ahead=True)
+    for worker, clock in ((2, 0), (2, 1), (2, 2), (2, 3), (0, 0), (1, 0), (1, 1)):
+        partition.update(worker, clock, (Piece(1, range(ROWS), np.full((ROWS, 1), 10**clock)),))
+    assert partition.workers_from([0, 1, 3], 2)
+    assert (partition.read(1, range(ROWS)) == 3 + 2 * 10).all()
+    assert (partition.clock, partition.laggards(), sorted(partition.ahead)) == (0, [0], [1])
+    with pytest.raises(Refused, match="has begun"):
+        partition.workers_from([2], 0)
+
+
+def test_a_clock_that_all_have_done_is_nobody_elses() -> None:
+    """The only worker was given up, and did more than the clock at which another was to go on."""
+    partition = Partition(LAYOUT, 0)
+    partition.admit({0: 0})
+    partition.update(0, 0, ())
+    with pytest.raises(Refused, match="has begun"):
+        partition.workers_from([1], 0)
+    assert partition.workers_from([1], 1)
 
 
 def test_what_cannot_be_is_refused_and_changes_nothing() -> None:
