@@ -31,7 +31,8 @@ NODE_WORDS = Words(
         "answer": {"id": whole, "why": maybe(text)},
         "partitions": {"partitions": by_number(row(text, whole, whole, whole, whole))},
         "clock": {
-            "clock": whole, "iteration": whole, "seconds": amount, "leads": flag,
+            "clock": whole, "iteration": whole, "batches": lambda value: type(value) is int and value > 0,
+            "seconds": amount, "leads": flag, "judged": maybe(whole),
             "objective": lambda value: value is None or type(value) in (int, float),  # a sum may be infinite
             "era": whole,
         },

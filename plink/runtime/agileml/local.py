@@ -75,4 +75,5 @@ def train(
         end = max((each.result() for each in running), key=lambda finished: finished.clock)
         reader = client(0, end.clock)
         tables = {table.name: reader.read(table.name, np.arange(table.rows)) for table in app.tables}
-        return Trained(tables, progress.Progress(reader, rule, app.batches).objectives(), end)
+        objectives = progress.Progress(reader, rule, app.batches).objectives()
+        return Trained(tables, list(objectives.values()), end)

@@ -47,12 +47,21 @@ class Progress:
             row = self.iteration(self._client.now) % _RING
             self._client.update(_OBJECTIVE, [row], [np.sum(found, axis=0)])
 
-    def objectives(self) -> list[float]:
-        """The means of the latest iterations whose updates are all in sight, in order; without those of no weight."""
-        over = self.iteration(self._rule.needs(self._client.now) + 1)
-        rows = np.arange(max(0, over - KEPT + 1), over) % _RING
-        found = self._client.read(_OBJECTIVE, rows, own=False)
-        return [float(total / weight) for total, weight in found if weight]
+    @property
+    def judged(self) -> int:
+        """The latest iteration whose updates are all in sight: the last one under BSP, earlier ones with slack; below 0
+        before there is any."""
+        return self.iteration(self._rule.needs(self._client.now) + 1) - 1
+
+    def objectives(self) -> dict[int, float]:
+        """The means of the latest iterations up to :attr:`judged`, in order; without those of no weight."""
+        iterations = np.arange(max(0, self.judged - KEPT + 2), self.judged + 1)
+        found = self._client.read(_OBJECTIVE, iterations % _RING, own=False)
+        return {
+            int(iteration): float(total / weight)
+            for iteration, (total, weight) in zip(iterations, found, strict=True)
+            if weight
+        }
 
     def make_room(self) -> None:
         """For iterations to come; once an iteration, by one worker, at its first clock."""

@@ -29,7 +29,8 @@ Say = Callable[[str], None]
 @dataclass(frozen=True)
 class Clock:
     """What a worker did at one clock: how long it took, of which ``working_s`` in the program (with its reads).
-    ``leads``: it has piece 0; then ``objective`` is of the latest iteration that is over, told once."""
+    ``leads``: it has piece 0; then at an iteration's first clock ``judged`` is the latest iteration that all have
+    finished (with slack not always the last), and ``objective`` its objective, None if nothing had weight."""
 
     clock: int
     iteration: int
@@ -37,6 +38,7 @@ class Clock:
     seconds: float
     working_s: float
     leads: bool = False
+    judged: int | None = None
     objective: float | None = None
 
 
@@ -120,20 +122,21 @@ class Worker(Generic[Items]):
             return Finished(now, TOLD)
         if pieces != self._had:
             self._announce(pieces)
-        working, objective = time.perf_counter(), None
+        working, judged, objective = time.perf_counter(), None, None
         if now == 0:
             self._begin(pieces)
         else:
             scores = [self._work(piece) for piece in pieces]
             self._progress.add(score for score in scores if score is not None)
             if 0 in pieces:
-                objective = self._decide()
+                judged, objective = self._decide()
         worked = time.perf_counter()
         client.clock()
         if self._done:
             iteration = self._progress.iteration(now)
             seconds = time.perf_counter() - begun
-            self._done(Clock(now, iteration, len(pieces), seconds, worked - working, 0 in pieces, objective))
+            leads, spent = 0 in pieces, worked - working
+            self._done(Clock(now, iteration, len(pieces), seconds, spent, leads, judged, objective))
         return None
 
     def _announce(self, pieces: tuple[int, ...]) -> None:
@@ -192,16 +195,17 @@ class Worker(Generic[Items]):
             raise AppError(f"{where} returned {score}: an objective must be finite (smaller steps may help)")
         return score
 
-    def _decide(self) -> float | None:
-        """Only the one who has piece 0, for all; the objective of the iteration that is over, if one just is."""
+    def _decide(self) -> tuple[int | None, float | None]:
+        """Only the one who has piece 0, for all; once an iteration the latest that is judged, and its objective."""
         self._progress.make_room()
         first, stop = self._progress.first_of_iteration, self._app.stop
-        objectives = self._progress.objectives() if first and (self._done or stop.patience is not None) else []
+        objectives = self._progress.objectives() if first and (self._done or stop.patience is not None) else {}
         if self._progress.stops_at() is None:
             late = stop.seconds is not None and time.time() - self._started >= stop.seconds
-            if late or (first and stop.converged(objectives)):
+            if late or (first and stop.converged(list(objectives.values()))):
                 self._progress.stop_soon()
-        return objectives[-1] if objectives else None
+        judged = self._progress.judged
+        return (judged, objectives.get(judged)) if first and judged >= 0 else (None, None)
 
     def _checked(self, pieces: Sequence[int]) -> tuple[int, ...]:
         found = tuple(sorted(pieces))

@@ -167,8 +167,10 @@ class WorkerThreads:
                 "is": "clock",
                 "clock": done.clock,
                 "iteration": done.iteration,
+                "batches": self._app.batches,
                 "seconds": done.seconds,
                 "leads": done.leads,
+                "judged": done.judged,
                 "objective": done.objective,
                 "era": running.client.era,
             }

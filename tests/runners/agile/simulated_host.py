@@ -159,7 +159,9 @@ class SimulatedWorker:
             return
         now = self._client.now
         self._client.now, self._does = now + 1, self._begin
-        self._host.workers._done(self._running, Clock(now, now, len(self._pieces), 0.1, 0.1, 0 in self._pieces, None))
+        self._host.workers._done(
+            self._running, Clock(now, now - 1, len(self._pieces), 0.1, 0.1, 0 in self._pieces, now - 2)
+        )
         self._soon(0.0)
 
     def _ask(self, word: Word) -> Word | None:

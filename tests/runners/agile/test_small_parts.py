@@ -10,7 +10,6 @@ import pytest
 
 from plink.runtime.agileml.control_line import VERSION
 from runners.agile.channel import GONE, Channel
-from runners.agile.course import Course
 from runners.agile.fitting import refuse
 from runners.agile.hearing import Hearing
 from runners.agile.member import Member
@@ -105,37 +104,6 @@ def test_where_most_are_silent_at_once_it_is_somebody_elses_fault_for_a_while() 
     assert hearing.silent(three) == three[2:]  # the others have been for less
     listen(12.0)
     assert hearing.silent(three) == three
-
-
-def told(clock: int, iteration: int, objective: float | None = None, leads: bool = True) -> dict[str, Any]:
-    """A clock of a worker."""
-    return {"clock": clock, "iteration": iteration, "seconds": 0.5, "leads": leads, "objective": objective}
-
-
-def test_an_iteration_has_the_time_of_its_clocks_and_the_objective_that_comes_later() -> None:
-    lines: list[dict[str, Any]] = []
-    course = Course(lambda **line: lines.append(line), lambda: 7.0)
-    for clock in (told(0, 0), told(1, 0), told(1, 0, leads=False), told(2, 0), told(3, 1, 4.5), told(4, 1)):
-        course.clock(clock, 3)
-    assert [(line["iteration"], line["seconds"], line["objective"], line["clock"]) for line in lines] == [
-        (0, 1.0, 4.5, 2)
-    ]
-    assert course.status() == {"iteration": 0, "iteration_s": 1.0, "objective": 4.5, "workers": 3, "begun": 5}
-    course.end()
-    assert [line["objective"] for line in lines] == [4.5, None]
-
-
-def test_after_a_roll_back_iterations_are_told_again() -> None:
-    lines: list[dict[str, Any]] = []
-    course = Course(lambda **line: lines.append(line), lambda: 7.0)
-    for clock in range(1, 5):
-        course.clock(told(clock, clock), 1)
-    course.rolled_back(2)
-    assert course.status()["begun"] == 3
-    for clock in range(3, 5):
-        course.clock(told(clock, clock), 1)
-    course.end()
-    assert [line["iteration"] for line in lines] == [1, 2, 3, 4, 3, 4]
 
 
 def test_a_round_begins_when_all_have_the_last_and_something_is_new() -> None:

@@ -1,0 +1,158 @@
+"""How a job gets on: which clocks make an iteration's time, and which objective is whose."""
+
+from typing import Any
+
+import pytest
+
+from plink.agile_history import history_of
+from plink.agile_log import Iteration, RolledBack
+from plink.runtime.agileml.app import App, Score, Stop
+from plink.runtime.agileml.layout import Table
+from plink.runtime.agileml.local import train
+from plink.runtime.agileml.params import Params
+from plink.runtime.agileml.rules import BSP, SSP, Rule
+from plink.runtime.agileml.worker import Clock
+from runners.agile.course import Course
+
+
+class Told:
+    """A course whose lines are kept; clocks of one second, of an objective that is known an iteration later."""
+
+    def __init__(self, batches: int = 1) -> None:
+        self.lines: list[dict[str, Any]] = []
+        self.batches, self.seconds = batches, 0.0
+        self.course = Course(lambda **line: self.lines.append(line), lambda: self.seconds)
+        self.course.stage = 1
+
+    def clock(self, clock: int, **more: Any) -> None:
+        iteration = (clock - 1) // self.batches
+        first = clock % self.batches == (1 if self.batches > 1 else 0)
+        self.seconds += 1.0
+        told = {
+            "clock": clock, "iteration": iteration, "batches": self.batches, "seconds": 1.0, "leads": True,
+            "judged": iteration - 1 if first and iteration else None,
+            "objective": float(iteration - 1) if first and iteration else None,
+        }  # fmt: skip
+        self.course.clock(told | more, 3)
+
+    def clocks(self, first: int, last: int) -> None:
+        for clock in range(first, last + 1):
+            self.clock(clock)
+
+    @property
+    def found(self) -> list[tuple[int, float, float | None]]:
+        return [(line["iteration"], line["seconds"], line["objective"]) for line in self.lines]
+
+
+def test_an_iteration_has_the_time_of_its_clocks_and_the_objective_that_comes_later() -> None:
+    told = Told(batches=2)
+    told.clock(0)
+    told.clock(1)
+    told.clock(1, leads=False, seconds=5.0)
+    told.clocks(2, 2)
+    assert not told.lines
+    told.clocks(3, 4)
+    assert told.found == [(0, 2.0, 0.0)]
+    assert (told.lines[0]["clock"], told.lines[0]["at"]) == (2, 4.0)
+    assert told.course.status() == {"iteration": 0, "iteration_s": 2.0, "objective": 0.0, "workers": 3, "begun": 5}
+    told.course.end()
+    assert told.found == [(0, 2.0, 0.0), (1, 2.0, None)]
+
+
+def test_an_iteration_that_has_not_come_to_its_end_is_none() -> None:
+    told = Told(batches=100)
+    told.clocks(0, 210)
+    told.course.end()
+    assert told.found == [(0, 100.0, 0.0), (1, 100.0, 1.0)]
+
+
+def test_after_a_roll_back_iterations_are_told_again() -> None:
+    told = Told()
+    told.clocks(1, 4)
+    told.course.rolled_back(2)
+    assert told.course.status()["begun"] == 3
+    told.clocks(3, 4)
+    told.course.end()
+    assert told.found == [(0, 1, 0), (1, 1, 1), (2, 1, 2), (3, 1, None), (2, 1, 2), (3, 1, None)]
+
+
+@pytest.mark.parametrize("done", [99, 100, 101, 150])
+def test_a_roll_back_into_the_midst_of_an_iteration_takes_no_more_than_what_is_done_again(done: int) -> None:
+    """Whether it had come to its end, and had been told, or not."""
+    told = Told(batches=100)
+    told.clocks(1, done)
+    before = len(told.lines)
+    told.course.rolled_back(97)
+    told.lines.insert(before, {"back": told.seconds})
+    told.clocks(98, 210)
+    told.course.end()
+    entries = [
+        RolledBack(line["back"], 97, 1, 0) if "back" in line else Iteration(**{k: line[k] for k in line if k != "what"})
+        for line in told.lines
+    ]
+    kept = history_of(entries).kept
+    assert [(one.iteration, one.seconds, one.objective) for one in kept] == [(0, 100.0, 0.0), (1, 100.0, 1.0)]
+
+
+def test_who_does_a_clock_again_for_one_who_was_lost_adds_nothing() -> None:
+    told = Told(batches=2)
+    told.clocks(1, 3)
+    told.clock(2, seconds=9.0)  # late
+    told.clock(3, seconds=9.0)
+    told.clocks(4, 5)
+    assert told.found == [(0, 2.0, 0.0), (1, 2.0, 1.0)]
+
+
+def test_a_last_clock_that_is_heard_of_late_finds_its_objective() -> None:
+    told = Told(batches=2)
+    for clock in (1, 3, 2, 4, 5):
+        told.clock(clock)
+    assert told.found == [(0, 2.0, 0.0), (1, 2.0, 1.0)]
+
+
+def test_clocks_that_another_controller_heard_of_count_as_the_others_do() -> None:
+    told = Told(batches=10)
+    told.clocks(8, 21)
+    assert told.found == [(0, 10.0, 0.0), (1, 10.0, 1.0)]
+
+
+def test_little_is_kept() -> None:
+    told = Told(batches=2)
+    told.clocks(1, 1000)
+    assert len(told.course._took) == 64
+    assert not told.course._over.keys() - {499}
+    assert not told.course._objectives
+
+
+class Counts(App[int]):
+    """The objective of iteration i is i; every third has none."""
+
+    pieces, seed, stop = 2, 0, Stop(clocks=24)
+    tables = (Table("w", 4, 1),)
+
+    def __init__(self, batches: int) -> None:
+        self.batches = batches
+
+    def load(self, piece: int) -> list[int]:
+        return [piece] * self.batches
+
+    def process(self, items: int, params: Params) -> Score | None:
+        iteration = (params.clock - 1) // self.batches
+        return Score(total=float(iteration), weight=1.0) if iteration % 3 else None
+
+
+@pytest.mark.parametrize("rule", [BSP(), SSP(1), SSP(3)], ids=str)
+@pytest.mark.parametrize("batches", [1, 2])
+def test_an_objective_is_told_of_its_own_iteration(rule: Rule, batches: int) -> None:
+    """With slack it is known later, and those of the last iterations not any more."""
+    told = Told(batches)
+
+    def done(clock: Clock) -> None:
+        told.clock(clock.clock, leads=clock.leads, judged=clock.judged, objective=clock.objective)
+
+    train(Counts(batches), rule=rule, done=done, partitions=1, say=lambda line: None)
+    told.course.end()
+    late = -(-(rule.slack if isinstance(rule, SSP) else 0) // batches)
+    wanted = [(i, float(batches), None if i % 3 == 0 or i >= 24 // batches - 1 - late else float(i))
+              for i in range(24 // batches)]  # fmt: skip
+    assert told.found == wanted
