@@ -59,14 +59,19 @@ class _Agent:
             try:
                 self.line.write((json.dumps(body) + "\n").encode())
             except OSError:
-                self.line.close()
+                self.cut()
             finally:
                 self._writing.release()
 
     def give_up(self, why: str) -> None:
         """Cut the line: the listener finds its end."""
         self.given_up = why
-        self.line.close()
+        self.cut()
+
+    def cut(self) -> None:
+        """Close the line. Trouble in it while it closes is nobody's: the other agents go on, or are to end as well."""
+        with contextlib.suppress(Exception):
+            self.line.close()
 
 
 class Fleet:
@@ -145,7 +150,7 @@ class Fleet:
                 break
             buffer += data
         why = agent.given_up or agent.line.last_words() or "the connection was cut"
-        agent.line.close()  # its end of it: a job may lose hosts for days
+        agent.cut()  # its end of it: a job may lose hosts for days
         with self._guard:
             self._agents.pop(host.name, None)
         self._put(Message(host.name, None, HostError(host.name, f"its agent is gone: {why}")))
@@ -198,8 +203,9 @@ class Fleet:
     def close(self) -> None:
         """End every agent: its line is cut, and it ends by itself."""
         self._closing.set()
-        for agent in self._there():
-            agent.line.close()
+        with contextlib.ExitStack() as all_of_them:  # whatever comes in between, a second Ctrl-C included
+            for agent in self._there():
+                all_of_them.callback(agent.cut)
 
     def __enter__(self) -> "Fleet":
         return self

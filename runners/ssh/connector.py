@@ -31,6 +31,7 @@ class SshLine:
 
     def __init__(self, clients: list[paramiko.SSHClient], channel: paramiko.Channel) -> None:
         self._clients, self._channel = clients, channel
+        self._guard = threading.Lock()
 
     def read(self) -> bytes:
         """Next bytes from the agent; empty at the end."""
@@ -43,7 +44,7 @@ class SshLine:
         """Bytes to the agent."""
         try:
             self._channel.sendall(data)
-        except EOFError:  # what paramiko says of a connection that breaks meanwhile
+        except (EOFError, paramiko.SSHException):  # what paramiko says of a connection that breaks meanwhile
             raise BrokenPipeError("the connection was cut") from None
 
     def last_words(self) -> str:
@@ -63,7 +64,9 @@ class SshLine:
 
     def close(self) -> None:
         """Cut the line, last hop first."""
-        _close(self._clients)
+        with self._guard:
+            clients, self._clients = self._clients, []
+        _close(clients)
 
 
 class _ProxyCommand(paramiko.ProxyCommand):
@@ -77,7 +80,8 @@ class _ProxyCommand(paramiko.ProxyCommand):
 def _close(clients: list[paramiko.SSHClient]) -> None:
     """Last hop first."""
     for client in reversed(clients):
-        with contextlib.suppress(OSError):  # a ProxyCommand that has ended already cannot be ended
+        # A ProxyCommand that has ended already cannot be ended, and a jump host's connection may be closing meanwhile.
+        with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
             client.close()
 
 

@@ -1,4 +1,6 @@
-"""What is said of an SSH session that has ended."""
+"""How an SSH session ends, and what is said of it."""
+
+from typing import Any
 
 import paramiko
 import pytest
@@ -15,3 +17,38 @@ def test_an_exit_status_is_said_where_there_is_one(status: int, said: str) -> No
     channel.exit_status = status
     channel.status_event.set()
     assert SshLine([], channel).last_words() == said
+
+
+class Closing:
+    """A connection that says something while it is closed."""
+
+    def __init__(self, said: Exception) -> None:
+        self.said, self.closed = said, 0
+
+    def close(self) -> None:
+        self.closed += 1
+        raise self.said
+
+
+@pytest.mark.parametrize("said", [OSError("gone"), EOFError(), paramiko.SSHException("Channel closed.")])
+def test_every_connection_is_closed_once_whatever_it_says(said: Exception) -> None:
+    """Paramiko says EOFError where the jump host's connection, which the target's goes through, ends meanwhile."""
+    clients: list[Any] = [Closing(said), Closing(said)]
+    line = SshLine(clients, paramiko.Channel(1))
+    line.close()
+    line.close()
+    assert [client.closed for client in clients] == [1, 1]
+
+
+@pytest.mark.parametrize("said", [EOFError(), paramiko.SSHException("Key-exchange timed out")])
+def test_a_connection_that_breaks_while_it_is_written_to_is_a_broken_pipe(
+    said: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    channel = paramiko.Channel(1)
+
+    def breaks(data: bytes) -> None:
+        raise said
+
+    monkeypatch.setattr(channel, "sendall", breaks)
+    with pytest.raises(BrokenPipeError):
+        SshLine([], channel).write(b"more")

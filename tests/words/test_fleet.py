@@ -198,6 +198,43 @@ def test_closing_ends_every_child(children: Callable[..., ChildHosts]) -> None:
     assert connector.all_end()
 
 
+class Grumbling:
+    """Lines that are closed, and raise all the same."""
+
+    def __init__(self, connector: ChildHosts) -> None:
+        self._connector = connector
+
+    def open(self, host: Host) -> Line:
+        class Raises(ChildLine):
+            def close(self) -> None:
+                super().close()
+                raise EOFError
+
+        line = self._connector.open(host)
+        line.__class__ = Raises
+        return line
+
+
+def test_closing_ends_every_child_whatever_their_lines_say(children: Callable[..., ChildHosts]) -> None:
+    connector = children()
+    fleet = Fleet(Grumbling(connector), PROGRAM, lease_s=600)
+    start(fleet, HOSTS)
+    fleet.close()
+    assert connector.all_end()
+
+
+def test_an_agent_is_missed_whatever_its_line_says(children: Callable[..., ChildHosts]) -> None:
+    """One that died and one that says nothing any more; the leases of the others are renewed as before."""
+    with Fleet(Grumbling(children()), PROGRAM, lease_s=0.5) as fleet:
+        start(fleet, HOSTS)
+        fleet.send("a", do="die", code=9)
+        assert hear(fleet).host == "a"
+        fleet.send("b", do="sleep", seconds=2)
+        assert str(hear(fleet).error) == "b: its agent is gone: no sign of life for 0.5 s"
+        assert fleet.receive(1.0) is None
+        assert fleet.alive == ["c"]
+
+
 def test_an_error_on_the_way_ends_every_child(children: Callable[..., ChildHosts]) -> None:
     connector = children()
 
