@@ -19,6 +19,8 @@ def ssh_config(hosts: Hosts, connector: SshConnector) -> str:
         lines += ["  IdentitiesOnly yes"] if not settings.use_agent else []
         if settings.known_hosts:
             lines.append(f"  UserKnownHostsFile {' '.join(_quoted(str(path)) for path in settings.known_hosts)}")
+        if settings.host_key_alias is not None:
+            lines.append(f"  HostKeyAlias {settings.host_key_alias}")
         if settings.proxy_jump:
             lines.append(f"  ProxyJump {','.join(settings.proxy_jump)}")
         elif settings.proxy_command is not None:

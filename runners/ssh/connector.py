@@ -1,14 +1,10 @@
 """Open SSH connections and start agents over them. Host keys are always checked."""
 
-import base64
 import contextlib
-import hashlib
 import logging
-import os
 import socket
 import threading
 from pathlib import Path
-from typing import Any
 
 import paramiko
 
@@ -16,7 +12,7 @@ from plink.errors import HostError, UnknownHost
 from plink.hosts import Host
 from plink.remote.fleet import LEASE_S
 from plink.remote.program import REMOTE_COMMAND
-from runners.ssh.known_hosts import CERTIFICATE_AUTHORITY, REVOKED, load, marked
+from runners.ssh.host_keys import HostKeyCheck
 from runners.ssh.settings import Identity, SshSettings, jump_settings, load_config, settings_for
 
 CONNECT_TIMEOUT_S = 10.0
@@ -85,55 +81,6 @@ def _close(clients: list[paramiko.SSHClient]) -> None:
             client.close()
 
 
-class _Transport(paramiko.Transport):
-    """Refuses host keys that are marked as revoked, before anybody logs in; Paramiko knows no markers."""
-
-    revoked: frozenset[str] = frozenset()
-
-    def start_client(self, event: threading.Event | None = None, timeout: float | None = None) -> None:
-        super().start_client(event, timeout)
-        key = self.get_remote_server_key()
-        if key.get_base64() in self.revoked:
-            raise paramiko.SSHException(
-                f"its host key {_fingerprint(key)} is marked {REVOKED} in known_hosts: whoever answers there may be "
-                "somebody else; give the host a new key"
-            )
-
-
-class _RefuseUnknown(paramiko.MissingHostKeyPolicy):
-    def __init__(self, authorities: frozenset[str]) -> None:
-        self._authorities = authorities
-
-    def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:
-        hint = f" ({CERTIFICATE_AUTHORITY} lines there count for ssh, not for plink)" if self._authorities else ""
-        raise paramiko.SSHException(
-            f"its host key {_fingerprint(key)} is not known; check it and add it to your known_hosts (ssh-keyscan), "
-            f"or pass --accept-new-host-keys{hint}"
-        )
-
-
-class _AppendUnknown(paramiko.MissingHostKeyPolicy):
-    """What OpenSSH calls ``StrictHostKeyChecking accept-new``: a new key is noted, a changed one still refused."""
-
-    def __init__(self, path: Path, guard: threading.Lock) -> None:
-        self._path, self._guard = path, guard
-
-    def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:
-        with self._guard:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with self._path.open("a+b") as file:
-                if file.tell():  # a last line that somebody left without an end
-                    file.seek(-1, os.SEEK_END)
-                    line = b"" if file.read() == b"\n" else b"\n"
-                else:
-                    line = b""
-                file.write(line + f"{hostname} {key.get_name()} {key.get_base64()}\n".encode())
-
-
-def _fingerprint(key: paramiko.PKey) -> str:
-    return "SHA256:" + base64.b64encode(hashlib.sha256(key.asbytes()).digest()).decode().rstrip("=")
-
-
 class SshConnector:
     """Reaches hosts over SSH.
 
@@ -187,19 +134,8 @@ class SshConnector:
     def _hop(self, settings: SshSettings, through: paramiko.Channel | None, clients: list[paramiko.SSHClient]) -> None:
         client = paramiko.SSHClient()
         clients.append(client)
-        load(settings.known_hosts, client.get_host_keys())
-        client.set_missing_host_key_policy(
-            _AppendUnknown(settings.known_hosts[0], self._known_hosts_guard)
-            if self.accept_new_host_keys
-            else _RefuseUnknown(marked(settings.known_hosts, CERTIFICATE_AUTHORITY))
-        )
-        revoked = marked(settings.known_hosts, REVOKED)
-
-        def transport(*arguments: Any, **more: Any) -> paramiko.Transport:
-            made = _Transport(*arguments, **more)
-            made.revoked = revoked
-            return made
-
+        check = HostKeyCheck(settings, self.accept_new_host_keys, self._known_hosts_guard)
+        client.set_missing_host_key_policy(check)
         sock: socket.socket | paramiko.Channel | paramiko.ProxyCommand
         if through is not None:
             sock = through
@@ -222,7 +158,7 @@ class SshConnector:
                 timeout=CONNECT_TIMEOUT_S,
                 banner_timeout=_LOGIN_TIMEOUT_S,
                 auth_timeout=_LOGIN_TIMEOUT_S,
-                transport_factory=transport,
+                transport_factory=check.transport,
             )
         except (EOFError, paramiko.SSHException):
             if isinstance(sock, paramiko.ProxyCommand) and sock.process.poll() is not None:

@@ -1,9 +1,11 @@
-"""known_hosts files as sshd(8) describes them: Paramiko's own reader passes over markers and breaks off at bad lines.
+"""known_hosts files as sshd(8) describes them: Paramiko's own reader takes names literally, passes over markers and
+breaks off at bad lines.
 
 A line is ``[@MARKER] NAMES KEYTYPE KEY [COMMENT]``.
 """
 
 from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import paramiko
@@ -13,28 +15,43 @@ REVOKED = "@revoked"
 CERTIFICATE_AUTHORITY = "@cert-authority"
 
 
-def load(files: Iterable[Path], into: paramiko.HostKeys) -> None:
-    """Add the keys of hosts; for each type of a host's keys the first counts. Lines that cannot be read are no keys."""
-    seen = set()
+def keys_of(name: str, files: Iterable[Path]) -> list[paramiko.PKey]:
+    """All keys of a host, under its name in small letters (``[NAME]:PORT`` on a port of its own), as they are listed.
+    Lines that cannot be read are no keys."""
+    found = []
     for words in _lines(files):
-        if words[0].startswith(("#", "@")):
+        if len(words) < 3 or words[0].startswith(("#", "@")) or not _names(words[0], name):
             continue
         try:
             entry = HostKeyEntry.from_line(" ".join(words))
         except (InvalidHostKey, paramiko.SSHException, ValueError):
             continue
-        if entry is None:
-            continue
-        kind = entry.key.get_name()
-        for name in entry.hostnames:
-            if (name, kind) not in seen:
-                seen.add((name, kind))
-                into.add(name, kind, entry.key)
+        if entry is not None:
+            found.append(entry.key)
+    return found
 
 
 def marked(files: Iterable[Path], marker: str) -> frozenset[str]:
     """The keys (base64) with this marker. The names are not looked at: a key that is revoked for one host is stolen."""
     return frozenset(words[3] for words in _lines(files) if len(words) > 3 and words[0] == marker)
+
+
+def _names(names: str, host: str) -> bool:
+    """Whether a line is about a host: its name hashed, or patterns with ``*`` and ``?``; one behind ``!`` excludes."""
+    if names.startswith("|1|"):
+        try:
+            return paramiko.HostKeys.hash_host(host, names) == names
+        except (AssertionError, ValueError):  # a salt of no such length, or none at all
+            return False
+    patterns = names.lower().split(",")
+    excluding = [pattern[1:] for pattern in patterns if pattern.startswith("!")]
+    including = [pattern for pattern in patterns if not pattern.startswith("!")]
+    return _any(including, host) and not _any(excluding, host)
+
+
+def _any(patterns: Iterable[str], host: str) -> bool:
+    # A bracket stands for itself here.
+    return any(fnmatchcase(host, pattern.replace("[", "[[]")) for pattern in patterns)
 
 
 def _lines(files: Iterable[Path]) -> list[list[str]]:

@@ -25,13 +25,14 @@ class _Config(paramiko.SSHConfig):
 
 @dataclass(frozen=True)
 class SshSettings:
-    """One hop: what OpenSSH calls HostName, Port, User, IdentityFile, ProxyJump and ProxyCommand."""
+    """One hop: what OpenSSH calls HostName, Port, User, IdentityFile, HostKeyAlias, ProxyJump and ProxyCommand."""
 
     hostname: str
     port: int
     user: str
     keys: tuple[str, ...] = ()
     known_hosts: tuple[Path, ...] = ()
+    host_key_alias: str | None = None
     proxy_jump: tuple[str, ...] = ()
     proxy_command: str | None = None
     use_agent: bool = True
@@ -89,6 +90,7 @@ def settings_for(host: Host, config: paramiko.SSHConfig, identity: Identity | No
         user=user,
         keys=tuple(str(_home(key)) for key in keys),
         known_hosts=_known_hosts(str(entry.get("userknownhostsfile", "~/.ssh/known_hosts"))),
+        host_key_alias=entry.get("hostkeyalias"),
         proxy_jump=() if jumps.lower() == "none" else tuple(jump.strip() for jump in jumps.split(",")),
         proxy_command=None
         if command.lower() == "none"

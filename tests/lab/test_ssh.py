@@ -176,6 +176,56 @@ def test_a_changed_host_key_is_refused_always(user: User, servers: list[Server],
     assert "Accepted" not in servers[0].log
 
 
+ALIAS = "Host a\n  HostKeyAlias Node-A\n"
+NAMES_OF_ONE_HOST = [
+    # what the hosts file says, what known_hosts says, ~/.ssh/config
+    ("LocalHost", "[localhost]:{port}", ""),
+    ("localhost", "[LocalHost]:{port}", ""),
+    ("127.0.0.1", "[127.0.0.*]:{port}", ""),
+    ("127.0.0.1", "[10.*]:{port},[127.0.?.1]:{port},![127.0.0.2]:{port}", ""),
+    ("127.0.0.1", "node-a", ALIAS),
+]
+
+
+@pytest.mark.parametrize(("address", "names", "config"), NAMES_OF_ONE_HOST)
+@pytest.mark.parametrize("words", [(), ("--accept-new-host-keys",)])
+def test_a_changed_host_key_is_refused_under_any_name_of_the_host(
+    user: User, servers: list[Server], words: tuple[str, ...], address: str, names: str, config: str
+) -> None:
+    """As `ssh` does: names in capitals, patterns, HostKeyAlias; nothing is noted, and nobody logs in."""
+    (user.home / ".ssh" / "config").write_text(config)
+    user.list_hosts(line("a", servers[0]).replace("address=127.0.0.1", f"address={address}"))
+    public = (servers[1].folder / "host_key.pub").read_text()
+    user.known_hosts.write_text(f"{names.format(port=servers[0].port)} {public}\n")
+    before = user.known_hosts.read_text()
+    done = user.plink("launch", *words, "--hosts", "hosts.txt", "true")
+    assert done.returncode == 1, done.stderr
+    assert "host key has CHANGED" in errors(done)
+    assert user.known_hosts.read_text() == before
+    assert "Accepted" not in servers[0].log
+
+
+def test_a_host_is_known_under_any_of_its_names_and_keys(user: User, servers: list[Server]) -> None:
+    """The same lines, with the right key behind another one of the same type."""
+    publics = [(server.folder / "host_key.pub").read_text() for server in reversed(servers)]
+    for address, names, config in NAMES_OF_ONE_HOST:
+        (user.home / ".ssh" / "config").write_text(config)
+        user.list_hosts(line("a", servers[0]).replace("address=127.0.0.1", f"address={address}"))
+        where = names.format(port=servers[0].port)
+        user.known_hosts.write_text("".join(f"{where} {public}\n" for public in publics))
+        done = user.plink("launch", "--hosts", "hosts.txt", "true")
+        assert done.returncode == 0, done.stderr
+
+
+def test_a_new_host_key_is_noted_under_the_alias(user: User, servers: list[Server]) -> None:
+    """HostKeyAlias, in small letters and without a port, as `ssh` writes it."""
+    (user.home / ".ssh" / "config").write_text(ALIAS)
+    user.list_hosts(line("a", servers[0]))
+    done = user.plink("launch", "--hosts", "hosts.txt", "--accept-new-host-keys", "true")
+    assert done.returncode == 0, done.stderr
+    assert user.known_hosts.read_text().startswith("node-a ssh-ed25519 ")
+
+
 @pytest.mark.parametrize("words", [(), ("--accept-new-host-keys",)])
 @pytest.mark.parametrize("known", [True, False])
 def test_a_revoked_host_key_is_refused_always(
