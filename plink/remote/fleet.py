@@ -4,8 +4,8 @@ import contextlib
 import json
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
@@ -69,9 +69,8 @@ class _Agent:
         self.cut()
 
     def cut(self) -> None:
-        """Close the line. Trouble in it while it closes is nobody's: the other agents go on, or are to end as well."""
-        with contextlib.suppress(Exception):
-            self.line.close()
+        """Close the line."""
+        _cut(self.line)
 
 
 class Fleet:
@@ -100,19 +99,37 @@ class Fleet:
         failures: dict[str, HostError] = {}
         # From the beginning: where many hosts do not answer, connecting takes longer than a lease.
         threading.Thread(target=self._renew_leases, daemon=True, name="plink-lease").start()
-        pool = ThreadPoolExecutor(max_workers=_FAN_OUT, thread_name_prefix="plink-connect")
-        try:
-            futures = {host.name: pool.submit(self._open, host, bundle) for host in hosts}
-            for name, future in futures.items():
+        waiting = deque(hosts)
+        names = [host.name for host in waiting]
+        done: queue.SimpleQueue[tuple[str, Exception | None]] = queue.SimpleQueue()
+
+        def connect() -> None:
+            while True:
                 try:
-                    future.result()
-                except HostError as error:
+                    host = waiting.popleft()
+                except IndexError:
+                    return
+                try:
+                    self._open(host, bundle)
+                except Exception as error:
+                    done.put((host.name, error))
+                else:
+                    done.put((host.name, None))
+
+        for _ in range(min(_FAN_OUT, len(names))):
+            # Daemons, not a pool: on Ctrl-C nobody waits for connections still being made; they find the fleet closing.
+            threading.Thread(target=connect, daemon=True, name="plink-connect").start()
+        try:
+            for _ in names:
+                name, error = done.get()
+                if isinstance(error, HostError):
                     failures[name] = error
+                elif error is not None:
+                    raise error
                 on_start()
         finally:
-            # On Ctrl-C the connections still being made are not waited for: they find the fleet closing.
-            pool.shutdown(wait=False, cancel_futures=True)
-        return failures
+            waiting.clear()
+        return {name: failures[name] for name in names if name in failures}
 
     def _open(self, host: Host, bundle: bytes) -> None:
         if self._closing.is_set():
@@ -121,11 +138,11 @@ class Fleet:
         try:
             rest = _shake_hands(host, line, bundle)
         except HostError:
-            line.close()
+            _cut(line)
             raise
         with self._guard:
             if self._closing.is_set():
-                line.close()
+                _cut(line)
                 raise HostError(host.name, "not started")
             agent = self._agents[host.name] = _Agent(line)
         threading.Thread(target=self._listen, args=(host, agent, rest), daemon=True, name=f"plink-{host.name}").start()
@@ -216,6 +233,12 @@ class Fleet:
         self.close()
 
 
+def _cut(line: Line) -> None:
+    """Trouble in a line while it closes is nobody's: the other agents go on, or are to end as well."""
+    with contextlib.suppress(Exception):
+        line.close()
+
+
 def _shake_hands(host: Host, line: Line, bundle: bytes) -> bytes:
     """Send the program and skip what a login shell prints until the agent says hello; returns the bytes after that."""
     hello = (HELLO + "\n").encode()
@@ -224,7 +247,7 @@ def _shake_hands(host: Host, line: Line, bundle: bytes) -> bytes:
 
     def give_up() -> None:
         late.set()
-        line.close()
+        _cut(line)
 
     alarm = threading.Timer(HELLO_S, give_up)
     alarm.daemon = True

@@ -295,7 +295,7 @@ def known_hosts(data: bytes) -> None:
     from runners.ssh.known_hosts import REVOKED, keys_of, marked
 
     path = _file(data, "known_hosts")
-    keys_of("node-1", [path])
+    keys_of("a", [path])
     marked([path], REVOKED)
 
 

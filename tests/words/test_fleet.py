@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -273,6 +274,48 @@ def test_an_agent_that_shows_no_sign_of_life_is_gone(children: Callable[..., Chi
         assert gone.error is not None
         assert str(gone.error) == "a: its agent is gone: no sign of life for 0.5 s"
         assert fleet.alive == ["b"]
+
+
+def test_nobody_waits_for_a_connection_being_made_once_it_is_interrupted() -> None:
+    """One Ctrl-C ends the process, although a connector is stuck: no limit of its own has to run out."""
+    controller = (
+        "import threading\n"
+        "from plink.hosts import Host\nfrom plink.remote.fleet import Fleet\n"
+        "from plink.remote.program import AgentProgram\n"
+        "class Stuck:\n"
+        "    def open(self, host):\n"
+        "        print('waiting', flush=True)\n"
+        "        threading.Event().wait()\n"
+        "with Fleet(Stuck(), AgentProgram(('tests.words.fleet_agent',))) as fleet:\n"
+        "    fleet.start([Host('a', 'a'), Host('b', 'b')], {})\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", controller], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "waiting\n"
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(WAIT_S)
+        finally:
+            process.kill()
+
+
+def test_what_is_no_trouble_of_a_host_is_raised(children: Callable[..., ChildHosts]) -> None:
+    """A defect in a connector does not count as a host that failed; failures come in the order of the hosts."""
+
+    class Fails:
+        def __init__(self, error: Exception) -> None:
+            self.error = error
+
+        def open(self, host: Host) -> Line:
+            time.sleep(0.2 if host.name == "a" else 0)
+            raise self.error
+
+    with Fleet(Fails(HostError("x", "down")), PROGRAM) as fleet:
+        assert list(start(fleet, HOSTS)) == ["a", "b", "c"]
+    with Fleet(Fails(ZeroDivisionError()), PROGRAM) as fleet, pytest.raises(ZeroDivisionError):
+        start(fleet, HOSTS)
 
 
 def test_agents_keep_while_other_hosts_are_connected_to(children: Callable[..., ChildHosts]) -> None:
