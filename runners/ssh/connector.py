@@ -4,7 +4,9 @@ import contextlib
 import logging
 import socket
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import paramiko
 
@@ -13,20 +15,27 @@ from plink.hosts import Host
 from plink.remote.fleet import LEASE_S
 from plink.remote.program import REMOTE_COMMAND
 from runners.ssh.host_keys import HostKeyCheck
+from runners.ssh.jumps import JumpError, Jumps
 from runners.ssh.settings import Identity, SshSettings, jump_settings, load_config, settings_for
 
 CONNECT_TIMEOUT_S = 10.0
-# After the TCP connection stands: banner, key exchange and log-in, slow when many handshakes share few cores.
-_LOGIN_TIMEOUT_S = 30.0
+# After the TCP connection stands: banner and key exchange, slow when many handshakes share few cores; then the log-in
+# on top of that, and the start of a program.
+_SESSION_TIMEOUT_S = 30.0
+_LOGIN_TIMEOUT_S = 60.0
+_START_TIMEOUT_S = 30.0
 _KEEPALIVE_S = 15
 _READ = 1 << 16
 
 
 class SshLine:
-    """The line to an agent behind an SSH connection (and the connections it was tunnelled through)."""
+    """The line to an agent behind an SSH connection.
 
-    def __init__(self, clients: list[paramiko.SSHClient], channel: paramiko.Channel) -> None:
-        self._clients, self._channel = clients, channel
+    :param ends: closes the connection, and gives back those it was tunnelled through.
+    """
+
+    def __init__(self, ends: contextlib.ExitStack, channel: paramiko.Channel) -> None:
+        self._ends, self._channel = ends, channel
         self._guard = threading.Lock()
 
     def read(self) -> bytes:
@@ -61,8 +70,8 @@ class SshLine:
     def close(self) -> None:
         """Cut the line, last hop first."""
         with self._guard:
-            clients, self._clients = self._clients, []
-        _close(clients)
+            ends = self._ends.pop_all()
+        ends.close()
 
 
 class _ProxyCommand(paramiko.ProxyCommand):
@@ -73,12 +82,46 @@ class _ProxyCommand(paramiko.ProxyCommand):
             super().close()
 
 
-def _close(clients: list[paramiko.SSHClient]) -> None:
-    """Last hop first."""
-    for client in reversed(clients):
-        # A ProxyCommand that has ended already cannot be ended, and a jump host's connection may be closing meanwhile.
-        with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
-            client.close()
+def _close(client: paramiko.SSHClient) -> None:
+    # A ProxyCommand that has ended already cannot be ended, and a jump host's connection may be closing meanwhile.
+    with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+        client.close()
+
+
+class _TooSlow(TimeoutError):
+    """The connection stands, and what was to follow does not come."""
+
+
+class _Transport(paramiko.Transport):
+    """Says so when the time for the key exchange is over, where Paramiko's own just goes on."""
+
+    def start_client(self, event: threading.Event | None = None, timeout: float | None = None) -> None:
+        super().start_client(event, timeout)
+        if not self.initial_kex_done:
+            raise _TooSlow(f"no SSH session within {timeout:.0f} s")
+
+
+@contextlib.contextmanager
+def _within(seconds: float, what: str, client: paramiko.SSHClient) -> Iterator[None]:
+    """Close the connection when the time is over: some of what Paramiko waits for has no limit of its own."""
+    late = threading.Event()
+
+    def end() -> None:
+        late.set()
+        _close(client)
+
+    alarm = threading.Timer(seconds, end)
+    alarm.daemon = True
+    alarm.start()
+    try:
+        yield
+    except Exception:
+        if not late.is_set():
+            raise
+    finally:
+        alarm.cancel()
+    if late.is_set():
+        raise _TooSlow(f"{what} within {seconds:.0f} s")
 
 
 class SshConnector:
@@ -96,6 +139,7 @@ class SshConnector:
         self.accept_new_host_keys, self.identity, self._silence_s = accept_new_host_keys, identity, silence_s
         self._config = load_config()
         self._known_hosts_guard = threading.Lock()
+        self._jumps = Jumps(self._reach)
 
     def settings(self, host: Host) -> SshSettings:
         """Where and how it is connected to. :raises ValueError: when the configuration's port is no number."""
@@ -106,36 +150,41 @@ class SshConnector:
 
         :raises HostError: when any step fails; says which and why.
         """
-        clients: list[paramiko.SSHClient] = []
         try:
-            if host.key and not Path(host.key).expanduser().is_file():
-                raise ValueError(f"there is no key file {host.key}")
-            settings = self.settings(host)
-            hops = [*(jump_settings(jump, self._config) for jump in settings.proxy_jump), settings]
-            through: paramiko.Channel | None = None
-            for here, further in zip(hops, [*hops[1:], None], strict=True):
-                self._hop(here, through, clients)
-                if further is not None:
-                    through = _tunnel(clients[-1], further)
-            transport = clients[-1].get_transport()
-            assert transport is not None
-            transport.set_keepalive(_KEEPALIVE_S)
-            channel = transport.open_session(timeout=_LOGIN_TIMEOUT_S)
-            channel.exec_command(REMOTE_COMMAND)
+            with contextlib.ExitStack() as ends:
+                if host.key and not Path(host.key).expanduser().is_file():
+                    raise ValueError(f"there is no key file {host.key}")
+                settings = self.settings(host)
+                route = tuple(jump_settings(jump, self._config) for jump in settings.proxy_jump)
+                client = self._reach(settings, self._jumps.way(route, settings, ends), ends)
+                transport = client.get_transport()
+                assert transport is not None
+                transport.set_keepalive(_KEEPALIVE_S)
+                with _within(_START_TIMEOUT_S, "no program started", client):
+                    channel = transport.open_session(timeout=_START_TIMEOUT_S)
+                    channel.exec_command(REMOTE_COMMAND)
+                return SshLine(ends.pop_all(), channel)
+        except JumpError as error:
+            raise HostError(host.name, f"its jump host {error.jump}: {_explain(error.cause)}") from None
+        except socket.gaierror:
+            raise UnknownHost(host.name, "its name does not resolve; check the spelling or give address=...") from None
         except (OSError, EOFError, paramiko.SSHException, ValueError) as error:
-            _close(clients)
-            if isinstance(error, socket.gaierror):
-                raise UnknownHost(
-                    host.name, "its name does not resolve; check the spelling or give address=..."
-                ) from None
             raise HostError(host.name, _explain(error)) from None
-        return SshLine(clients, channel)
 
-    def _hop(self, settings: SshSettings, through: paramiko.Channel | None, clients: list[paramiko.SSHClient]) -> None:
+    def _reach(
+        self, settings: SshSettings, through: paramiko.Channel | None, ends: contextlib.ExitStack
+    ) -> paramiko.SSHClient:
+        """Log in to one hop."""
         client = paramiko.SSHClient()
-        clients.append(client)
+        ends.callback(_close, client)
         check = HostKeyCheck(settings, self.accept_new_host_keys, self._known_hosts_guard)
         client.set_missing_host_key_policy(check)
+
+        def transport(*arguments: Any, **more: Any) -> paramiko.Transport:
+            made = _Transport(*arguments, **more)
+            check.ask_for_known(made)
+            return made
+
         sock: socket.socket | paramiko.Channel | paramiko.ProxyCommand
         if through is not None:
             sock = through
@@ -146,35 +195,35 @@ class SshConnector:
             # A machine that loses its power says nothing: unanswered lease renewals are what tells that it is gone.
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(self._silence_s * 1000))
         try:
-            client.connect(
-                settings.hostname,
-                port=settings.port,
-                username=settings.user,
-                # The stubs know neither the list of keys nor the socket-likes that paramiko takes.
-                key_filename=[key for key in settings.keys if Path(key).is_file()] or None,  # type: ignore[arg-type]
-                sock=sock,
-                allow_agent=settings.use_agent,
-                look_for_keys=not settings.keys,
-                timeout=CONNECT_TIMEOUT_S,
-                banner_timeout=_LOGIN_TIMEOUT_S,
-                auth_timeout=_LOGIN_TIMEOUT_S,
-                transport_factory=check.transport,
-            )
+            with _within(_LOGIN_TIMEOUT_S, "not logged in", client):
+                client.connect(
+                    settings.hostname,
+                    port=settings.port,
+                    username=settings.user,
+                    # The stubs know neither the list of keys nor the socket-likes that paramiko takes.
+                    key_filename=[key for key in settings.keys if Path(key).is_file()] or None,  # type: ignore[arg-type]
+                    sock=sock,
+                    allow_agent=settings.use_agent,
+                    look_for_keys=not settings.keys,
+                    timeout=_SESSION_TIMEOUT_S,
+                    banner_timeout=_LOGIN_TIMEOUT_S,
+                    auth_timeout=_LOGIN_TIMEOUT_S,
+                    transport_factory=transport,
+                )
         except (EOFError, paramiko.SSHException):
             if isinstance(sock, paramiko.ProxyCommand) and sock.process.poll() is not None:
                 raise paramiko.SSHException(f"its ProxyCommand ended: {' '.join(sock.cmd)}") from None
             raise
-
-
-def _tunnel(client: paramiko.SSHClient, target: SshSettings) -> paramiko.Channel:
-    transport = client.get_transport()
-    assert transport is not None
-    return transport.open_channel(
-        "direct-tcpip", (target.hostname, target.port), ("127.0.0.1", 0), timeout=CONNECT_TIMEOUT_S
-    )
+        return client
 
 
 def _explain(error: Exception) -> str:
+    if isinstance(error, _TooSlow):
+        return f"SSH: connected, but {error}; is the host overloaded?"
+    if isinstance(error, socket.gaierror):
+        return "its name does not resolve; check the spelling in ~/.ssh/config"
+    if isinstance(error, paramiko.ChannelException):
+        return f"SSH: it opens no channel: {error.text}"
     if isinstance(error, TimeoutError):
         return f"no answer to SSH within {CONNECT_TIMEOUT_S:.0f} s; check the address and the firewall"
     if isinstance(error, ConnectionRefusedError):

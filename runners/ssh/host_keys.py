@@ -8,7 +8,6 @@ import hashlib
 import os
 import threading
 from pathlib import Path
-from typing import Any
 
 import paramiko
 
@@ -26,13 +25,11 @@ class HostKeyCheck(paramiko.MissingHostKeyPolicy):
         self._name, self._files = _listed_as(settings), settings.known_hosts
         self._accept_new, self._guard = accept_new, guard
 
-    def transport(self, *arguments: Any, **more: Any) -> paramiko.Transport:
-        """A connection that asks for a key of a type that is known, before others that the server may have."""
-        made = paramiko.Transport(*arguments, **more)
+    def ask_for_known(self, transport: paramiko.Transport) -> None:
+        """Before it starts: a key of a type that is known, rather than others that the server may have."""
         known = {key.get_name() for key in keys_of(self._name, self._files)}
-        options = made.get_security_options()
+        options = transport.get_security_options()
         options.key_types = tuple(sorted(options.key_types, key=lambda kind: _type_of(kind) not in known))
-        return made
 
     def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:
         """:raises paramiko.SSHException: when the key is not to be trusted; says why."""

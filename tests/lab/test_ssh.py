@@ -3,6 +3,7 @@
 Against an sshd of our own on a port of 127.0.0.1, with HOME in a temporary folder.
 """
 
+import re
 import subprocess
 import sys
 import time
@@ -12,11 +13,17 @@ from pathlib import Path
 
 import pytest
 
+from plink.hosts import Host
+from plink.remote.fleet import Fleet
+from plink.remote.program import AgentProgram
 from runners.lab.sshd import _write_key
+from runners.ssh.connector import SshConnector
 from tests.conftest import plink
 from tests.lab.waiting import until
 
 pytestmark = pytest.mark.lab
+
+PROGRAM = AgentProgram(("tests.words.fleet_agent",))
 
 
 def free_port() -> int:
@@ -397,6 +404,62 @@ def test_a_jump_host_from_the_users_configuration(user: User, servers: list[Serv
     refused = user.plink("launch", "--hosts", "hosts.txt", "true")
     assert refused.returncode == 1
     assert "host key" in errors(refused)
+
+
+def jumping(user: User, jump: Server, inner: Server, through: str = "127.0.0.1") -> None:
+    """A configuration in which hosts n... lie behind a jump host."""
+    (user.home / ".ssh" / "config").write_text(
+        f"Host n*\n  HostName 127.0.0.1\n  Port {inner.port}\n  User root\n  IdentityFile {inner.folder}/user_key\n"
+        f"  ProxyJump root@{through}:{jump.port}\n"
+        f"Host {through}\n  IdentityFile {jump.folder}/user_key\n"
+    )
+
+
+def test_many_hosts_behind_one_jump_host(user: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One log-in there for all of them, however few it takes at a time; it ends with the last, and is made again."""
+    monkeypatch.setenv("HOME", str(user.home))
+    monkeypatch.setenv("SSH_AUTH_SOCK", "")
+    jump, inner = Server(tmp_path / "j", "MaxStartups 2:100:2"), Server(tmp_path / "i", "MaxStartups 99")
+    hosts = [Host(f"n{number}", f"n{number}") for number in range(16)]
+    over = re.compile("Disconnected from|Connection closed by|Connection reset by")
+    jump.start()
+    inner.start()
+    try:
+        user.know(jump, inner)
+        jumping(user, jump, inner)
+        connector = SshConnector()
+        for turn in (1, 2):
+            with Fleet(connector, PROGRAM) as fleet:
+                assert fleet.start(hosts, {"first": "hello"}) == {}
+                assert len(fleet.alive) == len(hosts)
+            until(lambda turn=turn: len(over.findall(jump.log)) == turn, 10, "the connection to the jump host to end")
+        assert jump.log.count("Accepted publickey") == 2
+        assert inner.log.count("Accepted publickey") == 32
+    finally:
+        jump.stop()
+        inner.stop()
+
+
+def test_a_jump_host_that_is_the_trouble_is_named(user: User, servers: list[Server]) -> None:
+    """Not the host behind it: one that does not resolve is no typing error in the hosts file."""
+    jump, inner = servers
+    user.list_hosts("n1")
+    words = ("launch", "--hosts", "hosts.txt", "true")
+
+    def said() -> str:
+        done = user.plink(*words)
+        assert done.returncode == 1
+        return errors(done)
+
+    jumping(user, jump, inner, "gate.invalid")
+    assert "n1: its jump host gate.invalid: its name does not resolve" in said()
+    jumping(user, jump, inner)
+    assert "n1: its jump host 127.0.0.1: SSH: its host key SHA256:" in said()
+    user.know(jump, inner)
+    inner.stop()
+    assert f"n1: its jump host 127.0.0.1: SSH: it does not reach 127.0.0.1 port {inner.port}" in said()
+    jump.stop()
+    assert "n1: its jump host 127.0.0.1: SSH connection refused" in said()
 
 
 def test_a_proxy_command_from_the_users_configuration(user: User, servers: list[Server]) -> None:

@@ -1,11 +1,12 @@
 """How an SSH session ends, and what is said of it."""
 
+import contextlib
 from typing import Any
 
 import paramiko
 import pytest
 
-from runners.ssh.connector import SshLine
+from runners.ssh.connector import SshLine, _close
 
 
 @pytest.mark.parametrize(
@@ -16,7 +17,7 @@ def test_an_exit_status_is_said_where_there_is_one(status: int, said: str) -> No
     channel = paramiko.Channel(1)
     channel.exit_status = status
     channel.status_event.set()
-    assert SshLine([], channel).last_words() == said
+    assert SshLine(contextlib.ExitStack(), channel).last_words() == said
 
 
 class Closing:
@@ -34,7 +35,10 @@ class Closing:
 def test_every_connection_is_closed_once_whatever_it_says(said: Exception) -> None:
     """Paramiko says EOFError where the jump host's connection, which the target's goes through, ends meanwhile."""
     clients: list[Any] = [Closing(said), Closing(said)]
-    line = SshLine(clients, paramiko.Channel(1))
+    ends = contextlib.ExitStack()
+    for client in clients:
+        ends.callback(_close, client)
+    line = SshLine(ends, paramiko.Channel(1))
     line.close()
     line.close()
     assert [client.closed for client in clients] == [1, 1]
@@ -51,4 +55,4 @@ def test_a_connection_that_breaks_while_it_is_written_to_is_a_broken_pipe(
 
     monkeypatch.setattr(channel, "sendall", breaks)
     with pytest.raises(BrokenPipeError):
-        SshLine([], channel).write(b"more")
+        SshLine(contextlib.ExitStack(), channel).write(b"more")
