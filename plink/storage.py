@@ -8,10 +8,11 @@ import os
 import re
 import sys
 import zlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from plink.errors import InputError, PlinkError
+from plink.errors import InputError, PlinkError, UsageError
 from plink.printed import instead_of_json
 
 STANDARD = "-"
@@ -154,6 +155,30 @@ def check_writable(path: str | Path) -> None:
             temporary.unlink()
     except OSError as error:
         raise PlinkError(f"cannot write {path}: {error.strerror}") from None
+
+
+def check_apart(
+    target: str | Path | None, read: Iterable[str | Path | None], written: str | Path | None = None
+) -> None:
+    """Refuse, before the work, a result that would take the place of what it was made from, or of another result.
+
+    :param target: where it is to go; ``-`` and None are no file. :param read: what the command reads. :param written:
+        what it writes besides.
+    :raises UsageError: when they are the same file, whatever it is called.
+    """
+    if any(_are_one(target, one) for one in read):
+        raise UsageError(f"{target}: that is what is read; name another file")
+    if _are_one(target, written):
+        raise UsageError(f"{target}: two results cannot go to one file; name another file")
+
+
+def _are_one(one: str | Path | None, other: str | Path | None) -> bool:
+    if one is None or other is None or STANDARD in (str(one), str(other)):
+        return False
+    first, second = os.path.realpath(one), os.path.realpath(other)
+    if os.path.exists(first) and not os.path.isfile(first):  # a device takes what comes
+        return False
+    return first == second or (os.path.exists(first) and os.path.exists(second) and os.path.samefile(first, second))
 
 
 def _is_gz(path: str | Path) -> bool:

@@ -20,7 +20,7 @@ from plink.cli.running_orders import Planned, Trying, describe, plan_orders, pri
 from plink.cli.screen import print_json, say
 from plink.errors import NoAnswer, PlinkError
 from plink.network import Network
-from plink.storage import check_writable, write_document
+from plink.storage import check_apart, check_writable, write_document
 from plink.trials import CHECK, Series, read_series
 from plink.truth import read_truth
 from plink.units import format_us
@@ -69,6 +69,11 @@ def run(asked: Asked) -> None:
     :raises PlinkError: where it falls short, or cannot be found out.
     """
     target = target_of(asked.output)
+    network_file = asked.network_file or workspace.NETWORK if _needs_network(asked) else None
+    read = (network_file, asked.results, asked.truth, asked.max_regression)
+    check_apart(asked.junit, read, target if asked.measure else None)
+    if asked.measure:
+        check_apart(target, read)
     if asked.measure and not asked.dry_run:
         if asked.output is None:
             workspace.prepare()
@@ -111,9 +116,13 @@ def target_of(output: Path | None) -> Path:
     return output or workspace.FOLDER / "check.json"
 
 
+def _needs_network(asked: Asked) -> bool:
+    return asked.network_file is not None or asked.measure or asked.truth is not None
+
+
 def _network(asked: Asked) -> Network | None:
     """The one that was named, or where one is needed the last one that was probed here."""
-    if asked.network_file is None and not asked.measure and asked.truth is None:
+    if not _needs_network(asked):
         return None
     network: Network = network_from(asked.network_file)
     return network

@@ -45,7 +45,7 @@ def cluster(
     Example: plink cluster cloud.json --elasticity 1.5
     """
     from plink.cli.inputs import network_from
-    from plink.storage import STANDARD
+    from plink.storage import STANDARD, check_apart
     from solvers.embedding.fitting import STEPS
     from solvers.grouping.cluster import cluster as clustered
     from solvers.grouping.sizes import check_elasticity
@@ -55,6 +55,7 @@ def cluster(
         raise UsageError(f"--groups {groups}: there is 1 group at least")
     if as_json and output is not None:
         raise UsageError("--json prints the groups; leave -o away or give one of the two")
+    check_apart(output, (network_file or workspace.NETWORK,))
     network = network_from(network_file)
     with progress("fitting", "clustering") as bars:
         steps = 0

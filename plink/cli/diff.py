@@ -36,13 +36,14 @@ def diff(
     from plink.cli.diff_report import cases, show
     from plink.cli.junit import Case, write_junit
     from plink.network import read_network
-    from plink.storage import check_writable
+    from plink.storage import check_apart, check_writable
     from plink.units import parse_duration
     from solvers.changes.compare import compare
     from solvers.changes.finding import Limits
 
     if str(old) == str(new) == "-":
         raise UsageError("standard input holds one file; name the other one")
+    check_apart(junit, (old, new))
     if junit is not None:
         check_writable(junit)
     limits = Limits(share=threshold, floor_us=parse_duration(floor) * 1e6)

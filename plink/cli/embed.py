@@ -54,7 +54,7 @@ def embed(
     """
     from plink.cli.denoising import device_for, verdict_on, verdict_text
     from plink.cli.inputs import network_from
-    from plink.storage import STANDARD, write_document
+    from plink.storage import STANDARD, check_apart, write_document
     from solvers.embedding.embed import embed as fitted
     from solvers.embedding.fitting import STEPS
     from solvers.embedding.settings import Wishes
@@ -63,6 +63,7 @@ def embed(
     wishes.settings(4)  # refused before anything is read
     if as_json and output is not None:
         raise UsageError("--json prints the embedding; leave -o away or give one of the two")
+    check_apart(output, (network_file or workspace.NETWORK,))
     network = network_from(network_file)
     names = network.hosts.names
     with progress("fitting") as bars:

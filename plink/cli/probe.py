@@ -98,6 +98,7 @@ def probe(
     Example: plink probe hosts.txt -o cloud.json
     """
     from plink.hosts import read_hosts
+    from plink.storage import check_apart
     from plink.units import parse_bytes, parse_duration
 
     if method not in _METHODS:
@@ -107,6 +108,7 @@ def probe(
     target = output or workspace.NETWORK
     if resume and str(target) == "-":
         raise UsageError("--resume needs a file to go on with, not standard output")
+    check_apart(target, (hosts_file,))
     limit_s = parse_duration(budget) if budget else None
     hosts = read_hosts(hosts_file)
     if len(hosts) < 2:

@@ -153,6 +153,7 @@ def reorder(
     Example: plink reorder cloud.json --algo ring --format openmpi -o hostfile
     """
     from plink.cli.solving import Wanted, check_alone, known_algorithm, solve
+    from plink.storage import check_apart
     from plink.units import parse_bytes
     from runners.hostfiles import command, format_named, render
 
@@ -169,6 +170,8 @@ def reorder(
         raise UsageError("--moves is instead of a time; leave --time-limit away or give one of the two")
     if denoise and topology is not None:
         raise UsageError("--denoise goes with measured round trips; those of --topology are assumed")
+    network_read = None if topology is not None else network_file or workspace.NETWORK
+    check_apart(output, (network_read, topology, prior, hosts_file, groups))
     from plink.cli.order_report import order_of, order_of_one, summary
     from plink.order import Order
     from plink.storage import STANDARD, write_text

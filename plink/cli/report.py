@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from plink import workspace
 from plink.cli.screen import say
 
 if TYPE_CHECKING:
@@ -56,8 +57,10 @@ def report(
     from plink.cli.seeing import facts_of, network_to_see
     from plink.pictures.files import check_target, write_pictures
     from plink.pictures.page import page
-    from plink.storage import STANDARD, check_writable, write_text
+    from plink.storage import STANDARD, check_apart, check_writable, write_text
 
+    read = (network_file or workspace.NETWORK, order or workspace.ORDER, groups or workspace.GROUPS, results)
+    check_apart(output, read)
     check_writable(output)
     if png is not None:
         check_target(png)

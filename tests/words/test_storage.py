@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plink.errors import InputError, PlinkError
+from plink.errors import InputError, PlinkError, UsageError
 from plink.storage import (
+    check_apart,
     check_writable,
     parse_document,
     read_document,
@@ -197,3 +198,21 @@ def test_a_message_is_one_short_line_whatever_stands_in_the_file() -> None:
     assert str(error).isprintable()
     assert len(str(error)) < 600
     assert str(error).startswith(r"x.json: \x1b[31m\n: \u2028aaa")
+
+
+def test_a_result_may_not_take_the_place_of_what_is_read(tmp_path: Path) -> None:
+    """By whatever name: with dots, through a link to the file or to its folder, as a second name of the file."""
+    read, folder = tmp_path / "a.json", tmp_path / "folder"
+    read.write_text("{}")
+    folder.symlink_to(tmp_path)
+    (tmp_path / "link").symlink_to(read)
+    (tmp_path / "second").hardlink_to(read)
+    for target in (read, f"{tmp_path}/./a.json", tmp_path / "link", folder / "a.json", tmp_path / "second"):
+        with pytest.raises(UsageError, match="that is what is read; name another file"):
+            check_apart(target, (None, "-", read))
+    with pytest.raises(UsageError, match="two results cannot go to one file"):
+        check_apart(tmp_path / "new", (read,), folder / "new")
+    check_apart(tmp_path / "new", (read,), tmp_path / "newer")
+    check_apart(None, (read,), read)
+    check_apart("-", ("-",), "-")
+    check_apart("/dev/null", ("/dev/null",), "/dev/null")
