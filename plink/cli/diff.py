@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from solvers.changes.finding import Finding, Limits
 
 _UNITS = {"latency": "us", "loss": "share", "rate": "Gbit/s", "capacity": "Gbit/s", "hops": "hops"}
+_MOST_FLOOR_S = 1.0
 
 
 def diff(
@@ -23,7 +24,7 @@ def diff(
     threshold: Annotated[
         float, typer.Option(min=0.01, max=100, help="Smallest change worth naming, a share: 0.25 is a quarter.")
     ] = 0.25,
-    floor: Annotated[str, typer.Option(help="Round trips must change by so much besides.")] = "10us",
+    floor: Annotated[str, typer.Option(help="Round trips must change by so much besides, 1s at most.")] = "10us",
     junit: Annotated[Path | None, typer.Option(help="Also write it as JUnit XML, for CI.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
@@ -37,7 +38,6 @@ def diff(
     from plink.cli.junit import Case, write_junit
     from plink.network import read_network
     from plink.storage import check_apart, check_writable
-    from plink.units import parse_duration
     from solvers.changes.compare import compare
     from solvers.changes.finding import Limits
 
@@ -46,7 +46,7 @@ def diff(
     check_apart(junit, (old, new))
     if junit is not None:
         check_writable(junit)
-    limits = Limits(share=threshold, floor_us=parse_duration(floor) * 1e6)
+    limits = Limits(share=threshold, floor_us=_floor(floor))
     try:
         networks = read_network(old), read_network(new)
         found = compare(*networks, limits)
@@ -62,6 +62,21 @@ def diff(
         show(found, networks)
     if found.worse:
         raise PlinkError(f"{found.worse} {'thing' if found.worse == 1 else 'things'} got worse")
+
+
+def _floor(text: str) -> float:
+    """Microseconds.
+
+    :raises UsageError: for what would leave nothing to be found: a bare number, which is seconds elsewhere, above all.
+    """
+    from plink.units import parse_duration
+
+    seconds = parse_duration(text)
+    if text.strip()[-1:].isdigit():
+        raise UsageError(f"--floor {text}: of which unit? Write {text.strip()}us, or ms")
+    if seconds > _MOST_FLOOR_S:
+        raise UsageError(f"--floor {text}: no round trip changes by more than {_MOST_FLOOR_S:g} s; write it like 10us")
+    return seconds * 1e6
 
 
 def _document(found: "Comparison", networks: "tuple[Network, Network]", limits: "Limits") -> dict[str, Any]:

@@ -154,3 +154,15 @@ def test_bandwidths_that_are_not_measured_any_more_are_told(gone: str, tmp_path:
     assert done.returncode == 0
     assert f"{lost} pairs' bandwidths were measured before and are not now: not compared" in done.stdout
     assert "bandwidths were measured" not in typed("diff", "b.json", "a.json", cwd=tmp_path).stdout
+
+
+@pytest.mark.parametrize(("floor", "why"), [
+    ("10", "of which unit? Write 10us, or ms"), ("0.5", "of which unit?"), ("2s", "more than 1 s"), ("10m", "like 10us"),
+    ("ten", "is not a duration"),
+])  # fmt: skip
+def test_a_floor_that_nothing_reaches_is_refused(floor: str, why: str, tmp_path: Path) -> None:
+    """A bare number was seconds: nothing ever got worse."""
+    write(tmp_path / "a.json", network())
+    write(tmp_path / "b.json", network(slow=4))
+    assert why in refusal(typed("diff", "a.json", "b.json", "--floor", floor, cwd=tmp_path))
+    assert typed("diff", "a.json", "b.json", "--floor", "1s", cwd=tmp_path).returncode == 0
