@@ -1,5 +1,6 @@
 """``plink check``."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +9,7 @@ import typer
 from plink.errors import UsageError
 
 _RUN, _JUDGE, _CI = "Run orders on the hosts", "What is asked for", "Results"
+_ALGO, _SIZE, _ORDERS, _REPEATS, _TIMEOUT = "gloo", "16MB", 10, 3, "30m"
 
 
 def check(
@@ -32,23 +34,33 @@ def check(
             rich_help_panel=_RUN,
         ),
     ] = None,
-    size: Annotated[str, typer.Option(help="Bytes that are reduced.", rich_help_panel=_RUN)] = "16MB",
+    size: Annotated[
+        str | None, typer.Option(help="Bytes that are reduced (16MB).", rich_help_panel=_RUN)
+    ] = None,
     model: Annotated[
-        str, typer.Option(help="latency, alpha-beta, contention, or auto.", rich_help_panel=_RUN)
-    ] = "auto",
+        str | None,
+        typer.Option(
+            help="latency, alpha-beta, contention, or auto; also of NETWORK --results, else priced as then.",
+            rich_help_panel=_RUN,
+        ),
+    ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", help="An option of the algorithm: --set base=4.", rich_help_panel=_RUN),
     ] = None,
     orders: Annotated[
-        int, typer.Option(min=2, max=100, help="How many, at even steps of the cost.", rich_help_panel=_RUN)
-    ] = 10,
+        int | None,
+        typer.Option(min=2, max=100, help="How many, at even steps of the cost (10).", rich_help_panel=_RUN),
+    ] = None,
     repeats: Annotated[
-        int, typer.Option(min=1, max=100, help="Timed all-reduces of each order.", rich_help_panel=_RUN)
-    ] = 3,
+        int | None, typer.Option(min=1, max=100, help="Timed all-reduces of each order (3).", rich_help_panel=_RUN)
+    ] = None,
     seed: Annotated[
-        int, typer.Option(min=0, max=2**63 - 1, help="Of the orders, and of the embedding.", rich_help_panel=_RUN)
-    ] = 0,
+        int | None,
+        typer.Option(
+            min=0, max=2**63 - 1, help="Of the orders, and of the embedding of --truth (0).", rich_help_panel=_RUN
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be run.", rich_help_panel=_RUN)
     ] = False,
@@ -61,7 +73,9 @@ def check(
     interface: Annotated[
         str | None, typer.Option(help="Network interface on the hosts; default: found.", rich_help_panel=_RUN)
     ] = None,
-    timeout: Annotated[str, typer.Option(help="For each algorithm's job.", rich_help_panel=_RUN)] = "30m",
+    timeout: Annotated[
+        str | None, typer.Option(help="For each algorithm's job (30m).", rich_help_panel=_RUN)
+    ] = None,
     accept_new_host_keys: Annotated[
         bool,
         typer.Option("--accept-new-host-keys", help="Trust hosts whose keys are unknown.", rich_help_panel=_RUN),
@@ -77,12 +91,12 @@ def check(
         ),
     ] = None,
     tolerance: Annotated[
-        float,
+        float | None,
         typer.Option(
-            min=0, max=10, help="With BASELINE: share by which the cheapest order may take longer.",
+            min=0, max=10, help="With BASELINE: share by which the cheapest order may take longer (0.1).",
             rich_help_panel=_JUDGE,
         ),
-    ] = 0.1,
+    ] = None,
     min_paia: Annotated[
         float | None,
         typer.Option(
@@ -120,31 +134,49 @@ def check(
     from plink.units import parse_bytes, parse_duration
     from solvers.checking.regression import Tolerance
 
-    _refuse(measure, results, truth, min_spearman, max_regression, min_paia, output, dry_run)
+    _refuse(measure, results, truth, min_spearman, max_regression, min_paia, output)
+    running = {
+        "--algo": algo, "--size": size, "--set": set_, "--orders": orders, "--repeats": repeats,
+        "--dry-run": dry_run or None, "--python": python, "--env": env, "--interface": interface, "--timeout": timeout,
+        "--accept-new-host-keys": accept_new_host_keys or None,
+        **({} if network_file is not None and results is not None else {"--model": model}),
+        **({} if truth is not None else {"--seed": seed}),
+    }  # fmt: skip
+    judging = {
+        "--truth": truth, "--min-spearman": min_spearman, "--max-regression": max_regression, "--junit": junit,
+    }  # fmt: skip
+    if not measure:
+        _refuse_given(running, "--measure", "nothing is run here" + ("; NETWORK prices the runs anew, by --model too"
+                      if results is not None and model is not None else ""))  # fmt: skip
+    if max_regression is None:
+        _refuse_given({"--tolerance": tolerance}, "--max-regression", "there is nothing else to tolerate")
+    if dry_run:
+        _refuse_given(judging, "what is run", "--dry-run finds nothing that could be judged")
     if measure and max_regression is not None and max_regression.resolve() == target_of(output).resolve():
         raise UsageError(f"--max-regression {max_regression}: --measure leaves there what it finds, so that a worse "
                          "result would be the next baseline; give another file with -o")  # fmt: skip
-    algorithms = tuple(dict.fromkeys(algo or ["gloo"]))
+    algorithms = tuple(dict.fromkeys(algo or [_ALGO]))
     for name in algorithms:
         known_way(name)
     trying = Trying(
-        parse_bytes(size), model, orders, repeats, seed, tuple(set_ or ()), named_values(env or []), python, interface,
-        parse_duration(timeout),
+        parse_bytes(_SIZE if size is None else size), "auto" if model is None else model, orders or _ORDERS,
+        repeats or _REPEATS, seed or 0, tuple(set_ or ()), named_values(env or []), python, interface,
+        parse_duration(_TIMEOUT if timeout is None else timeout),
     )  # fmt: skip
     if trying.size_bytes < 4:
         raise UsageError(f"--size {size}: an element has 4 bytes")
-    limits = Limits(min_spearman, (), Tolerance(time=tolerance))
+    limits = Limits(min_spearman, (), Tolerance() if tolerance is None else Tolerance(time=tolerance))
     run(
         Asked(
-            network_file, measure, results, truth, min_paia, algorithms, trying, limits, max_regression, dry_run,
-            output, junit, as_json, accept_new_host_keys,
+            network_file, measure, results, truth, min_paia, algorithms, trying, model, limits, max_regression,
+            dry_run, output, junit, as_json, accept_new_host_keys,
         )
     )  # fmt: skip
 
 
 def _refuse(
     measure: bool, results: Path | None, truth: Path | None, min_spearman: float | None, max_regression: Path | None,
-    min_paia: float | None, output: Path | None, dry_run: bool,
+    min_paia: float | None, output: Path | None,
 ) -> None:  # fmt: skip
     """:raises UsageError: for options that ask for nothing, or do not go together."""
     if not measure and results is None and truth is None:
@@ -162,5 +194,10 @@ def _refuse(
         raise UsageError("--min-spearman and --max-regression go with --measure or --results")
     if output is not None and not measure:
         raise UsageError("-o goes with --measure; --json prints what was found")
-    if dry_run and not measure:
-        raise UsageError("--dry-run goes with --measure")
+
+
+def _refuse_given(options: Mapping[str, object], beside: str, why: str) -> None:
+    """:raises UsageError: naming those of the options that were typed (not None), which would change nothing."""
+    typed = [name for name, value in options.items() if value is not None]
+    if typed:
+        raise UsageError(f"{', '.join(typed)} {'goes' if len(typed) == 1 else 'go'} with {beside}: {why}")

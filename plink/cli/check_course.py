@@ -30,7 +30,8 @@ from solvers.prediction.topology import levels_apart
 
 @dataclass(frozen=True)
 class Asked:
-    """What was typed; ``limits`` without the baseline, which ``max_regression`` is."""
+    """What was typed; ``limits`` without the baseline, which ``max_regression`` is. ``model``: by which recorded runs
+    are priced anew, None: by that of then."""
 
     network_file: Path | None
     measure: bool
@@ -39,6 +40,7 @@ class Asked:
     min_paia: float | None
     algorithms: tuple[str, ...]
     trying: Trying
+    model: str | None
     limits: Limits
     max_regression: Path | None
     dry_run: bool
@@ -92,7 +94,7 @@ def run(asked: Asked) -> None:
         if recorded:
             found.document["checks"] = []
             for series in recorded:
-                found.add(series if asked.network_file is None else _priced(series, network), asked.limits)
+                found.add(series if asked.network_file is None else _priced(series, network, asked.model), asked.limits)
         if asked.measure and network is not None:
             plans = [plan_orders(network, algo, asked.trying) for algo in asked.algorithms]  # refused before a run
             if asked.dry_run:
@@ -128,10 +130,10 @@ def _network(asked: Asked) -> Network | None:
     return network
 
 
-def _priced(series: Series, network: Network | None) -> Series:
+def _priced(series: Series, network: Network | None, by: str | None) -> Series:
     """With what the trials cost by the network and the models of today."""
     assert network is not None
-    model, costs = priced_again(series, network)
+    model, costs = priced_again(series, network, by)
     trials = tuple(replace(trial, predicted_us=cost) for trial, cost in zip(series.trials, costs, strict=True))
     return replace(series, model=model, trials=trials)
 

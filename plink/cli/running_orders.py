@@ -92,9 +92,10 @@ def plan_orders(network: Network, algo: str, trying: Trying) -> Planned:
     )
 
 
-def priced_again(series: Series, network: Network) -> tuple[str, list[float]]:
+def priced_again(series: Series, network: Network, by: str | None = None) -> tuple[str, list[float]]:
     """By which model, and what the trials of a series cost on this network by the cost models as they are now.
 
+    :param by: the model; None: that of the series, or the one that suits the network.
     :raises UsageError, NoAnswer: where the series tells too little, or speaks of other hosts.
     """
     if series.algo is None or series.size_bytes is None or not all(trial.hosts for trial in series.trials):
@@ -102,7 +103,7 @@ def priced_again(series: Series, network: Network) -> tuple[str, list[float]]:
     place = {name: k for k, name in enumerate(network.hosts.names)}
     fabric = fabric_from(network)
     slots = np.array([host.slots for host in network.hosts], dtype=np.intp)
-    model = model_for(series.model or "auto", fabric)
+    model = model_for((series.model or "auto") if by is None else by, fabric)
     if series.ranks not in (None, slots.sum()):
         raise NoAnswer(
             f"--results: {series.algo} was run by {series.ranks} ranks, and the hosts in {network.where} have "

@@ -37,8 +37,8 @@ def test_what_the_first_algorithm_took_is_kept(
     cloud, left, junit = write(tmp_path / "cloud.json", network()), tmp_path / "check.json", tmp_path / "check.xml"
     trying = Trying(1_000_000, "auto", 3, 1, 0)
     asked = Asked(
-        cloud, True, None, None, None, ("ring", "tree"), trying, Limits(0.9, (), Tolerance()), None, False, left, junit,
-        False, False,
+        cloud, True, None, None, None, ("ring", "tree"), trying, None, Limits(0.9, (), Tolerance()), None, False, left,
+        junit, False, False,
     )  # fmt: skip
     with pytest.raises(type(ends)):
         run(asked)

@@ -72,6 +72,16 @@ def test_priced_anew_by_the_network_and_the_models_of_today(here: Path) -> None:
     assert found["network"] is not None
 
 
+def test_priced_anew_by_another_model(here: Path) -> None:
+    """Recorded by `contention`; by latency nothing is told of times, so there is no calibration."""
+    words = ("check", "cloud.json", "--results", "good.json", "--json")
+    (entry,) = json.loads(typed(*words, cwd=here).stdout)["checks"]
+    assert (entry["model"], entry["calibration"] is None) == ("contention", False)
+    (entry,) = json.loads(typed(*words, "--model", "latency", cwd=here).stdout)["checks"]
+    assert (entry["model"], entry["calibration"]) == ("latency", None)
+    assert [run["predicted_us"] for run in entry["runs"]] == [400, 220, 220, 220]
+
+
 def test_against_a_baseline(here: Path) -> None:
     """Half as fast, and the model ranks the other way round: two failures; the same again: none."""
     slow = series([[2.0, 2.4], [1.9, 1.95], [1.8, 1.85], [1.7, 1.75]], model="contention")
@@ -170,6 +180,30 @@ def test_a_baseline_that_is_gone_is_told_to_ci_too(here: Path) -> None:
         (["--results", "good.json", "--min-paia", "0.9"], 2, "--min-paia goes with --truth"),
         (["--results", "good.json", "-o", "x"], 2, "-o goes with --measure"),
         (["--results", "good.json", "--dry-run"], 2, "--dry-run goes with --measure"),
+        (["--results", "good.json", "--algo", "ring", "--size", "1KB"], 2, "--algo, --size go with --measure: nothing"),
+        (["--results", "good.json", "--orders", "10", "--repeats", "3"], 2, "--orders, --repeats go with --measure"),
+        (["--results", "good.json", "--set", "base=4"], 2, "--set goes with --measure"),
+        (["--results", "good.json", "--env", "A=1", "--python", "p"], 2, "--python, --env go with --measure"),
+        (["--results", "good.json", "--interface", "e", "--timeout", "1m"], 2, "--interface, --timeout go with"),
+        (["--results", "good.json", "--accept-new-host-keys"], 2, "--accept-new-host-keys goes with --measure"),
+        (["--results", "good.json", "--seed", "0"], 2, "--seed goes with --measure"),
+        (["--results", "good.json", "--model", "latency"], 2, "NETWORK prices the runs anew, by --model too"),
+        (["cloud.json", "--truth", "t", "--model", "latency"], 2, "--model goes with --measure: nothing is run here"),
+        (["cloud.json", "--truth", "t", "--size", "3"], 2, "--size goes with --measure"),
+        (["--results", "good.json", "--tolerance", "0.1"], 2, "--tolerance goes with --max-regression"),
+        (["cloud.json", "--results", "good.json", "--model", "x"], 2, "--model x: there are auto, latency"),
+        (["cloud.json", "--measure", "--dry-run", "--junit", "x"], 2, "--junit goes with what is run: --dry-run finds"),
+        (
+            ["cloud.json", "--measure", "--dry-run", "--truth", "t", "--min-paia", "1"],
+            2,
+            "--truth goes with what is run",
+        ),
+        (["cloud.json", "--measure", "--dry-run", "--min-spearman", "1"], 2, "--min-spearman goes with what is run"),
+        (
+            ["cloud.json", "--measure", "--dry-run", "--max-regression", "good.json"],
+            2,
+            "--max-regression goes with what",
+        ),
         (["--results", "nowhere.json"], 2, "nowhere.json: no such file"),
         (["--results", "cloud.json"], 2, "holds measured runs"),
         (["--results", "good.json", "--junit", "no/folder.xml"], 2, "there is no folder no"),

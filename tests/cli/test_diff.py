@@ -157,8 +157,8 @@ def test_bandwidths_that_are_not_measured_any_more_are_told(gone: str, tmp_path:
 
 
 @pytest.mark.parametrize(("floor", "why"), [
-    ("10", "of which unit? Write 10us, or ms"), ("0.5", "of which unit?"), ("2s", "more than 1 s"), ("10m", "like 10us"),
-    ("ten", "is not a duration"),
+    ("10", "of which unit? Write 10us, or ms"), ("0.5", "of which unit?"), ("2s", "more than 1 s"),
+    ("10m", "like 10us"), ("ten", "is not a duration"),
 ])  # fmt: skip
 def test_a_floor_that_nothing_reaches_is_refused(floor: str, why: str, tmp_path: Path) -> None:
     """A bare number was seconds: nothing ever got worse."""
