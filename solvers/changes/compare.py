@@ -68,12 +68,14 @@ def compare(old: Network, new: Network, limits: Limits) -> Comparison:
     groups = _groupings(aligned)
     trips = round_trips(aligned, groups, differ, limits)
     rate_findings, rates, lost = pair_rates(aligned, groups, limits)
-    capacity_findings, shared_links, regrouped = capacities(aligned, limits)
+    capacity_findings, shared_links, regrouped, unshared = capacities(aligned, limits)
     absent = missing(aligned, groups)
     if lost:
         notes.append(f"{lost} pairs' bandwidths were measured before and are not now: not compared")
     if regrouped:
         notes.append(f"{regrouped} groups' shared links are of other hosts now: not compared")
+    if unshared:
+        notes.append(f"{unshared} shared capacities were measured before and are not now: not compared")
     if not trips.pairs and not rates and not absent:
         raise NoAnswer(
             f"{old.where} and {new.where} have no measured pair in common" + "".join(f"; {note}" for note in notes)

@@ -43,18 +43,22 @@ def pair_rates(aligned: Aligned, groupings: Sequence[Labels], limits: Limits) ->
     return findings, int(np.triu(known, 1).sum()), lost
 
 
-def capacities(aligned: Aligned, limits: Limits) -> tuple[list[Finding], int, int]:
+def capacities(aligned: Aligned, limits: Limits) -> tuple[list[Finding], int, int, int]:
     """What groups share of less or more than before, of groups that are the same hosts in both files; how many figures
-    were compared, and how many groups were measured before and are not the same now.
+    were compared, how many groups were measured before and are of other hosts now, and how many figures of other groups
+    were there before and are not now: nothing came through, or nobody measured.
 
     Each file has the range of its runs: these must be apart.
     """
     before, after = _groups(aligned.old), _groups(aligned.new)
-    findings, count = [], 0
+    others = {name for members in after.keys() - before.keys() for name in members}
+    regrouped = {members for members in before.keys() - after.keys() if others.intersection(members)}
+    findings, count, lost = [], 0, 0
     for members, row in before.items():
         for way in ("out", "in"):
             was, now = _figure(row, way), _figure(after.get(members, {}), way)
             if was is None or now is None:
+                lost += was is not None and members not in regrouped
                 continue
             count += 1
             (old, old_low, old_high), (new, new_low, new_high) = was, now
@@ -63,7 +67,7 @@ def capacities(aligned: Aligned, limits: Limits) -> tuple[list[Finding], int, in
             if fell or rose:
                 verdict = WORSE if fell else BETTER
                 findings.append(Finding("capacity", verdict, "uplink", members, (), old, new, 1, way))
-    return findings, count, len(before.keys() - after.keys()) if after else 0
+    return findings, count, len(regrouped), lost
 
 
 def _rates(side: Side) -> Matrix | None:
@@ -93,4 +97,5 @@ def _figure(row: dict[str, Any], way: str) -> tuple[float, float, float] | None:
 
 
 def _is_rate(value: Any) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")
+    """Of 0 or more: a link that carries nothing is the worst of all, and no missing figure."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf")

@@ -128,13 +128,13 @@ def shared(*rows: Any) -> Network:
     return named(HOSTS, shared_links=list(rows))
 
 
-def both(old: Network, new: Network, share: float = 0.25) -> tuple[list[Finding], int, int]:
+def both(old: Network, new: Network, share: float = 0.25) -> tuple[list[Finding], int, int, int]:
     return capacities(align(old, new), Limits(share=share))
 
 
 def test_what_a_group_shares_is_compared_in_both_ways() -> None:
-    found, count, regrouped = both(shared(group()), shared(group(out=2.0, into=16.0)))
-    assert (count, regrouped) == (2, 0)
+    found, count, regrouped, lost = both(shared(group()), shared(group(out=2.0, into=16.0)))
+    assert (count, regrouped, lost) == (2, 0, 0)
     assert found == [
         Finding("capacity", "worse", "uplink", ("a", "b"), (), 4.0, 2.0, 1, "out"),
         Finding("capacity", "better", "uplink", ("a", "b"), (), 8.0, 16.0, 1, "in"),
@@ -145,8 +145,8 @@ def test_what_a_group_shares_is_compared_in_both_ways() -> None:
     (5.0, 4.0, []), (5.01, 4.0, ["worse"]), (4.0, 5.0, []), (4.0, 5.01, ["better"]),
 ])  # fmt: skip
 def test_a_capacity_fell_or_rose_beyond_the_share(old: float, new: float, verdict: list[str]) -> None:
-    found, _, _ = both(shared(group(out=old)), shared(group(out=new)))
-    assert [one.verdict for one in found] == verdict
+    found = both(shared(group(out=old)), shared(group(out=new)))
+    assert [one.verdict for one in found[0]] == verdict
 
 
 @pytest.mark.parametrize(("was", "now", "apart"), [
@@ -160,7 +160,7 @@ def test_ranges_of_runs_must_be_apart(was: list[float], now: list[float], apart:
 
 
 @pytest.mark.parametrize(
-    "spread", [[1.0], [1.0, 2.0, 3.0], [0, 9.0], ["1", 9.0], [True, 9.0], [1.0, math.inf], None, 3.0]
+    "spread", [[1.0], [1.0, 2.0, 3.0], [-1, 9.0], ["1", 9.0], [True, 9.0], [1.0, math.inf], None, 3.0]
 )
 def test_a_range_that_is_none_is_that_of_the_figure_alone(spread: Any) -> None:
     """Whichever range it is of; with one it would not be told."""
@@ -170,30 +170,46 @@ def test_a_range_that_is_none_is_that_of_the_figure_alone(spread: Any) -> None:
     assert both(wide, shared(group(out=2.0)))[0] == []
 
 
-@pytest.mark.parametrize("value", [0, -1.0, True, "4", None, math.inf, math.nan])
+@pytest.mark.parametrize("value", [-1.0, True, "4", None, math.inf, math.nan])
 def test_what_is_no_rate_is_not_compared(value: Any) -> None:
-    assert both(shared(group()), shared(group(out=value)))[1] == 1
-    assert both(shared(group(into=value)), shared(group()))[1] == 1
+    assert both(shared(group()), shared(group(out=value)))[1:] == (1, 0, 1)
+    assert both(shared(group(into=value)), shared(group()))[1:] == (1, 0, 0)
+
+
+def test_a_link_that_carries_nothing_any_more_is_worse() -> None:
+    nothing = shared(group(out=0, out_gbps=[0, 0.5]))
+    found, count, _, lost = both(shared(group()), nothing)
+    assert (count, lost) == (2, 0)
+    assert found == [Finding("capacity", "worse", "uplink", ("a", "b"), (), 4.0, 0.0, 1, "out")]
+    assert [one.verdict for one in both(nothing, shared(group()))[0]] == ["better"]
+    assert both(nothing, nothing)[0] == []
 
 
 def test_a_rate_may_be_a_whole_number_and_small() -> None:
-    found, count, _ = both(shared(group(out=4)), shared(group(out=0.001)))
+    found, count, _, _ = both(shared(group(out=4)), shared(group(out=0.001)))
     assert (count, len(found)) == (2, 1)
 
 
 def test_a_group_is_the_same_hosts_in_any_order() -> None:
     assert both(shared(group(("b", "a"))), shared(group(("a", "b"), out=1.0)))[1] == 2
-    assert both(shared(group(("a", "b"))), shared(group(("a", "b", "c"), out=1.0)))[1:] == (0, 1)
+    assert both(shared(group(("a", "b"))), shared(group(("a", "b", "c"), out=1.0)))[1:] == (0, 1, 0)
 
 
 def test_groups_that_are_others_now_are_counted_where_there_are_any_now() -> None:
     old = shared(group(("a", "b")), group(("c", "d")), group(("e", "f")))
-    assert both(old, shared(group(("a", "b")), group(("c", "e"))))[1:] == (2, 2)
-    assert both(old, named(HOSTS))[1:] == (0, 0)
-    assert both(named(HOSTS), old)[1:] == (0, 0)
+    assert both(old, shared(group(("a", "b")), group(("c", "e"))))[1:] == (2, 2, 0)
+    assert both(named(HOSTS), old)[1:] == (0, 0, 0)
+
+
+def test_figures_that_are_not_there_any_more_are_counted() -> None:
+    """Of a group that could not be measured, of one that is not named and is no part of another, of all of them."""
+    old = shared(group(("a", "b")), group(("c", "d")), group(("e", "f"), into=None))
+    assert both(old, shared(group(("a", "b"), out=None), group(("c", "d"))))[1:] == (3, 0, 2)
+    assert both(old, named(HOSTS))[1:] == (0, 0, 5)
+    assert both(named(HOSTS), named(HOSTS))[1:] == (0, 0, 0)
 
 
 @pytest.mark.parametrize("members", [(), "ab", None, ("a", 1), 7])
 def test_rows_without_names_are_no_groups(members: Any) -> None:
-    assert both(shared(group(members), "row", None), shared(group()))[1:] == (0, 0)
-    assert both(named(HOSTS, shared_links="all"), shared(group()))[1:] == (0, 0)
+    assert both(shared(group(members), "row", None), shared(group()))[1:] == (0, 0, 0)
+    assert both(named(HOSTS, shared_links="all"), shared(group()))[1:] == (0, 0, 0)
