@@ -8,6 +8,7 @@ from itertools import groupby
 
 from plink.cli.folded import folded
 from plink.cli.junit import Case
+from plink.cli.screen import printable
 from plink.network import Network
 from solvers.changes.compare import Comparison
 from solvers.changes.finding import BETTER, CHANGED, WORSE, Finding
@@ -32,7 +33,7 @@ def show(found: Comparison, networks: tuple[Network, Network]) -> None:
     from rich.table import Table
 
     before, after = (_dated(network) for network in networks)
-    print(f"{before} -> {after}: {len(found.hosts)} hosts, {_compared(found)}")
+    print(printable(f"{before} -> {after}: {len(found.hosts)} hosts, {_compared(found)}"))
     rows = _rows(found)
     if rows:
         table = Table("", "where", "what", "was", "is", "", box=None, pad_edge=False)
@@ -44,8 +45,8 @@ def show(found: Comparison, networks: tuple[Network, Network]) -> None:
         (console if console.is_terminal else Console(width=200, highlight=False)).print(table)
         if len(rows) > _MOST_LINES:
             print(f"and {len(rows) - _MOST_LINES} lines more: --json tells all")
-    for line in _remarks(found):
-        print(line)
+    for line in _remarks(found):  # of words that stand in the files
+        print(printable(line))
 
 
 def cases(found: Comparison) -> list[Case]:

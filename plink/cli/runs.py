@@ -1,11 +1,12 @@
 """``plink runs`` and ``plink runs show``."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from plink import workspace
-from plink.cli.screen import print_json
+from plink.cli.screen import print_json, printable
 
 if TYPE_CHECKING:
     from plink.runs import Run
@@ -54,17 +55,23 @@ def show(
     if as_json:
         print_json(run.document)
         return
-    print(f"{run.id}, {run.started}: {_command(run)}")
-    print(_end(run))
+    for line in _lines(run):  # files may be anybody's, and what ranks printed is: the terminal obeys none of it
+        print(printable(line.expandtabs()))
+
+
+def _lines(run: "Run") -> Iterator[str]:
+    """What there is to say of it."""
+    yield f"{run.id}, {run.started}: {_command(run)}"
+    yield _end(run)
     for rank in _rows(run.document.get("proof"), "ranks"):
         wrong = f"  <- {rank['wrong']}" if rank.get("wrong") else ""
-        print(f"  rank {rank.get('rank')}: {rank.get('host')}, found on {rank.get('hostname')}{wrong}")
+        yield f"  rank {rank.get('rank')}: {rank.get('host')}, found on {rank.get('hostname')}{wrong}"
     failure = run.document.get("failure")
     if isinstance(failure, dict):
-        print(f"rank {failure.get('rank')} on {failure.get('host')} was the first to fail; its last lines:")
+        yield f"rank {failure.get('rank')} on {failure.get('host')} was the first to fail; its last lines:"
         for line in _list(failure.get("last_lines"))[-_LAST_LINES:]:
-            print(f"  {line}")
-    print(f"logs: {run.document.get('logs')}")
+            yield f"  {line}"
+    yield f"logs: {run.document.get('logs')}"
 
 
 def _list(value: Any) -> list[Any]:
@@ -106,8 +113,10 @@ def _table(found: "list[Run]") -> None:
     for run in found:
         code, seconds = run.document.get("exit_code"), _seconds(run)
         table.add_row(
-            run.id, run.started[:19], str(len(_list(run.document.get("hosts")))),
-            "" if seconds is None else f"{seconds:.1f}", "-" if code is None else str(code), escape(_command(run)),
+            *(escape(printable(text)) for text in (run.id, run.started[:19])),
+            str(len(_list(run.document.get("hosts")))),
+            "" if seconds is None else f"{seconds:.1f}", "-" if code is None else str(code),
+            escape(printable(_command(run))),
         )  # fmt: skip
     console = Console()
     (console if console.is_terminal else Console(width=200)).print(table)

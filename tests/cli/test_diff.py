@@ -180,3 +180,14 @@ def test_a_shared_link_that_nobody_could_measure_is_mentioned(tmp_path: Path) ->
     done = typed("diff", "a.json", "d.json", cwd=tmp_path)
     assert done.returncode == 1
     assert "4 Gbit/s  0 Gbit/s" in done.stdout
+
+
+def test_what_stands_in_the_files_does_nothing_to_the_terminal(tmp_path: Path) -> None:
+    mixed = [[int(i < 6 and j < 6) for j in range(12)] for i in range(12)]
+    methods = ["\x1b]0;x\x07", "\x1b[31m"]
+    write(tmp_path / "a.json", network(measured_at="\x1b[2J2026", methods=methods, method_used=[[0] * 12] * 12))
+    write(tmp_path / "b.json", network(methods=methods, method_used=mixed))
+    done = typed("diff", "a.json", "b.json", cwd=tmp_path)
+    assert "\x1b" not in done.stdout + done.stderr
+    assert done.stdout.startswith("a.json (\\x1b[2J2026) -> b.json: ")
+    assert "were measured by another method now (\\x1b]0;x\\x07 -> \\x1b[31m): not compared" in done.stdout

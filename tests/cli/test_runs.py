@@ -1,0 +1,41 @@
+"""`plink runs` and `plink runs show`, of files that stand there."""
+
+from pathlib import Path
+from typing import Any
+
+from tests.cli.files import write
+from tests.conftest import typed
+
+CLEAR = "\x1b[2J"
+
+
+def kept(folder: Path, **changes: Any) -> None:
+    """One run, as `plink launch` leaves it."""
+    place = folder / ".plink" / "runs" / "r1"
+    place.mkdir(parents=True)
+    run = {
+        "schema": "plink.run/1", "id": "r1", "started": "2026-01-02T03:04:05+00:00", "program": "train.py", "args": [],
+        "hosts": [{"name": "a"}], "exit_code": 1, "seconds": 2.0, "proof": None, "failure": None, "logs": "here",
+    }  # fmt: skip
+    write(place / "run.json", run | changes)
+
+
+def test_what_stands_in_a_run_does_nothing_to_the_terminal(tmp_path: Path) -> None:
+    kept(
+        tmp_path, program=f"train{CLEAR}.py", started=f"{CLEAR}2026", logs=f"h{CLEAR}",
+        proof={"ranks": [{"rank": 0, "host": "a", "hostname": f"b{CLEAR}", "wrong": f"not a{CLEAR}"}]},
+        failure={"rank": 0, "host": f"a{CLEAR}", "last_lines": [f"one\ttwo{CLEAR}", 3]},
+    )  # fmt: skip
+    for words in (["runs"], ["runs", "show", "last"]):
+        done = typed(*words, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert "\x1b" not in done.stdout
+        assert "\\x1b[2J" in done.stdout
+    assert "\n  one   two\\x1b[2J\n  3\n" in done.stdout
+
+
+def test_brackets_are_no_markup(tmp_path: Path) -> None:
+    kept(tmp_path, started="[bold]2026[/x]")
+    done = typed("runs", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "[bold]2026[/x]" in done.stdout
