@@ -17,7 +17,7 @@ from plink.cli.inputs import connector_for, network_from
 from plink.cli.job_order import machines_of
 from plink.cli.junit import Case, write_junit
 from plink.cli.running_orders import Planned, Trying, describe, plan_orders, priced_again, run_orders
-from plink.cli.screen import print_json, say
+from plink.cli.screen import print_json, printable, say
 from plink.errors import NoAnswer, PlinkError
 from plink.network import Network
 from plink.storage import check_apart, check_writable, write_document
@@ -52,10 +52,12 @@ class Asked:
 
 @dataclass
 class _Found:
-    """``document``: plink.check/1 as far as it is known."""
+    """``document``: plink.check/1 as far as it is known. ``against``: of each of its ``checks`` what a comparison with
+    the baseline says."""
 
     document: dict[str, Any]
     cases: list[Case] = field(default_factory=list)
+    against: list[list[str]] = field(default_factory=list)
     strange: list[str] = field(default_factory=list)
 
     def add(self, series: Series, limits: Limits, seconds: float = 0.0) -> None:
@@ -63,6 +65,7 @@ class _Found:
         entry, cases = judged(series, limits, seconds)
         self.document["checks"].append(entry)
         self.cases += cases
+        self.against.append([case.text for case in cases[1:]])  # after its correlation
 
 
 def run(asked: Asked) -> None:
@@ -198,8 +201,10 @@ def _tell(found: _Found, asked: Asked, target: Path) -> None:
             print(f"measured distances have {affinity['measured']:.1%} of {affinity['triplets']:,} triplets right")
             if affinity["fitted"] is not None:
                 print(f"fitted distances (--denoise) have {affinity['fitted']:.1%} right")
-        for entry in document.get("checks", []):
+        for entry, against in zip(document.get("checks", []), found.against, strict=True):
             show(entry)
+            for line in against:
+                print(printable(line))
     say_strange(str(asked.truth), found.strange)
     if asked.measure:
         say(f"check -> {target}")

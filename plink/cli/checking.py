@@ -5,7 +5,7 @@ Imported when the command runs: it needs the solvers.
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,7 +67,12 @@ def judged(series: Series, limits: Limits, seconds: float = 0.0) -> tuple[dict[s
         gain = gain_of_best(predicted, samples)
         interval = None if gain.low is None or gain.high is None else [round(gain.low, 4), round(gain.high, 4)]
         entry["gain"] = {"gain": round(gain.gain, 4), "interval": interval}
-    return entry, list(_cases(series, correlation, limits, seconds))
+    cases = [_spearman(series, correlation, limits.least, seconds)]
+    if limits.baseline:
+        before = next((one for one in limits.baseline if _collective(one) == _collective(series)), None)
+        entry["baseline"], more = _against(series, before, correlation, limits.tolerance)
+        cases += more
+    return entry, cases
 
 
 def baseline_from(path: Path) -> tuple[Series, ...]:
@@ -109,23 +114,18 @@ def _calibration(series: Series, predicted: list[float], medians: list[float]) -
     return {"factor": round(found.factor, 4), "low": round(found.low, 4), "high": round(found.high, 4)}
 
 
-def _cases(series: Series, correlation: Correlation, limits: Limits, seconds: float) -> Iterator[Case]:
-    suite = series.algo or "runs"
+def _spearman(series: Series, correlation: Correlation, least: float | None, seconds: float) -> Case:
+    suite = _suite(series)
     text = f"Spearman's rank correlation of {correlation.orders} orders is {correlation.spearman:.3f}"
-    if limits.least is None:
-        yield Case(suite, "spearman", True, text, seconds)
-    elif correlation.spearman < limits.least:
-        yield Case(suite, "spearman", False, f"{text}, below --min-spearman {limits.least:g}", seconds)
-    else:
-        yield Case(suite, "spearman", True, f"{text}, --min-spearman {limits.least:g}", seconds)
-    if not limits.baseline:
-        return
-    before = [one for one in limits.baseline if _collective(one) == _collective(series)]
-    if not before:
-        why = f"the baseline has no run of {suite} of this size and these options to compare with"
-        yield Case(suite, "baseline", False, why)
-        return
-    yield from _against(suite, series, before[0], correlation, limits.tolerance)
+    if least is None:
+        return Case(suite, "spearman", True, text, seconds)
+    if correlation.spearman < least:
+        return Case(suite, "spearman", False, f"{text}, below --min-spearman {least:g}", seconds)
+    return Case(suite, "spearman", True, f"{text}, --min-spearman {least:g}", seconds)
+
+
+def _suite(series: Series) -> str:
+    return series.algo or "runs"
 
 
 def _collective(series: Series) -> tuple[object, ...]:
@@ -133,22 +133,33 @@ def _collective(series: Series) -> tuple[object, ...]:
 
 
 def _against(
-    suite: str, series: Series, before: Series, correlation: Correlation, tolerance: Tolerance
-) -> Iterator[Case]:
-    """The cheapest order's time, and the correlation, against those of the baseline."""
+    series: Series, before: Series | None, correlation: Correlation, tolerance: Tolerance
+) -> tuple[dict[str, float] | None, list[Case]]:
+    """The cheapest order's time, and the correlation, against those of the baseline (None: it has no such run): the
+    figures, whatever is asked for, and the sentences."""
+    suite = _suite(series)
+    if before is None:
+        why = f"the baseline has no run of {suite} of this size and these options to compare with"
+        return None, [Case(suite, "baseline", False, why)]
     then, now = _cheapest(before), _cheapest(series)
-    ratio = slower(then, now, tolerance)
-    text = f"the cheapest order takes {statistics.median(now):.4g} s; {statistics.median(then):.4g} s in the baseline"
-    if ratio is not None:
-        text += f": {ratio:.2f} times, more than {1 + tolerance.time:.2f}"
+    then_s, now_s = statistics.median(then), statistics.median(now)
+    fast = slower(then, now, tolerance) is None
+    text = f"the cheapest order takes {now_s:.4g} s; {then_s:.4g} s in the baseline"
     hosts = [{name for trial in one.trials for name in trial.hosts} for one in (before, series)]
     if all(hosts) and hosts[0] != hosts[1]:
         text += ", which was run on other hosts"
-    yield Case(suite, "time against the baseline", ratio is None, text)
+    text += f": {now_s / then_s:.2f} times"
+    if not fast:
+        text += f", more than {1 + tolerance.time:.2f}"
+    cases = [Case(suite, "time against the baseline", fast, text)]
     earlier = _correlation(before)
     worse = ranks_worse(earlier, correlation.spearman, tolerance)
     text = f"Spearman's rank correlation {correlation.spearman:.3f}; {earlier.spearman:.3f} in the baseline"
-    yield Case(suite, "spearman against the baseline", not worse, text)
+    if worse:
+        text += ", worse than tolerated"
+    cases.append(Case(suite, "spearman against the baseline", not worse, text))
+    figures = {"then_s": then_s, "now_s": now_s, "ratio": now_s / then_s, "spearman": earlier.spearman}
+    return {name: round(value, 4 if name == "spearman" else 9) for name, value in figures.items()}, cases
 
 
 def _cheapest(series: Series) -> tuple[float, ...]:

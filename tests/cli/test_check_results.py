@@ -91,12 +91,18 @@ def test_against_a_baseline(here: Path) -> None:
     assert done.returncode == 1
     first, second = json.loads(done.stdout)["failures"]
     assert first == "the cheapest order takes 2.2 s; 1.1 s in the baseline: 2.00 times, more than 1.10"
-    assert second == "Spearman's rank correlation -1.000; 1.000 in the baseline"
+    assert second == "Spearman's rank correlation -1.000; 1.000 in the baseline, worse than tolerated"
+    (entry,) = json.loads(done.stdout)["checks"]
+    assert entry["baseline"] == {"then_s": 1.1, "now_s": 2.2, "ratio": 2.0, "spearman": 1.0}
     assert ElementTree.parse(here / "out.xml").getroot().get("failures") == "2"
     tolerant = typed(*words, "--tolerance", "1.5", cwd=here)
     assert len(json.loads(tolerant.stdout)["failures"]) == 1
     same = typed("check", "--results", "good.json", "--max-regression", "good.json", cwd=here)
     assert same.returncode == 0, same.stderr
+    assert same.stdout.endswith(
+        "the cheapest order takes 1.1 s; 1.1 s in the baseline: 1.00 times\n"
+        "Spearman's rank correlation 1.000; 1.000 in the baseline\n"
+    )
 
 
 def test_a_baseline_of_something_else(here: Path) -> None:
@@ -104,6 +110,8 @@ def test_a_baseline_of_something_else(here: Path) -> None:
     done = typed("check", "--results", "good.json", "--max-regression", "other.json", cwd=here)
     assert done.returncode == 1
     assert "the baseline has no run of gloo of this size" in done.stderr
+    words = ("check", "--results", "good.json", "--max-regression", "other.json", "--json")
+    assert json.loads(typed(*words, cwd=here).stdout)["checks"][0]["baseline"] is None
 
 
 def test_what_the_demo_printed_can_be_judged(here: Path) -> None:

@@ -364,6 +364,9 @@ def test_embeddings_and_what_rests_on_them(tmp_path: Path, capsys: pytest.Captur
     (tmp_path / "runs").write_text(json.dumps({"schema": "plink.check/1", "runs": runs}))
     assert described("check", json.loads((tmp_path / "runs").read_text()))
     assert described("check", printed(capsys, "check", "--results", str(tmp_path / "runs")))
+    found = printed(capsys, "check", "--results", str(tmp_path / "runs"), "--max-regression", str(tmp_path / "runs"))
+    assert described("check", found)
+    assert set(found["checks"][0]["baseline"]) == {"then_s", "now_s", "ratio", "spearman"}
     assert "denoised" in order_of(alike(), denoise=True)
     assert described("order", order_of(alike(), denoise=True))
     assert described("cost", printed(capsys, "cost", network, "--denoise"))
