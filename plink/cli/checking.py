@@ -98,6 +98,8 @@ def _figures(series: Series) -> tuple[list[float], "np.ndarray[Any, Any] | None"
     predicted = []
     for trial in series.trials:
         if trial.predicted_us is None:
+            if series.algo is None or series.size_bytes is None or not trial.hosts:  # nothing to price it by
+                raise NoAnswer(f"nothing was predicted of order {trial.order}: predicted_us is null in the file")
             raise NoAnswer(f"nothing was predicted of order {trial.order}; give the NETWORK that it was run on")
         if not min(trial.achieved_s) > 0:
             raise InputError(f"order {trial.order}", "a run takes more than 0 seconds")

@@ -54,7 +54,7 @@ def cases(found: Comparison) -> list[Case]:
     made = []
     for what, name in _KINDS.items():
         worse = [row for row in _rows(found, what) if row[0] == WORSE]
-        lines = [" ".join(part for part in (place, kind, f"{was} -> {now}", how) if part)
+        lines = [" ".join(part for part in (place, kind, f"{was} -> {now}" if was or now else "", how) if part)
                  for _, place, kind, was, now, how in worse]  # fmt: skip
         made.append(Case("diff", name, not worse, "\n".join(lines) or "nothing got worse beyond noise"))
     return made

@@ -127,7 +127,10 @@ def probe(
     )
     adaptive = method != "iperf3" and (pairs == "adaptive" or (pairs is None and len(hosts) > _ADAPTIVE_ABOVE))
     if dry_run:
-        _describe(hosts, method, settings.count, adaptive)
+        from plink.cli.probe_rehearsal import rehearsal
+
+        for line in rehearsal(hosts, method, settings, adaptive, bandwidth, shared_links):
+            print(line)
         return
     from plink.cli.inputs import connector_for
     from probes.measurements import Measurements
@@ -356,19 +359,3 @@ def _rate(row: dict[str, object], direction: str) -> str:
     if not isinstance(value, float):
         return "an unknown rate"
     return f"{'at least ' if row[f'{direction}_limited_by'] == 'hosts' else ''}{1000 * value:.0f} Mbit/s"
-
-
-def _describe(hosts: "Hosts", method: str, count: int, adaptive: bool) -> None:
-    n = len(hosts)
-    rounds = n - 1 + n % 2
-    print(f"connect to {n} hosts over SSH and start an agent on each, from memory")
-    if adaptive:
-        print(f"measure about a tenth of {n * (n - 1) // 2} pairs by {method}, {count} probes a pair")
-    else:
-        # A probe and its answer are 112 bytes each, 154 on an Ethernet.
-        sent = n * (n - 1) // 2 * count * 2 * 154
-        pairs = n * (n - 1) // 2
-        print(f"measure {pairs} pairs in {rounds} rounds by {method}, {count} probes a pair: {sent / 1e6:.0f} MB")
-    for host in hosts:
-        user, port = f"{host.user}@" if host.user else "", f" -p {host.port}" if host.port else ""
-        print(f"  ssh {user}{host.address}{port}  # {host.name}")

@@ -101,7 +101,12 @@ def _end(run: "Run") -> str:
     hosts = len(_list(run.document.get("hosts")))
     if code is None:
         return f"{hosts} hosts; it still runs, or plink was killed meanwhile"
-    return f"{hosts} hosts; exit code {code}" + ("" if seconds is None else f" after {seconds:.1f} s")
+    why = run.document.get("error")  # of a job that never began
+    return (
+        f"{hosts} hosts; exit code {code}"
+        + ("" if seconds is None else f" after {seconds:.1f} s")
+        + (f": {why}" if isinstance(why, str) else "")
+    )
 
 
 def _table(found: "list[Run]") -> None:

@@ -223,7 +223,8 @@ def test_a_baseline_that_is_gone_is_told_to_ci_too(here: Path) -> None:
         (["cloud.json", "--results", "five.json"], 4, "was run by 5 ranks, and the hosts in cloud.json have 4 slots"),
         (["--results", "none.json"], 2, "checks[0].ranks: a whole number of 1 or more was expected"),
         (["cloud.json", "--results", "plain.json"], 2, "leave NETWORK away"),
-        (["--results", "unpredicted.json"], 4, "nothing was predicted of order"),
+        (["--results", "unpredicted.json"], 4, "of order 1 of 4; give the NETWORK that it was run on"),
+        (["--results", "null.json"], 4, "nothing was predicted of order given: predicted_us is null in the file"),
         (["--results", "zero.json"], 2, "takes more than 0 seconds"),
         (["--results", "good.json", "--max-regression", "empty.json"], 2, "checks: a list was expected"),
         (["--results", "good.json", "--max-regression", "zero.json"], 2, "gloo is no baseline: order 1 of 4"),
@@ -234,6 +235,7 @@ def test_a_baseline_that_is_gone_is_told_to_ci_too(here: Path) -> None:
 def test_what_cannot_be_is_refused(words: list[str], code: int, message: str, here: Path) -> None:
     plain = {"order": "given", "predicted_us": 1.0, "achieved_s": [1.0]}
     write(here / "plain.json", {"schema": "plink.check/1", "runs": [plain, plain | {"achieved_s": [2.0]}]})
+    write(here / "null.json", {"schema": "plink.check/1", "runs": [plain | {"predicted_us": None}, plain]})
     write(here / "empty.json", checked())
     write(here / "five.json", checked(series([[1.0], [2.0], [3.0], [4.0]], ranks=5)))
     write(here / "none.json", checked(series([[1.0], [2.0], [3.0], [4.0]], ranks=0)))

@@ -191,3 +191,15 @@ def test_what_stands_in_the_files_does_nothing_to_the_terminal(tmp_path: Path) -
     assert "\x1b" not in done.stdout + done.stderr
     assert done.stdout.startswith("a.json (\\x1b[2J2026) -> b.json: ")
     assert "were measured by another method now (\\x1b]0;x\\x07 -> \\x1b[31m): not compared" in done.stdout
+
+
+def test_junit_has_no_arrow_between_nothing_and_nothing(tmp_path: Path) -> None:
+    write(tmp_path / "a.json", network())
+    rows: list[list[float | None]] = [
+        [None if i != j and 3 in (i, j) else us for j, us in enumerate(row)]
+        for i, row in enumerate(network()["latency_us"])
+    ]
+    write(tmp_path / "b.json", network(latency_us=rows))
+    assert typed("diff", "a.json", "b.json", "--junit", "out.xml", cwd=tmp_path).returncode == 1
+    (failure,) = ElementTree.parse(tmp_path / "out.xml").getroot().iter("failure")
+    assert failure.text == "node-03 not measured now 11 pairs"

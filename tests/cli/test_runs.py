@@ -39,3 +39,9 @@ def test_brackets_are_no_markup(tmp_path: Path) -> None:
     done = typed("runs", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "[bold]2026[/x]" in done.stdout
+
+
+def test_a_job_that_never_began_says_why(tmp_path: Path) -> None:
+    kept(tmp_path, exit_code=2, seconds=None, error="a: no route to host")
+    shown = typed("runs", "show", "last", cwd=tmp_path).stdout.splitlines()
+    assert shown[1] == "1 hosts; exit code 2: a: no route to host"

@@ -1,0 +1,49 @@
+"""What `plink probe --dry-run` says: the connections, rounds, and what is sent for how long."""
+
+from collections.abc import Iterator
+
+from plink.hosts import Hosts
+from plink.units import format_bytes, format_duration, format_time
+from probes.methods import Settings
+
+_ON_THE_WIRE = 154  # bytes: a probe or its answer has 112, in an Ethernet frame more
+
+
+def rehearsal(
+    hosts: Hosts, method: str, settings: Settings, adaptive: bool, bandwidth: bool, shared_links: bool
+) -> Iterator[str]:
+    """Lines for a person. :param adaptive: of round trips only; bandwidths are those of all pairs."""
+    n = len(hosts)
+    pairs, rounds = n * (n - 1) // 2, n - 1 + n % 2
+    yield f"connect to {n} hosts over SSH and start an agent on each, from memory"
+    if method != "iperf3":
+        some = f"about a tenth of {pairs} pairs" if adaptive else f"{pairs} pairs in {rounds} rounds"
+        yield f"measure {some} by {method}, {_probes(method, settings.count, 0 if adaptive else pairs)}"
+    if bandwidth or method == "iperf3":
+        yield f"measure the bandwidth of {pairs} pairs in {rounds} rounds by iperf3, {_tests(settings, pairs, rounds)}"
+    if shared_links and method != "iperf3":
+        from probes.shared_links import Settings as Shared
+
+        yield (
+            "measure what groups of hosts share, if groups stand out of the round trips: many TCP flows at once out of "
+            f"and into each, {format_time(Shared().seconds)} a run; --no-shared-links leaves it away"
+        )
+    for host in hosts:
+        user, port = f"{host.user}@" if host.user else "", f" -p {host.port}" if host.port else ""
+        yield f"  ssh {user}{host.address}{port}  # {host.name}"
+
+
+def _probes(method: str, count: int, pairs: int) -> str:
+    """Other methods than STAMP send fewer where each probe costs them more."""
+    if method != "stamp":
+        return f"{count} probes a pair at most"
+    return f"{count} probes a pair" + (f": {pairs * count * 2 * _ON_THE_WIRE / 1e6:.0f} MB" if pairs else "")
+
+
+def _tests(settings: Settings, pairs: int, rounds: int) -> str:
+    streams = "" if settings.streams == 1 else f" with {settings.streams} streams"
+    if settings.bandwidth_bytes is not None:
+        total = format_bytes(2 * pairs * settings.bandwidth_bytes)
+        return f"a TCP test of {format_bytes(settings.bandwidth_bytes)} each way{streams}: {total}"
+    total = format_duration(2 * rounds * settings.bandwidth_s)
+    return f"a TCP test of {format_time(settings.bandwidth_s)} each way{streams}, as fast as the network is: {total}"

@@ -1,0 +1,32 @@
+"""`plink probe --dry-run`: what would be sent, for each way of measuring."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import typed
+
+STAMP = "measure 6 pairs in 3 rounds by stamp, 10000 probes a pair: 18 MB"
+SHARED = "measure what groups of hosts share, "
+TESTS = "measure the bandwidth of 6 pairs in 3 rounds by iperf3, a TCP test of"
+
+
+@pytest.mark.parametrize(("options", "lines"), [
+    ("", [STAMP, SHARED]),
+    ("--no-shared-links", [STAMP]),
+    ("--method iperf3", [f"{TESTS} 2 s each way, as fast as the network is: 12 s"]),
+    ("--method iperf3 --streams 4 --bandwidth-bytes 50MB", [f"{TESTS} 50 MB each way with 4 streams: 600 MB"]),
+    ("--bandwidth --bandwidth-time 500ms", [STAMP, f"{TESTS} 0.5 s each way, as fast as the network is: 3 s", SHARED]),
+    ("--method tcp --count 400", ["measure 6 pairs in 3 rounds by tcp, 400 probes a pair at most", SHARED]),
+    ("--pairs adaptive", ["measure about a tenth of 6 pairs by stamp, 10000 probes a pair", SHARED]),
+])  # fmt: skip
+def test_a_rehearsal_tells_what_is_sent(options: str, lines: list[str], tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_text("a\nb address=10.0.0.2 user=u port=2222\nc\nd\n")
+    done = typed("probe", "hosts", "--dry-run", *options.split(), cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    first, *said = done.stdout.splitlines()
+    assert first == "connect to 4 hosts over SSH and start an agent on each, from memory"
+    assert said[-4:] == ["  ssh a  # a", "  ssh u@10.0.0.2 -p 2222  # b", "  ssh c  # c", "  ssh d  # d"]
+    assert len(said[:-4]) == len(lines)
+    for line, begins in zip(said[:-4], lines, strict=True):
+        assert line.startswith(begins)
