@@ -107,7 +107,8 @@ def check(
     output: Annotated[
         Path | None,
         typer.Option(
-            "-o", "--output", help="Where --measure leaves what it found; default .plink/check.json.",
+            "-o", "--output",
+            help="Where --measure leaves what it found, - for standard output; default .plink/check.json.",
             rich_help_panel=_CI,
         ),
     ] = None,

@@ -20,7 +20,7 @@ from plink.cli.running_orders import Planned, Trying, describe, plan_orders, pri
 from plink.cli.screen import print_json, printable, say
 from plink.errors import NoAnswer, PlinkError
 from plink.network import Network
-from plink.storage import check_apart, check_writable, write_document
+from plink.storage import STANDARD, check_apart, check_writable, write_document
 from plink.trials import CHECK, Series, read_series
 from plink.truth import read_truth
 from plink.units import format_us
@@ -109,7 +109,8 @@ def run(asked: Asked) -> None:
         if asked.measure and found.document.get("checks"):  # what was run before took time, too
             failures = [*(case.text for case in found.cases if case.ok is False), why]
             write_document(target, found.document | {"ok": False, "failures": failures})
-            say(f"what was run -> {target}")
+            if str(target) != STANDARD:
+                say(f"what was run -> {target}")
         if asked.junit is not None:
             write_junit(asked.junit, [*found.cases, Case("check", "check", None, why)])
         raise
@@ -190,11 +191,12 @@ def _tell(found: _Found, asked: Asked, target: Path) -> None:
     if "checks" in document:
         document["spearman"] = min(entry["spearman"] for entry in document["checks"])
     document |= {"ok": not failures, "failures": failures}
-    if asked.measure:
+    to_file = asked.measure and str(target) != STANDARD
+    if to_file:
         write_document(target, document)
     if asked.junit is not None:
         write_junit(asked.junit, found.cases)
-    if asked.as_json:
+    if asked.as_json or (asked.measure and not to_file):
         print_json(document)
     else:
         if (affinity := document.get("affinity")) is not None:
@@ -206,7 +208,7 @@ def _tell(found: _Found, asked: Asked, target: Path) -> None:
             for line in against:
                 print(printable(line))
     say_strange(str(asked.truth), found.strange)
-    if asked.measure:
+    if to_file:
         say(f"check -> {target}")
     if failures:
         raise PlinkError("; ".join(failures))

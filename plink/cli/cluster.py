@@ -53,8 +53,6 @@ def cluster(
     check_elasticity(elasticity)
     if groups is not None and groups < 1:
         raise UsageError(f"--groups {groups}: there is 1 group at least")
-    if as_json and output is not None:
-        raise UsageError("--json prints the groups; leave -o away or give one of the two")
     check_apart(output, (network_file or workspace.NETWORK,))
     network = network_from(network_file)
     with progress("fitting", "clustering") as bars:
@@ -71,16 +69,16 @@ def cluster(
             bars["clustering"],
         )  # fmt: skip
     written = _named(network, found, seed)
-    if as_json:
+    if output is None and not as_json:
+        workspace.prepare()
+        output = workspace.GROUPS
+    if output is not None and str(output) != STANDARD:
+        written.write(output)
+        say(f"groups -> {output}")
+    if as_json or str(output) == STANDARD:
         print_json(written.to_json())
     else:
-        if output is None:
-            workspace.prepare()
-        where = output or workspace.GROUPS
-        written.write(where)
-        if str(where) != STANDARD:
-            say(f"groups -> {where}")
-            _print(network, found, written)
+        _print(network, found, written)
     if found.left_out:
         shown = ", ".join(written.left_out[:_NAMED]) + (", ..." if len(found.left_out) > _NAMED else "")
         raise PartlyDone(f"nothing was measured of these hosts, they are left out: {shown}")

@@ -61,8 +61,6 @@ def embed(
 
     wishes = Wishes(dimension, alpha, heights, _relative(loss))
     wishes.settings(4)  # refused before anything is read
-    if as_json and output is not None:
-        raise UsageError("--json prints the embedding; leave -o away or give one of the two")
     check_apart(output, (network_file or workspace.NETWORK,))
     network = network_from(network_file)
     names = network.hosts.names
@@ -78,19 +76,20 @@ def embed(
         found = fitted(network.latency_us, wishes, seed, device_for(device, len(names)), going, names)
         verdict = verdict_on(network, found, seed)
     document = _document(network, found, verdict, seed)
-    if as_json:
+    if output is None and not as_json:
+        workspace.prepare()
+        output = workspace.EMBEDDING
+    if output is not None and str(output) != STANDARD:
+        write_document(output, document)
+        say(f"embedding -> {output}")
+    if as_json or str(output) == STANDARD:
         print_json(document)
-    else:
-        if output is None:
-            workspace.prepare()
-        where = output or workspace.EMBEDDING
-        write_document(where, document)
-        if str(where) == STANDARD:
-            for line in (*_lines(network, found), verdict_text(verdict)):
-                say(line)
-        else:
-            say(f"embedding -> {where}")
-            print("\n".join((*_lines(network, found), verdict_text(verdict))))
+    lines = (*_lines(network, found), verdict_text(verdict))
+    if str(output) == STANDARD:
+        for line in lines:
+            say(line)
+    elif not as_json:
+        print("\n".join(lines))
     if found.left_out:
         shown = ", ".join(names[host] for host in found.left_out[:_NAMED])
         more = ", ..." if len(found.left_out) > _NAMED else ""

@@ -200,6 +200,8 @@ def reorder(
     else:
         text = render(chosen, order.arrange(network.hosts, "order"), order)
         write_text(output or STANDARD, text)
+        if as_json and output is not None and str(output) != STANDARD:
+            write_text(STANDARD, text)
         if network_file is None and topology is None:  # the network came from there
             order.write(workspace.ORDER)
     for line in lines:

@@ -72,6 +72,8 @@ def schedule(
         made.write(output or STANDARD)
         if output is not None and str(output) != STANDARD:
             say(f"{_summary(made)} -> {output}")
+            if as_json:
+                made.write(STANDARD)
         return
     print(_summary(made))
     _print_rounds(made)

@@ -128,7 +128,6 @@ def test_a_host_nobody_heard_of_is_left_out_and_named(here: Path, capsys: pytest
         ("n.json --elasticity 0.5", 2, "--elasticity 0.5: it takes 1"),
         ("n.json --elasticity 3", 2, "--elasticity 3: it takes 1"),
         ("n.json --elasticity nan", 2, "--elasticity nan: it takes 1"),
-        ("n.json --json -o x.json", 2, "--json prints the groups; leave -o away or give one of the two"),
         ("parts.json", 4, "the measured pairs fall into 2 parts with nothing measured between them; one is node"),
         ("silent.json", 4, "nothing was measured between any two hosts; measure them: plink probe"),
         ("halves.json", 2, "halves.json: halves_us: two matrices were expected"),

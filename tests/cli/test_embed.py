@@ -109,7 +109,6 @@ def test_an_embedding_on_standard_output(here: Path) -> None:
         (["noisy.json", "--dimension", "0"], 2, "dimension 0: it takes 1 to 64"),
         (["noisy.json", "--loss", "huber"], 2, "--loss huber: there are auto, relative, absolute"),
         (["noisy.json", "--device", "abacus"], 2, "device 'abacus': PyTorch cannot use it here"),
-        (["noisy.json", "--json", "-o", "x"], 2, "--json prints the embedding"),
         (["nowhere.json"], 2, "nowhere.json: no such file"),
         (["three.json"], 4, "an embedding takes 4 hosts"),
         (["parts.json"], 4, "2 parts with nothing measured between them; one is h0, h1, h2, h3, h4"),
