@@ -8,9 +8,11 @@ import typer
 
 from plink.cli.screen import print_json, say
 from plink.errors import NoAnswer, PlinkError, UsageError
-from plink.units import format_bytes, parse_bytes
+from plink.units import format_bytes, format_us, parse_bytes
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from solvers.advice import Line, Stretch
 
 # The algorithms as such; what libraries run are cases of these.
@@ -19,6 +21,7 @@ _ALGORITHMS = (
 )  # fmt: skip
 _SEARCH_S = 5.0
 _KICKS = 1000  # a host
+_UNLIMITED = 10_000  # characters: as wide as a table likes to be
 
 
 def advise(
@@ -139,32 +142,47 @@ def _best(found: "list[Line]", size: float, algo: str | None = None) -> "Line":
 
 
 def _print(found: "list[Line]", stretches: "list[Stretch]", low: float, high: float, model: str) -> None:
+    """A table that fits: where a terminal is too narrow for all algorithms, only those that are the fastest somewhere
+    have a column, or none but the fastest of each size."""
     from rich.console import Console
-    from rich.table import Table
 
     algorithms = list(dict.fromkeys(line.algo for line in found))
-    table = Table(
-        title=f"milliseconds by model {model}, each algorithm in the best of the orders tried", title_justify="left"
-    )
-    table.add_column("size", justify="right")
-    for algo in algorithms:
-        table.add_column(algo, justify="right")
-    table.add_column("take")
-    for size in _sizes(low, high):
-        best = _best(found, size)
-        cells = []
-        for algo in algorithms:
-            text = f"{_best(found, size, algo).at(size) / 1e3:.3g}"
-            cells.append(f"[bold]{text}[/bold]" if algo == best.algo else text)
-        table.add_row(format_bytes(size), *cells, f"{best.algo}, order {best.family}")
-    width = None if Console().is_terminal else 30 + 22 * len(algorithms)
-    Console(width=width).print(table)
+    console, sizes = Console(), _sizes(low, high)
+    if not console.is_terminal:  # a program or a file has no width
+        console = Console(width=30 + 22 * len(algorithms))
+    best = {_best(found, size).algo for size in sizes}
+    for shown in (algorithms, [algo for algo in algorithms if algo in best], []):
+        table = _table(found, sizes, shown, model)
+        if console.measure(table, options=console.options.update(width=_UNLIMITED)).maximum <= console.width:
+            break
+    console.print(table)
+    if left := [algo for algo in algorithms if algo not in shown]:
+        why = "nowhere the fastest" if shown else "too many for this width"
+        print(f"without a column ({why}): {', '.join(left)}; a wider terminal and --json have all")
     for stretch in stretches:
         line = stretch.line
         print(
             f"{format_bytes(stretch.from_bytes)} to {format_bytes(stretch.to_bytes)}: {line.algo}, "
-            f"order {line.family} ({line.start_us:.0f} us + {line.us_per_byte * 1e6 / 1e3:.3g} ms a MB)"
+            f"order {line.family} ({format_us(line.start_us)} + {format_us(line.us_per_byte * 1e6)} a MB)"
         )
+
+
+def _table(found: "list[Line]", sizes: list[float], shown: list[str], model: str) -> "Table":
+    """A row a size: what each of these algorithms takes, or if there are none what the fastest one does."""
+    from rich.table import Table
+
+    table = Table(title=f"by model {model}, each algorithm in the best of the orders tried", title_justify="left")
+    for name in ("size", *(shown or ["time"])):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("take", no_wrap=True)
+    for size in sizes:
+        best = _best(found, size)
+        cells = []
+        for algo in shown or [best.algo]:
+            text = format_us(_best(found, size, algo).at(size))
+            cells.append(f"[bold]{text}[/bold]" if algo == best.algo else text)
+        table.add_row(format_bytes(size), *cells, f"{best.algo}, order {best.family}")
+    return table
 
 
 def _document(

@@ -1,6 +1,7 @@
 """``plink advise`` on four hosts in two racks: advice that can be worked out by hand, a table and a picture."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from plink.cli.app import command
 from plink.errors import PlinkError
 from tests.cli.files import listing, network, refusal, write
 from tests.cli.test_cost import HOSTS, SHARED
-from tests.conftest import plink
+from tests.conftest import plink, typed
 
 # 1 Gbit/s between any two, 8 us a kB, and every hop as long: ring and recursive doubling differ by rounds and bytes.
 GBPS = [[None if i == j else 1 for j in range(4)] for i in range(4)]
@@ -61,9 +62,36 @@ def test_a_table_and_a_picture(here: Path) -> None:
     assert "take" in done.stdout
     assert "recursive-doubling, order given" in done.stdout
     assert done.stdout.splitlines()[-2:] == [
-        "1 kB to 50 kB: recursive-doubling, order given (100 us + 16 ms a MB)",
-        "50 kB to 1 MB: ring, order given (300 us + 12 ms a MB)",
+        "1 kB to 50 kB: recursive-doubling, order given (100 us + 16.0 ms a MB)",
+        "50 kB to 1 MB: ring, order given (300 us + 12.0 ms a MB)",
     ]
+
+
+def on_a_terminal(here: Path, columns: int) -> tuple[list[list[str]], str]:
+    """The rows of the table, and all of it. Of five algorithms two are the fastest somewhere."""
+    words = ("--algos", "ring,recursive-doubling,tree,double-binary-tree,openmpi-ring", "--size", "4KB..100GB")
+    done = typed("advise", "even.json", *words, cwd=here, FORCE_COLOR="1", TERM="xterm", COLUMNS=str(columns))
+    assert done.returncode == 0, done.stderr
+    text = re.sub(r"\x1b\[[\d;]*m", "", done.stdout)
+    table = [line for line in text.splitlines() if line[:1] in "┏┃┡│└"]
+    assert max(map(len, table)) <= columns
+    return [[cell.strip() for cell in line.strip("│").split("│")] for line in table if line.startswith("│")], text
+
+
+def test_a_narrow_terminal_has_fewer_columns_and_whole_numbers(here: Path) -> None:
+    """Large times were 1.2e+06 milliseconds, of which 80 columns left `1.2e…`."""
+    left_out = {
+        200: None,
+        90: "without a column (nowhere the fastest): tree, double-binary-tree, openmpi-ring; a wider terminal and",
+        60: "without a column (too many for this width): ring, recursive-doubling, tree, double-binary-tree, openmpi-",
+    }
+    for (columns, said), cells in zip(left_out.items(), (7, 4, 3), strict=True):
+        rows, text = on_a_terminal(here, columns)
+        assert {len(row) for row in rows} == {cells}
+        assert (rows[0][0], rows[0][-1]) == ("4 kB", "recursive-doubling, order given")
+        assert (rows[-1][0], rows[-1][1], rows[-1][-1]) == ("100 GB", "1200.00 s", "ring, order given")
+        assert not re.search(r"\de[+-]?\d|…", text)
+        assert said in text if said else "without a column" not in text
 
 
 def test_the_best_order_keeps_racks_together(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
