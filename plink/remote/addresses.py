@@ -152,7 +152,10 @@ def canonical(address: str) -> str | None:
 
 
 def _numeric(host: str) -> str:
-    return str(socket.getaddrinfo(host, None, type=socket.SOCK_DGRAM)[0][4][0])
+    try:
+        return str(socket.getaddrinfo(host, None, type=socket.SOCK_DGRAM)[0][4][0])
+    except UnicodeError:  # "a..b", or a part of more than 63 characters
+        raise OSError(0, "no name that can be looked up") from None
 
 
 def _is_loopback(address: str) -> bool:

@@ -281,8 +281,8 @@ def test_a_copy_that_goes_while_its_lock_is_waited_for_has_to_be_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    first, locks = _copy("first"), []
-    real = fcntl.flock
+    first, real = _copy("first"), fcntl.flock
+    locks: list[int] = []
 
     def flock(fd: int, how: int) -> None:
         if not locks:  # another removed both after this one had opened the lock
@@ -303,7 +303,8 @@ def _copy(name: str) -> str:
     maker = Copies()
     maker.add(data)
     path = maker.unpack(digest)
-    assert maker._held is None or os.close(maker._held) is None
+    if maker._held is not None:
+        os.close(maker._held)
     return path
 
 

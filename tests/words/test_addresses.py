@@ -120,6 +120,14 @@ def test_names_that_mean_nothing_are_given_up_soon(host: pytest.MonkeyPatch) -> 
     assert len(asked) == 3
 
 
+@pytest.mark.parametrize("name", ["a..b", f"{'x' * 64}.example"])
+def test_a_name_that_cannot_be_one_is_no_way_either(host: pytest.MonkeyPatch, name: str) -> None:
+    host.undo()
+    assert towards([name])[1] == f"no way to {name}: no name that can be looked up"
+    host.setattr(addresses, "local_addresses", lambda: [OWN])
+    assert reached_at(name, [name]) == OWN
+
+
 @pytest.mark.parametrize(
     ("written", "numeric"),
     [
