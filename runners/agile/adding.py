@@ -81,7 +81,7 @@ class Adding:
         """In a thread of its own: hosts take their time."""
         try:
             group.start(lambda done, total: None, lambda done, total: None, self.machines, peers)
-        except PlinkError as error:
+        except (PlinkError, OSError) as error:
             why = str(error)
             group.close()
             self.soon(lambda: self._refuse(members, answer, why))

@@ -91,4 +91,5 @@ class ControllerProcess:
                     if message.get("is") != "alive":
                         self._hear(message)
         self._process.wait()
+        self._waiting.put(None)
         self._hear(None)

@@ -40,7 +40,7 @@ def test_a_quiet_job(tiers: str) -> None:
     job = SimulatedJob(1, tiers)
     finish(job)
     assert not [line for line in job.log if "rolled back" in line]
-    assert threading.active_count() == threads
+    assert threading.active_count() <= threads  # of jobs before it some may be ending
 
 
 @pytest.mark.parametrize("seed", [*range(1, 12), *FOUND])
