@@ -16,7 +16,7 @@ def ssh_config(hosts: Hosts, connector: SshConnector) -> str:
         lines += [f"Host {host.address}", f"  HostName {settings.hostname}", f"  Port {settings.port}"]
         lines += [f"  User {settings.user}"]
         lines += [f"  IdentityFile {_quoted(key)}" for key in settings.keys]
-        lines += ["  IdentitiesOnly yes"] if not settings.use_agent else []
+        lines += ["  IdentitiesOnly yes"] if settings.identities_only else []
         if settings.known_hosts:
             lines.append(f"  UserKnownHostsFile {' '.join(_quoted(str(path)) for path in settings.known_hosts)}")
         if settings.host_key_alias is not None:

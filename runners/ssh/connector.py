@@ -14,6 +14,7 @@ from plink.errors import HostError, UnknownHost
 from plink.hosts import Host
 from plink.remote.fleet import LEASE_S
 from plink.remote.program import REMOTE_COMMAND
+from runners.ssh.agent import ChosenKeys
 from runners.ssh.host_keys import HostKeyCheck
 from runners.ssh.jumps import JumpError, Jumps
 from runners.ssh.settings import Identity, SshSettings, jump_settings, load_config, settings_for
@@ -179,6 +180,8 @@ class SshConnector:
         ends.callback(_close, client)
         check = HostKeyCheck(settings, self.accept_new_host_keys, self._known_hosts_guard)
         client.set_missing_host_key_policy(check)
+        if settings.identities_only:
+            client._agent = ChosenKeys(settings.keys)  # type: ignore[attr-defined]  # there is no parameter for it
 
         def transport(*arguments: Any, **more: Any) -> paramiko.Transport:
             made = _Transport(*arguments, **more)
@@ -203,7 +206,6 @@ class SshConnector:
                     # The stubs know neither the list of keys nor the socket-likes that paramiko takes.
                     key_filename=[key for key in settings.keys if Path(key).is_file()] or None,  # type: ignore[arg-type]
                     sock=sock,
-                    allow_agent=settings.use_agent,
                     look_for_keys=not settings.keys,
                     timeout=_SESSION_TIMEOUT_S,
                     banner_timeout=_LOGIN_TIMEOUT_S,

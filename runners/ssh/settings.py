@@ -25,7 +25,8 @@ class _Config(paramiko.SSHConfig):
 
 @dataclass(frozen=True)
 class SshSettings:
-    """One hop: what OpenSSH calls HostName, Port, User, IdentityFile, HostKeyAlias, ProxyJump and ProxyCommand."""
+    """One hop: what OpenSSH calls HostName, Port, User, IdentityFile, IdentitiesOnly, HostKeyAlias, ProxyJump and
+    ProxyCommand."""
 
     hostname: str
     port: int
@@ -35,7 +36,7 @@ class SshSettings:
     host_key_alias: str | None = None
     proxy_jump: tuple[str, ...] = ()
     proxy_command: str | None = None
-    use_agent: bool = True
+    identities_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def settings_for(host: Host, config: paramiko.SSHConfig, identity: Identity | No
             user=host.user or getpass.getuser(),
             keys=(str(identity.key),),
             known_hosts=(identity.known_hosts,),
-            use_agent=False,
+            identities_only=True,
         )
     # ssh matches "Host" patterns against what was typed: the name; an address given beside it is where to connect.
     entry = config.lookup(host.name)
@@ -95,7 +96,7 @@ def settings_for(host: Host, config: paramiko.SSHConfig, identity: Identity | No
         proxy_command=None
         if command.lower() == "none"
         else _filled_in(command, {"%": "%", "h": hostname, "n": host.name, "p": str(number), "r": user}),
-        use_agent=str(entry.get("identitiesonly", "no")).lower() != "yes",
+        identities_only=str(entry.get("identitiesonly", "no")).lower() == "yes",
     )
 
 

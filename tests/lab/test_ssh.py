@@ -3,7 +3,9 @@
 Against an sshd of our own on a port of 127.0.0.1, with HOME in a temporary folder.
 """
 
+import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -97,9 +99,9 @@ class User:
         """Write the hosts file."""
         (self.folder / "hosts.txt").write_text("\n".join(lines) + "\n")
 
-    def plink(self, *words: str) -> "subprocess.CompletedProcess[str]":
+    def plink(self, *words: str, **more: str) -> "subprocess.CompletedProcess[str]":
         """Type a command."""
-        return plink(*words, cwd=self.folder, HOME=str(self.home), SSH_AUTH_SOCK="")
+        return plink(*words, cwd=self.folder, **{"HOME": str(self.home), "SSH_AUTH_SOCK": "", **more})
 
 
 @pytest.fixture
@@ -285,6 +287,47 @@ def test_a_refused_connection(user: User, servers: list[Server]) -> None:
     assert done.returncode == 1
     assert "a: SSH connection refused" in errors(done)
     assert time.monotonic() - began < 5
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[str]:
+    """The socket of an ssh-agent that has no keys."""
+    path = str(tmp_path / "agent")
+    process = subprocess.Popen(["ssh-agent", "-D", "-a", path], stdout=subprocess.DEVNULL)
+    until(lambda: Path(path).exists(), 10, "ssh-agent to listen")
+    yield path
+    process.terminate()
+    process.wait(timeout=10)
+
+
+@pytest.mark.parametrize("public", [True, False])
+def test_only_the_keys_that_the_configuration_names(
+    user: User, servers: list[Server], agent: str, tmp_path: Path, public: bool
+) -> None:
+    """IdentitiesOnly and a key with a passphrase: ssh-agent is asked for that key, and no other is offered."""
+
+    def load(key: str) -> None:
+        subprocess.run(["ssh-add", "-q", key], env={**os.environ, "SSH_AUTH_SOCK": agent}, check=True)
+
+    mine = user.home / ".ssh" / "mine"
+    shutil.copy(servers[0].folder / "user_key", mine)
+    if public:
+        shutil.copy(servers[0].folder / "user_key.pub", f"{mine}.pub")
+    subprocess.run(["ssh-keygen", "-q", "-p", "-N", "secret", "-f", str(mine)], check=True)
+    (user.home / ".ssh" / "config").write_text(
+        f"Host a\n  HostName 127.0.0.1\n  Port {servers[0].port}\n  User root\n"
+        f"  IdentityFile {mine}\n  IdentitiesOnly yes\n"
+    )
+    user.know(*servers)
+    user.list_hosts("a")
+    words = ("launch", "--hosts", "hosts.txt", "true")
+    load(f"{servers[1].folder}/user_key")
+    refused = user.plink(*words, SSH_AUTH_SOCK=agent)
+    assert "the key is protected by a passphrase; load it into ssh-agent (ssh-add)" in errors(refused)
+    load(f"{servers[0].folder}/user_key")
+    done = user.plink(*words, SSH_AUTH_SOCK=agent)
+    assert done.returncode == 0, done.stderr
+    assert "Failed publickey" not in servers[0].log
 
 
 def test_a_refused_log_in(user: User, servers: list[Server]) -> None:

@@ -55,7 +55,7 @@ def settings(name: str, config: paramiko.SSHConfig) -> SshSettings:
 def test_defaults_where_nothing_is_said(home: Path) -> None:
     found = settings("node-1", load_config(home / "no-such-file"))
     assert (found.hostname, found.port, found.user) == ("node-1", 22, getpass.getuser())
-    assert (found.keys, found.proxy_jump, found.proxy_command, found.use_agent) == ((), (), None, True)
+    assert (found.keys, found.proxy_jump, found.proxy_command, found.identities_only) == ((), (), None, False)
     assert found.known_hosts == (home / ".ssh" / "known_hosts", Path("/etc/ssh/ssh_known_hosts"))
 
 
@@ -88,7 +88,7 @@ def test_the_hosts_file_wins(home: Path, config: paramiko.SSHConfig) -> None:
 def test_a_proxy_command_and_only_these_keys(config: paramiko.SSHConfig) -> None:
     found = settings("tunnel", config)
     assert found.proxy_command == "nc -X connect tunnel 22"
-    assert found.use_agent is False
+    assert found.identities_only
 
 
 def test_a_proxy_command_leads_to_where_the_hosts_file_says(home: Path) -> None:
@@ -127,7 +127,9 @@ def test_a_lab_brings_its_own_identity(config: paramiko.SSHConfig) -> None:
     """Nothing of the user's configuration, keys or agent is used for a lab's host."""
     identity = Identity(key=Path("/lab/key"), known_hosts=Path("/lab/known_hosts"))
     found = settings_for(Host("node-1", "198.18.1.1", user="root"), config, identity)
-    assert found == SshSettings("198.18.1.1", 22, "root", ("/lab/key",), (Path("/lab/known_hosts"),), use_agent=False)
+    assert found == SshSettings(
+        "198.18.1.1", 22, "root", ("/lab/key",), (Path("/lab/known_hosts"),), identities_only=True
+    )
 
 
 def test_a_configuration_that_cannot_be_read_is_named(tmp_path: Path) -> None:

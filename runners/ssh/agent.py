@@ -1,0 +1,57 @@
+"""Keys in ssh-agent where only those of the identity files may be offered (ssh_config(5), IdentitiesOnly).
+
+A key file with a passphrase cannot be read here, but which key it is can: by ``KEY.pub``, or by the public part of
+OpenSSH's own format (PROTOCOL.key), which is not encrypted.
+"""
+
+import base64
+import contextlib
+from collections.abc import Iterable
+from pathlib import Path
+
+import paramiko
+
+_DEFAULTS = ("id_rsa", "id_ecdsa", "id_ed25519", "id_ecdsa_sk", "id_ed25519_sk")
+_BEGIN, _END = b"-----BEGIN OPENSSH PRIVATE KEY-----", b"-----END OPENSSH PRIVATE KEY-----"
+_MAGIC = b"openssh-key-v1\0"
+
+
+class ChosenKeys:
+    """Stands for :class:`paramiko.Agent`, with some of its keys; nobody is asked before they are wanted.
+
+    :param files: of private keys; none: SSH's own.
+    """
+
+    def __init__(self, files: Iterable[str]) -> None:
+        self._files = [Path(file) for file in files] or [Path("~/.ssh").expanduser() / name for name in _DEFAULTS]
+        self._agent: paramiko.Agent | None = None
+
+    def get_keys(self) -> tuple[paramiko.AgentKey, ...]:
+        """Those in the agent, in the order of the files."""
+        wanted = [public for file in self._files if (public := public_part(file)) is not None]
+        if not wanted:
+            return ()
+        self._agent = self._agent or paramiko.Agent()
+        there = {key.blob: key for key in self._agent.get_keys()}
+        return tuple(there[public] for public in wanted if public in there)
+
+    def close(self) -> None:
+        """Hang up on the agent."""
+        if self._agent is not None:
+            self._agent.close()
+
+
+def public_part(file: Path) -> bytes | None:
+    """The public key of a private key's file (RFC 4253, 6.6), which may itself be a public key; None: nobody knows."""
+    for path in (Path(f"{file}.pub"), file):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            data = path.read_bytes().strip()
+            if not data.startswith(_BEGIN):
+                return base64.b64decode(data.split()[1], validate=True)
+            inside = base64.b64decode(data.removeprefix(_BEGIN).removesuffix(_END))
+            message = paramiko.Message(inside.removeprefix(_MAGIC))
+            for _ in ("cipher", "derivation", "its options"):
+                message.get_binary()
+            message.get_int()  # keys: one
+            return message.get_binary()
+    return None
