@@ -108,3 +108,9 @@ def _tunnel(client: paramiko.SSHClient, target: SshSettings) -> paramiko.Channel
         if error.code != _NOT_REACHED:
             raise
         raise paramiko.SSHException(f"it does not reach {target.hostname} port {target.port}") from None
+    except paramiko.SSHException:
+        if not transport.is_active():
+            raise
+        raise paramiko.SSHException(
+            f"it does not reach {target.hostname} port {target.port} within {_TUNNEL_TIMEOUT_S:.0f} s"
+        ) from None

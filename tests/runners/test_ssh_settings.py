@@ -7,7 +7,9 @@ import paramiko
 import pytest
 
 from plink.errors import InputError
-from plink.hosts import Host
+from plink.hosts import Host, Hosts
+from runners.launchers.ssh_config import ssh_config
+from runners.ssh.connector import SshConnector
 from runners.ssh.settings import Identity, SshSettings, jump_settings, load_config, settings_for
 
 CONFIG = """
@@ -154,3 +156,13 @@ def test_a_configuration_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 def test_where_a_jump_leads(jump: str, where: tuple[str, int]) -> None:
     found = jump_settings(jump, paramiko.SSHConfig())
     assert (found.hostname, found.port) == where
+
+
+def test_launchers_of_others_are_told_the_name_of_the_host_key_too(home: Path) -> None:
+    (home / ".ssh").mkdir()
+    (home / ".ssh" / "config").write_text("Host a\n HostKeyAlias Cluster-A\n IdentitiesOnly yes\n")
+    text = ssh_config(Hosts((Host("a", "10.0.0.7"), Host("b", "10.0.0.8"))), SshConnector())
+    first, second = text.split("Host 10.0.0.8")
+    for line in ("  HostKeyAlias Cluster-A\n", "  IdentitiesOnly yes\n"):
+        assert line in first
+        assert line not in second
