@@ -9,7 +9,7 @@ from plink.network import Matrix
 from solvers.changes.aligned import Aligned, Labels, Mask
 from solvers.changes.causes import network_wide
 from solvers.changes.finding import BETTER, WORSE, Change, Finding, Limits, told
-from solvers.changes.noise import noise
+from solvers.changes.noise import Noise, noise, own_noise
 
 _MOST_WANDER = 0.1  # from one probe to the next, of the logarithm: more is a change
 
@@ -36,10 +36,11 @@ def round_trips(aligned: Aligned, groupings: Sequence[Labels], differ: Mask, lim
     if not pairs:
         return RoundTrips([], 0, 1.0, 0.0)
     ratio = np.where(known, np.log(np.where(known, new / old, 1.0)), 0.0)
-    shift, throughout = _shift(ratio, old, known, groupings, limits)
+    sides = aligned.old, aligned.new
+    shift, throughout = _shift(ratio, old, known, groupings, limits, own_noise(known, old, sides))
     by = np.where(known, ratio - shift, 0.0)
     excess = np.abs(np.where(known, new - old * np.exp(shift), 0.0))
-    what_noise = noise(by, known, old, (aligned.old, aligned.new), _MOST_WANDER)
+    what_noise = noise(by, known, old, sides, _MOST_WANDER)
     change = Change(by, known, excess > limits.floor_us, float(np.log1p(limits.share)), what_noise)
     findings = []
     if throughout:
@@ -68,12 +69,16 @@ def compared(aligned: Aligned, differ: Mask) -> tuple[Matrix, Matrix, Mask]:
     return means[0], means[1], count > 0
 
 
-def _shift(ratio: Matrix, old: Matrix, known: Mask, groupings: Sequence[Labels], limits: Limits) -> tuple[float, bool]:
+def _shift(
+    ratio: Matrix, old: Matrix, known: Mask, groupings: Sequence[Labels], limits: Limits, own: Noise
+) -> tuple[float, bool]:
     """The logarithm by which all round trips changed, and whether that is a finding: nearly all of them must have moved
-    its way, near ones and far ones. What is not is a drift, which most pairs must share."""
+    its way, near ones and far ones, and their median by more than the noise of their own samples. What is not is a
+    drift, which most pairs must share."""
     least, values = float(np.log1p(limits.share)), ratio[np.triu(known, 1)]
     shift = float(np.median(values))
     large = float(np.median(old[np.triu(known, 1)])) * abs(np.expm1(shift)) > limits.floor_us
+    large = large and own.holds(ratio, np.nonzero(np.triu(known, 1)))
     if abs(shift) > least and large and network_wide(known, known & (np.sign(shift) * ratio > least / 2), groupings):
         return shift, True
     drifting = values[np.abs(values) <= least]

@@ -59,8 +59,17 @@ def noise(change: Matrix, known: Mask, level: Matrix, sides: tuple[Side, ...], m
     if count:
         nearest = [float(spread[int(quantile * (count - 1))]) for quantile in _QUANTILES]
         wander = max(value / sigma for value, sigma in zip(nearest, _SIGMAS, strict=True))
-    sigma = np.maximum(_own(known, level, sides), min(wander, most_wander))
-    return Noise(sigma, chance(count, freedom=max(4, 2 * ((count - 1) // 2))))
+    own = own_noise(known, level, sides)
+    return Noise(np.maximum(own.sigma, min(wander, most_wander)), own.times)
+
+
+def own_noise(known: Mask, level: Matrix, sides: tuple[Side, ...]) -> Noise:
+    """What the samples alone say, whatever the pairs did: all that a change of all pairs can be held against.
+
+    :param level, sides: as of :func:`noise`.
+    """
+    count = int(np.triu(known, 1).sum())
+    return Noise(_own(known, level, sides), chance(count, freedom=max(4, 2 * ((count - 1) // 2))))
 
 
 def chance(count: int, freedom: int = _MANY) -> float:

@@ -222,3 +222,30 @@ def test_worse_comes_before_better() -> None:
     new[0, 0] = new[1, 1] = 0.0
     found = whose(trips(flat(8, 100.0), new))
     assert [one[0] for one in found] == ["worse", "better"]
+
+
+def shaken(rng: np.random.Generator, own: float, times: float, n: int = 3) -> dict[str, Any]:
+    """Hosts that are 250 us apart, times as far as that; both halves of the samples, and so their mean, are off by
+    chance, by so much of it."""
+    halves = [times * 250 * np.exp(rng.normal(0, own, (n, n))) * ~np.eye(n, dtype=bool) for _ in range(2)]
+    return {"rows": np.sqrt(halves[0] * halves[1]), "halves_us": [to_rows(half, 9) for half in halves]}
+
+
+@pytest.mark.parametrize(("own", "times", "least", "most"), [
+    (0.4, 1.0, 0, 2), (0.2, 1.0, 0, 2), (0.01, 1.0, 0, 0), (0.01, 1.3, 200, 200), (0.01, 1 / 1.3, 200, 200),
+    (0.02, 1.3, 190, 200),
+])  # fmt: skip
+def test_the_whole_network_is_found_beyond_the_noise_of_its_samples(
+    own: float, times: float, least: int, most: int
+) -> None:
+    """Of 200 comparisons of three hosts: where nothing changed and halves are far apart nothing is named (of 0.4 it was
+    the whole network 13 times), where all take 1.3 times as long and halves agree it is."""
+    rng = np.random.default_rng(12)
+    found = 0
+    for _ in range(200):
+        old, new = (named("abc", **shaken(rng, own, factor)) for factor in (1.0, times))
+        said = round_trips(align(old, new), [], nothing(3), Limits()).findings
+        found += any(one.where == "network" for one in said)
+        if times == 1:
+            found += bool(said) and all(one.where != "network" for one in said)
+    assert least <= found <= most, found
