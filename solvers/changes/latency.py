@@ -78,7 +78,8 @@ def _shift(
     least, values = float(np.log1p(limits.share)), ratio[np.triu(known, 1)]
     shift = float(np.median(values))
     large = float(np.median(old[np.triu(known, 1)])) * abs(np.expm1(shift)) > limits.floor_us
-    large = large and own.holds(ratio, np.nonzero(np.triu(known, 1)))
+    rows, columns = np.nonzero(np.triu(known, 1))
+    large = large and own.holds(ratio, (rows, columns))
     if abs(shift) > least and large and network_wide(known, known & (np.sign(shift) * ratio > least / 2), groupings):
         return shift, True
     drifting = values[np.abs(values) <= least]
