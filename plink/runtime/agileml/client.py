@@ -82,6 +82,7 @@ class Client:
         self._owners, self._pointing = dict(owners), threading.Lock()
         self._caches = [Cache(table) for table in layout.tables]
         self._lines: dict[tuple[str, int], Line] = {}
+        self._met: dict[str, int] = {}  # the clock in which the last line to a server was made
         self._given_up = self._renamed = False
         self._unsent: dict[int, Message] | None = None  # the updates of a clock that is not over yet
 
@@ -252,15 +253,23 @@ class Client:
             by_address.setdefault(owners[partition].address, []).append(partition)
         lanes: list[list[tuple[Line, int]]] = []
         for address, theirs in by_address.items():
-            many = min(self._lanes, len(theirs)) if len(theirs) * self._partition_bytes > _ONE_LANE_BYTES else 1
-            for lane in range(many):
-                if (address, lane) not in self._lines:
-                    with self._pointing:
-                        self._lines[address, lane] = Line(address, self._keys, self.layout, self._timeout_s)
-                line = self._lines[address, lane]
-                lanes.append([(line, partition) for partition in theirs[lane::many]])
+            some = self._some_lines(address, len(theirs))
+            lanes += [[(line, partition) for partition in theirs[lane :: len(some)]] for lane, line in enumerate(some)]
         longest = max(map(len, lanes))
         return [[lane[turn] for lane in lanes if turn < len(lane)] for turn in range(longest)]
+
+    def _some_lines(self, address: str, partitions: int) -> list[Line]:
+        """To a server that has so many of the partitions asked for. A new one is met once in a clock: all workers do,
+        in the same."""
+        wanted = min(self._lanes, partitions) if partitions * self._partition_bytes > _ONE_LANE_BYTES else 1
+        some = [self._lines[address, lane] for lane in range(wanted) if (address, lane) in self._lines]
+        if not some or (len(some) < wanted and self._met[address] != self.now):
+            line = Line(address, self._keys, self.layout, self._timeout_s)
+            with self._pointing:
+                self._lines[address, len(some)] = line
+            self._met[address] = self.now
+            some.append(line)
+        return some
 
     def _leave_unused(self) -> None:
         """Connections to servers that own nothing any more."""
