@@ -191,26 +191,35 @@ def _scaling(bench: BenchLab) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Course:
-    """12 hosts join 4 and are warned: iterations in all, and those after which it is said."""
+    """12 hosts join 4 and are warned: iterations in all, and those after which it is said. ``wait_s``: the work on a
+    piece is to wait for so long, as on hosts with cores of their own, instead of factors of ``rank``."""
 
     rank: int
     clocks: int
     add: int
     evict: int
+    wait_s: float | None = None
+
+    @property
+    def program(self) -> str:
+        return _MF if self.wait_s is None else _WAITING
 
     @property
     def app(self) -> tuple[str, ...]:
-        return (*_SIZES[:4], "--rank", str(self.rank), *_SIZES[6:], "--clocks", str(self.clocks))
+        clocks = ("--clocks", str(self.clocks))
+        if self.wait_s is not None:
+            return ("--wait", str(self.wait_s), *clocks)
+        return (*_SIZES[:4], "--rank", str(self.rank), *_SIZES[6:], *clocks)
 
 
-_SHORT, _LONG = _Course(31, 50, 10, 34), _Course(255, 36, 8, 24)
+_SHORT, _LONG, _WAITED = _Course(31, 50, 10, 34), _Course(255, 36, 8, 24), _Course(0, 44, 8, 30, wait_s=0.05)
 _LONG_ROUNDS = 3 if _FULL else 1
 _STALLS = ("worst_while_adding", "worst_afterwards", "eviction")
 
 
 def _elastic(bench: BenchLab) -> dict[str, Any]:
     """4 hosts; 12 more, which are warned later (Figure 4.15). With iterations of under a second, beside an undisturbed
-    job, and with such of some seconds, as the thesis has them."""
+    job; with such of some seconds, as the thesis has them; and with work that leaves the cores to what plink does."""
     kept = bench.folder / "factors"
     calm = Job(bench, _tiers(bench, 1, 4), ("--most-hosts", "32"), (*_SHORT.app, "--save", f"{kept}-0.npz")).run()
     found = _come_and_go(bench, _SHORT, "--save", f"{kept}-1.npz")
@@ -219,7 +228,8 @@ def _elastic(bench: BenchLab) -> dict[str, Any]:
     return {
         **found, "undisturbed": calm["seconds"],
         "largest_difference": float(max(abs(one[key] - other[key]).max() for key in ("users", "movies"))),
-        "long": rounds[len(rounds) // 2], "each": [{key: run[key] for key in _STALLS} for run in rounds],
+        "long": rounds[len(rounds) // 2], "waiting": _come_and_go(bench, _WAITED),
+        "each": [{key: run[key] for key in _STALLS} for run in rounds],
     }  # fmt: skip
 
 
@@ -228,7 +238,7 @@ def _come_and_go(bench: BenchLab, course: _Course, *more: str) -> dict[str, Any]
     (bench.folder / "more.txt").write_text(render_hosts(replace(every, members=every.members[4:])))
     names = [host.name for host in every.members[4:]]
     job = Job(
-        bench, _tiers(bench, 1, 4), ("--most-hosts", "32"), (*course.app, *more),
+        bench, _tiers(bench, 1, 4), ("--most-hosts", "32"), (*course.app, *more), program=course.program,
         at={
             course.add: lambda job: job.plink("agile", "add", "last", "--hosts", "more.txt"),
             course.evict: lambda job: job.plink("agile", "evict", "last", *names, "--in", "60s"),
@@ -254,7 +264,8 @@ def _come_and_go(bench: BenchLab, course: _Course, *more: str) -> dict[str, Any]
         "seconds": seconds, "events": told["events"], "took_over": took_over, "left": gone, "usual_s": usual,
         "worst_while_adding": round(max(adding, default=usual) / usual, 3),
         "worst_afterwards": round(max(settling) / large, 3),
-        "with_16_s": large, "after_s": after, "eviction_s": worst[0], "eviction_iteration": worst[1],
+        "afterwards_beside_before": round(max(settling) / usual, 3), "with_16_s": large,
+        "after_s": after, "eviction_s": worst[0], "eviction_iteration": worst[1],
         "eviction": round(worst[0] / max(large, after), 3),
         "rolled_back": sum(line["what"] == "rolled back" for line in job.log),
     }  # fmt: skip
@@ -358,7 +369,8 @@ def main() -> int:
             found[name] = parts[name](bench)
         print(name, _brief(found[name]))
     settings = {
-        "lab": _LAB, "sizes": _SIZES, "clocks": _CLOCKS, "rounds": _ROUNDS, "elastic": [asdict(_SHORT), asdict(_LONG)],
+        "lab": _LAB, "sizes": _SIZES, "clocks": _CLOCKS, "rounds": _ROUNDS,
+        "elastic": [asdict(course) for course in (_SHORT, _LONG, _WAITED)],
         "elastic_rounds": _LONG_ROUNDS,
     }  # fmt: skip
     return record("agileml", settings, found, _bars(found))
@@ -379,6 +391,15 @@ def _bars(found: dict[str, Any]) -> list[Bar]:
                     Bar(f"{of}: the longest at the eviction by its neighbours", some["eviction"], at_most=_EVICTION),
                     Bar(f"{of}: roll-backs", some["rolled_back"], at_most=0),
                 ]
+        if waiting := elastic.get("waiting"):
+            bars += [
+                Bar(f"waiting: {name}", waiting[key], at_most=most)
+                for name, key, most in (
+                    ("the longest iteration while hosts are added", "worst_while_adding", _STALL),
+                    ("the longest of the five after, beside those before", "afterwards_beside_before", _STALL),
+                    ("the longest at the eviction by its neighbours", "eviction", _EVICTION),
+                )
+            ]
         bars += [
             Bar("the largest difference from the undisturbed parameters", elastic["largest_difference"], at_most=1e-4),
         ]
