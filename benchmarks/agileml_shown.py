@@ -82,6 +82,12 @@ def _elastic_shown(elastic: dict[str, Any]) -> Shown:
         for some in (elastic.get("long"), elastic)
         if some
     )
+    if waiting := elastic.get("waiting"):
+        text += (
+            f"; with work that waits, {waiting['usual_s']:.2g} s of 4 hosts and {waiting['with_16_s']:.2g} s of 16: "
+            f"{waiting['worst_while_adding']:.2f} times the first while hosts start, "
+            f"{waiting['afterwards_beside_before']:.2f} in the five after, {waiting['eviction']:.2f} at the eviction"
+        )
     text += f"; parameters of these the same to {elastic['largest_difference']:.0e} as of a job that nobody disturbs"
     series = {
         label: ([int(number) for number in elastic[key]], list(elastic[key].values()))
