@@ -10,7 +10,6 @@ from runners.agile.member import Member
 from runners.agile.resuming import leaving, pieces_of, shares_of, torn
 from runners.agile.rounds import SHIFT
 from runners.agile.saving import Saved
-from solvers.agile.events import Warned
 from solvers.agile.resume import Report, resume
 from solvers.agile.start import start as start_of
 from solvers.agile.state import Cluster
@@ -111,10 +110,7 @@ class Beginning:
         if saved is not None:
             self._from_checkpoint(saved.folder, saved.clock, state)
         self._job.carry(state, actions)
-        now, there = self._job.clock(), self._job.members
-        leaving = {number: at - now for number, at in self._job.leaving.deadlines.items() if number in there}
-        if leaving:  # nothing is known of it in the new beginning
-            self._job.event(Warned(leaving))
+        self._job.warned(list(self._job.leaving.deadlines))  # nothing is known of it in the new beginning
 
     def go_on(self, reports: Mapping[int, Answer], unbegun: list[Member]) -> None:
         """From what the hosts have; with those that were about to join."""

@@ -7,7 +7,7 @@ these. All that it knows can be had again from the hosts: it may be killed at an
 import heapq
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,9 +29,11 @@ from runners.agile.turns import Share, Turns
 from solvers.agile import actions as act
 from solvers.agile.cluster import apply
 from solvers.agile.data import worked_on
-from solvers.agile.events import Event, Failed, Joined, Left, Measured, Moved
+from solvers.agile.events import Event, Failed, Joined, Left, Measured, Moved, Warned
 from solvers.agile.hosts import Tier
 from solvers.agile.state import Cluster
+
+_SOON_S = 0.05
 
 
 @dataclass
@@ -63,7 +65,7 @@ class Controller:
         self._last_word = False
         self.beginning = Beginning(self)
         self.arriving = Arriving(self.channel, self.settings, self.hearing, self.members, self.fail)
-        self.leaving = Leaving(self.channel, self.members, self.clock, self.log, self.event)
+        self.leaving = Leaving(self.channel, self.members, self.clock, self.log, self.warned)
         self.course = Course(self.log, lambda: self.clock() - self.settings.began)
         self.carrier = Carrier(
             self.channel, self.members, lambda: self.cluster, self.event, self.later, self.fail, self.note,
@@ -117,6 +119,16 @@ class Controller:
     def event(self, event: Event) -> None:
         """To be decided on, after what is being carried out."""
         self._events.append(event)
+
+    def warned(self, hosts: Collection[int]) -> None:
+        """To decide on hosts that are to be taken away, once every backup has something: for one without time all
+        would go back to what backups have."""
+        if self.state is not None and self.carrier.opening:
+            self.later(_SOON_S, lambda: self.warned(hosts))
+            return
+        left = {number: max(0.0, at - self.clock()) for number, at in self.leaving.deadlines.items()}
+        if known := {number: left[number] for number in hosts if number in left and number in self.members}:
+            self.event(Warned(known, others=left))
 
     def later(self, seconds: float, does: Callable[[], None]) -> None:
         """Not now."""

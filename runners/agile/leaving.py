@@ -5,14 +5,13 @@ from dataclasses import dataclass, field
 
 from runners.agile.channel import Channel
 from runners.agile.member import Member
-from solvers.agile.events import Warned
 
 _LATE_S = 1.0  # after its deadline a host that was warned is let go, whatever it still has
 
 
 @dataclass
 class Leaving:
-    """``members``: those that are alive, by number. ``decide`` takes what is to be decided on.
+    """``members``: those that are alive, by number. ``decide`` takes those that were warned.
 
     ``deadlines``: of those that were warned, by number, on the clock. ``let_go``: those that are, once they are free.
     """
@@ -21,7 +20,7 @@ class Leaving:
     members: Mapping[int, Member]
     clock: Callable[[], float]
     log: Callable[..., None]
-    decide: Callable[[Warned], None]
+    decide: Callable[[Collection[int]], None]
     deadlines: dict[int, float] = field(default_factory=dict)
     let_go: set[int] = field(default_factory=set)
     _released: set[int] = field(default_factory=set)
@@ -30,17 +29,16 @@ class Leaving:
     def warn(self, seconds: Mapping[int, float], why: str, joined: Collection[int]) -> None:
         """Hosts are to be taken away, each after so many seconds; of those that have not ``joined`` yet it is kept in
         mind."""
-        known = {}
+        known = []
         for number, left in seconds.items():
             if number not in joined:
                 self._early[number] = self.clock() + left, why
             elif number in self.members:
-                known[number] = left
+                known.append(number)
                 self.deadlines[number] = self.clock() + left
                 self.log(**self.members[number].line("warned", why, left))
         if known:
-            others = {number: max(0.0, at - self.clock()) for number, at in self.deadlines.items()}
-            self.decide(Warned(known, others=others))
+            self.decide(known)
 
     def joined(self, joined: Collection[int]) -> None:
         """Those that were warned on their way in are, once they have joined."""

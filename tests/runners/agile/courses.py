@@ -1,5 +1,6 @@
 """Seeded courses of joins, warnings and deaths over a job of real processes (``python -m tests.runners.agile.courses
-FIRST LAST``); the result must be what an undisturbed job has, exactly."""
+FIRST LAST``); the result must be what an undisturbed job has, exactly. With ``--reliable`` reliable hosts die, too, now
+and then with the controller: the job goes on from its checkpoints."""
 
 import contextlib
 import random
@@ -16,8 +17,10 @@ _EVENTS = 6
 _LAST = 85  # clocks: what is begun after that may find the job over
 
 
-def course(seed: int, folder: Path) -> list[str]:
+def course(seed: int, folder: Path, *, reliable: bool = False) -> list[str]:
     """Run one; what was done. :raises AssertionError: it hung, failed, or lost or doubled an update."""
+    whats = ["add", "add", "warn", "warn", "kill", "kill", "controller", "stop"]
+    whats += ["reliable", "reliable", "both"] if reliable else []
     rng = random.Random(seed)
     tiers = "r" * rng.randint(1, 2) + "t" * rng.randint(1, 4)
     settings: dict[str, object] = {"checkpoints": str(folder / "checkpoints"), "checkpoint_every_s": 0.5}
@@ -33,9 +36,10 @@ def course(seed: int, folder: Path) -> list[str]:
             time.sleep(rng.uniform(0.05, 0.7))
             if job.ended is not None or job.clock_now() > _LAST:
                 break
-            there = [host["name"] for host in job.status()["hosts"] if host["tier"] == "transient"]
+            hosts = job.status()["hosts"]
+            there, kept = ([host["name"] for host in hosts if host["tier"] == t] for t in ("transient", "reliable"))
             some = rng.sample(there, rng.randint(1, len(there))) if there else []
-            what = rng.choice(["add", "add", "warn", "warn", "kill", "kill", "controller", "stop"])
+            what = rng.choice(whats)
             with contextlib.suppress(
                 PlinkError, StopIteration, ProcessLookupError
             ):  # it is gone already, or all is over
@@ -51,21 +55,24 @@ def course(seed: int, folder: Path) -> list[str]:
                 elif what in ("kill", "stop") and some:
                     done.append(f"{what} {some}")
                     job.kill(*some, number=signal.SIGKILL if what == "kill" else signal.SIGSTOP)
-                elif what == "controller" and job.hub._controller is not None:
+                elif what in ("reliable", "both") and kept:
+                    done.append(f"kill {kept[:1]}{' and the controller' if what == 'both' else ''}")
+                    job.kill(*kept[:1])
+                if what in ("controller", "both") and job.hub._controller is not None:
                     done.append("kill the controller")
                     job.hub._controller.kill()
         job.finish(exactly="slack" not in settings)
     return done
 
 
-def main(first: int, last: int) -> int:
+def main(first: int, last: int, *, reliable: bool) -> int:
     """Those that failed are named; how many."""
     failed = []
     for seed in range(first, last):
         with tempfile.TemporaryDirectory(prefix="plink-") as folder:
             begun = time.monotonic()
             try:
-                done = course(seed, Path(folder))
+                done = course(seed, Path(folder), reliable=reliable)
                 print(f"{seed}: {time.monotonic() - begun:.1f} s: {'; '.join(done)}", flush=True)
             except Exception as error:
                 failed.append(seed)
@@ -75,4 +82,4 @@ def main(first: int, last: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), int(sys.argv[2])))
+    sys.exit(main(int(sys.argv[1]), int(sys.argv[2]), reliable="--reliable" in sys.argv))
