@@ -57,7 +57,6 @@ class Controller:
         self._order = itertools.count()
         self.welcomed: set[int] = set()
         self.early: list[Mapping[str, Any]] = []  # clocks that were done while hosts reported
-        self.orphaned = False  # nobody was left who could tell this controller of the job
         self._over = False
         self.finished: dict[int, int] = {}  # clock by worker
         self._last_word = False
@@ -106,8 +105,8 @@ class Controller:
             for member in self.hearing.silent([*self.members.values(), *self.arriving.starting.values()]):
                 self._gone(member.number, f"nothing was heard of it for {self.settings.silence_s:g} s")
                 self._drain()
-        if self.orphaned and self.state is None and self.any_reliable():
-            self.beginning.start()
+        if self.state is None:
+            self.beginning.look()
         if not self._over and self.state is not None:
             self.leaving.overdue()
             self._look()
@@ -374,14 +373,8 @@ class Controller:
         self.tell_all("point", owners=owners, count=self.cluster.number)
 
     def _halt(self, action: act.Halt) -> None:
-        if self.saving.last is None:
-            folder = self.settings.checkpoints
-            self.fail(
-                f"{action.reason} (no checkpoint was written{f' in {folder} yet' if folder else ': --checkpoint DIR'})"
-            )
-            return
         self.note(action.reason)
-        self.beginning.start_again()
+        self.beginning.halted(action.reason)
 
     def _look(self) -> None:
         """What has become possible."""

@@ -1,5 +1,7 @@
 """Jobs that lose what only reliable hosts had, and go on from a checkpoint."""
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,19 @@ def test_the_only_reliable_host_is_killed(tmp_path: Path) -> None:
         job.kill("h0")
         job.finish()
     assert job.events("checkpoint")
+    assert job.events("rolled back")
+    assert [line["event"] for line in job.events("host") if line["host"] == "h0"][:2] == ["joined", "failed"]
+
+
+def test_the_only_reliable_host_and_the_controller_are_killed(tmp_path: Path) -> None:
+    """The next controller has nobody to ask for the state, and waits for the reliable host as the first would have."""
+    with Elastic(tmp_path, "rtt", clocks=90, settings=saving(tmp_path), more=("--work-s", "0.02")) as job:
+        job.until(lambda status: (status.get("checkpoint") or -1) > 5)
+        assert job.hub._controller is not None
+        os.kill(job.hub._controller.pid, signal.SIGSTOP)  # so that it does not hear of it
+        job.kill("h0")
+        job.until(lambda status: status.get("controller") == 2)
+        job.finish()
     assert job.events("rolled back")
     assert [line["event"] for line in job.events("host") if line["host"] == "h0"][:2] == ["joined", "failed"]
 
