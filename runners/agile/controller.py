@@ -61,7 +61,7 @@ class Controller:
         self.finished: dict[int, int] = {}  # clock by worker
         self._last_word = False
         self.beginning = Beginning(self)
-        self.arriving = Arriving(self.channel, self.settings, self.hearing, self.members, self.fail)
+        self.arriving = Arriving(self.channel, self.settings, self.hearing, self.members, self.fail, self.say)
         self.leaving = Leaving(self.channel, self.members, self.clock, self.log, self.event)
         self.course = Course(self.log, lambda: self.clock() - self.settings.began)
         self.carrier = Carrier(

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from plink.runtime.agileml.checkpoints import name_of
 
 from runners.agile.channel import GONE, Answer, Channel
 from runners.agile.member import Member
@@ -42,7 +43,7 @@ class Saving:
         if saved is not None:
             clock = saved["clock"]
             assert isinstance(clock, int)
-            self.last = Saved(f"{folder}/clock-{clock}", clock)
+            self.last = Saved(f"{folder}/{saved['folder']}", clock)
         return self.last
 
     def consistent(self, clock: int) -> None:
@@ -64,7 +65,8 @@ class Saving:
         self.under_way, self.now = True, False
         self._attempt += 1
         attempt, clock = self._attempt, self._clock
-        saved = Saved(f"{self._settings.checkpoints}/clock-{clock}", clock)
+        name = name_of(clock, self._settings.job)
+        saved = Saved(f"{self._settings.checkpoints}/{name}", clock)
         by_host: dict[int, list[int]] = {}
         for index, one in enumerate(state.partitions):
             by_host.setdefault(one.backup, []).append(index)
@@ -81,7 +83,8 @@ class Saving:
             if not waiting:
                 self._channel.tell(
                     host, "keep", kept, folder=self._settings.checkpoints,
-                    saved={"clock": clock, "partitions": len(state.partitions)}, job=self._settings.job,
+                    saved={"clock": clock, "partitions": len(state.partitions), "folder": name},
+                    job=self._settings.job,
                 )  # fmt: skip
 
         def kept(answer: Answer) -> None:

@@ -6,12 +6,15 @@ from typing import Any
 import pytest
 
 from runners.agile.channel import Channel
+from plink.runtime.agileml.checkpoints import name_of
 from runners.agile.member import Member
 from runners.agile.saving import Saved, Saving
 from runners.agile.settings import Settings
 from solvers.agile.hosts import Host, Tier
 from solvers.agile.start import start
 
+
+JOB = Settings("", 3, 2, 100, 0.0, 0.0).job
 
 class Desk:
     """Two reliable hosts with three partitions, and what is said to them."""
@@ -45,16 +48,17 @@ def test_one_is_written_and_then_it_is_the_latest() -> None:
     desk.saving.look(desk.state)
     desk.saving.look(desk.state)
     assert [(word["to"], word["partitions"], word["folder"]) for word in desk.said] == [
-        (0, [0, 1], "/c/clock-7"),
-        (1, [2], "/c/clock-7"),
+        (0, [0, 1], f"/c/{name_of(7, JOB)}"),
+        (1, [2], f"/c/{name_of(7, JOB)}"),
     ]
     assert desk.saving.under_way
     desk.written()
     assert desk.saving.last is None
     (keep,) = desk.words("keep")
-    assert keep["saved"] == {"clock": 7, "partitions": 3}
+    assert keep["job"] == JOB
+    assert keep["saved"] == {"clock": 7, "partitions": 3, "folder": name_of(7, JOB)}
     desk.channel.answered(keep["to"], {"id": keep["id"], "why": None})
-    assert desk.saving.last == Saved("/c/clock-7", 7)
+    assert desk.saving.last == Saved(f"/c/{name_of(7, JOB)}", 7)
     assert desk.lines == [{"what": "checkpoint", "clock": 7, "seconds": 1.5, "bytes": 20}]
     assert [(word["to"], word["clock"]) for word in desk.words("release")] == [(0, 7), (1, 7)]
     desk.saving.look(desk.state)  # of the same clock there is one
@@ -111,20 +115,20 @@ def test_a_roll_back_gives_one_up() -> None:
 def test_after_a_roll_back_nobody_has_the_clock_of_before() -> None:
     """What is written then is of where all are."""
     desk = Desk()
-    desk.saving.found({"clock": 3}, "/c")
+    desk.saving.found({"clock": 3, "folder": "clock-3-x"}, "/c")
     desk.saving.consistent(7)
     desk.saving.rolled_back(3)
     desk.saving.look(desk.state)
     assert not desk.said
     desk.saving.consistent(4)
     desk.saving.look(desk.state)
-    assert {word["folder"] for word in desk.words("checkpoint")} == {"/c/clock-4"}
+    assert {word["folder"] for word in desk.words("checkpoint")} == {f"/c/{name_of(4, JOB)}"}
 
 
 def test_one_that_was_there_before() -> None:
     desk = Desk()
     assert desk.saving.found(None, "/old") is None
-    assert desk.saving.found({"clock": 4}, "/old") == Saved("/old/clock-4", 4)
+    assert desk.saving.found({"clock": 4, "folder": "clock-4-x"}, "/old") == Saved("/old/clock-4-x", 4)
     desk.saving.consistent(4)
     desk.saving.look(desk.state)
     assert not desk.said
