@@ -71,7 +71,7 @@ class Controller:
         self.turns = Turns(self.channel, self, self.settings.pieces, self.later)
         self.rounds = Rounds(lambda clock: self.tell_all("push_up_to", clock=clock))
         self.traffic = Traffic(self.members, self.settings.host_rate if self.settings.measured else None, self.log)
-        self.saving = Saving(self.settings, self.channel, self.members, self.say, self.log)
+        self.saving = Saving(self.settings, self.channel, self.members, self.say, self.log, self.clock)
 
     # What is heard.
 
@@ -385,14 +385,22 @@ class Controller:
             return
         self.turns.look()
         self.leaving.look(lambda host: not self.turns.works(host) and not self.carrier.busy(host))
-        self.saving.look(self.cluster)
+        self.saving.look(self.cluster, self._last_reliable_s())
         measured = self.traffic.look(self.clock(), self.cluster.stage, len(self.cluster.transient))
         if measured is not None:
             self.event(Measured(measured))
         if self.finished and not self.turns.turning and not self.turns.owed:
             last = min(self.finished.values())
-            if all(worker in self.finished for worker, share in self.turns.shares.items() if share.first <= last):
+            done = all(worker in self.finished for worker, share in self.turns.shares.items() if share.first <= last)
+            if done and self.saving.finished(self.cluster, last - SHIFT):
                 self._finish(last)
+
+    def _last_reliable_s(self) -> float | None:
+        """Seconds that a reliable host will still be there, where all of them are warned."""
+        hosts = [host.number for host in self.cluster.hosts if host.tier is Tier.RELIABLE]
+        if not hosts or any(host not in self.leaving.deadlines for host in hosts):
+            return None
+        return max(self.leaving.deadlines[host] for host in hosts) - self.clock()
 
     def _finish(self, clock: int) -> None:
         """The program's last word, then the end."""
