@@ -124,8 +124,8 @@ class Beginning:
 
     def _no_checkpoint(self) -> None:
         folder = self._job.settings.checkpoints
-        none = f"no checkpoint was written{f' in {folder} yet' if folder else ': --checkpoint DIR'}"
-        self._job.fail(f"{self._lost} ({none})")
+        where = f" in {folder} yet" if folder else ": --checkpoint DIR"
+        self._job.fail(f"{self._lost} (no checkpoint was written{where})")
 
     def _want(self) -> None:
         self._job.write({"is": "wanted", "what": "reliable"})
