@@ -31,9 +31,13 @@ def course(seed: int, folder: Path) -> list[str]:
         job.until(lambda status: (status.get("checkpoint") or -1) >= 0)
         for _ in range(_EVENTS):
             time.sleep(rng.uniform(0.05, 0.7))
-            if job.ended is not None or job.clock_now() > _LAST:
+            try:
+                status = job.status()
+            except PlinkError:  # it is over, or about to be
                 break
-            there = [host["name"] for host in job.status()["hosts"] if host["tier"] == "transient"]
+            if status.get("begun", -1) > _LAST:
+                break
+            there = [host["name"] for host in status["hosts"] if host["tier"] == "transient"]
             some = rng.sample(there, rng.randint(1, len(there))) if there else []
             what = rng.choice(["add", "add", "warn", "warn", "kill", "kill", "controller", "stop"])
             with contextlib.suppress(
