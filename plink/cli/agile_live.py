@@ -77,8 +77,10 @@ def evict(
 
     _, job = _job(name)
     seconds = parse_duration(within) if within not in ("0", "0s") else 0.0
-    ask(job["socket"], {"do": "evict", "hosts": names, "seconds": seconds})
+    answer = ask(job["socket"], {"do": "evict", "hosts": names, "seconds": seconds})
     say(f"warned: {', '.join(names)}, {format_duration(seconds) if seconds else 'no time'} left")
+    if note := answer.get("note"):
+        say(note)
 
 
 def status(

@@ -24,26 +24,30 @@ class _Arrival:
 class Arriving:
     """``members``: of the job, to which those are added whose servers listen. ``saved``: a checkpoint that one of them
     found where it was told to look, ``own``: the latest of this very job. ``starting``: those that have not answered
-    yet."""
+    yet. ``fail`` ends the job, ``say`` takes a line for the user."""
 
     channel: Channel
     settings: Settings
     hearing: Hearing
     members: dict[int, Member]
     fail: Callable[[str], None]
+    say: Callable[[str], None]
     saved: dict[str, Any] | None = None
     own: dict[str, Any] | None = None
     starting: dict[int, Member] = field(default_factory=dict)
     _queue: list[_Arrival] = field(default_factory=list)
 
-    def begin(self, newcomers: list[Member], then: Callable[[], None]) -> None:
-        """Servers on these hosts; ``then`` when all of them listen, or are gone."""
+    def begin(self, newcomers: list[Member], then: Callable[[], None], *, late: bool = False) -> None:
+        """Servers on these hosts; ``then`` when all of them listen, or are gone. ``late``: the job runs already."""
         waiting = {member.number for member in newcomers}
 
         def begun(member: Member, answer: Answer) -> None:
             waiting.discard(member.number)
             if answer["why"] is None:
                 self._admit(member, answer)
+                if why := answer["unwritable"]:
+                    told = f"--checkpoint {self.settings.checkpoints}: it cannot be written on {member.name}: {why}"
+                    (self.say if late else self.fail)(told)
             elif member.number in self.starting:
                 self.fail(f"{member.name}: {answer['why']}")
             self.starting.pop(member.number, None)
@@ -63,7 +67,7 @@ class Arriving:
         def ready() -> None:
             arrival.ready = True
 
-        self.begin(newcomers, ready)
+        self.begin(newcomers, ready, late=True)
 
     def joining(self) -> Iterator[tuple[list[Member], bool]]:
         """Those that may join now, in the order in which they came, whoever was faster; and whether as one."""

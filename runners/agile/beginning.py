@@ -17,15 +17,24 @@ from solvers.agile.state import Cluster
 if TYPE_CHECKING:
     from runners.agile.controller import Controller
 
+_BEFORE = "the last reliable host was lost before the job had begun"
+_NO_MORE = ", and there is no checkpoint (--checkpoint DIR): start the job again"
+
 
 class Beginning:
     """Of one controller, which it sets going."""
 
     def __init__(self, job: "Controller") -> None:
         self._job = job
+        self._waits: int | None = None  # for a reliable host to begin with, with this number
+        self._lost = ""  # what only a checkpoint brings back, in a line
+        self._seen = True  # whether somebody has looked for checkpoints who can read them
 
     def start(self, number: int = 0) -> None:
         """:param number: the last that a controller before this one gave, whose job had not begun."""
+        if not self._job.any_reliable():
+            self._wait(_BEFORE, number)
+            return
         self._job.log(what="controller", event="started" if not number else "restarted", why="")
         saved = self._saved()
         if self._job.settings.restore and self._job.arriving.own is None and (why := self._cannot_restore()):
@@ -72,15 +81,61 @@ class Beginning:
         self._job.rounds.rolled_back(clock)
         self._job.note(f"goes on from the checkpoint of clock {clock} in {folder}")
 
+    def look(self) -> None:
+        """Whether a reliable host has come, where the job waits for one to begin with."""
+        if self._waits is None:
+            return
+        came = list(self._job.arriving.joining())
+        if self._job.any_reliable():
+            number, self._waits = self._waits, None
+            self.start(number)
+        elif came:  # and it was not one, or is lost again
+            self._want()
+
+    def halted(self, why: str) -> None:
+        """State is lost that a checkpoint brings back, if there is one."""
+        self._lost = why
+        if self._job.saving.last is None and (self._seen or not self._folders()):
+            self._no_checkpoint()
+        else:
+            self.start_again()
+
     def start_again(self) -> None:
         """From the last checkpoint, with the hosts that are left; without a reliable one it is waited for."""
-        saved = self._job.saving.last
-        if saved is None or not self._job.any_reliable():
-            self._job.write({"is": "wanted", "what": "reliable"})
+        if not self._job.any_reliable():
+            self._want()
+            return
+        saved = self._job.saving.last or self._saved()
+        if saved is None:
+            if self._lost:
+                self._no_checkpoint()
+            else:
+                self.start_anew(None)
             return
         redone = max(0, self._job.turns.begun - 1 - saved.clock)
+        self._lost = ""
         self.start_anew(saved)
         self._job.log(**{"what": "rolled back", "clock": saved.clock, "era": self._job.cluster.era, "redone": redone})
+
+    def _folders(self) -> bool:
+        """Whether there may be checkpoints."""
+        return bool(self._job.settings.checkpoints or self._job.settings.restore)
+
+    def _no_checkpoint(self) -> None:
+        folder = self._job.settings.checkpoints
+        where = f" in {folder} yet" if folder else ": --checkpoint DIR"
+        self._job.fail(f"{self._lost} (no checkpoint was written{where})")
+
+    def _want(self) -> None:
+        self._job.write({"is": "wanted", "what": "reliable"})
+
+    def _wait(self, what: str, number: int) -> None:
+        """Nothing was done, or can be had again from what is on disk: whoever cares for that waits for a host."""
+        if not self._folders():
+            self._job.fail(f"{what}{_NO_MORE}")
+            return
+        self._waits = number
+        self._want()
 
     def start_anew(self, saved: Saved | None) -> None:
         """All hosts that there are share everything once more; what they have is of no use, or of the checkpoint."""
@@ -88,9 +143,12 @@ class Beginning:
         self._job.carrier.opening.clear()
         self._job.carrier.commits.clear()
         self._job.leaving.let_go.clear()
-        if saved is not None and not self._job.any_reliable():
+        if not self._job.any_reliable():
+            if saved is None and not self._folders():
+                self._job.fail(f"{_BEFORE}{_NO_MORE}")
+                return
             self._job.state = replace(self._job.cluster, halted=True)
-            self._job.write({"is": "wanted", "what": "reliable"})
+            self._want()
             return
         try:
             state, actions = start_of(
@@ -115,11 +173,7 @@ class Beginning:
     def go_on(self, reports: Mapping[int, Answer], unbegun: list[Member]) -> None:
         """From what the hosts have; with those that were about to join."""
         if not reports and not unbegun:
-            self._job.orphaned = True
-            if self._job.settings.checkpoints:
-                self._job.write({"is": "wanted", "what": "reliable"})
-            else:
-                self._job.fail("all hosts were lost with the controller, and there is no checkpoint (--checkpoint DIR)")
+            self._wait("all hosts were lost with the controller", 0)
             return
         numbers = [report["number"] for report in reports.values()]
         if not any(report["map"] for report in reports.values()):  # nobody has worked yet
@@ -157,6 +211,7 @@ class Beginning:
                 self._job.finished.setdefault(int(worker), clock)
         self._job.turns.frozen = bool(self._job.finished)
         self._saved()
+        self._seen = self._job.any_reliable()
         self._job.rounds.clocks = {
             int(index): clock for report in reports.values() for index, clock in report["backs"].items()
         }

@@ -59,12 +59,11 @@ class Controller:
         self._order = itertools.count()
         self.welcomed: set[int] = set()
         self.early: list[Mapping[str, Any]] = []  # clocks that were done while hosts reported
-        self.orphaned = False  # nobody was left who could tell this controller of the job
         self._over = False
         self.finished: dict[int, int] = {}  # clock by worker
         self._last_word = False
         self.beginning = Beginning(self)
-        self.arriving = Arriving(self.channel, self.settings, self.hearing, self.members, self.fail)
+        self.arriving = Arriving(self.channel, self.settings, self.hearing, self.members, self.fail, self.say)
         self.leaving = Leaving(self.channel, self.members, self.clock, self.log, self.warned)
         self.course = Course(self.log, lambda: self.clock() - self.settings.began)
         self.carrier = Carrier(
@@ -74,7 +73,7 @@ class Controller:
         self.turns = Turns(self.channel, self, self.settings.pieces, self.later)
         self.rounds = Rounds(lambda clock: self.tell_all("push_up_to", clock=clock))
         self.traffic = Traffic(self.members, self.settings.host_rate if self.settings.measured else None, self.log)
-        self.saving = Saving(self.settings, self.channel, self.members, self.say, self.log)
+        self.saving = Saving(self.settings, self.channel, self.members, self.say, self.log, self.clock)
 
     # What is heard.
 
@@ -108,8 +107,8 @@ class Controller:
             for member in self.hearing.silent([*self.members.values(), *self.arriving.starting.values()]):
                 self._gone(member.number, f"nothing was heard of it for {self.settings.silence_s:g} s")
                 self._drain()
-        if self.orphaned and self.state is None and self.any_reliable():
-            self.beginning.start()
+        if self.state is None:
+            self.beginning.look()
         if not self._over and self.state is not None:
             self.leaving.overdue()
             self._look()
@@ -386,14 +385,8 @@ class Controller:
         self.tell_all("point", owners=owners, count=self.cluster.number)
 
     def _halt(self, action: act.Halt) -> None:
-        if self.saving.last is None:
-            folder = self.settings.checkpoints
-            self.fail(
-                f"{action.reason} (no checkpoint was written{f' in {folder} yet' if folder else ': --checkpoint DIR'})"
-            )
-            return
         self.note(action.reason)
-        self.beginning.start_again()
+        self.beginning.halted(action.reason)
 
     def _look(self) -> None:
         """What has become possible."""
@@ -404,14 +397,22 @@ class Controller:
             return
         self.turns.look()
         self.leaving.look(lambda host: not self.turns.works(host) and not self.carrier.busy(host))
-        self.saving.look(self.cluster)
+        self.saving.look(self.cluster, self._last_reliable_s())
         measured = self.traffic.look(self.clock(), self.cluster.stage, len(self.cluster.transient))
         if measured is not None:
             self.event(Measured(measured))
         if self.finished and not self.turns.turning and not self.turns.owed:
             last = min(self.finished.values())
-            if all(worker in self.finished for worker, share in self.turns.shares.items() if share.first <= last):
+            done = all(worker in self.finished for worker, share in self.turns.shares.items() if share.first <= last)
+            if done and self.saving.finished(self.cluster, last - SHIFT):
                 self._finish(last)
+
+    def _last_reliable_s(self) -> float | None:
+        """Seconds that a reliable host will still be there, where all of them are warned."""
+        hosts = [host.number for host in self.cluster.hosts if host.tier is Tier.RELIABLE]
+        if not hosts or any(host not in self.leaving.deadlines for host in hosts):
+            return None
+        return max(self.leaving.deadlines[host] for host in hosts) - self.clock()
 
     def _finish(self, clock: int) -> None:
         """The program's last word, then the end."""

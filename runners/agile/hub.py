@@ -28,6 +28,7 @@ from runners.job.job import Job
 from runners.job.output import Sink
 from runners.job.proof import Finding
 from runners.job.result import TIMED_OUT
+from solvers.agile.hosts import Tier
 from solvers.agile.partitions import partition_count
 
 _TICK_S = 0.2
@@ -321,8 +322,8 @@ class Hub:
         if wish["do"] == "status":
             self._ask_status(answer)
         elif wish["do"] == "evict":
-            self._evict(wish["hosts"], float(wish["seconds"]))
-            answer({})
+            note = self._evict(wish["hosts"], float(wish["seconds"]))
+            answer({"note": note} if note else {})
         elif wish["do"] == "add":
             self._adding.add([Host(**host) for host in wish["hosts"]], answer, wish["bulk"])
         else:
@@ -333,7 +334,8 @@ class Hub:
         self._asks = {self._ask_number: answer, **dict(list(self._asks.items())[:50])}
         self._tell_controller({"is": "status", "ask": self._ask_number})
 
-    def _evict(self, names: list[str], seconds: float) -> None:
+    def _evict(self, names: list[str], seconds: float) -> str | None:
+        """A line for whoever asked, where something else is to be done in time."""
         known = {member.name: member.number for member in self._members.values()}
         if unknown := [name for name in names if name not in known]:
             raise UsageError(f"{', '.join(unknown)}: no such host in the job; there are {', '.join(sorted(known))}")
@@ -343,6 +345,20 @@ class Hub:
         for number in numbers:
             self._warned[number] = (self._clock() + seconds, "plink agile evict")
         self._tell_controller({"is": "evict", "hosts": numbers, "seconds": seconds, "why": "plink agile evict"})
+        return self._none_stays(numbers)
+
+    def _none_stays(self, warned: list[int]) -> str | None:
+        reliable = [member for member in self._members.values() if member.tier == Tier.RELIABLE.value]
+        if not {member.number for member in reliable} & set(warned) or any(
+            member.number not in self._warned for member in reliable
+        ):
+            return None
+        assert self._settings is not None
+        then = "the job goes on from its last checkpoint when a reliable host has come"
+        if not self._settings.checkpoints:
+            then = "the job ends with it, for want of a checkpoint (--checkpoint DIR)"
+        names = ", ".join(member.name for member in reliable)
+        return f"no reliable host stays ({names}): {then}; add one before (plink agile add RUN HOST --hosts FILE)"
 
     def _admit(self, members: list[Member], bulk: bool) -> None:
         self._members |= {member.number: member for member in members}

@@ -19,7 +19,7 @@ from plink.remote.words import (
 )  # fmt: skip
 
 _BYTES = ("asked_sent", "asked_received", "served_sent", "served_received")
-_SAVED = record(clock=whole, partitions=whole)
+_SAVED = record(clock=whole, partitions=whole, folder=text)
 
 NODE_WORDS = Words(
     {
@@ -50,7 +50,7 @@ _MAP = record(
 )
 
 _ANSWERS: Mapping[str, Mapping[str, Fits]] = {
-    "begin": {"address": text, "saved": maybe(_SAVED), "own": maybe(_SAVED)},
+    "begin": {"address": text, "unwritable": maybe(text), "saved": maybe(_SAVED), "own": maybe(_SAVED)},
     "hold": {"begun": whole},
     "take_part": {"elsewhere": many(row(whole, text))},
     "checkpoint": {"seconds": amount, "bytes": whole},

@@ -1,13 +1,17 @@
 """Checkpoints of the reliable hosts, in the background (Harlap thesis, 4.2.4)."""
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from plink.runtime.agileml.checkpoints import name_of
 from runners.agile.channel import GONE, Answer, Channel
 from runners.agile.member import Member
 from runners.agile.settings import Settings
 from solvers.agile.state import Cluster
+
+_SHARE = 0.25  # of the time that is left, after which the next is due where the last reliable host is warned
+_LEAST_S = 0.2
+_LAST_S = 30.0  # that a job waits at its end until one can be begun
 
 
 @dataclass(frozen=True)
@@ -22,27 +26,31 @@ class Saving:
     """Writes one when it is due, at the clock that all backups have. The files may be of later states, which go back
     to that clock: so nobody is held up, and nothing before it is released meanwhile.
 
-    ``now``: one is due whatever the time.
+    ``now``: one is due whatever the time. ``clock``: seconds, monotonic.
     """
 
     def __init__(
         self, settings: Settings, channel: Channel, members: Mapping[int, Member], say: Callable[[str], None],
-        log: Callable[..., None],
+        log: Callable[..., None], clock: Callable[[], float],
     ) -> None:  # fmt: skip
         self._settings, self._channel, self._members, self._say, self._log = settings, channel, members, say, log
+        self._now_s = clock
         self.last: Saved | None = None
         self.now = False
         self.under_way = False
         self._clock = -1  # that all backups have
-        self._next_s = time.monotonic() + settings.checkpoint_every_s
+        self._over_s = clock()
+        self._next_s = self._over_s + settings.checkpoint_every_s
         self._attempt = 0
+        self._failures = 0
+        self._ending: tuple[float, int] | None = None  # since when all is done, and the failures before
 
     def found(self, saved: Mapping[str, object] | None, folder: str) -> Saved | None:
         """One that was there before."""
         if saved is not None:
             clock = saved["clock"]
             assert isinstance(clock, int)
-            self.last = Saved(f"{folder}/clock-{clock}", clock)
+            self.last = Saved(f"{folder}/{saved['folder']}", clock)
         return self.last
 
     def consistent(self, clock: int) -> None:
@@ -52,11 +60,33 @@ class Saving:
     def rolled_back(self, clock: int) -> None:
         """All are at a clock again: one that is under way may be of what nobody knows any more."""
         self._attempt += 1
-        self.under_way, self._clock = False, clock
+        self.under_way, self._clock, self._ending = False, clock, None
 
-    def look(self, state: Cluster) -> None:
-        """Begin one, if it is due and everything is where it belongs."""
-        due = self._settings.checkpoints and (self.now or time.monotonic() >= self._next_s)
+    def finished(self, state: Cluster, clock: int) -> bool:
+        """Whether a job may end whose last clock all have done: it is on disk, so that another can go on from there,
+        or cannot be."""
+        if not self._settings.checkpoints or (self.last is not None and self.last.clock >= clock):
+            return True
+        since, failures = self._ending = self._ending or (self._now_s(), self._failures)
+        if self._failures > failures:
+            return True
+        if self.under_way:
+            return False
+        if self._clock >= clock:
+            self.now = True
+            self.look(state)
+        return not self.under_way and self._now_s() - since > _LAST_S
+
+    def look(self, state: Cluster, left_s: float | None = None) -> None:
+        """Begin one, if it is due and everything is where it belongs.
+
+        :param left_s: for how long a reliable host will still be there; None: nobody has said that the last one goes.
+            What is done after the last checkpoint is lost with it: they follow each other the faster the less is left.
+        """
+        next_s = self._next_s
+        if left_s is not None:
+            next_s = min(next_s, self._over_s + max(_LEAST_S, _SHARE * left_s))
+        due = self._settings.checkpoints and (self.now or self._now_s() >= next_s)
         fit = all(one.safe and not one.waiting and one.backup in self._members for one in state.partitions)
         newer = self.last is None or self._clock > self.last.clock
         if not due or self.under_way or not fit or not newer or self._clock < 0 or state.halted:
@@ -64,7 +94,8 @@ class Saving:
         self.under_way, self.now = True, False
         self._attempt += 1
         attempt, clock = self._attempt, self._clock
-        saved = Saved(f"{self._settings.checkpoints}/clock-{clock}", clock)
+        name = name_of(clock, self._settings.job)
+        saved = Saved(f"{self._settings.checkpoints}/{name}", clock)
         by_host: dict[int, list[int]] = {}
         for index, one in enumerate(state.partitions):
             by_host.setdefault(one.backup, []).append(index)
@@ -81,7 +112,8 @@ class Saving:
             if not waiting:
                 self._channel.tell(
                     host, "keep", kept, folder=self._settings.checkpoints,
-                    saved={"clock": clock, "partitions": len(state.partitions)}, job=self._settings.job,
+                    saved={"clock": clock, "partitions": len(state.partitions), "folder": name},
+                    job=self._settings.job,
                 )  # fmt: skip
 
         def kept(answer: Answer) -> None:
@@ -104,9 +136,11 @@ class Saving:
         self._attempt += 1
         self._over()
         if answer.get("kind") != GONE:
+            self._failures += 1
             self._say(f"no checkpoint could be written in {self._settings.checkpoints}: {answer['why']}")
 
     def _over(self) -> None:
         self.under_way = False
-        self._next_s = time.monotonic() + self._settings.checkpoint_every_s
+        self._over_s = self._now_s()
+        self._next_s = self._over_s + self._settings.checkpoint_every_s
         self._channel.tell_all(list(self._members), "release", clock=self._clock)

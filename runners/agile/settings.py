@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from runners.agile.member import Member
+from solvers.agile.hosts import Tier
 from solvers.agile.stages import Thresholds
 
 
@@ -64,6 +65,7 @@ class Settings:
             "number": member.number, "address": member.at, "keys": self.keys, "partitions": self.partitions,
             "slack": self.slack, "started": self.started, "notice_s": self.notice_s, "notices": self.notices,
             "checkpoints": self.checkpoints, "restore": self.restore, "job": self.job,
+            "reliable": member.tier == Tier.RELIABLE.value,
         }  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:

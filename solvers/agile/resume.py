@@ -10,7 +10,7 @@ from solvers.agile.data import Piece
 from solvers.agile.hosts import Host, Tier
 from solvers.agile.partitions import Partition
 from solvers.agile.recovery import recover
-from solvers.agile.stages import Stage, Thresholds, check_reliable
+from solvers.agile.stages import Stage, Thresholds
 from solvers.agile.state import Cluster, Step
 
 _NOBODY = -1
@@ -48,9 +48,10 @@ def resume(
     as the earliest owners), and whether the stage was held up by its slack.
 
     :param again: all go back to the clock that all backups have, because something was under way that nobody can tell.
-    :raises UsageError: where no reliable host reports.
+    Without a reliable host among them it is a :class:`~solvers.agile.actions.Halt`, as when the last one fails.
+
+    :raises UsageError: for two reports of one host.
     """
-    check_reliable(sum(report.host.tier is Tier.RELIABLE for report in reports))
     if len({report.host.number for report in reports}) < len(reports):
         raise UsageError("two reports of one host: two controllers seem to be at work, end one of them")
     reports = sorted(reports, key=lambda report: report.host.number)

@@ -27,7 +27,7 @@ from plink.remote.gentle import VARIABLE as GENTLE
 from plink.remote.gentle import gentle
 from plink.runtime.agileml.app import App, layout_of
 from plink.runtime.agileml.carried import ACCOUNT
-from plink.runtime.agileml.checkpoints import keep, latest
+from plink.runtime.agileml.checkpoints import keep, latest, unwritable
 from plink.runtime.agileml.client import Client, Ownership
 from plink.runtime.agileml.control_line import VERSION, ControlLine
 from plink.runtime.agileml.host_state import memory_available
@@ -177,7 +177,9 @@ class Node:
                     on_trouble=lambda text: self._line.send({"is": "said", "text": text}),
                 )  # fmt: skip
             threading.Thread(target=self._watch_partitions, name="plink-watch", daemon=True).start()
-        return {"address": self.server.address, **self._on_disk()}
+        tried = message["reliable"] and self._checkpoints
+        why = unwritable(Path(self._checkpoints)) if tried else None
+        return {"address": self.server.address, "unwritable": why, **self._on_disk()}
 
     def _on_disk(self) -> Message:
         """Checkpoints that can be read here: the one that the job was told to go on from, and its own latest."""

@@ -34,9 +34,13 @@ def course(seed: int, folder: Path, *, reliable: bool = False) -> list[str]:
         job.until(lambda status: (status.get("checkpoint") or -1) >= 0)
         for _ in range(_EVENTS):
             time.sleep(rng.uniform(0.05, 0.7))
-            if job.ended is not None or job.clock_now() > _LAST:
+            try:
+                status = job.status()
+            except PlinkError:  # it is over, or about to be
                 break
-            hosts = job.status()["hosts"]
+            if status.get("begun", -1) > _LAST:
+                break
+            hosts = status["hosts"]
             there, kept = ([host["name"] for host in hosts if host["tier"] == t] for t in ("transient", "reliable"))
             some = rng.sample(there, rng.randint(1, len(there))) if there else []
             what = rng.choice(whats)

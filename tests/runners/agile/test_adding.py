@@ -1,6 +1,7 @@
 """Hosts that come to a job that runs, as its hub has it."""
 
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -99,3 +100,19 @@ def test_a_lost_reliable_host_that_somebody_added_is_not_tried_again(
         hub._turn()
     assert len(paper.tries) == tries
     assert [member.name for member in hub._members.values()].count("h0") == 1
+
+
+@pytest.mark.parametrize(
+    ("folder", "said"),
+    [("", "the job ends with it, for want of a checkpoint"), ("/c", "the job goes on from its last checkpoint when")],
+)
+def test_who_evicts_the_last_reliable_host_is_told_what_comes_of_it(paper: Paper, folder: str, said: str) -> None:
+    hub, answers = paper.hub("rrt"), list[dict[str, Any]]()
+    assert hub._settings is not None
+    hub._settings = replace(hub._settings, checkpoints=folder)
+    for name in ("h2", "h1", "h0"):
+        hub._wish({"do": "evict", "hosts": [name], "seconds": 9.0}, answers.append)
+    assert answers[:2] == [{}, {}]
+    assert answers[2]["note"].startswith("no reliable host stays (h0, h1): ")
+    assert said in answers[2]["note"]
+    assert "plink agile add" in answers[2]["note"]

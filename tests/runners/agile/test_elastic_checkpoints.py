@@ -1,5 +1,7 @@
 """Jobs that lose what only reliable hosts had, and go on from a checkpoint."""
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,19 @@ def test_the_only_reliable_host_is_killed(tmp_path: Path) -> None:
         job.kill("h0")
         job.finish()
     assert job.events("checkpoint")
+    assert job.events("rolled back")
+    assert [line["event"] for line in job.events("host") if line["host"] == "h0"][:2] == ["joined", "failed"]
+
+
+def test_the_only_reliable_host_and_the_controller_are_killed(tmp_path: Path) -> None:
+    """The next controller has nobody to ask for the state, and waits for the reliable host as the first would have."""
+    with Elastic(tmp_path, "rtt", clocks=90, settings=saving(tmp_path), more=("--work-s", "0.02")) as job:
+        job.until(lambda status: (status.get("checkpoint") or -1) > 5)
+        assert job.hub._controller is not None
+        os.kill(job.hub._controller.pid, signal.SIGSTOP)  # so that it does not hear of it
+        job.kill("h0")
+        job.until(lambda status: status.get("controller") == 2)
+        job.finish()
     assert job.events("rolled back")
     assert [line["event"] for line in job.events("host") if line["host"] == "h0"][:2] == ["joined", "failed"]
 
@@ -61,3 +76,25 @@ def test_another_job_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
     iterations = [line["iteration"] for line in again.events("iteration")]
     assert iterations[0] >= saved
     assert iterations[-1] == 59
+
+
+def test_another_job_goes_on_exactly_where_one_ended(tmp_path: Path) -> None:
+    """From the checkpoint of the last clock, however seldom they are written."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    with Elastic(first, "rt", clocks=30, settings={"checkpoints": str(tmp_path / "checkpoints")}) as job:
+        job.finish()
+    assert [line["clock"] for line in job.events("checkpoint")] == [30]
+    with Elastic(second, "rtt", clocks=50, settings={"restore": str(tmp_path / "checkpoints")}) as again:
+        again.finish()
+    assert [line["iteration"] for line in again.events("iteration")] == list(range(30, 50))
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_the_start(tmp_path: Path) -> None:
+    with Elastic(tmp_path, "rt", clocks=400, settings={"checkpoints": "/proc/nope"}) as job:
+        job._thread.join(60)
+    assert job.ended is not None
+    assert job.ended.code == 1
+    assert job.ended.why == "--checkpoint /proc/nope: it cannot be written on h0: No such file or directory"
+    assert not job.events("iteration")

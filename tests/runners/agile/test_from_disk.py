@@ -19,22 +19,26 @@ MAP = {"clock": 0, "era": 0, "everywhere": {"0": [0, [0, 1], 0]}, "left": []}
 AT_WORK = NOBODY_WORKS | {
     "backs": {"0": 9, "1": 9}, "map": MAP, "workers": {"0": [0, 1]}, "begun": 10, "loaded": [0, 1],
 }  # fmt: skip
+BEGUN = {"address": "1.2.3.4:6", "unwritable": None, "saved": None, "own": None}
 
 
-def on_disk(clock: int) -> dict[str, int]:
+def member(number: int, tier: str) -> dict[str, Any]:
+    """As the hub tells of it."""
+    return Member(number, f"h{number}", tier, 1, hello={}).to_json()
+
+
+def on_disk(clock: int, job: str = "5f3") -> dict[str, Any]:
     """What a host finds in a folder."""
-    return {"clock": clock, "partitions": 2}
+    return {"clock": clock, "partitions": 2, "folder": f"clock-{clock}-{job}"}
 
 
-class Resumed:
-    """The second controller of a job with one reliable host, and what it says."""
+class Told:
+    """A controller, and what it says."""
 
-    def __init__(self, report: dict[str, Any], **settings: Any) -> None:
+    def __init__(self, **settings: Any) -> None:
         self.out: list[dict[str, Any]] = []
         asked = Settings(keys="", partitions=2, pieces=2, bytes=1000, started=0.0, began=0.0, **settings)
         self.controller = Controller(self.out.append, asked, 2, lambda: 0.0)
-        self.controller.hear({"is": "resume", "hosts": [Member(0, "r0", "reliable", 1, hello={}).to_json()]})
-        self.answer(0, "report", report)
 
     def words(self, do: str) -> list[dict[str, Any]]:
         """To hosts, of a kind."""
@@ -45,29 +49,45 @@ class Resumed:
         return [word for word in self.out if word.get("is") == kind]
 
     def answer(self, host: int, do: str, answer: dict[str, Any]) -> None:
-        """To the last such word."""
-        asked = self.words(do)[-1]
+        """To the last such word to it."""
+        asked = [word for word in self.words(do) if word["to"] == host][-1]
         self.controller.hear({"is": "answer", "from": host, "id": asked["id"], "why": None, **answer})
         self.controller.tick()
 
-    def lose_and_return(self, **found: Any) -> None:
-        """The reliable host, which begins anew and finds this."""
-        self.controller.hear({"is": "gone", "host": 0, "why": "killed"})
-        self.controller.hear(
-            {"is": "joined", "hosts": [Member(1, "r0", "reliable", 1, hello={}).to_json()], "bulk": True}
-        )
-        self.answer(1, "begin", {"address": "1.2.3.4:6", "saved": None, "own": None, **found})
+    def lose(self, host: int) -> None:
+        """One is killed."""
+        self.controller.hear({"is": "gone", "host": host, "why": "killed"})
+        self.controller.tick()
+
+    def comes(self, number: int, **found: Any) -> None:
+        """A reliable host, which begins and finds this."""
+        self.controller.hear({"is": "joined", "hosts": [member(number, "reliable")], "bulk": True})
+        self.answer(number, "begin", {**BEGUN, **found})
 
     def restored(self) -> set[str]:
         """The folders that partitions were asked for from."""
         return {word["path"].rpartition("/")[0] for word in self.words("restore")}
 
 
+class Resumed(Told):
+    """The second controller of a job with one host."""
+
+    def __init__(self, report: dict[str, Any], tier: str = "reliable", **settings: Any) -> None:
+        super().__init__(**settings)
+        self.controller.hear({"is": "resume", "hosts": [member(0, tier)]})
+        self.answer(0, "report", report)
+
+    def lose_and_return(self, **found: Any) -> None:
+        """The reliable host, which begins anew and finds this."""
+        self.lose(0)
+        self.comes(1, **found)
+
+
 def test_a_controller_that_is_lost_while_partitions_are_read() -> None:
     """Minutes for large tables: the next one is told again where they lie."""
     job = Resumed(NOBODY_WORKS | {"saved": on_disk(40)}, restore="/shared/before")
     assert job.says("end") == []
-    assert job.restored() == {"/shared/before/clock-40"}
+    assert job.restored() == {"/shared/before/clock-40-5f3"}
 
 
 def test_a_checkpoint_that_nobody_finds_is_said() -> None:
@@ -76,7 +96,7 @@ def test_a_checkpoint_that_nobody_finds_is_said() -> None:
     assert end["why"] == "--restore /shared/before: none of the reliable hosts finds a checkpoint there"
 
 
-@pytest.mark.parametrize(("own", "saved"), [(None, None), (on_disk(7), Saved("/shared/c/clock-7", 7))])
+@pytest.mark.parametrize(("own", "saved"), [(None, None), (on_disk(7), Saved("/shared/c/clock-7-5f3", 7))])
 def test_only_its_own_are_counted(own: dict[str, int] | None, saved: Saved | None) -> None:
     """And written on from there."""
     job = Resumed(AT_WORK | {"own": own}, checkpoints="/shared/c", checkpoint_every_s=0.0)
@@ -89,11 +109,114 @@ def test_before_its_own_first_one_it_goes_on_from_what_it_was_given() -> None:
     job = Resumed(AT_WORK | {"saved": on_disk(4)}, **given)
     job.lose_and_return(saved=on_disk(4))
     assert job.says("end") == []
-    assert job.restored() == {"/shared/before/clock-4"}
+    assert job.restored() == {"/shared/before/clock-4-5f3"}
 
 
 def test_then_from_its_own() -> None:
     given = {"restore": "/shared/before", "checkpoints": "/shared/c"}
     job = Resumed(AT_WORK | {"saved": on_disk(4), "own": on_disk(8)}, **given)
     job.lose_and_return(saved=on_disk(4), own=on_disk(8))
-    assert job.restored() == {"/shared/c/clock-8"}
+    assert job.restored() == {"/shared/c/clock-8-5f3"}
+
+
+def test_the_reliable_host_is_lost_with_the_controller() -> None:
+    """Who is left may not see the folder: the reliable host that comes back does, and all go on from what it finds."""
+    job = Resumed(AT_WORK, "transient", checkpoints="/shared/c")
+    assert job.says("wanted")
+    assert not job.says("end")
+    assert job.controller.status()["checkpoint"] is None
+    job.comes(1, own=on_disk(8))
+    assert job.says("end") == []
+    assert job.restored() == {"/shared/c/clock-8-5f3"}
+    (again,) = (word for word in job.words("begin_again") if word["to"] == 0)
+    assert again["clock"] == 8
+    assert again["era"] > AT_WORK["number"]
+
+
+def test_it_is_lost_with_the_controller_and_comes_back_in_vain() -> None:
+    """Another is wanted."""
+    job = Resumed(AT_WORK, "transient", checkpoints="/shared/c")
+    job.controller.hear({"is": "joined", "hosts": [member(1, "reliable")], "bulk": True})
+    job.lose(1)
+    assert len(job.says("wanted")) == 2
+    job.comes(2, own=on_disk(8))
+    assert job.restored() == {"/shared/c/clock-8-5f3"}
+
+
+def test_it_is_lost_with_the_controller_and_there_is_no_checkpoint() -> None:
+    """Without a folder that is known at once; whether one was written, when somebody comes who can look."""
+    (end,) = Resumed(AT_WORK, "transient").says("end")
+    assert "the last reliable host is gone" in end["why"]
+    assert end["why"].endswith("(no checkpoint was written: --checkpoint DIR)")
+    job = Resumed(AT_WORK, "transient", checkpoints="/shared/c")
+    job.comes(1)
+    (end,) = job.says("end")
+    assert end["why"].endswith("(no checkpoint was written in /shared/c yet)")
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_folder_that_cannot_be_written_is_refused_before_the_start(which: int) -> None:
+    job = Told(checkpoints="/proc/nope")
+    job.controller.hear({"is": "start", "hosts": [member(0, "reliable"), member(1, "reliable")]})
+    for host in (0, 1):
+        job.answer(host, "begin", {**BEGUN, "unwritable": "No such file or directory" if host == which else None})
+    (end,) = job.says("end")
+    assert end["why"] == f"--checkpoint /proc/nope: it cannot be written on h{which}: No such file or directory"
+
+
+def test_a_host_that_comes_later_and_cannot_write_there_ends_no_job() -> None:
+    job = Resumed(AT_WORK, checkpoints="/shared/c")
+    job.comes(1, unwritable="Read-only file system")
+    assert not job.says("end")
+    (said,) = job.says("say")
+    assert said["text"] == "--checkpoint /shared/c: it cannot be written on h1: Read-only file system"
+
+
+class Early(Told):
+    """A job whose only reliable host is lost before it has begun."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.controller.hear({"is": "start", "hosts": [member(0, "reliable"), member(1, "transient")]})
+        self.answer(1, "begin", BEGUN)
+        self.lose(0)
+
+
+def test_the_reliable_host_is_lost_before_the_job_has_begun() -> None:
+    """It was in the hosts file: nobody is told to mark one there."""
+    (end,) = Early().says("end")
+    assert end["why"] == (
+        "the last reliable host was lost before the job had begun, and there is no checkpoint (--checkpoint DIR): "
+        "start the job again"
+    )
+
+
+@pytest.mark.parametrize("vain", [False, True])
+def test_a_job_with_checkpoints_waits_for_a_reliable_host_to_begin_with(vain: bool) -> None:
+    job = Early(checkpoints="/shared/c")
+    assert len(job.says("wanted")) == 1
+    if vain:
+        job.controller.hear({"is": "joined", "hosts": [member(2, "reliable")], "bulk": True})
+        job.lose(2)
+        assert len(job.says("wanted")) == 2
+    job.comes(3)
+    assert job.says("end") == []
+    assert [word["partition"] for word in job.words("open")] == [0, 1]
+
+
+@pytest.mark.parametrize("folder", ["", "/shared/c"])
+def test_it_is_lost_while_the_first_partitions_are_opened(folder: str) -> None:
+    job = Told(checkpoints=folder)
+    job.controller.hear({"is": "start", "hosts": [member(0, "reliable"), member(1, "transient")]})
+    for host in (0, 1):
+        job.answer(host, "begin", BEGUN)
+    job.lose(0)
+    if not folder:
+        (end,) = job.says("end")
+        assert end["why"].startswith("the last reliable host was lost before the job had begun")
+        return
+    assert len(job.says("wanted")) == 1
+    asked = len(job.words("open"))
+    job.comes(2)
+    assert job.says("end") == []
+    assert len(job.words("open")) == asked + 2

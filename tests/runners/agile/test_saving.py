@@ -1,16 +1,20 @@
 """Checkpoints in the background: when one is due, whole, kept, or given up."""
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from plink.runtime.agileml.checkpoints import name_of
 from runners.agile.channel import Channel
 from runners.agile.member import Member
 from runners.agile.saving import Saved, Saving
 from runners.agile.settings import Settings
 from solvers.agile.hosts import Host, Tier
 from solvers.agile.start import start
+
+JOB = Settings("", 3, 2, 100, 0.0, 0.0).job
 
 
 class Desk:
@@ -23,8 +27,10 @@ class Desk:
         self.channel = Channel(self.said.append, 1)
         members = {number: Member(number, f"h{number}", "reliable", 1) for number in (0, 1)}
         settings = Settings("", 3, 2, 100, 0.0, 0.0, checkpoints=folder, checkpoint_every_s=every_s)
+        self.now = 0.0
         self.saving = Saving(
-            settings, self.channel, members, self.notes.append, lambda **line: self.lines.append(line)
+            settings, self.channel, members, self.notes.append, lambda **line: self.lines.append(line),
+            lambda: self.now,
         )  # fmt: skip
         self.state, _ = start([Host(0, "h0", Tier.RELIABLE), Host(1, "h1", Tier.RELIABLE)], (1.0,) * 3, 2)
 
@@ -38,6 +44,12 @@ class Desk:
             answer = {"id": word["id"], "why": why, "kind": kind, "seconds": 0.5 + word["to"], "bytes": 10}
             self.channel.answered(word["to"], answer)
 
+    def kept(self) -> None:
+        """The last is whole."""
+        self.written()
+        keep = self.words("keep")[-1]
+        self.channel.answered(keep["to"], {"id": keep["id"], "why": None})
+
 
 def test_one_is_written_and_then_it_is_the_latest() -> None:
     desk = Desk()
@@ -45,16 +57,17 @@ def test_one_is_written_and_then_it_is_the_latest() -> None:
     desk.saving.look(desk.state)
     desk.saving.look(desk.state)
     assert [(word["to"], word["partitions"], word["folder"]) for word in desk.said] == [
-        (0, [0, 1], "/c/clock-7"),
-        (1, [2], "/c/clock-7"),
+        (0, [0, 1], f"/c/{name_of(7, JOB)}"),
+        (1, [2], f"/c/{name_of(7, JOB)}"),
     ]
     assert desk.saving.under_way
     desk.written()
     assert desk.saving.last is None
     (keep,) = desk.words("keep")
-    assert keep["saved"] == {"clock": 7, "partitions": 3}
+    assert keep["job"] == JOB
+    assert keep["saved"] == {"clock": 7, "partitions": 3, "folder": name_of(7, JOB)}
     desk.channel.answered(keep["to"], {"id": keep["id"], "why": None})
-    assert desk.saving.last == Saved("/c/clock-7", 7)
+    assert desk.saving.last == Saved(f"/c/{name_of(7, JOB)}", 7)
     assert desk.lines == [{"what": "checkpoint", "clock": 7, "seconds": 1.5, "bytes": 20}]
     assert [(word["to"], word["clock"]) for word in desk.words("release")] == [(0, 7), (1, 7)]
     desk.saving.look(desk.state)  # of the same clock there is one
@@ -111,20 +124,86 @@ def test_a_roll_back_gives_one_up() -> None:
 def test_after_a_roll_back_nobody_has_the_clock_of_before() -> None:
     """What is written then is of where all are."""
     desk = Desk()
-    desk.saving.found({"clock": 3}, "/c")
+    desk.saving.found({"clock": 3, "folder": "clock-3-x"}, "/c")
     desk.saving.consistent(7)
     desk.saving.rolled_back(3)
     desk.saving.look(desk.state)
     assert not desk.said
     desk.saving.consistent(4)
     desk.saving.look(desk.state)
-    assert {word["folder"] for word in desk.words("checkpoint")} == {"/c/clock-4"}
+    assert {word["folder"] for word in desk.words("checkpoint")} == {f"/c/{name_of(4, JOB)}"}
 
 
 def test_one_that_was_there_before() -> None:
     desk = Desk()
     assert desk.saving.found(None, "/old") is None
-    assert desk.saving.found({"clock": 4}, "/old") == Saved("/old/clock-4", 4)
+    assert desk.saving.found({"clock": 4, "folder": "clock-4-x"}, "/old") == Saved("/old/clock-4-x", 4)
     desk.saving.consistent(4)
     desk.saving.look(desk.state)
     assert not desk.said
+
+
+def test_they_follow_each_other_the_faster_the_less_time_the_last_reliable_host_has() -> None:
+    """A quarter of it, and a moment at least; so that little is done again."""
+    desk, begun = Desk(every_s=1e9), []
+    for tenth in range(103):
+        desk.now = tenth / 10
+        desk.saving.consistent(tenth)
+        before = len(desk.words("checkpoint"))
+        desk.saving.look(desk.state, 10.0 - desk.now)
+        if len(desk.words("checkpoint")) > before:
+            begun.append(desk.now)
+            desk.kept()
+    assert begun[0] == pytest.approx(2.0, abs=0.11)  # which is a quarter of what is left then
+    assert 8 <= len(begun) <= 20
+    assert begun[-1] >= 9.8
+    assert all(later - earlier >= 0.19 for earlier, later in pairwise(begun))
+
+
+def test_a_job_ends_when_its_last_clock_is_on_disk() -> None:
+    desk = Desk(every_s=1e9)
+    desk.saving.consistent(39)
+    assert not desk.saving.finished(desk.state, 40)
+    assert not desk.said  # backups do not have it yet
+    desk.saving.consistent(40)
+    assert not desk.saving.finished(desk.state, 40)
+    assert desk.saving.under_way
+    assert not desk.saving.finished(desk.state, 40)
+    desk.kept()
+    assert desk.saving.last is not None
+    assert desk.saving.last.clock == 40
+    assert desk.saving.finished(desk.state, 40)
+
+
+def test_a_job_without_a_folder_ends_at_once() -> None:
+    assert Desk(folder="").saving.finished(Desk().state, 40)
+
+
+def test_a_job_ends_though_its_last_clock_cannot_be_written() -> None:
+    """It is said; what failed before does not count."""
+    desk = Desk()
+    desk.saving.consistent(39)
+    desk.saving.look(desk.state)
+    desk.written("disk full", "OSError")
+    desk.saving.consistent(40)
+    assert not desk.saving.finished(desk.state, 40)
+    desk.written("disk full", "OSError")
+    assert desk.saving.finished(desk.state, 40)
+    assert len(desk.notes) == 2
+
+
+def test_a_job_does_not_wait_for_ever_for_backups_at_its_end() -> None:
+    """One that is being written it does wait for."""
+    desk = Desk(every_s=1e9)
+    nowhere = replace(desk.state, partitions=(replace(desk.state.partitions[0], safe=False),))
+    desk.saving.consistent(40)
+    assert not desk.saving.finished(nowhere, 40)
+    desk.now = 29.0
+    assert not desk.saving.finished(desk.state, 40)
+    desk.now = 99.0
+    assert not desk.saving.finished(desk.state, 40)
+    desk.saving.rolled_back(39)
+    desk.saving.consistent(40)
+    assert not desk.saving.finished(nowhere, 40)
+    desk.now = 130.0
+    assert desk.saving.finished(nowhere, 40)

@@ -14,12 +14,14 @@ from typing import Any
 
 import pytest
 
+from plink.runtime.agileml.checkpoints import latest
 from tests.runners.agile.simulated_course import job_of
 from tests.runners.agile.simulated_job import SimulatedJob
 
 # Seeds that once found a mistake, of some 600.
 FOUND = (13, 18, 19, 32, 41, 46, 49, 83, 104, 135, 142, 217, 264)
 SILENT = (0, 5, 9, 13, 34)  # in which the host that is unheard of was in time to begin a clock of others
+FOUND_ALL = (5, 51, 67, 134, 150)  # in which the last reliable host is lost with the controller, or before the start
 STAGE_1 = {"active": 100.0, "backup_only": 200.0}  # transient hosts only work
 
 
@@ -49,7 +51,7 @@ def test_a_job_to_which_things_happen(seed: int) -> None:
     finish(job_of(seed))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [*range(3), *FOUND_ALL])
 def test_all_reliable_hosts_may_be_lost_where_there_are_checkpoints(seed: int, tmp_path: Path) -> None:
     """The job goes on from the latest; where none was written yet it says so."""
     job = job_of(seed, str(tmp_path))
@@ -189,3 +191,30 @@ def test_partitions_that_wait_for_newcomers_go_at_once_when_their_owner_is_warne
     finish(job)
     assert len(moved) >= 4
     assert not [line for line in job.log if "rolled back" in line]
+
+
+@pytest.mark.parametrize("tiers", ["r", "rr", "rtttt"])
+def test_a_job_that_ends_leaves_a_checkpoint_of_its_last_clock(tiers: str, tmp_path: Path) -> None:
+    job = SimulatedJob(3, tiers, settings={"checkpoints": str(tmp_path), "checkpoint_every_s": 1e9})
+    finish(job)
+    found = latest(tmp_path)
+    assert found is not None
+    assert found["clock"] == job.clocks
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_last_reliable_host_is_warned_and_little_is_done_again(seed: int, tmp_path: Path) -> None:
+    """There is a checkpoint of shortly before it goes."""
+    kept = {"checkpoints": str(tmp_path), "checkpoint_every_s": 1e9}
+    job = SimulatedJob(seed, "rtt", clocks=150, settings=kept)
+    job.later(2.0, lambda: job.warn([0], 3.0))
+    finish(job)
+    (gone,) = (at(line) for line in job.log if "host 0 is gone" in line)
+    before = [at(line) for line in job.log if "'what': 'checkpoint'" in line and at(line) < gone]
+    assert before[-1] > gone - 1.0
+    assert [line for line in job.log if "'what': 'rolled back'" in line]
+
+
+def at(line: str) -> float:
+    """When it was noted."""
+    return float(line.split()[0])

@@ -234,6 +234,8 @@ def test_settings_travel() -> None:
     assert (settings.thresholds.active, settings.thresholds.backup_only) == (3.0, 15.0)
     begin = settings.of(Member(3, "h3", "transient", 1, at="10.0.0.1"))
     assert (begin["number"], begin["address"], begin["slack"], begin["checkpoints"]) == (3, "10.0.0.1", 2, "/c")
+    assert not begin["reliable"]
+    assert settings.of(Member(4, "h4", "reliable", 1))["reliable"]
 
 
 def test_a_member_travels() -> None:

@@ -30,7 +30,11 @@ class Opening:
         for word in self.words(do):
             if word["id"] not in self.answered:
                 self.answered.add(word["id"])
-                more = {"address": f"1.2.3.4:{word['to']}", "saved": None, "own": None} if do == "begin" else {}
+                more = (
+                    {"address": f"1.2.3.4:{word['to']}", "saved": None, "own": None, "unwritable": None}
+                    if do == "begin"
+                    else {}
+                )
                 self.controller.hear({"is": "answer", "from": word["to"], "id": word["id"], "why": None, **more})
         self.wait(0.0)
 

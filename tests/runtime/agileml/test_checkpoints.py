@@ -1,51 +1,99 @@
-"""Which checkpoint is the latest, and which are kept."""
+"""Which checkpoint is the latest, whose it is, and which are kept."""
 
+import json
 from pathlib import Path
 
 import pytest
 
-from plink.runtime.agileml.checkpoints import keep, latest
+from plink.runtime.agileml.checkpoints import keep, latest, name_of, unwritable
 
 
-def written(folder: Path, *clocks: int) -> None:
+def written(folder: Path, *clocks: int, job: str = "a1") -> None:
     """Checkpoints of some clocks."""
     for clock in clocks:
-        (folder / f"clock-{clock}").mkdir()
-        (folder / f"clock-{clock}" / "partition-0").write_bytes(b"x")
+        (folder / name_of(clock, job)).mkdir()
+        (folder / name_of(clock, job) / "partition-0").write_bytes(b"x")
+
+
+def saved(clock: int, job: str = "a1") -> dict[str, object]:
+    """What is known of one."""
+    return {"clock": clock, "partitions": 1, "folder": name_of(clock, job)}
 
 
 def names(folder: Path) -> list[str]:
-    """What is there."""
-    return sorted(path.name for path in folder.iterdir())
+    """The checkpoints that are there."""
+    return sorted(path.name for path in folder.iterdir() if path.is_dir())
 
 
 def test_the_latest_and_the_one_before_are_kept(tmp_path: Path) -> None:
     written(tmp_path, 9, 10, 100)
-    keep(tmp_path, {"clock": 100, "partitions": 1}, "job")
-    assert latest(tmp_path) == {"clock": 100, "partitions": 1}
-    assert names(tmp_path) == ["clock-10", "clock-100", "latest.json"]
+    keep(tmp_path, saved(100), "a1")
+    assert latest(tmp_path) == latest(tmp_path, "a1") == saved(100)
+    assert names(tmp_path) == ["clock-10-a1", "clock-100-a1"]
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["latest-a1.json", "latest.json"]
 
 
 def test_one_that_is_being_written_is_left_alone(tmp_path: Path) -> None:
     written(tmp_path, 1, 2, 3, 8)
-    (tmp_path / "clock-x").mkdir()
-    keep(tmp_path, {"clock": 3, "partitions": 1}, "job")
-    assert names(tmp_path) == ["clock-2", "clock-3", "clock-8", "clock-x", "latest.json"]
+    (tmp_path / "clock-x-a1").mkdir()
+    keep(tmp_path, saved(3), "a1")
+    assert names(tmp_path) == ["clock-2-a1", "clock-3-a1", "clock-8-a1", "clock-x-a1"]
+
+
+def test_those_of_other_jobs_are_left_alone(tmp_path: Path) -> None:
+    """Also of one whose name ends alike, and such as an earlier plink wrote."""
+    written(tmp_path, 1, 2, 3)
+    written(tmp_path, 1, 2, job="b2")
+    written(tmp_path, 1, job="b2-a1")
+    (tmp_path / "clock-1").mkdir()
+    keep(tmp_path, saved(3), "a1")
+    assert names(tmp_path) == ["clock-1", "clock-1-b2", "clock-1-b2-a1", "clock-2-a1", "clock-2-b2", "clock-3-a1"]
+
+
+def test_two_jobs_in_one_folder(tmp_path: Path) -> None:
+    """Each finds its own; whoever goes on from the folder, the one that was written last."""
+    keep(tmp_path, saved(7, "a1"), "a1")
+    keep(tmp_path, saved(3, "b2"), "b2")
+    assert latest(tmp_path, "a1") == saved(7, "a1")
+    assert latest(tmp_path, "b2") == latest(tmp_path) == saved(3, "b2")
 
 
 def test_after_a_roll_back_an_earlier_one_may_be_the_latest(tmp_path: Path) -> None:
     written(tmp_path, 5, 7)
-    keep(tmp_path, {"clock": 7, "partitions": 1}, "job")
-    keep(tmp_path, {"clock": 5, "partitions": 1}, "job")
-    assert latest(tmp_path) == {"clock": 5, "partitions": 1}
+    keep(tmp_path, saved(7), "a1")
+    keep(tmp_path, saved(5), "a1")
+    assert latest(tmp_path) == saved(5)
 
 
 def test_whose_it_is(tmp_path: Path) -> None:
     """One that another job left in the folder is none of this one's; whoever goes on from it is asked for it."""
-    written(tmp_path, 7)
-    keep(tmp_path, {"clock": 7, "partitions": 1}, "yesterday's")
-    assert latest(tmp_path, "today's") is None
-    assert latest(tmp_path, "yesterday's") == latest(tmp_path) == {"clock": 7, "partitions": 1}
+    keep(tmp_path, saved(7), "a1")
+    assert latest(tmp_path, "b2") is None
+    (tmp_path / "latest-b2.json").write_bytes((tmp_path / "latest-a1.json").read_bytes())
+    assert latest(tmp_path, "b2") is None
+
+
+def test_one_that_an_earlier_plink_wrote(tmp_path: Path) -> None:
+    (tmp_path / "latest.json").write_text(json.dumps({"clock": 7, "partitions": 1, "job": "a1"}))
+    assert latest(tmp_path) == {"clock": 7, "partitions": 1, "folder": "clock-7"}
+
+
+@pytest.mark.parametrize("name", ["clock-70-a1", "../clock-7", "clock-7-/x", "", 7, None])
+def test_a_folder_that_is_none_of_that_clock(tmp_path: Path, name: object) -> None:
+    (tmp_path / "latest.json").write_text(json.dumps({"clock": 7, "partitions": 1, "folder": name}))
+    assert latest(tmp_path) is None
+
+
+def test_a_folder_that_can_be_written_is_made_and_left_empty(tmp_path: Path) -> None:
+    assert unwritable(tmp_path / "a" / "b") is None
+    assert list((tmp_path / "a" / "b").iterdir()) == []
+
+
+def test_one_that_cannot_be_written(tmp_path: Path) -> None:
+    """Nobody can, root neither."""
+    (tmp_path / "file").touch()
+    assert unwritable(tmp_path / "file" / "folder") == "Not a directory"
+    assert unwritable(Path("/proc/nope")) == "No such file or directory"
 
 
 @pytest.mark.parametrize(

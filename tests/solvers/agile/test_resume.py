@@ -70,10 +70,17 @@ def test_state_that_nobody_reports_is_lost() -> None:
     assert state.halted
 
 
-def test_reports_without_a_reliable_host_or_of_one_host_twice_are_refused() -> None:
-    one, *_ = [Report(host, 0, 0) for host in hosts(0, 1)]
-    with pytest.raises(UsageError, match="tier=reliable"):
-        resume([one], [1.0], 1)
+def test_without_a_reliable_host_nothing_goes_on() -> None:
+    """Whatever the others have: as when the last one fails."""
+    serving = Report(hosts(0, 1)[0], 7, 0, serves={0: 5}, loaded=frozenset({0}), works=frozenset({0}))
+    state, (halt,) = resume([serving], [1.0], 1)
+    assert isinstance(halt, act.Halt)
+    assert "the last reliable host is gone" in halt.reason
+    assert state.halted
+    assert state.number > 7
+
+
+def test_reports_of_one_host_twice_are_refused() -> None:
     safe = Report(hosts(1, 0)[0], 0, 0)
     with pytest.raises(UsageError, match="two controllers"):
         resume([safe, safe], [1.0], 1)
