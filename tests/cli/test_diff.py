@@ -193,6 +193,18 @@ def test_what_stands_in_the_files_does_nothing_to_the_terminal(tmp_path: Path) -
     assert "were measured by another method now (\\x1b]0;x\\x07 -> \\x1b[31m): not compared" in done.stdout
 
 
+def test_nor_do_the_members_of_a_shared_link(tmp_path: Path) -> None:
+    """They may be any text."""
+    row = {"members": ["[/x]", "[bold]node", "a\x1b[2J"], "out_gbps": 4.0, "in_gbps": 8.0}
+    write(tmp_path / "a.json", network(shared_links=[row]))
+    write(tmp_path / "b.json", network(shared_links=[row | {"out_gbps": 1.0}]))
+    done = typed("diff", "a.json", "b.json", cwd=tmp_path)
+    assert done.stderr == "plink: error: 1 thing got worse\n"
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("worse")]
+    assert "[/x] [bold]node a\\x1b[2J, to all others" in line
+    assert "\x1b" not in done.stdout
+
+
 def test_junit_has_no_arrow_between_nothing_and_nothing(tmp_path: Path) -> None:
     write(tmp_path / "a.json", network())
     rows: list[list[float | None]] = [
