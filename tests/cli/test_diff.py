@@ -168,6 +168,15 @@ def test_a_floor_that_nothing_reaches_is_refused(floor: str, why: str, tmp_path:
     assert typed("diff", "a.json", "b.json", "--floor", "1s", cwd=tmp_path).returncode == 0
 
 
+@pytest.mark.parametrize(("threshold", "why"), [
+    ("nan", "--threshold nan: that is no number"), ("0", "--threshold 0: give a share, 0.01 to 100"),
+    ("inf", "--threshold inf: give a share"), ("-1", "--threshold -1: give a share"),
+])  # fmt: skip
+def test_a_threshold_that_is_no_share_is_refused(threshold: str, why: str, tmp_path: Path) -> None:
+    write(tmp_path / "a.json", network())
+    assert why in refusal(typed("diff", "a.json", "a.json", "--threshold", threshold, cwd=tmp_path))
+
+
 def test_a_shared_link_that_nobody_could_measure_is_mentioned(tmp_path: Path) -> None:
     row = {"members": [f"node-0{i}" for i in range(6)], "out_gbps": 4.0, "in_gbps": 8.0}
     write(tmp_path / "a.json", network(shared_links=[row]))
