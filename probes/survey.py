@@ -10,6 +10,7 @@ from plink.errors import PlinkError, UnknownHost
 from plink.hosts import Hosts
 from plink.remote.connector import Connector
 from plink.remote.fleet import Fleet
+from plink.remote.peers import few_peers
 from plink.remote.program import AgentProgram
 from probes.conductor import CORES_EACH, Conductor
 from probes.measurements import Measurements
@@ -102,9 +103,9 @@ class Survey:
             if isinstance(error, UnknownHost):
                 raise error
             conductor.lose(index[name], error.why)
+        peers = few_peers([host.address for host in hosts])
         for host in hosts:
-            peers = [other.address for other in hosts if other is not host]
-            self._fleet.send(host.name, do="begin", asked=host.address, peers=peers)
+            self._fleet.send(host.name, do="begin", asked=host.address, peers=peers[host.address])
         deadline = self.clock() + _READY_S
         while len(self.ready) + len(conductor.gone) < len(hosts):
             message = self._fleet.receive(deadline - self.clock())

@@ -145,6 +145,7 @@ def check(
     }  # fmt: skip
     judging = {
         "--truth": truth, "--min-spearman": min_spearman, "--max-regression": max_regression, "--junit": junit,
+        "-o": output,
     }  # fmt: skip
     if not measure:
         _refuse_given(running, "--measure", "nothing is run here" + ("; NETWORK prices the runs anew, by --model too"
@@ -152,7 +153,7 @@ def check(
     if max_regression is None:
         _refuse_given({"--tolerance": tolerance}, "--max-regression", "there is nothing else to tolerate")
     if dry_run:
-        _refuse_given(judging, "what is run", "--dry-run finds nothing that could be judged")
+        _refuse_given(judging, "what is run", "--dry-run finds nothing that could be judged or kept")
     if measure and max_regression is not None and max_regression.resolve() == target_of(output).resolve():
         raise UsageError(f"--max-regression {max_regression}: --measure leaves there what it finds, so that a worse "
                          "result would be the next baseline; give another file with -o")  # fmt: skip

@@ -208,6 +208,11 @@ def _tell(found: _Found, asked: Asked, target: Path) -> None:
             for line in against:
                 print(printable(line))
     say_strange(str(asked.truth), found.strange)
+    if (least := asked.limits.least) is not None:
+        for entry in document.get("checks", []):
+            if entry["interval"] is None:
+                few = f"{entry['orders']} orders of {entry['algo'] or 'runs'}"
+                say(f"--min-spearman {least:g}: {few} tell nothing, they are too few for an interval; run more")
     if to_file:
         say(f"check -> {target}")
     if failures:

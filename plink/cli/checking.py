@@ -193,7 +193,7 @@ def show(entry: dict[str, Any]) -> None:
     for run in entry["runs"]:
         took = statistics.median(run["achieved_s"])
         ratio = [f"{took / run['predicted_us'] * _US:.2f}"] if times else []
-        table.add_row(escape(run["order"]), format_us(run["predicted_us"]), format_us(took * _US), *ratio)
+        table.add_row(escape(printable(run["order"])), format_us(run["predicted_us"]), format_us(took * _US), *ratio)
     Console(soft_wrap=True).print(table)
     interval = entry["interval"]
     sure = "too few orders for an interval" if interval is None else f"95 %: {interval[0]:.2f} to {interval[1]:.2f}"

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from solvers.changes.finding import Finding, Limits
 
 _UNITS = {"latency": "us", "loss": "share", "rate": "Gbit/s", "capacity": "Gbit/s", "hops": "hops"}
+_LEAST_SHARE, _MOST_SHARE = 0.01, 100.0
 _MOST_FLOOR_S = 1.0
 
 
@@ -22,7 +23,7 @@ def diff(
     old: Annotated[Path, typer.Argument(metavar="OLD", help="A network file, of yesterday say; - is standard input.")],
     new: Annotated[Path, typer.Argument(metavar="NEW", help="A network file of the same hosts, of today.")],
     threshold: Annotated[
-        float, typer.Option(min=0.01, max=100, help="Smallest change worth naming, a share: 0.25 is a quarter.")
+        float, typer.Option(help="Smallest change worth naming, a share, 0.01 to 100: 0.25 is a quarter.")
     ] = 0.25,
     floor: Annotated[str, typer.Option(help="Round trips must change by so much besides, 1s at most.")] = "10us",
     junit: Annotated[Path | None, typer.Option(help="Also write it as JUnit XML, for CI.")] = None,
@@ -46,7 +47,7 @@ def diff(
     check_apart(junit, (old, new))
     if junit is not None:
         check_writable(junit)
-    limits = Limits(share=threshold, floor_us=_floor(floor))
+    limits = Limits(share=_share(threshold), floor_us=_floor(floor))
     try:
         networks = read_network(old), read_network(new)
         found = compare(*networks, limits)
@@ -62,6 +63,15 @@ def diff(
         show(found, networks)
     if found.worse:
         raise PlinkError(f"{found.worse} {'thing' if found.worse == 1 else 'things'} got worse")
+
+
+def _share(threshold: float) -> float:
+    """:raises UsageError: for what is no number, which is no greater and no less than any other."""
+    if math.isnan(threshold):
+        raise UsageError("--threshold nan: that is no number; give a share, 0.25 is a quarter")
+    if not _LEAST_SHARE <= threshold <= _MOST_SHARE:
+        raise UsageError(f"--threshold {threshold:g}: give a share, {_LEAST_SHARE:g} to {_MOST_SHARE:g}")
+    return threshold
 
 
 def _floor(text: str) -> float:

@@ -30,6 +30,7 @@ _KINDS = {
 def show(found: Comparison, networks: tuple[Network, Network]) -> None:
     """Print what was found."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     before, after = (_dated(network) for network in networks)
@@ -39,7 +40,7 @@ def show(found: Comparison, networks: tuple[Network, Network]) -> None:
         table = Table("", "where", "what", "was", "is", "", box=None, pad_edge=False)
         table.columns[3].justify = table.columns[4].justify = "right"
         for row in rows[:_MOST_LINES]:
-            table.add_row(*row)
+            table.add_row(*(escape(printable(cell)) for cell in row))  # names of shared links may be any text
         console = Console(highlight=False)
         # Off a terminal nothing is cut: a program or a file has no width.
         (console if console.is_terminal else Console(width=200, highlight=False)).print(table)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from plink import workspace
 from plink.errors import UsageError
 
 if TYPE_CHECKING:
@@ -314,6 +315,7 @@ def launch(
     from plink.cli.launch_options import named_values, refuse_together, split_words
     from plink.cli.launching import Asked, start
     from plink.cli.manifests import Wishes, write
+    from plink.storage import check_apart
     from plink.units import parse_duration
     from runners.choice import KUBERNETES, runner_named
     from runners.job.job import Job
@@ -363,6 +365,7 @@ def launch(
     wishes = Wishes(image, kind, job_name, namespace, resources, output)
     if not in_pods:
         wishes.refuse(runner)
+    check_apart(output, (hosts_file, order_file, plan_file, workspace.NETWORK, workspace.ORDER))
     settings = named_values(env or [])
     sources = Sources(hosts_file, order_file, plan_file, as_given, parse_duration(max_age), algo, accept_new_host_keys)
     if last is not None:

@@ -171,7 +171,11 @@ def reorder(
     if denoise and topology is not None:
         raise UsageError("--denoise goes with measured round trips; those of --topology are assumed")
     network_read = None if topology is not None else network_file or workspace.NETWORK
-    check_apart(output, (network_read, topology, prior, hosts_file, groups))
+    here = network_file is None and topology is None  # the order is that of the network that was probed here
+    check_apart(
+        output, (network_read, topology, prior, hosts_file, groups),
+        written=workspace.ORDER if here and chosen != "order" else None,
+    )  # fmt: skip
     from plink.cli.order_report import order_of, order_of_one, summary
     from plink.order import Order
     from plink.storage import STANDARD, write_text
@@ -202,7 +206,7 @@ def reorder(
         write_text(output or STANDARD, text)
         if as_json and output is not None and str(output) != STANDARD:
             write_text(STANDARD, text)
-        if network_file is None and topology is None:  # the network came from there
+        if here:
             order.write(workspace.ORDER)
     for line in lines:
         say(line)

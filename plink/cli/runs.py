@@ -120,7 +120,7 @@ def _table(found: "list[Run]") -> None:
         table.add_row(
             *(escape(printable(text)) for text in (run.id, run.started[:19])),
             str(len(_list(run.document.get("hosts")))),
-            "" if seconds is None else f"{seconds:.1f}", "-" if code is None else str(code),
+            "" if seconds is None else f"{seconds:.1f}", "-" if code is None else escape(printable(str(code))),
             escape(printable(_command(run))),
         )  # fmt: skip
     console = Console()

@@ -12,7 +12,8 @@ from typing import Any
 
 from plink.errors import InputError
 from plink.hosts import Host
-from plink.runtime.roster import is_loopback, is_numeric
+from plink.remote.addresses import canonical
+from plink.runtime.roster import is_loopback
 
 _SHOWN = 6
 
@@ -124,8 +125,8 @@ def _twice(roster: Sequence[Host], came: Sequence[Registration]) -> str | None:
 def _elsewhere(roster: Sequence[Host], came: Sequence[Registration]) -> str | None:
     """One that says it is a host of the order, and holds the address that the order gives another: PLINK_NODE is wrong
     there, or the addresses are."""
-    owner = {host.address: host.name for host in roster if is_numeric(host.address) and not is_loopback(host.address)}
-    listed = {host.name: host.address for host in roster}
+    listed = {host.name: canonical(host.address) for host in roster}
+    owner = {address: name for name, address in listed.items() if address is not None and not is_loopback(address)}
     for one in came:
         others = [owner[address] for address in one.addresses if owner.get(address, one.name) != one.name]
         if others and listed.get(one.name or "") not in one.addresses:

@@ -14,7 +14,6 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Sequence
 from datetime import timedelta
 from types import FrameType
 
@@ -35,9 +34,9 @@ from torch.distributed.launcher.api import LaunchConfig
 from plink import workspace
 from plink.errors import PlinkError
 from plink.hosts import Host
-from plink.remote.addresses import family_of, local_addresses, source_towards
+from plink.remote.addresses import canonical, family_of, local_addresses, source_towards
 from plink.runtime.membership import Registration, missing, refusal, registration_from, some
-from plink.runtime.roster import digest, find_self, is_loopback, is_numeric, numeric, read_roster
+from plink.runtime.roster import digest, find_self, is_loopback, numeric, read_roster
 
 PORT = 29500  # torchrun's default
 _JOIN_S = 600  # as torchrun's other backends
@@ -306,8 +305,9 @@ class PlinkRendezvous(RendezvousHandler):
         listed = next(host.address for host in self._roster if host.name == self._me.label)
         mine = [*self._me.addresses, *(["127.0.0.1"] if is_loopback(listed) else [])]
         for address in [listed, self._parameters.local_addr or ""]:
-            if is_numeric(address) and address in mine:
-                return address
+            known = canonical(address)
+            if known is not None and known in mine:
+                return known
         if self._parameters.local_addr:
             return self._parameters.local_addr
         found = [address for address in numeric(listed) if address in mine]
@@ -326,13 +326,13 @@ def _serve(address: str, port: int, timeout_s: float) -> TCPStore | None:
 
     :raises RendezvousConnectionError: when it cannot be served here.
     """
-    numbers: Sequence[str] = [address] if is_numeric(address) else numeric(address)[:1] or ["0.0.0.0"]
-    family = family_of(numbers[0])
+    known = canonical(address) or next(iter(numeric(address)), "0.0.0.0")
+    family = family_of(known)
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            sock.bind((numbers[0], port))
+            sock.bind((known, port))
         except OSError as error:
             if error.errno != errno.EADDRNOTAVAIL:
                 raise

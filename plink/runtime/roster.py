@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 import json
 import socket
 from collections.abc import Callable, Sequence
@@ -12,6 +13,7 @@ from pathlib import Path
 from plink.errors import HostError, InputError
 from plink.hosts import Host, hosts_from_json, parse_hosts
 from plink.order import order_from_json
+from plink.remote.addresses import canonical
 from plink.storage import name_of, parse_document, read_text
 
 
@@ -44,6 +46,11 @@ def _is_json(where: str, text: str) -> bool:
     return where.endswith((".json", ".json.gz")) or text.lstrip().startswith("{")
 
 
+def _names(host: Host) -> list[str]:
+    """What it is called, its address where that is a name: 10.0.0.1 is no host of the domain 0.0.1."""
+    return [host.name, *([host.address] if canonical(host.address) is None else [])]
+
+
 def digest(roster: Sequence[Host]) -> str:
     """The same where names, their order and slots are."""
     said = json.dumps([(host.name, host.slots) for host in roster])
@@ -51,7 +58,9 @@ def digest(roster: Sequence[Host]) -> str:
 
 
 def numeric(name: str) -> list[str]:
-    """The addresses that a name (or an address) stands for here; none when that is not known."""
+    """The addresses that a name (or an address) stands for here, as the kernel writes them; none when not known."""
+    if name.isdecimal():  # a host called 101, which the resolver takes for the address 0.0.0.101
+        return []
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
@@ -59,14 +68,10 @@ def numeric(name: str) -> list[str]:
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
-def is_numeric(address: str) -> bool:
-    """Whether it is an IPv4 or IPv6 address rather than a name."""
-    return ":" in address or address.replace(".", "").isdigit()
-
-
 def is_loopback(address: str) -> bool:
-    """Whether every machine holds it."""
-    return address.startswith("127.") or address == "::1"
+    """Whether it is an address that every machine holds; no name is."""
+    known = canonical(address)
+    return known is not None and ipaddress.ip_address(known.partition("%")[0]).is_loopback
 
 
 def find_self(
@@ -79,17 +84,19 @@ def find_self(
 
     Names are resolved last: a resolver asked for each of thousands of names by each of as many machines is slow.
 
+    :param addresses: of this machine, as its kernel writes them.
     :raises HostError: when it is none of them, or may be several.
     """
     mine = set(addresses)
-    by_address = [h for h in roster if is_numeric(h.address) and (h.address in mine or is_loopback(h.address))]
+    by_address = [host for host in roster if canonical(host.address) in mine or is_loopback(host.address)]
+    first = hostname.split(".")[0]
     named = [host for host in roster if hostname in (host.name, host.address)] or [
-        host for host in roster if hostname.split(".")[0] in (host.name.split(".")[0], host.address.split(".")[0])
+        host for host in roster if first in (name.split(".")[0] for name in _names(host))
     ]
     both = [host for host in by_address if host in named]
     found = both or by_address or named
     if not found:
-        names = [host for host in roster if not is_numeric(host.address)]
+        names = [host for host in roster if canonical(host.address) is None]
         found = [host for host in names if mine & set(resolve(host.address))]
     if not found:
         held = ", ".join(addresses[:3]) or "no address"

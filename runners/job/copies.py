@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
 _KEPT = 8
+_OLD = ".old-"
 
 
 class Copies:
@@ -125,9 +126,12 @@ class Copies:
 
     def _keep_few(self) -> None:
         """Only the copies used last are kept, and those that are in use."""
+        for name in os.listdir(self._folder):
+            if name.startswith(_OLD):  # nobody's: who was to remove it was ended meanwhile
+                shutil.rmtree(os.path.join(self._folder, name), ignore_errors=True)
         there = [os.path.join(self._folder, name) for name in os.listdir(self._folder) if not name.startswith(".")]
         for path in sorted(there, key=_used_at)[:-_KEPT]:
-            old = os.path.join(self._folder, f".old-{os.path.basename(path)}")
+            old = os.path.join(self._folder, _OLD + os.path.basename(path))
             with _alone(path) as alone:
                 if not alone:
                     continue

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from plink.errors import HostError, PlinkError, UsageError
+from plink.remote.peers import few_peers
 from runners.job.crew import Crew
 from runners.job.job import Job
 from runners.job.packing import pack
@@ -44,17 +45,18 @@ def prepare(
     )
     if failures:
         raise _first_of(list(failures.values()))
+    others = few_peers([*peers, *(host.address for host in hosts)])
     for host in hosts:
-        others = [*peers, *(other.address for other in hosts if other is not host)]
-        crew.fleet.send(host.name, do="begin", asked=host.address, peers=others)
+        crew.fleet.send(host.name, do="begin", asked=host.address, peers=others[host.address])
     ready = crew.each("ready", hosts.names)
+    others = few_peers([*peers, *(ready[name]["address"] for name in hosts.names)])
     copies = {} if crew.job.sync is None else _copy(crew, crew.job.sync, copied)
     for host in hosts:
         job = crew.job if host.name not in copies else _in_copy(crew.job, copies[host.name])
         crew.fleet.send(
             host.name,
             do="prepare",
-            peers=[*peers, *(ready[other.name]["address"] for other in hosts if other is not host)],
+            peers=others[ready[host.name]["address"]],
             program=job.program,
             args=list(job.args),
             workdirs=list(job.workdirs),

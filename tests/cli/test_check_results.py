@@ -140,9 +140,21 @@ def test_other_options_are_another_collective_and_other_hosts_are_named(here: Pa
     assert "which was run on other hosts" in (here / "out.xml").read_text()
 
 
+@pytest.mark.parametrize("orders", [2, 3, 4])
+def test_few_orders_that_are_ranked_right_tell_nothing(orders: int, here: Path) -> None:
+    """Of two every second guess is right."""
+    few = series([[1.0], [2.0], [3.0], [4.0]])
+    few["runs"] = few["runs"][:orders]
+    write(here / "few.json", checked(few))
+    note = f"{orders} orders of gloo tell nothing, they are too few for an interval; run more"
+    done = typed("check", "--results", "few.json", "--min-spearman", "0.9", cwd=here)
+    assert (done.returncode, done.stderr) == (0, f"plink: --min-spearman 0.9: {note}\n" if orders < 4 else "")
+    assert typed("check", "--results", "few.json", cwd=here).stderr == ""
+
+
 def test_what_stands_in_a_file_is_shown_and_not_obeyed(here: Path) -> None:
     odd = series([[1.0], [2.0], [3.0], [4.0]], algo="[/x]\x1b[31m")
-    odd["runs"][0]["order"] = "[/y] [bold]z"
+    odd["runs"][0]["order"] = "[/y] [bold]z\x1b[2J"
     write(here / "odd.json", checked(odd))
     done = typed("check", "--results", "odd.json", "--junit", "out.xml", cwd=here)
     assert done.returncode == 0, done.stderr
@@ -200,6 +212,7 @@ def test_a_baseline_that_is_gone_is_told_to_ci_too(here: Path) -> None:
         (["cloud.json", "--truth", "t", "--size", "3"], 2, "--size goes with --measure"),
         (["--results", "good.json", "--tolerance", "0.1"], 2, "--tolerance goes with --max-regression"),
         (["cloud.json", "--results", "good.json", "--model", "x"], 2, "--model x: there are auto, latency"),
+        (["cloud.json", "--measure", "--dry-run", "-o", "x"], 2, "-o goes with what is run: --dry-run finds nothing"),
         (["cloud.json", "--measure", "--dry-run", "--junit", "x"], 2, "--junit goes with what is run: --dry-run finds"),
         (
             ["cloud.json", "--measure", "--dry-run", "--truth", "t", "--min-paia", "1"],

@@ -168,6 +168,15 @@ def test_a_floor_that_nothing_reaches_is_refused(floor: str, why: str, tmp_path:
     assert typed("diff", "a.json", "b.json", "--floor", "1s", cwd=tmp_path).returncode == 0
 
 
+@pytest.mark.parametrize(("threshold", "why"), [
+    ("nan", "--threshold nan: that is no number"), ("0", "--threshold 0: give a share, 0.01 to 100"),
+    ("inf", "--threshold inf: give a share"), ("-1", "--threshold -1: give a share"),
+])  # fmt: skip
+def test_a_threshold_that_is_no_share_is_refused(threshold: str, why: str, tmp_path: Path) -> None:
+    write(tmp_path / "a.json", network())
+    assert why in refusal(typed("diff", "a.json", "a.json", "--threshold", threshold, cwd=tmp_path))
+
+
 def test_a_shared_link_that_nobody_could_measure_is_mentioned(tmp_path: Path) -> None:
     row = {"members": [f"node-0{i}" for i in range(6)], "out_gbps": 4.0, "in_gbps": 8.0}
     write(tmp_path / "a.json", network(shared_links=[row]))
@@ -191,6 +200,18 @@ def test_what_stands_in_the_files_does_nothing_to_the_terminal(tmp_path: Path) -
     assert "\x1b" not in done.stdout + done.stderr
     assert done.stdout.startswith("a.json (\\x1b[2J2026) -> b.json: ")
     assert "were measured by another method now (\\x1b]0;x\\x07 -> \\x1b[31m): not compared" in done.stdout
+
+
+def test_nor_do_the_members_of_a_shared_link(tmp_path: Path) -> None:
+    """They may be any text."""
+    row = {"members": ["[/x]", "[bold]node", "a\x1b[2J"], "out_gbps": 4.0, "in_gbps": 8.0}
+    write(tmp_path / "a.json", network(shared_links=[row]))
+    write(tmp_path / "b.json", network(shared_links=[row | {"out_gbps": 1.0}]))
+    done = typed("diff", "a.json", "b.json", cwd=tmp_path)
+    assert done.stderr == "plink: error: 1 thing got worse\n"
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("worse")]
+    assert "[/x] [bold]node a\\x1b[2J, to all others" in line
+    assert "\x1b" not in done.stdout
 
 
 def test_junit_has_no_arrow_between_nothing_and_nothing(tmp_path: Path) -> None:

@@ -52,6 +52,11 @@ def here(tmp_path: Path) -> Path:
     ("reorder --topology topology -o topology", READ),
     ("reorder --topology topology --hosts hosts.txt -o hosts.txt", READ),
     ("reorder net.json --algo 2lha --groups groups -o groups", READ),
+    ("reorder --algo ring --format openmpi -o .plink/order.json", BOTH),
+    ("launch --runner kubernetes --image x/y:1 --hosts hosts.txt -o hosts.txt python3 t.py", READ),
+    ("launch --runner kubernetes --image x/y:1 --order order -o order t.py", READ),
+    ("launch --runner kubernetes --image x/y:1 --plan order -o order t.py", READ),
+    ("launch --runner kubernetes --image x/y:1 -o .plink/network.json t.py", READ),
     ("probe hosts.txt -o hosts.txt --dry-run", READ),
 ])  # fmt: skip
 def test_what_was_read_is_still_there(line: str, why: str, here: Path) -> None:

@@ -35,10 +35,19 @@ def test_what_stands_in_a_run_does_nothing_to_the_terminal(tmp_path: Path) -> No
 
 
 def test_brackets_are_no_markup(tmp_path: Path) -> None:
-    kept(tmp_path, started="[bold]2026[/x]")
+    kept(tmp_path, started="[bold]2026[/x]", exit_code="[/y]")
     done = typed("runs", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "[bold]2026[/x]" in done.stdout
+    assert "[/y]" in done.stdout
+
+
+def test_an_exit_code_may_be_any_text(tmp_path: Path) -> None:
+    kept(tmp_path, exit_code=CLEAR)
+    done = typed("runs", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "\x1b" not in done.stdout
+    assert "\\x1b[2J" in done.stdout
 
 
 def test_a_job_that_never_began_says_why(tmp_path: Path) -> None:

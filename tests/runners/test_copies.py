@@ -209,6 +209,18 @@ def test_old_copies_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.find(Path(made[2]).name) == made[2]
 
 
+def test_what_was_being_removed_when_its_process_ended_goes_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    left = tmp_path / "plink" / "sync" / ".old-0123"
+    (left / "data").mkdir(parents=True)
+    (left / "data" / "x").write_text("x")
+    made = _copy("file")
+    assert not left.exists()
+    assert _kept_in(Path(made).parent) == [made]
+
+
 def test_the_copy_of_a_job_that_runs_stays(
     jobs: ChildJobs, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

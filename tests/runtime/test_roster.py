@@ -8,7 +8,7 @@ import pytest
 from plink.errors import HostError, InputError
 from plink.hosts import Host
 from plink.runtime.membership import Registration, missing, refusal
-from plink.runtime.roster import digest, find_self, read_roster
+from plink.runtime.roster import digest, find_self, is_loopback, numeric, read_roster
 
 ROSTER = (Host("alpha", "10.0.0.1"), Host("beta.cluster", "10.0.0.2"), Host("gamma", "gamma"), Host("delta", "delta"))
 
@@ -43,6 +43,34 @@ def test_several_of_them() -> None:
     assert find_self(roster, "b", ["10.0.0.1"], nobody).name == "b"
     with pytest.raises(HostError, match="may be a or b of the order: PLINK_NODE=NAME says which"):
         find_self(roster, "c", ["10.0.0.1"], nobody)
+
+
+def test_an_address_is_the_same_however_it_is_written() -> None:
+    """Kernels write lower case and leave zeros out."""
+    roster = (Host("a", "FD00::1"), Host("b", "fd00:0::2"))
+    assert find_self(roster, "ip-2", ["fd00::2"], nobody).name == "b"
+    assert find_self(roster, "ip-1", ["10.0.0.1", "fd00::1"], nobody).name == "a"
+    swapped = [came("a", addresses=["fd00::2"]), came("b", addresses=["fd00::1"])]
+    assert refusal(roster, swapped) == "a is h (fd00::2): the order gives that address to b"
+    assert refusal(roster, [came("a", addresses=["fd00::1"]), came("b", addresses=["fd00::2"])]) is None
+
+
+def test_a_host_called_by_a_number_is_a_name() -> None:
+    """It is looked up, and the resolver's guess at it is not taken; nor is 10 the host of 10.0.0.1."""
+    roster = (Host("101", "101"), Host("102", "102"))
+    assert find_self(roster, "102", ["192.0.2.2"], nobody).name == "102"
+    assert find_self(roster, "ip-1", ["192.0.2.1"], {"101": ["192.0.2.1"], "102": []}.__getitem__).name == "101"
+    assert numeric("101") == []
+    with pytest.raises(HostError, match="not in the order"):
+        find_self((Host("a", "10.0.0.1"),), "10", ["192.0.2.1"], nobody)
+
+
+@pytest.mark.parametrize(
+    ("address", "everywhere"),
+    [("127.0.0.2", True), ("::1", True), ("0:0::1", True), ("127.example", False), ("127", False), ("10.0.0.1", False)],
+)
+def test_what_every_machine_holds(address: str, everywhere: bool) -> None:
+    assert is_loopback(address) == everywhere
 
 
 def test_what_orders_are_read_from(tmp_path: Path) -> None:

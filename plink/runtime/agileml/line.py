@@ -1,7 +1,11 @@
 """A connection to a server, as those who ask see it: made when it is needed, and anew after it was lost."""
 
 import contextlib
+import errno
+import os
+import select
 import socket
+from typing import Any
 
 from plink.runtime.agileml.keys import RunKeys, Stranger
 from plink.runtime.agileml.layout import Layout
@@ -85,6 +89,8 @@ class Line:
                 self._channel = self._keys.connect(sock)
             finally:
                 self._forget_meeting()
+            if self._woken:  # while the one handle took the place of the other
+                raise Lost("nobody waits for it any more")
         return self._channel
 
     def _reached(self) -> socket.socket:
@@ -95,22 +101,33 @@ class Line:
             for family, kind, protocol, _, where in socket.getaddrinfo(
                 host.strip("[]"), int(port), type=socket.SOCK_STREAM
             ):
-                sock = socket.socket(family, kind, protocol)
                 try:
-                    sock.settimeout(self._timeout_s)
-                    self._meeting = sock.dup()
-                    if self._woken:
-                        raise ConnectionResetError("nobody waits for it any more")
-                    sock.connect(where)
-                except OSError as error:
-                    self._forget_meeting()
-                    sock.close()
+                    return self._reached_at(where, family, kind, protocol)
+                except OSError as error:  # of a family that this kernel lacks, too
                     trouble = error
-                else:
-                    return sock
         except OSError as error:  # of the name
             trouble = error
         raise Lost(f"cannot connect: {trouble}") from trouble
+
+    def _reached_at(self, where: tuple[Any, ...], family: int, kind: int, protocol: int) -> socket.socket:
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.setblocking(False)
+            self._meeting = sock.dup()
+            begun = sock.connect_ex(where)
+            # Only what has begun can be shut down: who woke us before is seen here, who does so later ends the wait.
+            if self._woken:
+                raise ConnectionResetError("nobody waits for it any more")
+            if begun == errno.EINPROGRESS:
+                begun = _outcome(sock, self._timeout_s)
+            if begun != 0:
+                raise OSError(begun, os.strerror(begun))
+            sock.settimeout(self._timeout_s)
+        except BaseException:
+            self._forget_meeting()
+            sock.close()
+            raise
+        return sock
 
     def _forget_meeting(self) -> None:
         meeting, self._meeting = self._meeting, None
@@ -122,3 +139,12 @@ class Line:
         if self._channel is not None:
             self._channel.close()
             self._channel = None
+
+
+def _outcome(sock: socket.socket, timeout_s: float) -> int:
+    """What became of a connection that has begun, 0 or an error's number. :raises TimeoutError: nothing yet."""
+    waiting = select.poll()
+    waiting.register(sock, select.POLLOUT)
+    if not waiting.poll(timeout_s * 1000):
+        raise TimeoutError("timed out")
+    return sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)

@@ -40,7 +40,7 @@ class Tally(App[int]):
         return [piece] * self.batches
 
     def process(self, items: int, params: Params) -> Score:
-        if self.asked.fail == params.clock and items == 0:
+        if items == 0 and (self.asked.fail == params.clock or (self.asked.fail_once and self.asked.fail_once.exists())):
             raise ValueError("as was asked for")
         if items == self.asked.nonsense and params.clock == 10:
             say_nonsense(Path(self.asked.out).with_suffix(".said"))
@@ -86,6 +86,7 @@ def make(arguments: list[str]) -> Tally:
     parser.add_argument("--megabytes", type=int, default=0)
     parser.add_argument("--say", action="store_true", help="print a line, partly in green, for every piece")
     parser.add_argument("--fail", type=int, default=-1)
+    parser.add_argument("--fail-once", type=Path, help="raise as soon as there is this file")
     parser.add_argument("--nonsense", type=int, default=-1, help="a piece whose node says what no node says, once")
     return Tally(parser.parse_args(arguments))
 

@@ -109,10 +109,12 @@ def test_a_host_that_is_lost_as_the_job_ends_is_in_the_log(paper: Paper) -> None
 @pytest.mark.crowd
 def test_a_program_that_raises_while_the_controller_stands_still(tmp_path: Path) -> None:
     """The next one ends the job; without it the others would wait for that worker for ever."""
-    with Elastic(tmp_path, "rttt", clocks=200, more=("--fail", "30", "--work-s", "0.02")) as job:
+    now = tmp_path / "now"
+    with Elastic(tmp_path, "rttt", clocks=10_000, more=("--fail-once", str(now), "--work-s", "0.02")) as job:
         job.clock(5)
         assert job.hub._controller is not None
         os.kill(job.hub._controller.pid, signal.SIGSTOP)
+        now.touch()
         job._thread.join(60)
     assert job.ended is not None
     assert job.ended.code == 1

@@ -61,6 +61,38 @@ def test_who_still_connects_is_woken(vanished: "type[contextlib.AbstractContextM
         assert heard[0].startswith(f"127.0.0.1:{port}: ")
 
 
+def test_who_is_woken_just_before_it_connects(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A socket that is not connected yet cannot be shut down."""
+
+    class Waking(socket.socket):
+        def connect(self, where: object) -> None:
+            line.wake()
+            super().connect(where)  # type: ignore[arg-type]
+
+        def connect_ex(self, where: object) -> int:
+            line.wake()
+            return super().connect_ex(where)  # type: ignore[arg-type]
+
+    with that_takes_nobody() as port, monkeypatch.context() as patched:
+        line = Line(f"127.0.0.1:{port}", KEYS, LAYOUT, 3.0)
+        patched.setattr(socket, "socket", Waking)
+        with pytest.raises(Lost, match="nobody waits for it any more"):
+            line.ask(Message(Kind.READ, 0))
+        assert line._meeting is None
+
+
+def test_an_address_of_a_family_that_the_kernel_lacks_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    with that_says_nothing() as port:
+        known = socket.getaddrinfo("127.0.0.1", port, type=socket.SOCK_STREAM)
+        lacking = [(255, *known[0][1:])]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [*lacking, *known])
+        with pytest.raises(Lost, match="timed out"):  # of the handshake with the other
+            Line(f"anybody:{port}", KEYS, LAYOUT, 0.3).ask(Message(Kind.READ, 0))
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: lacking)
+        with pytest.raises(Lost, match=r"cannot connect: .*not supported"):
+            Line(f"anybody:{port}", KEYS, LAYOUT, 0.3).ask(Message(Kind.READ, 0))
+
+
 def test_who_asks_after_that_connects_again() -> None:
     """A word to wake is for those who wait then."""
     with that_says_nothing() as port:

@@ -1,0 +1,35 @@
+"""Which other hosts a host is told of."""
+
+import pytest
+
+from plink.remote.peers import few_peers
+
+
+@pytest.mark.parametrize("n", [2, 3, 9])
+def test_few_hosts_are_told_of_all_others(n: int) -> None:
+    hosts = [f"10.0.0.{i}" for i in range(n)]
+    assert few_peers(hosts) == {own: [other for other in hosts if other != own] for own in hosts}
+
+
+@pytest.mark.parametrize("n", [10, 17, 100, 4000])
+def test_many_hosts_are_told_of_a_few(n: int) -> None:
+    """From all over the list: what is sent grows as the hosts do, not as their pairs."""
+    hosts = [f"host-{i:04}" for i in range(n)]
+    told = few_peers(hosts)
+    assert list(told) == hosts
+    for own, peers in told.items():
+        assert 4 <= len(peers) <= 8
+        assert len(set(peers)) == len(peers)
+        assert own not in peers
+    assert told[hosts[-1]][0] == hosts[0]
+    assert max(told[hosts[0]]) >= hosts[n // 2]
+
+
+def test_hosts_at_one_address_are_told_of_others_or_of_it() -> None:
+    assert few_peers(["a", "a", "b"]) == {"a": ["b"], "b": ["a"]}
+    assert few_peers(["a", "a"]) == {"a": ["a"]}
+
+
+def test_a_single_host_has_no_peers() -> None:
+    assert few_peers(["a"]) == {"a": []}
+    assert few_peers([]) == {}
