@@ -24,16 +24,17 @@ class _Arrival:
 class Arriving:
     """``members``: of the job, to which those are added whose servers listen. ``saved``: a checkpoint that one of them
     found where it was told to look, ``own``: the latest of this very job. ``starting``: those that have not answered
-    yet."""
+    yet. ``refused``: what those said that could not begin, of which ``lost`` is told: the others do without them."""
 
     channel: Channel
     settings: Settings
     hearing: Hearing
     members: dict[int, Member]
-    fail: Callable[[str], None]
+    lost: Callable[[Member, str], None]
     saved: dict[str, Any] | None = None
     own: dict[str, Any] | None = None
     starting: dict[int, Member] = field(default_factory=dict)
+    refused: list[str] = field(default_factory=list)
     _queue: list[_Arrival] = field(default_factory=list)
 
     def begin(self, newcomers: list[Member], then: Callable[[], None]) -> None:
@@ -45,7 +46,8 @@ class Arriving:
             if answer["why"] is None:
                 self._admit(member, answer)
             elif member.number in self.starting:
-                self.fail(f"{member.name}: {answer['why']}")
+                self.refused.append(f"{member.name}: {answer['why']}")
+                self.lost(member, answer["why"])
             self.starting.pop(member.number, None)
             if not waiting:
                 then()

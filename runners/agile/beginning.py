@@ -30,7 +30,7 @@ class Beginning:
         self._job.log(what="controller", event="started" if not number else "restarted", why="")
         saved = self._saved()
         if self._job.settings.restore and self._job.arriving.own is None and (why := self._cannot_restore()):
-            self._job.fail(why)
+            self._job.fail("; ".join([*self._job.arriving.refused, why]))
             return
         try:
             hosts = [member.host for member in self._job.members.values()]
@@ -39,7 +39,7 @@ class Beginning:
                 clock=saved.clock + SHIFT if saved else 0, number=number,
             )  # fmt: skip
         except PlinkError as error:
-            self._job.fail(str(error))
+            self._job.fail("; ".join([*self._job.arriving.refused, str(error)]))
             return
         if number:
             self._job.tell_all("begin_again", clock=-1, era=state.era)
