@@ -107,6 +107,7 @@ class Beginning:
         self._job.turns.rolled_back(clock, state.era)
         self._job.rounds.rolled_back(clock)
         self._job.course.rolled_back(clock)
+        self._job.waiting.rolled_back()
         self._job.saving.rolled_back(clock)
         if saved is not None:
             self._from_checkpoint(saved.folder, saved.clock, state)

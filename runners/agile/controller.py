@@ -28,6 +28,7 @@ from runners.agile.status import hosts_of
 from runners.agile.traffic import Traffic
 from runners.agile.turns import Share, Turns
 from runners.agile.unable import Unable
+from runners.agile.waiting import Wait, Waiting
 from solvers.agile import actions as act
 from solvers.agile.cluster import apply
 from solvers.agile.data import worked_on
@@ -69,6 +70,8 @@ class Controller:
         self.arriving = Arriving(self.channel, self.settings, self.hearing, self.members, self._cannot_begin)
         self.leaving = Leaving(self.channel, self.members, self.clock, self.log, self.event)
         self.course = Course(self.log, lambda: self.clock() - self.settings.began)
+        self.waiting = Waiting(self.settings.slack or 0)
+        self._noted_wait: Wait | None = None
         self.deaths = Deaths()
         self.unable = Unable(self.members, lambda: self.cluster, self._without, self.fail)
         self.carrier = Carrier(
@@ -116,6 +119,7 @@ class Controller:
             self.beginning.start()
         if not self._over and self.state is not None:
             self.leaving.overdue()
+            self._note_wait()
             self._look()
             self._drain()
         return max(0.0, self._timers[0][0] - self.clock()) if self._timers else 1.0
@@ -291,6 +295,7 @@ class Controller:
         elif kind == "clock" and message["era"] == self.turns.era:
             self.turns.begun = max(self.turns.begun, message["clock"] + 1)
             self.course.clock(message, len(self.turns.shares))
+            self.waiting.told(number, message["clock"], self.clock())
         elif kind == "finished":
             self._worker_finished(message)
 
@@ -395,6 +400,7 @@ class Controller:
         self.turns.rolled_back(clock, action.era)
         self.rounds.rolled_back(clock)
         self.course.rolled_back(clock)
+        self.waiting.rolled_back()
         self.saving.rolled_back(clock)
 
     def _consistent(self, clock: int) -> None:
@@ -457,13 +463,28 @@ class Controller:
 
         self.channel.tell(reliable, "result", ended, clock=clock, era=self.cluster.era)
 
+    def _waits(self) -> Wait | None:
+        if self.finished or self.cluster.halted or self.carrier.opening:
+            return None  # for something else
+        return self.waiting.now(self.turns.shares, self.clock())
+
+    def _note_wait(self) -> None:
+        wait, last = self._waits(), self._noted_wait
+        if wait is not None and (last is None or (wait.clock, wait.hosts) != (last.clock, last.hosts)):
+            self._noted_wait = wait
+            self.note(f"clock {wait.clock} waits for {', '.join(self._named(wait))} since {wait.seconds:.0f} s")
+
+    def _named(self, wait: Wait) -> list[str]:
+        return [self.members[host].name for host in wait.hosts if host in self.members]
+
     def status(self) -> dict[str, Any]:
         """For a person, or a program of theirs."""
         if self.state is None:
             return {"stage": None, "hosts": [], "clock": -1}
-        state, last = self.cluster, self.saving.last
+        state, last, wait = self.cluster, self.saving.last, self._waits()
+        waits = wait and {"clock": wait.clock, "hosts": self._named(wait), "seconds": round(wait.seconds, 1)}
         return {
             "stage": state.stage.value, "hosts": hosts_of(state, self.members.values(), self.turns),
             "clock": self.reached(), "consistent": state.consistent - SHIFT, "era": state.era, "controller": self.by,
-            "checkpoint": None if last is None else last.clock, **self.course.status(),
+            "checkpoint": None if last is None else last.clock, "waits": waits, **self.course.status(),
         }  # fmt: skip

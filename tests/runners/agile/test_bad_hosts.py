@@ -150,6 +150,32 @@ def test_a_program_that_ends_its_process_ends_a_job_with_checkpoints_too(seed: i
     assert AT.search(job.ended[1]), job.ended[1]
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_worker_that_hangs_is_named(seed: int) -> None:
+    """In the notes, once, and in the status; then the job goes on."""
+    job = SimulatedJob(seed, "rttt", pieces=8)
+    host, usual = job.hosts[2], job.hosts[2].work_s
+    seen: list[object] = []
+
+    def look() -> None:
+        assert job._controller is not None
+        seen.append(job._controller.status()["waits"])
+
+    def begun(worker: int, clock: int, era: int, pieces: tuple[int, ...], own: bool) -> None:
+        host.work_s = (25.0, 25.0) if clock == 15 else usual
+        if clock == 15:
+            job.later(5.0, look)
+            job.later(15.0, look)
+
+    host.begun = begun
+    finish(job)
+    (note,) = (line for line in job.log if " waits for " in line)
+    assert "note clock 15 waits for h2 since 10 s" in note
+    assert seen[0] is None
+    assert isinstance(seen[-1], dict)
+    assert (seen[-1]["clock"], seen[-1]["hosts"]) == (15, ["h2"])
+
+
 @pytest.mark.crowd
 def test_a_program_that_ends_its_process(tmp_path: Path) -> None:
     """Among real processes: the agent tells the exit code."""
