@@ -55,18 +55,16 @@ class Deaths:
         """Why the job is to end; None where it may go on."""
         if len(self._codes) < (_MANY if _KILLED in self._codes else _FEW):
             return None
-        return f"{len(self._codes)} hosts died one after another while {self._where}: {_CAUSE}"
+        count, clock = len(self._codes), self._clock + 1
+        return f"{count} hosts died one after another while clock {clock} was worked on (last: {self._last}): {_CAUSE}"
 
     @property
     def suspicion(self) -> str | None:
         """What may be behind it where nobody is left; None where nothing speaks for it."""
         if not self._all or _KILLED in self._codes:
             return None
-        return f"{self._all} host{'s' if self._all > 1 else ''} died while {self._where}: {_CAUSE}"
-
-    @property
-    def _where(self) -> str:
-        return f"clock {self._clock + 1} was worked on (last: {self._last})"
+        hosts = f"{self._all} host{'s' if self._all > 1 else ''}"
+        return f"{hosts} died while clock {self._clock + 1} was worked on (last: {self._last}): {_CAUSE}"
 
 
 def _code(why: str) -> int | None:
