@@ -132,5 +132,7 @@ def last_word(lines: list[str], why: str) -> str:
     """Why a node ended before it was begun: from what it printed, where it ended by itself."""
     if not why.startswith(ENDED):
         return why
+    if why == f"{ENDED} 0":  # as with --help: the last line of that would explain nothing
+        return "the program ended of its own accord before the job began, with exit code 0, after what it printed"
     said = [line for line in lines if "error: " in line] or lines[-1:]
     return said[-1].partition("error: ")[2] or said[-1] if said else "its node ended before the job began"

@@ -8,6 +8,7 @@ import pytest
 
 from plink.errors import PlinkError
 from plink.runtime.agileml.node import Message
+from runners.agile.adding import last_word
 from runners.agile.deaths import ENDED
 from runners.agile.member import Member
 from tests.runners.agile.elastic import Elastic
@@ -48,6 +49,38 @@ def test_a_newcomer_that_cannot_load_fails_alone(seed: int) -> None:
     assert failed(job) == ["h4"]
     (line,) = (line for line in job.log if "'event': 'failed'" in line)
     assert "FileNotFoundError" in line
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_newcomer_that_serves_already_and_cannot_load_hands_over_first(seed: int) -> None:
+    """A reliable one in stage 1 has partitions before it has any data: they would be lost with it."""
+    job = SimulatedJob(seed, "rt", partitions=4, clocks=80)
+    out: list[int] = []
+
+    def load(piece: int) -> Sequence[int]:
+        raise PlinkError("no disk")
+
+    def join() -> None:
+        (number,) = job.join("r", True)
+        job.hosts[number].app.load = load  # type: ignore[method-assign]
+        node = job.hosts[number]
+        obey = node._obey
+
+        def late(message: Message) -> None:
+            if message["do"] == "load":
+                job.later(3.0, lambda: obey(message))
+            else:
+                obey(message)
+
+        node._obey = late  # type: ignore[method-assign]
+        out.append(number)
+
+    job.later(1.5, join)
+    finish(job)
+    assert not [line for line in job.log if "rolled back" in line]
+    events = [line for line in job.log if f"'number': {out[0]}" in line and "'event'" in line and "no disk" in line]
+    assert any("'event': 'warned'" in line for line in events)
+    assert not any("'event': 'failed'" in line for line in events)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -202,6 +235,11 @@ def test_data_that_a_newcomer_lacks(tmp_path: Path) -> None:
     (line,) = (line for line in job.events("host") if line["event"] == "failed")
     assert line["host"] == "n0"
     assert "raised FileNotFoundError: no data here (" in line["why"]
+
+
+def test_a_program_that_only_tells_its_options_is_not_blamed_with_the_last_of_them() -> None:
+    assert last_word(["usage: app.py", "  --work WORK"], f"{ENDED} 0").startswith("the program ended of its own accord")
+    assert last_word(["usage: app.py", "app.py: error: no such thing"], f"{ENDED} 2") == "no such thing"
 
 
 @pytest.mark.crowd
