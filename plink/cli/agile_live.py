@@ -125,6 +125,8 @@ def _lines(status: dict[str, Any]) -> list[str]:
         f"clock {status['begun']}; safe up to clock {status['consistent']}"
         + ("" if status["checkpoint"] is None else f", on disk up to clock {status['checkpoint']}"),
     ]
+    if waits := status.get("waits"):  # a job of an earlier plink has none
+        lines.append(f"clock {waits['clock']} waits for {', '.join(waits['hosts'])} since {waits['seconds']:.0f} s")
     width = max(len(host["name"]) for host in status["hosts"])
     for host in status["hosts"]:
         doing = [

@@ -136,6 +136,8 @@ def view(status: dict[str, Any], events: list[str]) -> Any:
         f"stage {status['stage']}  iteration {max(0, status['iteration'] + 1)}  clock {status['begun']}"
         f"{seconds}{objective}"
     )
+    if waits := status.get("waits"):
+        title.append(f"  waits for {', '.join(waits['hosts'])} since {waits['seconds']:.0f} s")
     table = Table(box=None, pad_edge=False)
     for name in ("host", "tier", "serves", "backs up", "pieces", "sent", "received", ""):
         table.add_column(name, justify="left" if name in ("host", "tier", "") else "right")

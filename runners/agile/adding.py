@@ -8,14 +8,16 @@ from typing import Any
 from plink.errors import PlinkError, UsageError
 from plink.hosts import Host
 from runners.agile.asking import Answer
+from runners.agile.deaths import ENDED
 from runners.agile.fitting import refuse
-from runners.agile.group import ENDED, Group
+from runners.agile.group import Group
 from runners.agile.member import Member
 
 LOAD_S = 600.0  # for a program to be imported and made, on all hosts
 LATE = f"the program was not made within {LOAD_S:.0f} s"
 _LOOK_S = 0.2
-_AGAIN_S = 5.0
+_AGAIN_S = 5.0  # after the first attempt; twice as long after every other, up to
+_MOST_S = 60.0
 
 
 @dataclass
@@ -62,18 +64,23 @@ class Adding:
         peers = [member.at for member in self.members.values()]
         threading.Thread(target=self._start, args=(group, members, peers, answered, bulk), daemon=True).start()
 
-    def until_it_comes(self, host: Host) -> None:
-        """One that was lost is tried again every few seconds, whatever becomes of others."""
+    def until_it_comes(self, host: Host, wait_s: float | None = None, noted: str = "") -> None:
+        """One that was lost is tried again and again, more and more seldom, whatever becomes of others.
+
+        :param wait_s: before the next attempt. :param noted: why the last one failed, which need not be said again.
+        """
+        after_s = wait_s or _AGAIN_S
         if self.over() or host.name in {member.name for member in self.members.values()}:
             return
         if host.name in self._names:  # by somebody else, who may not succeed
-            self._later(_AGAIN_S, lambda: self.until_it_comes(host))
+            self._later(after_s, lambda: self.until_it_comes(host, after_s, noted))
             return
 
         def answer(told: dict[str, Any]) -> None:
-            if told.get("why"):
-                self.note(f"{host.name}: {told['why']}")
-                self._later(_AGAIN_S, lambda: self.until_it_comes(host))
+            if why := told.get("why"):
+                if why != noted:
+                    self.note(f"{host.name}: {why}")
+                self._later(after_s, lambda: self.until_it_comes(host, min(2 * after_s, _MOST_S), why))
 
         self.add([host], answer, True)
 
@@ -125,5 +132,7 @@ def last_word(lines: list[str], why: str) -> str:
     """Why a node ended before it was begun: from what it printed, where it ended by itself."""
     if not why.startswith(ENDED):
         return why
+    if why == f"{ENDED} 0":  # as with --help: the last line of that would explain nothing
+        return "the program ended of its own accord before the job began, with exit code 0, after what it printed"
     said = [line for line in lines if "error: " in line] or lines[-1:]
     return said[-1].partition("error: ")[2] or said[-1] if said else "its node ended before the job began"

@@ -24,17 +24,20 @@ class _Arrival:
 class Arriving:
     """``members``: of the job, to which those are added whose servers listen. ``saved``: a checkpoint that one of them
     found where it was told to look, ``own``: the latest of this very job. ``starting``: those that have not answered
-    yet. ``fail`` ends the job, ``say`` takes a line for the user."""
+    yet. ``refused``: what those said that could not begin, of which ``lost`` is told: the others do without them.
+    ``fail`` ends the job, ``say`` takes a line for the user."""
 
     channel: Channel
     settings: Settings
     hearing: Hearing
     members: dict[int, Member]
+    lost: Callable[[Member, str], None]
     fail: Callable[[str], None]
     say: Callable[[str], None]
     saved: dict[str, Any] | None = None
     own: dict[str, Any] | None = None
     starting: dict[int, Member] = field(default_factory=dict)
+    refused: list[str] = field(default_factory=list)
     _queue: list[_Arrival] = field(default_factory=list)
 
     def begin(self, newcomers: list[Member], then: Callable[[], None], *, late: bool = False) -> None:
@@ -49,7 +52,8 @@ class Arriving:
                     told = f"--checkpoint {self.settings.checkpoints}: it cannot be written on {member.name}: {why}"
                     (self.say if late else self.fail)(told)
             elif member.number in self.starting:
-                self.fail(f"{member.name}: {answer['why']}")
+                self.refused.append(f"{member.name}: {answer['why']}")
+                self.lost(member, answer["why"])
             self.starting.pop(member.number, None)
             if not waiting:
                 then()

@@ -38,7 +38,7 @@ class Beginning:
         self._job.log(what="controller", event="started" if not number else "restarted", why="")
         saved = self._saved()
         if self._job.settings.restore and self._job.arriving.own is None and (why := self._cannot_restore()):
-            self._job.fail(why)
+            self._job.fail("; ".join([*self._job.arriving.refused, why]))
             return
         try:
             hosts = [member.host for member in self._job.members.values()]
@@ -47,7 +47,7 @@ class Beginning:
                 clock=saved.clock + SHIFT if saved else 0, number=number,
             )  # fmt: skip
         except PlinkError as error:
-            self._job.fail(str(error))
+            self._job.fail("; ".join([*self._job.arriving.refused, str(error)]))
             return
         if number:
             self._job.tell_all("begin_again", clock=-1, era=state.era)
@@ -164,6 +164,7 @@ class Beginning:
         self._job.turns.rolled_back(clock, state.era)
         self._job.rounds.rolled_back(clock)
         self._job.course.rolled_back(clock)
+        self._job.waiting.rolled_back()
         self._job.saving.rolled_back(clock)
         if saved is not None:
             self._from_checkpoint(saved.folder, saved.clock, state)

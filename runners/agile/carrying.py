@@ -23,8 +23,9 @@ _REST = 3  # times as long as a partition was on its way its hosts are left to t
 @dataclass
 class Carrier:
     """``members``: those that are alive, by number. ``event`` takes what follows, ``later`` calls something after some
-    seconds, ``broken`` is told of what nobody can mend, ``note`` of what only is worth a line. ``rested``: whether a
-    host works on nothing, not even what it began before it was told to stop.
+    seconds, ``broken`` is told of what nobody can mend, ``unable`` of a host that cannot load these pieces, and why,
+    ``note`` of what only is worth a line. ``rested``: whether a host works on nothing, not even what it began before it
+    was told to stop.
 
     ``opening``: partitions that nobody serves yet because the job begins, with their epochs. ``commits``: moves whose
     new owner is to begin, (epoch, source) by partition; until it has, what concerns the partition is not said to it.
@@ -36,6 +37,7 @@ class Carrier:
     event: Callable[[Event], None]
     later: Callable[[float, Callable[[], None]], None]
     broken: Callable[[str], None]
+    unable: Callable[[int, tuple[int, ...], str], None]
     note: Callable[[str], None]
     rested: Callable[[int], bool]
     clock: Callable[[], float]
@@ -240,7 +242,7 @@ class Carrier:
             if answer["why"] is None:
                 self.event(Ready(action.host, action.ticket))
             elif answer.get("kind") != GONE:
-                self.broken(f"{self.members[action.host].name}: {answer['why']}")
+                self.unable(action.host, action.pieces, answer["why"])
 
         self.channel.tell(action.host, "load", loaded, pieces=list(action.pieces))
 

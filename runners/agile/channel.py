@@ -25,12 +25,13 @@ class Channel:
         self._nonsense = nonsense or (lambda host, why: self.gone(host))
         self._ids = itertools.count(by << 32)  # or an answer to the controller before would be taken for one
         self._asked: dict[int, tuple[int, str, Callable[[Answer], None]]] = {}
+        self.latest = -1  # question that was asked
 
     def tell(self, host: int, do: str, then: Callable[[Answer], None] | None = None, **fields: Any) -> None:
         """:param then: gets the answer, whose ``why`` is None where it was done; of kind ``Gone`` if the host is."""
         message = {"to": host, "do": do, "by": self.by, **fields}
         if then is not None:
-            message["id"] = next(self._ids)
+            message["id"] = self.latest = next(self._ids)
             self._asked[message["id"]] = host, do, then
         self._write(message)
 

@@ -17,6 +17,7 @@ from runners.agile.beginning import Beginning
 from runners.agile.carrying import Carrier
 from runners.agile.channel import Answer, Channel
 from runners.agile.course import Course
+from runners.agile.deaths import Deaths
 from runners.agile.hearing import Hearing
 from runners.agile.leaving import Leaving
 from runners.agile.member import Member
@@ -26,6 +27,8 @@ from runners.agile.settings import Settings
 from runners.agile.status import hosts_of
 from runners.agile.traffic import Traffic
 from runners.agile.turns import Share, Turns
+from runners.agile.unable import Unable
+from runners.agile.waiting import Wait, Waiting
 from solvers.agile import actions as act
 from solvers.agile.cluster import apply
 from solvers.agile.data import worked_on
@@ -34,6 +37,7 @@ from solvers.agile.hosts import Tier
 from solvers.agile.state import Cluster
 
 _SOON_S = 0.05
+_LEAVES_S = 60.0  # within which a host that cannot load its data hands over what it serves
 
 
 @dataclass
@@ -63,12 +67,18 @@ class Controller:
         self.finished: dict[int, int] = {}  # clock by worker
         self._last_word = False
         self.beginning = Beginning(self)
-        self.arriving = Arriving(self.channel, self.settings, self.hearing, self.members, self.fail, self.say)
+        self.arriving = Arriving(
+            self.channel, self.settings, self.hearing, self.members, self._cannot_begin, self.fail, self.say
+        )
         self.leaving = Leaving(self.channel, self.members, self.clock, self.log, self.warned)
         self.course = Course(self.log, lambda: self.clock() - self.settings.began)
+        self.waiting = Waiting(self.settings.slack or 0)
+        self._noted_wait: Wait | None = None
+        self.deaths = Deaths()
+        self.unable = Unable(self.members, lambda: self.cluster, self._without, self.fail)
         self.carrier = Carrier(
-            self.channel, self.members, lambda: self.cluster, self.event, self.later, self.fail, self.note,
-            lambda host: not self.turns.works(host), self.clock, self.leaving.deadlines,
+            self.channel, self.members, lambda: self.cluster, self.event, self.later, self.fail, self.unable.load,
+            self.note, lambda host: not self.turns.works(host), self.clock, self.leaving.deadlines,
         )  # fmt: skip
         self.turns = Turns(self.channel, self, self.settings.pieces, self.later)
         self.rounds = Rounds(lambda clock: self.tell_all("push_up_to", clock=clock))
@@ -111,6 +121,7 @@ class Controller:
             self.beginning.look()
         if not self._over and self.state is not None:
             self.leaving.overdue()
+            self._note_wait()
             self._look()
             self._drain()
         return max(0.0, self._timers[0][0] - self.clock()) if self._timers else 1.0
@@ -217,6 +228,20 @@ class Controller:
         """Hosts are to be taken away, each after so many seconds."""
         self.leaving.warn(seconds, why, () if self.state is None else self.cluster.members)
 
+    def _cannot_begin(self, member: Member, why: str) -> None:
+        self.log(**member.line("failed", why))
+        self.write({"is": "drop", "host": member.number, "why": why})
+
+    def _without(self, number: int, why: str) -> None:
+        """A member cannot do its part: it goes at once, unless it serves what would be lost with it."""
+        if self.turns.begun >= 0 and self._keeps(number):
+            self.warn({number: _LEAVES_S}, f"it is not fit for this: {why}")
+        else:
+            self._gone(number, why)
+
+    def _keeps(self, number: int) -> bool:
+        return any(number in (one.owner, one.backup) for one in self.cluster.partitions)
+
     def _gone(self, number: int, why: str) -> None:
         member = self.members.get(number)
         if member is None:
@@ -224,17 +249,34 @@ class Controller:
                 self.write({"is": "drop", "host": number, "why": why})
             self.channel.gone(number)
             return
+        warned = number in self.leaving.deadlines
         left = self.leaving.gone(number)
         self.log(**member.line("left" if left else "failed", why))
         del self.members[number]
         self.write({"is": "drop", "host": number, "why": why})  # it may come to again
-        if self.state is not None and self.carrier.opening:
+        if not left and not warned and self._blames(member, why):
+            return
+        unbegun = self.turns.begun < 0  # then there is nothing that could be lost
+        if self.state is not None and (self.carrier.opening or (unbegun and self._keeps(number))):
             self.beginning.start_anew(self.saving.last)  # its backups may not have anything yet
             self.channel.gone(number)
             return
         self.event(Left((number,)) if left else Failed((number,)))
         self._drain()
         self.channel.gone(number)  # whoever waited for its answer finds things as they are without it
+
+    def _blames(self, member: Member, why: str) -> bool:
+        """Whether the job ends because its program ends one host after another."""
+        behind = 1 + (
+            self.settings.slack or 0
+        )  # the slowest are at most, and partitions are heard of later than clocks
+        clock = -1 if self.state is None else max(self.reached(), self.course.clock_done - behind)
+        if self.deaths.died(member.number, member.name, why, clock, self.channel.latest):
+            for other in self.members:  # a word that changes nothing: whoever answers has not died at the same time
+                self.channel.tell(other, "push_up_to", lambda answer: None, clock=self.rounds.limit)
+        if blame := self.deaths.blame:
+            self.fail(blame)
+        return blame is not None
 
     # What hosts say.
 
@@ -245,6 +287,7 @@ class Controller:
             return
         self.hearing.heard(member)
         if kind == "answer":
+            self.deaths.answered(number, message["id"])
             self.channel.answered(number, dict(message))
         elif kind == "alive":
             member.carried = Carried(**message["carried"])
@@ -264,6 +307,7 @@ class Controller:
         elif kind == "clock" and message["era"] == self.turns.era:
             self.turns.begun = max(self.turns.begun, message["clock"] + 1)
             self.course.clock(message, len(self.turns.shares))
+            self.waiting.told(number, message["clock"], self.clock())
         elif kind == "finished":
             self._worker_finished(message)
 
@@ -368,6 +412,7 @@ class Controller:
         self.turns.rolled_back(clock, action.era)
         self.rounds.rolled_back(clock)
         self.course.rolled_back(clock)
+        self.waiting.rolled_back()
         self.saving.rolled_back(clock)
 
     def _consistent(self, clock: int) -> None:
@@ -385,8 +430,10 @@ class Controller:
         self.tell_all("point", owners=owners, count=self.cluster.number)
 
     def _halt(self, action: act.Halt) -> None:
+        suspicion = self.deaths.suspicion
+        reason = action.reason if suspicion is None else f"{suspicion}; {action.reason}"
         self.note(action.reason)
-        self.beginning.halted(action.reason)
+        self.beginning.halted(reason)
 
     def _look(self) -> None:
         """What has become possible."""
@@ -427,19 +474,34 @@ class Controller:
             if answer["why"] is None:
                 self._end(0, "")
             elif reliable in self.members and era == self.cluster.era:
-                self.fail(f"{self.members[reliable].name}: result: {answer['why']}")
+                self.fail(f"{self.members[reliable].name}: {answer['why']}")
             else:
                 self._last_word = False  # another one will do it
 
         self.channel.tell(reliable, "result", ended, clock=clock, era=self.cluster.era)
 
+    def _waits(self) -> Wait | None:
+        if self.finished or self.cluster.halted or self.carrier.opening:
+            return None  # for something else
+        return self.waiting.now(self.turns.shares, self.clock())
+
+    def _note_wait(self) -> None:
+        wait, last = self._waits(), self._noted_wait
+        if wait is not None and (last is None or (wait.clock, wait.hosts) != (last.clock, last.hosts)):
+            self._noted_wait = wait
+            self.note(f"clock {wait.clock} waits for {', '.join(self._named(wait))} since {wait.seconds:.0f} s")
+
+    def _named(self, wait: Wait) -> list[str]:
+        return [self.members[host].name for host in wait.hosts if host in self.members]
+
     def status(self) -> dict[str, Any]:
         """For a person, or a program of theirs."""
         if self.state is None:
             return {"stage": None, "hosts": [], "clock": -1}
-        state, last = self.cluster, self.saving.last
+        state, last, wait = self.cluster, self.saving.last, self._waits()
+        waits = wait and {"clock": wait.clock, "hosts": self._named(wait), "seconds": round(wait.seconds, 1)}
         return {
             "stage": state.stage.value, "hosts": hosts_of(state, self.members.values(), self.turns),
             "clock": self.reached(), "consistent": state.consistent - SHIFT, "era": state.era, "controller": self.by,
-            "checkpoint": None if last is None else last.clock, **self.course.status(),
+            "checkpoint": None if last is None else last.clock, "waits": waits, **self.course.status(),
         }  # fmt: skip

@@ -13,6 +13,7 @@ from plink.remote.connector import Connector
 from plink.remote.fleet import Fleet
 from plink.remote.gentle import VARIABLE as GENTLE
 from plink.remote.words import Nonsense, said_on
+from runners.agile.deaths import ENDED
 from runners.agile.node_words import NODE_WORDS
 from runners.job.crew import Crew
 from runners.job.job import Job
@@ -23,7 +24,6 @@ from runners.job.proof import Finding, seats, verify
 from runners.job.result import kept
 
 _LOOK_S = 0.5
-ENDED = "its node ended with exit code"
 
 # number of the host, what its node says; None: it is gone, and why
 Hear = Callable[[int, dict[str, Any] | None, str], None]

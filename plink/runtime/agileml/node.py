@@ -22,10 +22,11 @@ from types import FrameType
 from typing import Any
 
 from plink import __version__
-from plink.errors import PlinkError
+from plink.errors import InputError, PlinkError
 from plink.remote.gentle import VARIABLE as GENTLE
 from plink.remote.gentle import gentle
 from plink.runtime.agileml.app import App, layout_of
+from plink.runtime.agileml.blame import raised
 from plink.runtime.agileml.carried import ACCOUNT
 from plink.runtime.agileml.checkpoints import keep, latest, unwritable
 from plink.runtime.agileml.client import Client, Ownership
@@ -323,8 +324,13 @@ class Node:
     def result(self, message: Message) -> None:
         """The program's last word: it reads what was learnt."""
         client = self._client(-1, message["clock"], message["era"])
+        params = Params(client, self._app.seed, 0, message["clock"])
         try:
-            self._app.result(Params(client, self._app.seed, 0, message["clock"]))
+            self._app.result(params)
+        except Exception as error:
+            if params.failed is not None and not isinstance(params.failed, InputError):
+                raise params.failed from error  # of the servers, whatever the program made of it
+            raise raised(f"app {self._app.name}: result()", error) from error
         finally:
             client.close()
 

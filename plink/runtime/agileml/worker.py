@@ -191,8 +191,13 @@ class Worker(Generic[Items]):
             return None
         if not isinstance(score, Score):
             raise AppError(f"{where} returned {type(score).__name__}, which must be a Score or None")
-        if not math.isfinite(score.total) or not 0 <= score.weight < math.inf:
-            raise AppError(f"{where} returned {score}: an objective must be finite (smaller steps may help)")
+        said = " ".join(str(score).split())
+        try:
+            finite = math.isfinite(score.total) and 0 <= score.weight < math.inf
+        except (TypeError, ValueError) as error:
+            raise AppError(f"{where} returned {said}: an objective and its weight must be numbers") from error
+        if not finite:
+            raise AppError(f"{where} returned {said}: an objective must be finite (smaller steps may help)")
         return score
 
     def _decide(self) -> tuple[int | None, float | None]:

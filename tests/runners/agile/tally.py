@@ -36,12 +36,16 @@ class Tally(App[int]):
         )  # fmt: skip
 
     def load(self, piece: int) -> Sequence[int]:
+        if self.asked.unless and not Path(self.asked.unless).is_file():
+            raise FileNotFoundError("no data here")
         time.sleep(self.asked.load_s)
         return [piece] * self.batches
 
     def process(self, items: int, params: Params) -> Score:
         if items == 0 and (self.asked.fail == params.clock or (self.asked.fail_once and self.asked.fail_once.exists())):
             raise ValueError("as was asked for")
+        if self.asked.exit == params.clock and items == 0:
+            os._exit(7)
         if items == self.asked.nonsense and params.clock == 10:
             say_nonsense(Path(self.asked.out).with_suffix(".said"))
         if self.asked.say:
@@ -57,6 +61,8 @@ class Tally(App[int]):
         return Score(float((1 - m).sum()), m.size)
 
     def result(self, params: Params) -> None:
+        if self.asked.spoilt:
+            raise OSError("cannot save")
         found = {table.name: params.read(table.name).tolist() for table in self.tables if table.name != "fill"}
         found["fill"] = float(params.read("fill").sum())
         path = Path(self.asked.out)
@@ -87,6 +93,9 @@ def make(arguments: list[str]) -> Tally:
     parser.add_argument("--say", action="store_true", help="print a line, partly in green, for every piece")
     parser.add_argument("--fail", type=int, default=-1)
     parser.add_argument("--fail-once", type=Path, help="raise as soon as there is this file")
+    parser.add_argument("--exit", type=int, default=-1, help="a clock at which the process of piece 0 ends")
+    parser.add_argument("--spoilt", action="store_true", help="the result cannot be kept")
+    parser.add_argument("--unless", default="", help="a file without which no data can be loaded")
     parser.add_argument("--nonsense", type=int, default=-1, help="a piece whose node says what no node says, once")
     return Tally(parser.parse_args(arguments))
 

@@ -1,6 +1,7 @@
 """Hosts that come to a job that runs, as its hub has it."""
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -84,6 +85,28 @@ def test_a_lost_reliable_host_comes_back_while_another_stays_away(
     paper.unreachable = set()
     paper.until(lambda: len(paper.heard("joined")) == 2)
     assert {member.name for member in hub._members.values()} == {"h0", "h1", "h2"}
+
+
+def test_a_lost_reliable_host_is_tried_more_and_more_seldom(paper: Paper, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And is noted anew only where something else is wrong with it."""
+    monkeypatch.setattr(adding, "_AGAIN_S", 0.01)
+    monkeypatch.setattr(adding, "_MOST_S", 0.03)
+    waits: list[float] = []
+    later = adding.Adding._later
+
+    def noted(self: adding.Adding, seconds: float, does: Callable[[], None]) -> None:
+        if seconds != adding._LOOK_S:
+            waits.append(seconds)
+        later(self, seconds, does)
+
+    monkeypatch.setattr(adding.Adding, "_later", noted)
+    hub = paper.hub("rrt")
+    lose(hub, 0, "no power")
+    paper.unreachable = {"h0"}
+    paper.says({"is": "wanted", "what": "reliable"})
+    paper.until(lambda: len(waits) > 3)
+    assert waits[:4] == [0.01, 0.02, 0.03, 0.03]
+    assert [note for note in paper.notes if "no route" in note] == ["h0: h0: no route to host"]
 
 
 def test_a_lost_reliable_host_that_somebody_added_is_not_tried_again(

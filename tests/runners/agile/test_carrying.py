@@ -33,8 +33,9 @@ class Desk:
         }
         self.channel = Channel(self.said.append, 1)
         carrier = Carrier(
-            self.channel, members, lambda: world.state, self.events.append, self._later, pytest.fail, lambda text: None,
-            lambda host: True, lambda: self.now, {1: seconds},
+            self.channel, members, lambda: world.state, self.events.append, self._later, pytest.fail,
+            lambda host, pieces, why: pytest.fail(why), lambda text: None, lambda host: True, lambda: self.now,
+            {1: seconds},
         )  # fmt: skip
         assert [one.source for one in moves] == [1, 1]
         for move in moves:

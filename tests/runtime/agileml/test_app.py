@@ -120,6 +120,10 @@ class Wrong(Means):
                     return 3.0
                 case "score nan":
                     return Score(float("nan"), 1)
+                case "score text":
+                    return Score("a\nb", 1)  # type: ignore[arg-type]
+                case "score array":
+                    return Score(1.0, np.ones(2))  # type: ignore[arg-type]
         return super().process(items, params)
 
 
@@ -137,6 +141,8 @@ class Wrong(Means):
         ("raises", r"raised ZeroDivisionError: by nothing \(.*test_app.py:\d+\)"),
         ("score", "returned float, which must be a Score or None"),
         ("score nan", "an objective must be finite"),
+        ("score text", r"returned Score\(.*\): an objective and its weight must be numbers"),
+        ("score array", "an objective and its weight must be numbers"),
     ],
 )
 def test_a_mistake_in_process_names_piece_and_clock(mistake: str, said: str) -> None:
