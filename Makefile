@@ -2,6 +2,7 @@
 PYTHON ?= python3
 # A package index that has PyTorch's CPU build, where the default one would bring CUDA (see README, "Install").
 TORCH_INDEX ?=
+COMMA := ,
 VENV := .venv
 STAMP := $(VENV)/.installed
 DEBIAN := openssh-server iproute2 iperf3 fping python3-venv iputils-ping tcpdump
@@ -23,7 +24,7 @@ system:
 
 $(STAMP): pyproject.toml constraints.txt | system
 	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
-	@echo "installing PyTorch (CPU build)"
+	@echo "installing PyTorch from $(or $(TORCH_INDEX),pip's default index$(COMMA) whose Linux wheels may bring CUDA (several GB): TORCH_INDEX=URL names another)"
 	@$(VENV)/bin/pip install --quiet --disable-pip-version-check \
 	  $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX),) -c constraints.txt torch
 	@echo "installing plink and what it needs"
@@ -44,6 +45,7 @@ lint: setup
 	@$(VENV)/bin/lint-imports
 
 # make bench            the theses' figures, within an hour on two cores: docs/results/theses.md
+# It ends with exit code 1 when a benchmark fails or misses a bar, after all have run; docs/results/theses.md says which.
 # make bench NAME=demo  one benchmark; NAME=list says which there are and how long they take, NAME=all runs every one
 bench: setup
 	-@tools/system-packages $(BENCHED)

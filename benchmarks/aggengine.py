@@ -21,6 +21,7 @@ from benchmarks.labs import BenchLab, lab
 from benchmarks.record import Bar, record
 from benchmarks.shown import Shown
 from plink.order import read_order
+from plink.plan_file import read_plan
 from plink.storage import read_document
 from plink.units import format_bytes
 
@@ -117,14 +118,23 @@ def _sizes(bench: BenchLab, ring: list[int]) -> dict[str, Any]:
 
 
 def _random_groups(bench: BenchLab, ring: list[int]) -> dict[str, Any]:
-    """2LHA by the groups of `plink cluster` against balanced random ones, the racks themselves, and none (flat)."""
-    generator = np.random.default_rng(1)
-    plans = {"probed": _alone(bench, "2lha"), "flat": str(bench.folder / "flat.json")}
-    names = np.array(bench.names)
-    drawn = {"true": [names[bench.racks == rack].tolist() for rack in np.unique(bench.racks)]}
-    drawn |= {f"random {k}": generator.permutation(_given(bench)).reshape(4, 4).tolist() for k in range(_DRAWS)}
+    """2LHA by the groups of `plink cluster` against balanced random ones, the racks themselves, and none (flat).
+
+    All plans are made in one way, so that the same groups give the same plan; those that are compared one
+    with one take turns.
+    """
+    generator, given = np.random.default_rng(1), _given(bench)
+    plans = {"flat": str(bench.folder / "flat.json")}
+    names, planned = np.array(bench.names), read_plan(bench.folder / "2lha.json")
+    assert planned.groups is not None
+    drawn = {
+        "probed": [[given[rank] for rank in group] for group in planned.groups],
+        "true": [names[bench.racks == rack].tolist() for rack in np.unique(bench.racks)],
+    }
+    drawn |= {f"random {k}": generator.permutation(given).reshape(4, 4).tolist() for k in range(_DRAWS)}
+    drawn = {name: in_one_order(groups, given) for name, groups in drawn.items()}
     for name, groups in drawn.items():
-        file, short = bench.folder / "groups.txt", name.replace(" ", "-")
+        file, short = bench.folder / "groups.txt", f"by-{name.replace(' ', '-')}"
         file.write_text("".join(" ".join(row) + "\n" for row in groups))
         run = bench.plink(
             "plan", "--algo", "2lha", "--order", "given.txt", "--groups", str(file), "-o", f"{short}.json"
@@ -133,7 +143,8 @@ def _random_groups(bench: BenchLab, ring: list[int]) -> dict[str, Any]:
             raise SystemExit(run.stderr)
         plans[name] = _alone(bench, short)
     asked = {
-        "sizes": [_DRAWN_BYTES], "repeats": _DRAWN_REPEATS, "one_by_one": True,
+        "sizes": [_DRAWN_BYTES], "repeats": _DRAWN_REPEATS,
+        "together": [["probed", "true", "flat"], *([name] for name in plans if name.startswith("random"))],
         "groups": {name: {"kind": "plink", "order": None, "plan": plan} for name, plan in plans.items()},
     }  # fmt: skip
     said = _launch(
@@ -147,7 +158,13 @@ def _random_groups(bench: BenchLab, ring: list[int]) -> dict[str, Any]:
         "size_bytes": _DRAWN_BYTES, "samples": samples, "seconds": seconds,
         "gains": [gain for name, gain in over.items() if name.startswith("random")],
         "over_true": over["true"], "over_flat": over["flat"],
+        "groups": {name: drawn[name] for name in ("probed", "true")}, "found": drawn["probed"] == drawn["true"],
     }  # fmt: skip
+
+
+def in_one_order(groups: list[list[str]], given: list[str]) -> list[list[str]]:
+    """Members, and groups by their first member, as they stand in the given order."""
+    return sorted((sorted(group, key=given.index) for group in groups), key=lambda group: given.index(group[0]))
 
 
 def _training(bench: BenchLab, pairs: int = 3) -> dict[str, Any]:
@@ -207,19 +224,18 @@ def shown(figures: dict[str, Any]) -> dict[str, Shown]:
         for row in rows
     }
     ours = [name for name in ("flat, given order", "2lha, given order", "plink, given order") if name in names]
-    text = "times stock Gloo in the given order, " + "; ".join(
+    text = "times as fast as stock Gloo in the given order, " + "; ".join(
         f"{size}: " + ", ".join(f"{name.partition(',')[0]} {times[count][name]:.2f}" for name in ours)
         for size, count in (("4 B", 4), ("25 MB", 25_000_000))
     )
-    kept = [row for row in rows if row["size_bytes"] > 4]
     picture = curves(
         "figure-6-12", "All-reduce beside stock Gloo in the given order", "higher is faster; 16 lab hosts", {
-            name: ([row["size_bytes"] for row in kept], [times[row["size_bytes"]][name] for row in kept])
+            name: ([row["size_bytes"] for row in rows], [times[row["size_bytes"]][name] for row in rows])
             for name in names
         }, "size", "times as fast", "x",
-        xticks={row["size_bytes"]: format_bytes(row["size_bytes"]) for row in kept},
+        xticks={row["size_bytes"]: format_bytes(row["size_bytes"]) for row in rows},
     )  # fmt: skip
-    found = {"figure-6-12": Shown(text, picture)}
+    found = {"figure-6-12": Shown(text, picture, part="sizes")}
     if "groups" in figures and "samples" in figures["groups"]:
         found["figure-6-13"] = _groups_shown(figures["groups"], strips)
     return found
@@ -229,10 +245,11 @@ def _groups_shown(groups: dict[str, Any], strips: Any) -> Shown:
     """2LHA by groups of either kind, over what it takes by the probed ones."""
     probed, gains = groups["seconds"]["probed"], sorted(groups["gains"])
     p95 = float(np.percentile(gains, 95))
+    found = {None: "", True: " (the same groups)", False: " (others)"}[groups.get("found")]
     text = (
-        f"by probed groups {groups['over_true']:.2f} times as fast as by the true ones, {statistics.mean(gains):.2f} "
-        f"(median {statistics.median(gains):.2f}, 95 % {p95:.2f}) as by {len(gains)} random draws, "
-        f"{groups['over_flat']:.2f} as flat aggregation"
+        f"by probed groups {groups['over_true']:.2f} times as fast as by the true ones{found}, "
+        f"{statistics.mean(gains):.2f} (median {statistics.median(gains):.2f}, 95 % {p95:.2f}) as by "
+        f"{len(gains)} random draws, {groups['over_flat']:.2f} as flat aggregation"
     )
     kinds = {"probed": "probed groups", "true": "true groups", "random": "random groups", "flat": "flat, no groups"}
     rows = {
@@ -241,7 +258,7 @@ def _groups_shown(groups: dict[str, Any], strips: Any) -> Shown:
     }
     second = f"every all-reduce of {groups['size_bytes'] / 1e6:.1f} MB, in the median by probed groups; 16 lab hosts"
     picture = strips("figure-6-13", "Two levels by probed, true and random groups", second, rows, "times as long")
-    return Shown(text, picture)
+    return Shown(text, picture, part="groups")
 
 
 def main() -> int:
@@ -260,9 +277,8 @@ def main() -> int:
                     found[part] = measure(bench, ring)
             if "training" in wanted:
                 found["training"] = _training(bench)
-    return record(
-        "aggengine", {"racks": 4, "hosts_per_rack": 4, "rate": "200mbit", "repeats": _REPEATS}, found, _bars(found)
-    )
+    configuration = {"racks": 4, "hosts_per_rack": 4, "rate": "200mbit", "repeats": _REPEATS}
+    return record("aggengine", configuration, found, _bars(found), wanted)
 
 
 def _bars(found: dict[str, Any]) -> list[Bar]:

@@ -364,7 +364,8 @@ def main() -> int:
     words = [word for word in sys.argv[1:] if not word.startswith("--")]
     # What a short run leaves out is kept as it was recorded.
     found: dict[str, Any] = read_document(path)["figures"] if path.exists() and (words or not _FULL) else {}
-    for name in words or (parts if _FULL else ("stages", "scaling", "elastic")):
+    wanted = words or (list(parts) if _FULL else ["stages", "scaling", "elastic"])
+    for name in wanted:
         with lab(*_LAB) as bench:
             found[name] = parts[name](bench)
         print(name, _brief(found[name]))
@@ -373,7 +374,7 @@ def main() -> int:
         "elastic": [asdict(course) for course in (_SHORT, _LONG, _WAITED)],
         "elastic_rounds": _LONG_ROUNDS,
     }  # fmt: skip
-    return record("agileml", settings, found, _bars(found))
+    return record("agileml", settings, found, _bars(found), wanted)
 
 
 def _bars(found: dict[str, Any]) -> list[Bar]:

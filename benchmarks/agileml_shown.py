@@ -50,8 +50,9 @@ def _stages_shown(plot: str, stages: dict[str, Any], names: Sequence[str]) -> Sh
         ] or [stages["seconds"][name]]
         for name in names
     }  # fmt: skip
-    second = "MF, 1 MB of parameters, 16 lab hosts of 100 Mbit/s; every iteration, the first three left out"
-    return Shown(text, strips(plot, "Time of an iteration", second, rows, "seconds"))
+    second = "MF, 1 MB, 16 lab hosts of 100 Mbit/s; iterations from the fourth on, bars: the median of runs' medians"
+    medians = {_LABELS.get(name, name): stages["seconds"][name] for name in names}
+    return Shown(text, strips(plot, "Time of an iteration", second, rows, "seconds", medians=medians), part="stages")
 
 
 def _scaling_shown(scaling: dict[str, Any]) -> Shown:
@@ -69,7 +70,7 @@ def _scaling_shown(scaling: dict[str, Any]) -> Shown:
         "work that waits; traditional with 4, stage 1 with 8, 3 with 16",
         series, "hosts", "seconds",
     )  # fmt: skip
-    return Shown(text, picture)
+    return Shown(text, picture, part="scaling")
 
 
 def _elastic_shown(elastic: dict[str, Any]) -> Shown:
@@ -78,7 +79,8 @@ def _elastic_shown(elastic: dict[str, Any]) -> Shown:
     text = "; ".join(
         f"iterations of {some['usual_s']:.2g} s: while hosts start {some['worst_while_adding']:.2f} times that at "
         f"worst, {some['worst_afterwards']:.2f} times in the five after they have begun, the longest at the eviction "
-        f"{some['eviction']:.2f} times its neighbours"
+        f"{some['eviction']:.2f} times its neighbours, "
+        f"one of 16 hosts {some['with_16_s'] / some['usual_s']:.2f} times one of 4"
         for some in (elastic.get("long"), elastic)
         if some
     )
@@ -100,4 +102,4 @@ def _elastic_shown(elastic: dict[str, Any]) -> Shown:
         "12 hosts join 4 at iteration 10, are warned at 34", series,
         "iteration", "seconds", spans={"16 hosts": (elastic["took_over"], elastic["left"])},
     )  # fmt: skip
-    return Shown(text, picture)
+    return Shown(text, picture, part="elastic")

@@ -102,7 +102,10 @@ def _judge(with_it: dict[str, Any], without: dict[str, Any]) -> dict[str, Any]:
     }
     found["gain"] = round(found["tuned_MB_s"] / slow, 3)
     if begun is not None:
-        reached = [k - begun for k, (_, rate) in enumerate(rates) if k > begun and rate >= _GAIN * slow]
+        # What comes after the recovery is the host's own doing.
+        reached = [
+            k - begun for k, (at, rate) in enumerate(rates) if k > begun and at < _RESTORED_S and rate >= _GAIN * slow
+        ]
         found["steps_to_gain"] = reached[0] if reached else None
         again = [
             k for k, row in enumerate(with_it["stretches"]) if row["action"] == "quicktune" and row["at"] > _RESTORED_S
@@ -199,7 +202,7 @@ def main() -> int:
         "autotune",
         {"labs": _LABS, "rate": "200mbit", "slow": _SLOW, "size_bytes": _SIZE,
          "steady_s": _STEADY_S, "cut_s": _CUT_S, "restored_s": _RESTORED_S, "end_s": _END_S},
-        found, _bars(found),
+        found, _bars(found), words or list(_LABS),
     )  # fmt: skip
 
 

@@ -33,12 +33,14 @@ Curve = tuple[Samples, Samples]
 
 def strips(
     name: str, heading: str, second: str, rows: Mapping[str, Samples], xlabel: str, log: bool = False,
-    marks: Mapping[str, float] | None = None,
+    marks: Mapping[str, float] | None = None, medians: Mapping[str, float] | None = None,
 ) -> Picture:  # fmt: skip
     """A row for each name: every sample a point, their median a bar.
 
-    :param marks: of a row, what another (the thesis) reports: a cross.
+    :param marks: of a row, what another (the thesis) reports: a cross. :param medians: where the bar of a row is not at
+    the median of all its samples, but, say, of the medians of several runs.
     """
+    bars = {label: median(samples) for label, samples in rows.items()} | dict(medians or {})
     inner = _WIDTH - _LABEL - _RIGHT
     with drawing():
         made = figure(_WIDTH, _TOP + _ROW * len(rows) + _BOTTOM, PAGE)
@@ -46,7 +48,7 @@ def strips(
         ax = axes(made, (_LABEL, _BOTTOM, inner, _ROW * len(rows)), PAGE, name)
         for row, (label, samples) in enumerate(rows.items()):
             ax.plot(samples, [row] * len(samples), "o", color=group_colour(_CYCLE[0]), alpha=0.7, markersize=5, mew=0)
-            ax.plot([median(samples)] * 2, [row - 0.3, row + 0.3], color=PAGE.ink, linewidth=2)
+            ax.plot([bars[label]] * 2, [row - 0.3, row + 0.3], color=PAGE.ink, linewidth=2)
             if marks and label in marks:
                 ax.plot([marks[label]], [row], "X", color=PAGE.accent, markersize=6, mew=0)
         ax.set_yticks(range(len(rows)), list(rows))
@@ -57,7 +59,7 @@ def strips(
             ax.set_xlim(left=min(0.0, ax.get_xlim()[0]))
         ax.grid(axis="x", color=PAGE.line, linewidth=0.5)
         _finished(ax, xlabel, "")
-    said = "; ".join(f"{label}: median {median(samples):.3g}" for label, samples in rows.items())
+    said = "; ".join(f"{label}: median {bars[label]:.3g}" for label in rows)
     return Picture(name, f"{heading}. {said}.", made)
 
 

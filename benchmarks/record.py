@@ -7,7 +7,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -65,20 +65,61 @@ def seeds_of(usual: dict[int, int]) -> dict[int, int]:
     return {size: min(number, most) for size, number in usual.items()}
 
 
-def record(name: str, configuration: dict[str, Any], figures: dict[str, Any], bars: Sequence[Bar] = ()) -> int:
+def machine() -> dict[str, Any]:
+    """What of this machine decides how fast things are; its name does not."""
+    return {
+        "cores": os.cpu_count(),
+        "cpu": _line_of("/proc/cpuinfo", "model name") or platform.machine(),
+        "memory_mb": int((_line_of("/proc/meminfo", "MemTotal") or "0").split()[0]) // 1024,
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+    }
+
+
+def _line_of(path: str, name: str) -> str:
+    """What a file of lines ``name : value`` says first of a name; some processors have no name there."""
+    for line in Path(path).read_text().splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == name:
+            return value.strip()
+    return ""
+
+
+def _parts(path: Path, stamp: dict[str, Any], parts: Collection[str], measured: Collection[str]) -> dict[str, Any]:
+    """What each part was measured with: those measured now with ``stamp``, the others as the file has it. A file of
+    before parts were kept knows of one run only."""
+    old = json.loads(path.read_text()) if path.exists() else stamp
+    whole = {key: old[key] for key in stamp}
+    known = old.get("parts", {})
+    return {part: stamp if part in measured else known.get(part, whole) for part in parts}
+
+
+def record(
+    name: str,
+    configuration: dict[str, Any],
+    figures: dict[str, Any],
+    bars: Sequence[Bar] = (),
+    measured: Collection[str] | None = None,
+) -> int:
     """Write ``docs/results/NAME.json`` and what else shows its figures (:mod:`benchmarks.theses`); print it and how the
-    bars were met. The exit code: 1 when one was missed."""
-    document = {
-        "benchmark": name,
+    bars were met. ``measured``: which of the figures are of this run, where others were kept from earlier ones. The
+    exit code: 1 when a bar was missed."""
+    path = RESULTS / f"{name}.json"
+    stamp = {
         "commit": _commit(),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "machine": {"cores": os.cpu_count(), "kernel": platform.release(), "python": platform.python_version()},
+        "machine": machine(),
+    }
+    document = {
+        "benchmark": name,
+        **stamp,
+        **({} if measured is None else {"parts": _parts(path, stamp, list(figures), measured)}),
         "configuration": configuration,
         "bars": [bar.to_json() for bar in bars],
         "figures": figures,
     }
     text = json.dumps(document, indent=2) + "\n"
-    (RESULTS / f"{name}.json").write_text(text)
+    path.write_text(text)
     print(text)
     from benchmarks import theses
 

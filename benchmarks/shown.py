@@ -7,8 +7,10 @@ from plink.pictures.canvas import Picture
 
 @dataclass(frozen=True)
 class Shown:
-    """``ours``: the figure in a few words; ``picture``: its plot; ``details``: Markdown that goes below the table."""
+    """``ours``: the figure in a few words; ``picture``: its plot; ``details``: Markdown that goes below the table;
+    ``part``: of which part of the benchmark's figures, where parts are measured by themselves."""
 
     ours: str
     picture: Picture
     details: str = ""
+    part: str | None = None

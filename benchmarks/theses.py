@@ -78,15 +78,42 @@ def page() -> str:
             if found := every(row.benchmark).get(row.plot):
                 document = _document(row.benchmark)
                 assert document is not None
-                machine = document["machine"]
                 lines += [
                     f"\n### {row.figure}: {row.shows}\n",
                     f"![{found.picture.alt}](plots/{row.plot}.svg)\n",
-                    f"Commit {document['commit']}, {document['date']}, "
-                    f"{machine['cores']} cores, Linux {machine['kernel']}.",
+                    measured_with(document, found.part),
+                    f"\n{bars_told(document['bars'])}",
                     *([f"\n{found.details}"] if found.details else []),
                 ]
     return "\n".join(lines) + "\n"
+
+
+def measured_with(document: dict[str, Any], part: str | None = None) -> str:
+    """Commit, day and machine of what is shown; of its part, where parts were measured by themselves."""
+    stamp = document.get("parts", {}).get(part, document)
+    machine = stamp["machine"]
+    words = [f"Commit {stamp['commit']}", stamp["date"], f"{machine['cores']} cores", f"Linux {machine['kernel']}"]
+    if "memory_mb" in machine:
+        words[3:3] = [machine["cpu"], f"{machine['memory_mb']} MB"]
+    return ", ".join(words) + "."
+
+
+def bars_told(bars: list[dict[str, Any]]) -> str:
+    """Which bars of a benchmark were missed, and by how much, or that all were met."""
+    missed = [bar for bar in bars if not bar["met"]]
+    if not missed:
+        return f"Bars: all of this benchmark's {len(bars)} are met." if bars else "This benchmark has no bars."
+    each = "; ".join(f"{bar['name']}: **{_told(bar['value'])}**, wanted {_wanted(bar)}" for bar in missed)
+    return f"Bars: {len(missed)} of this benchmark's {len(bars)} missed: {each}."
+
+
+def _told(value: float | None) -> str:
+    return "never" if value is None else f"{value:.4g}"
+
+
+def _wanted(bar: dict[str, Any]) -> str:
+    sides = (("at least", bar.get("at_least")), ("at most", bar.get("at_most")))
+    return " and ".join(f"{words} {limit:g}" for words, limit in sides if limit is not None)
 
 
 def refresh(name: str) -> None:

@@ -16,8 +16,9 @@ import pytest
 import benchmarks.cost_models
 import benchmarks.record
 import benchmarks.run
-from benchmarks import drawing, table_4_1, theses
+from benchmarks import autotune, drawing, table_4_1, theses
 from benchmarks.adaptive_probing import bars_of
+from benchmarks.aggengine import in_one_order
 from benchmarks.catalogue import ENTRIES, NAMES
 from benchmarks.cost_models import candidates
 from benchmarks.fates import KILLED, NOT_ASKED, SURVIVED, Fate, Mutant, read, written
@@ -202,3 +203,56 @@ def test_compiled_loops_older_than_what_they_call_are_forgotten(tmp_path: Path) 
         os.utime(tmp_path / "room" / name, (seconds, seconds))
     assert forget_stale(tmp_path) == 2
     assert sorted(path.name for path in folder.iterdir()) == ["new.nbi", "old.pyc"]
+
+
+def test_what_a_host_gains_by_its_recovery_is_not_autotune_s() -> None:
+    """A threshold that is first reached after it, and one that is reached before."""
+    slow = [(float(at), 1.0) for at in range(30, 100)]
+    steps = [(10.0, 0.5), *slow, *((float(at), 0.5) for at in range(100, 150))]
+    watched = {"at": 40.0, "MB_s": 2.0, "imbalance": 1.0, "action": "quicktune"}
+    better = {"MB_s": 1.1 * autotune._GAIN * 2.0, "imbalance": 1.0, "action": "watch"}
+    for at, found in ((104.0, None), (60.0, 1)):
+        judged = autotune._judge({"steps": steps, "stretches": [watched, {"at": at, **better}]}, {"steps": steps})
+        assert judged["steps_to_gain"] == found
+
+
+def test_autotune_s_recorded_figures_and_bars_are_those_of_its_recorded_steps() -> None:
+    document = json.loads((RESULTS / "autotune.json").read_text())
+    row = document["figures"]["2lha"]
+    tuned, without = ({"steps": row["steps_s"][name]} for name in ("with", "without"))
+    judged = autotune._judge({**tuned, "stretches": row["stretches"]}, without)
+    assert judged == {key: row[key] for key in judged}
+    assert [bar.to_json() for bar in autotune._bars(document["figures"])] == document["bars"]
+
+
+def test_below_every_figure_stands_which_bars_were_missed() -> None:
+    bars = [Bar("seconds", 1.5, at_most=2.0), Bar("share", 0.5, at_least=0.9), Bar("lost", math.nan, at_most=3.0)]
+    rows = [bar.to_json() for bar in bars]
+    assert theses.bars_told(rows) == (
+        "Bars: 2 of this benchmark's 3 missed: share: **0.5**, wanted at least 0.9; lost: **never**, wanted at most 3."
+    )
+    assert theses.bars_told(rows[:1]) == "Bars: all of this benchmark's 1 are met."
+    assert theses.page().count("\nBars: ") == len(theses.ROWS)
+
+
+def test_parts_keep_what_they_were_measured_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part that is kept from a file of before parts were stamped has that file's own stamp."""
+    monkeypatch.setattr(benchmarks.record, "RESULTS", tmp_path)
+    old = {"commit": "old", "date": "2026-11-01", "machine": {"cores": 4, "kernel": "6.1"}}
+    (tmp_path / "x.json").write_text(json.dumps({**old, "figures": {"a": 1, "b": 1}}))
+    for commit, measured in (("new", {"b"}), ("newest", {"c"})):
+        monkeypatch.setattr(benchmarks.record, "_commit", lambda commit=commit: commit)
+        assert record("x", {}, {"a": 1, "b": 2, "c": 3}, measured=measured) == 0
+    document = json.loads((tmp_path / "x.json").read_text())
+    assert document["parts"]["a"] == old
+    assert [document["parts"][part]["commit"] for part in "abc"] == ["old", "new", "newest"]
+    assert theses.measured_with(document, "a") == "Commit old, 2026-11-01, 4 cores, Linux 6.1."
+    machine = document["machine"]
+    assert f"{machine['cpu']}, {machine['memory_mb']} MB, Linux" in theses.measured_with(document, "c")
+    assert theses.measured_with(document, "unknown") == theses.measured_with(document)
+
+
+def test_the_same_groups_give_the_same_plan() -> None:
+    given = ["d", "a", "c", "b"]
+    groups = [[["a", "b"], ["c", "d"]], [["d", "c"], ["b", "a"]]]
+    assert [in_one_order(each, given) for each in groups] == [[["d", "c"], ["a", "b"]]] * 2

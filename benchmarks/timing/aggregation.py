@@ -1,12 +1,12 @@
 """One rank: all-reduces of several sizes by several groups of the same processes.
 
-Argument: a JSON file, ``{"sizes": [bytes], "repeats": R, "small_repeats": F, "one_by_one": bool, "in_a_row": K,
+Argument: a JSON file, ``{"sizes": [bytes], "repeats": R, "small_repeats": F, "together": [[name]], "in_a_row": K,
 "groups": {name: {"kind": "gloo" | "plink", "order": [rank in this group of each rank] or null, "plan": file or null,
 "eager": false for short messages by Gloo}}}``. All groups take turns at every size, R times, F times as often up to
 1 MB, K all-reduces each time (ranks meet before, and sums of more than one are exact for 2, 4, 8, ... ranks only);
-``one_by_one``: a group is made, measured and ended before the next. Rank 0 prints a JSON line for each group, and one
-for each size: seconds by group, the slowest rank's each time; into a second argument's file go the lines of sizes. Sums
-are checked.
+``together``: these groups only are made, take turns and end before the next ones. Rank 0 prints a JSON line for each
+group, and one for each size: seconds by group, the slowest rank's each time; into a second argument's file go the lines
+of sizes. Sums are checked.
 """
 
 import json
@@ -69,8 +69,7 @@ def main() -> None:
         asked = json.load(file)
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
-    names = list(asked["groups"])
-    for together in [[name] for name in names] if asked.get("one_by_one") else [names]:
+    for together in asked.get("together", [list(asked["groups"])]):
         groups = {name: join(name, asked["groups"][name], rank, world) for name in together}
         for size in asked["sizes"]:
             data = torch.empty(max(1, size // 4))

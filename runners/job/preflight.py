@@ -23,7 +23,8 @@ def refuse(
     _stop(by_why)
     if BACKEND in job.env:
         without = [name for name, found in versions.items() if found is not None and found.get("plink") is None]
-        _stop({"--backend needs plink in the Python there (pip install plink-collectives)": without} if without else {})
+        needs = "--backend needs plink in the Python there (install the wheel: docs/install.md)"
+        _stop({needs: without} if without else {})
     kinds: dict[tuple[str | None, str | None], list[str]] = {}
     for name, found in versions.items():
         if found is not None:

@@ -55,7 +55,7 @@ def test_a_host_without_plink_is_named(small_lab: Lab, tmp_path: Path) -> None:
     done = plink("launch", "--hosts", "hosts.txt", "--given", "--backend", "ring", "--python", str(bare / "python3"),
                  "sums.py", cwd=tmp_path)  # fmt: skip
     assert done.returncode == 1
-    assert "--backend needs plink in the Python there (pip install plink-collectives)" in done.stderr
+    assert "--backend needs plink in the Python there (install the wheel: docs/install.md)" in done.stderr
     assert small_lab.hosts.names[0] in done.stderr
 
 
