@@ -24,17 +24,25 @@ class Traffic:
     log: Callable[..., None]
     _next_s: float = 0.0
     _before: tuple[float, dict[int, Carried]] | None = None
+    _stages: set[Stage] = field(default_factory=set)  # those seen since the last measure
+    _worker: float = 0.0  # as measured last while reliable hosts had workers
     _told: dict[str, Carried] = field(default_factory=dict)
 
     def look(self, now: float, stage: Stage, transient: int) -> Measure | None:
-        """What was measured since the last time, if it is time again and there is a rate to hold it against."""
+        """What was measured since the last time, if it is time again and there is a rate to hold it against.
+
+        Nothing of a time in which the stage changed: its traffic is of neither. In stage 3 reliable hosts have no
+        workers; what these would carry is what they did carry, or thresholds would follow from the stage itself.
+        """
+        self._stages.add(stage)
         if now < self._next_s:
             return None
         self._next_s = now + _EVERY_S
         self.tell()
         before, current = self._before, {number: member.carried for number, member in self.members.items()}
         self._before = now, current
-        if before is None or self.rate is None:
+        steady, self._stages = len(self._stages) == 1, {stage}
+        if before is None or self.rate is None or not steady:
             return None
         seconds = now - before[0]
         worker = backup = 0.0
@@ -44,6 +52,9 @@ class Traffic:
             asked = max(new.asked_sent - old.asked_sent, new.asked_received - old.asked_received)
             worker = max(worker, asked / seconds)
             backup += (new.served_received - old.served_received) / seconds
+        if stage is Stage.BACKUP_ONLY:
+            worker = self._worker
+        self._worker = worker
         backups = stage is not Stage.PARAMETER_SERVERS and transient > 0
         return Measure(worker, self.rate, backup / transient if backups else None)
 

@@ -1,5 +1,7 @@
 """What hosts carry: a line for what has changed, and a measure for the thresholds of the stages."""
 
+import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -7,7 +9,7 @@ import pytest
 from plink.runtime.agileml.carried import Carried
 from runners.agile.member import Member
 from runners.agile.traffic import Traffic
-from solvers.agile.stages import Stage
+from solvers.agile.stages import Stage, Thresholds, measured_thresholds, stage_for
 from solvers.agile.stages import Traffic as Measure
 
 TWO = Stage.ACTIVE_AND_BACKUP
@@ -70,3 +72,54 @@ def test_without_a_rate_there_is_nothing_to_hold_it_against() -> None:
     road = Road(rate=None)
     road.traffic.look(0.0, TWO, 1)
     assert road.traffic.look(10.0, TWO, 1) is None
+
+
+def stages_of(course: Sequence[tuple[int, float]], backup: float) -> list[Stage]:
+    """Of a job with one reliable host, every 5 s, whose traffic follows from its stage.
+
+    :param course: transient hosts, and what a host's workers carry if nothing holds them down, bytes a second.
+    """
+    thresholds = Thresholds()
+    members = {0: Member(0, "h0", "reliable", 1)}
+    traffic, stage = Traffic(members, 1e6, lambda **_: None), stage_for(1, course[0][0], thresholds)
+    asked, served, stages = 0, 0, [stage]
+    for turn, (transient, worker) in enumerate(course):
+        measured = traffic.look(5.0 * turn, stage, transient)
+        if measured is not None:
+            thresholds = measured_thresholds(measured, thresholds)
+        stage = stage_for(1, transient, thresholds, stage)
+        if stage is not stages[-1]:
+            asked += int(worker / 10)  # what was on its way when it changed
+        asked += 0 if stage is Stage.BACKUP_ONLY else int(5 * min(worker, 1e6 / (transient + 1)))
+        served += 0 if stage is Stage.PARAMETER_SERVERS else int(5 * backup * transient)
+        members[0].carried = Carried(0, asked, 0, served)
+        stages.append(stage)
+    return stages
+
+
+@pytest.mark.parametrize("transient", [1, 3, 8, 20, 60])
+@pytest.mark.parametrize("worker", [2e4, 2e5, 7e5])
+@pytest.mark.parametrize("backup", [5e3, 5e4, 3e5])
+def test_the_stage_settles(transient: int, worker: float, backup: float) -> None:
+    stages = stages_of([(transient, worker)] * 40, backup)
+    assert len(set(stages[12:])) == 1
+    assert sum(one is not other for one, other in itertools.pairwise(stages)) <= 3
+
+
+def test_what_workers_carry_is_remembered_while_there_are_none_and_changes_are_not_measured() -> None:
+    road = Road()
+    road.traffic.look(0.0, TWO, 1)
+    road.members[0].carried = Carried(0, 5000)
+    first = road.traffic.look(5.0, TWO, 1)
+    assert first is not None
+    road.members[0].carried = Carried(0, 5100)
+    assert road.traffic.look(10.0, Stage.BACKUP_ONLY, 1) is None
+    then = road.traffic.look(15.0, Stage.BACKUP_ONLY, 1)
+    assert then is not None
+    assert then.worker == first.worker
+
+
+def test_a_change_of_the_membership_or_of_the_rate_still_changes_the_stage() -> None:
+    few, many, busy = (2, 2e4), (60, 2e4), (2, 7e5)
+    stages = stages_of([few] * 20 + [many] * 20 + [few] * 20 + [busy] * 20, 3e4)
+    assert [stages[turn] for turn in (20, 40, 60, 80)] == [Stage(1), Stage(3), Stage(1), Stage(2)]
