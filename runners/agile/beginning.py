@@ -38,7 +38,7 @@ class Beginning:
         self._job.log(what="controller", event="started" if not number else "restarted", why="")
         saved = self._saved()
         if self._job.settings.restore and self._job.arriving.own is None and (why := self._cannot_restore()):
-            self._job.fail("; ".join([*self._job.arriving.refused, why]))
+            self._fail(why)
             return
         try:
             hosts = [member.host for member in self._job.members.values()]
@@ -47,7 +47,7 @@ class Beginning:
                 clock=saved.clock + SHIFT if saved else 0, number=number,
             )  # fmt: skip
         except PlinkError as error:
-            self._job.fail("; ".join([*self._job.arriving.refused, str(error)]))
+            self._fail(str(error))
             return
         if number:
             self._job.tell_all("begin_again", clock=-1, era=state.era)
@@ -55,6 +55,10 @@ class Beginning:
         if saved is not None:
             self._from_checkpoint(saved.folder, saved.clock, state)
         self._job.carry(state, actions)
+
+    def _fail(self, why: str) -> None:
+        """It may come of hosts that could not begin."""
+        self._job.fail("; ".join([*self._job.arriving.refused, why]))
 
     def _saved(self) -> Saved | None:
         """The job's own latest checkpoint; before there was one, that which it was told to go on from."""
@@ -132,7 +136,7 @@ class Beginning:
     def _wait(self, what: str, number: int) -> None:
         """Nothing was done, or can be had again from what is on disk: whoever cares for that waits for a host."""
         if not self._folders():
-            self._job.fail(f"{what}{_NO_MORE}")
+            self._fail(f"{what}{_NO_MORE}")
             return
         self._waits = number
         self._want()
@@ -145,7 +149,7 @@ class Beginning:
         self._job.leaving.let_go.clear()
         if not self._job.any_reliable():
             if saved is None and not self._folders():
-                self._job.fail(f"{_BEFORE}{_NO_MORE}")
+                self._fail(f"{_BEFORE}{_NO_MORE}")
                 return
             self._job.state = replace(self._job.cluster, halted=True)
             self._want()

@@ -137,7 +137,9 @@ def test_a_host_whose_server_cannot_listen_fails_alone(tiers: str, bad: int, mon
     else:
         job.run()
         assert job.ended is not None
-        assert job.ended[1].startswith("h0: [Errno 99] Cannot assign requested address; no reliable host")
+        assert job.ended[1].startswith(
+            "h0: [Errno 99] Cannot assign requested address; the last reliable host was lost"
+        )
 
 
 AT = re.compile("died (one after another )?while clock 1[345] was worked on")  # of the last the job may not have heard
