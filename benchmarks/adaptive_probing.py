@@ -19,7 +19,8 @@ import numpy.typing as npt
 
 from benchmarks.fabric import Fabric, three_tier
 from benchmarks.prediction_methods import coordinates, low_rank
-from benchmarks.record import RESULTS, Bar, judged
+from benchmarks.record import Bar, judged
+from benchmarks.results import RESULTS
 from plink.network import Matrix
 from probes.adaptive import Adaptive, AdaptiveSettings
 from probes.plan import AllPairs, Plan

@@ -36,7 +36,8 @@ from queue import SimpleQueue
 
 from benchmarks.fates import KILLED, NOT_ASKED, SURVIVED, Fate, Mutant, read, written
 from benchmarks.mutation import mutant, places
-from benchmarks.record import RESULTS, Bar, record
+from benchmarks.record import Bar, record
+from benchmarks.results import RESULTS
 
 ROOT = Path(__file__).parent.parent
 _FOLDERS = ("plink", "probes", "solvers", "runners", "tests", "benchmarks")

@@ -13,7 +13,8 @@ import numpy as np
 
 from benchmarks.clouds import three_tier
 from benchmarks.plain_annealing import fingerprint, kept
-from benchmarks.record import RESULTS, Bar, record, seeds_of
+from benchmarks.record import Bar, record, seeds_of
+from benchmarks.results import RESULTS
 from plink.network import Matrix
 from solvers.costs.latency import ring_cost
 from solvers.costs.patterns import ring_pattern

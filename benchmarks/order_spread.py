@@ -13,7 +13,8 @@ import numpy as np
 
 from benchmarks.clouds import three_tier
 from benchmarks.labs import lab
-from benchmarks.record import RESULTS, Bar, record
+from benchmarks.record import Bar, record
+from benchmarks.results import RESULTS
 from benchmarks.shown import Shown
 from benchmarks.timing import gloo
 from plink.storage import read_document

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).parent.parent / "docs" / "results"
+from benchmarks import results, theses
 
 
 def _commit() -> str:
@@ -104,7 +104,7 @@ def record(
     """Write ``docs/results/NAME.json`` and what else shows its figures (:mod:`benchmarks.theses`); print it and how the
     bars were met. ``measured``: which of the figures are of this run, where others were kept from earlier ones. The
     exit code: 1 when a bar was missed."""
-    path = RESULTS / f"{name}.json"
+    path = results.RESULTS / f"{name}.json"
     stamp = {
         "commit": _commit(),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
@@ -121,7 +121,5 @@ def record(
     text = json.dumps(document, indent=2) + "\n"
     path.write_text(text)
     print(text)
-    from benchmarks import theses
-
     theses.refresh(name)
     return judged(bars)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import record
+from benchmarks import results
 from benchmarks.drawing import write
 from benchmarks.shown import Shown
 from plink.storage import read_document, write_text
@@ -50,7 +50,7 @@ def shown_by(benchmark: str) -> dict[str, Shown]:
 
 
 def _document(benchmark: str) -> dict[str, Any] | None:
-    path = record.RESULTS / f"{benchmark.replace('_', '-')}.json"
+    path = results.RESULTS / f"{benchmark.replace('_', '-')}.json"
     return read_document(path) if path.exists() else None
 
 
@@ -121,11 +121,11 @@ def refresh(name: str) -> None:
     benchmark = name.replace("-", "_")
     if all(row.benchmark != benchmark for row in ROWS):
         return
-    folder = record.RESULTS / "plots"
+    folder = results.RESULTS / "plots"
     folder.mkdir(exist_ok=True)
     for plot, found in shown_by(benchmark).items():
         write(found.picture, folder / f"{plot}.svg")
-    write_text(record.RESULTS / "theses.md", page())
+    write_text(results.RESULTS / "theses.md", page())
 
 
 def main() -> int:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import benchmarks.cost_models
-import benchmarks.record
+import benchmarks.results
 import benchmarks.run
 from benchmarks import autotune, drawing, table_4_1, theses
 from benchmarks.adaptive_probing import bars_of
@@ -23,7 +23,8 @@ from benchmarks.catalogue import ENTRIES, NAMES
 from benchmarks.cost_models import candidates
 from benchmarks.fates import KILLED, NOT_ASKED, SURVIVED, Fate, Mutant, read, written
 from benchmarks.mutation import places
-from benchmarks.record import RESULTS, Bar, record
+from benchmarks.record import Bar, record
+from benchmarks.results import RESULTS
 from benchmarks.run import chosen
 from benchmarks.stale import forget_stale
 from plink.pictures.colours import PAGE
@@ -46,7 +47,7 @@ def test_a_figure_meets_its_bar_or_not(bar: Bar, met: bool) -> None:
 def test_a_missed_bar_is_written_and_printed_and_is_the_exit_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(benchmarks.record, "RESULTS", tmp_path)
+    monkeypatch.setattr(benchmarks.results, "RESULTS", tmp_path)
     good, bad = Bar("seconds", 1.5, at_most=2.0), Bar("share", 0.5, at_least=0.9)
     assert record("x", {}, {"s": 1.5}, [good]) == 0
     assert record("x", {}, {"s": 1.5}, [good, bad, Bar("lost", math.nan, at_least=1.0)]) == 1
@@ -237,7 +238,7 @@ def test_below_every_figure_stands_which_bars_were_missed() -> None:
 
 def test_parts_keep_what_they_were_measured_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A part that is kept from a file of before parts were stamped has that file's own stamp."""
-    monkeypatch.setattr(benchmarks.record, "RESULTS", tmp_path)
+    monkeypatch.setattr(benchmarks.results, "RESULTS", tmp_path)
     old = {"commit": "old", "date": "2026-11-01", "machine": {"cores": 4, "kernel": "6.1"}}
     (tmp_path / "x.json").write_text(json.dumps({**old, "figures": {"a": 1, "b": 1}}))
     for commit, measured in (("new", {"b"}), ("newest", {"c"})):

@@ -12,18 +12,14 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from plink.runtime import asked
+
 if TYPE_CHECKING:
     import torch.distributed as dist
 
 VARIABLE = "PLINK_BACKEND"
-# Whether all-reduces of tensors on GPUs are to go by schedules too, through the hosts' memory. It has to be set on
-# every rank, for it says what a script's "nccl" means there.
-STAGED = "PLINK_STAGED"
 NAME = "plink"
 _FOR_GPUS = ("nccl", "cuda:nccl", "cpu:gloo,cuda:nccl", "cuda:nccl,cpu:gloo")
-# Whether a script said "gloo" of the group that is made, and has plink in its place: then Gloo serves tensors on GPUs
-# too, as it would have.
-asked_for_gloo = False
 
 
 def autoload() -> None:
@@ -44,12 +40,12 @@ def register() -> None:
         dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu"])
 
 
-def _create(asked: Any, options: object) -> dist.ProcessGroup:
-    """:param asked: torch's ``_DistributedBackendOptions``. :param options: of the script's, for other backends."""
+def _create(wanted: Any, options: object) -> dist.ProcessGroup:
+    """:param wanted: torch's ``_DistributedBackendOptions``. :param options: of the script's, for other backends."""
     from plink.runtime.aggengine.backend import PlinkProcessGroup
 
-    members = tuple(asked.global_ranks_in_group)  # none for the group of all
-    return PlinkProcessGroup(asked.store, asked.group_rank, asked.group_size, asked.timeout, members)
+    members = tuple(wanted.global_ranks_in_group)  # none for the group of all
+    return PlinkProcessGroup(wanted.store, wanted.group_rank, wanted.group_size, wanted.timeout, members)
 
 
 def _stand_in() -> None:
@@ -60,21 +56,19 @@ def _stand_in() -> None:
 
     @functools.wraps(init)
     def init_process_group(backend: str | None = None, *arguments: Any, **options: Any) -> None:
-        global asked_for_gloo
-        asked_for_gloo = _means_gloo(backend)
+        asked.for_gloo = _means_gloo(backend)
         init(_translated(backend), *arguments, **options)
 
     @functools.wraps(new)
     def new_group(*arguments: Any, **options: Any) -> Any:
-        global asked_for_gloo
-        said, before = options.get("backend"), asked_for_gloo
+        said, before = options.get("backend"), asked.for_gloo
         if said is None:  # that of the group of all
             return new(*arguments, **options)
-        asked_for_gloo = _means_gloo(said)
+        asked.for_gloo = _means_gloo(said)
         try:
             return new(*arguments, **{**options, "backend": _translated(said)})
         finally:
-            asked_for_gloo = before
+            asked.for_gloo = before
 
     for name, module in list(sys.modules.items()):
         if name == "torch.distributed" or name.startswith("torch.distributed."):
@@ -89,7 +83,7 @@ def _translated(backend: str | None) -> str | None:
     import torch
 
     if backend is None or str(backend).lower() in _FOR_GPUS:
-        return NAME if os.environ.get(STAGED) or (backend is None and not torch.cuda.is_available()) else backend
+        return NAME if os.environ.get(asked.STAGED) or (backend is None and not torch.cuda.is_available()) else backend
     return NAME if _means_gloo(backend) else backend
 
 

@@ -13,14 +13,14 @@ import torch
 import torch.distributed as dist
 from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
 
-from plink.runtime import torch_backend
+from plink.runtime import asked
 from plink.runtime.aggengine.aside import all_reduce
 from plink.runtime.aggengine.crossover import AllReduce, Sizes, Waits, measured_sizes
 
 
 def staging_asked_for() -> bool:
     """Whether this process was told to have tensors on GPUs aggregated by schedules; for a group rank 0's counts."""
-    return bool(os.environ.get(torch_backend.STAGED))
+    return bool(os.environ.get(asked.STAGED))
 
 
 class Accelerators:
@@ -82,7 +82,7 @@ class _Settled:
 def _serving(store: Store, rank: int, size: int, timeout: timedelta, gloo: Any) -> tuple[Any, Any]:
     if not torch.cuda.is_available():
         return None, None
-    if torch_backend.asked_for_gloo or not dist.is_nccl_available():
+    if asked.for_gloo or not dist.is_nccl_available():
         return dist.ProcessGroup.BackendType.GLOO, gloo
     nccl: Any = dist.ProcessGroupNCCL
     options = nccl.Options()

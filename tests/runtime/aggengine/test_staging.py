@@ -11,7 +11,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from plink.runtime import torch_backend
+from plink.runtime import asked, torch_backend
 from plink.runtime.aggengine import crossover, staging
 from plink.runtime.aggengine.accelerators import Accelerators
 from plink.runtime.aggengine.aggregation import Aggregation, SizeClass, aggregation_to_json
@@ -224,10 +224,10 @@ def test_only_what_lies_dense_on_the_host_stays_where_it_is() -> None:
 def gpu(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """torch with a GPU as far as anybody asks; what is timed, in its order."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: asked.append("synchronize"))
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: noted.append("synchronize"))
     monkeypatch.setattr(dist, "is_nccl_available", lambda: True)
-    monkeypatch.setattr(torch_backend, "asked_for_gloo", False)
-    asked: list[str] = []
+    monkeypatch.setattr(asked, "for_gloo", False)
+    noted: list[str] = []
 
     def faster(
         one: Callable[..., Any], other: Callable[..., Any], gloo: object, sizes: list[int], *rest: Any
@@ -238,7 +238,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return [size >= 4096 for size in sizes]
 
     monkeypatch.setattr(crossover, "_faster", faster)
-    return asked
+    return noted
 
 
 def test_nccl_is_timed_until_the_gpu_is_through(gpu: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,7 +278,7 @@ def test_nccl_is_timed_until_the_gpu_is_through(gpu: list[str], monkeypatch: pyt
 
 def test_gloo_copies_to_the_host_as_well(gpu: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """So what was measured there holds for GPUs, and nothing is timed again."""
-    monkeypatch.setattr(torch_backend, "asked_for_gloo", True)
+    monkeypatch.setattr(asked, "for_gloo", True)
     gloo = object()
     made = Accelerators(dist.HashStore(), 0, 1, timedelta(seconds=5), gloo)
     assert made.group is gloo
@@ -293,31 +293,31 @@ def test_scripts_that_ask_for_nccl_have_plink_where_staging_is_asked_for(
     said: str | None, gpu: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With NCCL inside; and as they are where it is not."""
-    monkeypatch.delenv(torch_backend.STAGED, raising=False)
+    monkeypatch.delenv(asked.STAGED, raising=False)
     assert torch_backend._translated(said) == said
-    monkeypatch.setenv(torch_backend.STAGED, "1")
+    monkeypatch.setenv(asked.STAGED, "1")
     assert torch_backend._translated(said) == "plink"
     assert torch_backend._translated("mpi") == "mpi"
-    assert not torch_backend.asked_for_gloo
+    assert not asked.for_gloo
 
 
 def test_what_a_group_is_asked_for_counts_for_that_group(gpu: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """One that says Gloo among those that say NCCL: the others keep NCCL."""
     made: list[tuple[str | None, bool]] = []
 
-    def asked(backend: str | None = None, **options: object) -> None:
-        made.append((backend, torch_backend.asked_for_gloo))
+    def torchs_own(backend: str | None = None, **options: object) -> None:
+        made.append((backend, asked.for_gloo))
 
     def init_process_group(backend: str | None = None) -> None:
-        asked(backend)
+        torchs_own(backend)
 
     def new_group(ranks: object = None, **options: Any) -> None:
-        asked(**options)
+        torchs_own(**options)
 
     for function in (init_process_group, new_group):
         for module in (dist, dist.distributed_c10d):
             monkeypatch.setattr(module, function.__name__, function)
-    monkeypatch.setenv(torch_backend.STAGED, "1")
+    monkeypatch.setenv(asked.STAGED, "1")
     torch_backend._stand_in()
     dist.init_process_group("nccl")
     dist.new_group(backend="gloo")
