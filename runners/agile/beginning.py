@@ -164,7 +164,7 @@ class Beginning:
             self._job.fail(str(error))
             return
         self._job.tell_all("begin_again", clock=clock, era=state.era)
-        self._job.finished.clear()
+        self._job.ending.rolled_back()
         self._job.turns.rolled_back(clock, state.era)
         self._job.rounds.rolled_back(clock)
         self._job.course.rolled_back(clock)
@@ -213,8 +213,8 @@ class Beginning:
         self._job.turns.resume(shares, state.era, next_worker, begun, leaving(reports, shares))
         for report in reports.values():  # some may have finished since they reported
             for worker, clock in report["finished"].items():
-                self._job.finished.setdefault(int(worker), clock)
-        self._job.turns.frozen = bool(self._job.finished)
+                self._job.ending.finished.setdefault(int(worker), clock)
+        self._job.turns.frozen = bool(self._job.ending.finished)
         self._saved()
         self._seen = self._job.any_reliable()
         self._job.rounds.clocks = {

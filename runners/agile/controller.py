@@ -15,9 +15,10 @@ from plink.runtime.agileml.carried import Carried
 from runners.agile.arriving import Arriving
 from runners.agile.beginning import Beginning
 from runners.agile.carrying import Carrier
-from runners.agile.channel import Answer, Channel
+from runners.agile.channel import Channel
 from runners.agile.course import Course
 from runners.agile.deaths import Deaths
+from runners.agile.ending import Ending
 from runners.agile.hearing import Hearing
 from runners.agile.leaving import Leaving
 from runners.agile.member import Member
@@ -63,10 +64,8 @@ class Controller:
         self._order = itertools.count()
         self.welcomed: set[int] = set()
         self.early: list[Mapping[str, Any]] = []  # clocks that were done while hosts reported
-        self._over = False
-        self.finished: dict[int, int] = {}  # clock by worker
-        self._last_word = False
         self.beginning = Beginning(self)
+        self.ending = Ending(self)
         self.arriving = Arriving(
             self.channel, self.settings, self.hearing, self.members, self._cannot_begin, self.fail, self.say
         )
@@ -113,13 +112,13 @@ class Controller:
         while self._timers and self._timers[0][0] <= now:
             heapq.heappop(self._timers)[2]()
             self._drain()
-        if not self._over:
+        if not self.ending.over:
             for member in self.hearing.silent([*self.members.values(), *self.arriving.starting.values()]):
                 self._gone(member.number, f"nothing was heard of it for {self.settings.silence_s:g} s")
                 self._drain()
         if self.state is None:
             self.beginning.look()
-        if not self._over and self.state is not None:
+        if not self.ending.over and self.state is not None:
             self.leaving.overdue()
             self._note_wait()
             self._look()
@@ -158,14 +157,7 @@ class Controller:
 
     def fail(self, why: str) -> None:
         """Nobody can go on."""
-        self._end(1, why)
-
-    def _end(self, code: int, why: str) -> None:
-        if not self._over:
-            self._over = True
-            self.course.end()
-            self.traffic.tell()
-            self.write({"is": "end", "code": code, "why": why})
+        self.ending.end(1, why)
 
     # Who there is.
 
@@ -199,7 +191,7 @@ class Controller:
 
     def turned(self, first: int, shares: Mapping[int, Share]) -> None:
         """The work has changed hands."""
-        self.finished = {worker: clock for worker, clock in self.finished.items() if worker in shares}
+        self.ending.turned(shares)
         self.course.turned(first, shares)
 
     @property
@@ -309,31 +301,24 @@ class Controller:
             self.course.clock(message, len(self.turns.shares))
             self.waiting.told(number, message["clock"], self.clock())
         elif kind == "finished":
-            self._worker_finished(message)
+            self.ending.told(message)
 
     def _of_this_job(self, told: Mapping[str, Any]) -> Iterator[tuple[int, Any]]:
         """What is told of partitions that there are."""
         count = len(self.cluster.partitions)
         return ((int(index), report) for index, report in told.items() if int(index) < count)
 
-    def _worker_finished(self, message: Mapping[str, Any]) -> None:
-        if message["stood_in"] or message["told"]:
-            self.turns.ended(message["worker"], message["clock"] if message["told"] else None)
-        else:
-            self.finished.setdefault(message["worker"], message["clock"])  # begun anew at a later one it ends there
-            self.turns.frozen = True
-
     # What follows.
 
     def _drain(self) -> None:
-        while self._events and self.state is not None and not self._over:
+        while self._events and self.state is not None and not self.ending.over:
             event = self._events.popleft()
             before = self.state
             state, actions = apply(before, event)
             if isinstance(event, Moved):
                 self._commit(before, state, event)
             self.carry(state, actions)
-        if self.state is not None and not self._over:
+        if self.state is not None and not self.ending.over:
             self.rounds.next(self.cluster.consistent, len(self.cluster.partitions))
             self._look()
 
@@ -407,7 +392,7 @@ class Controller:
         redone = max(0, self.turns.begun - 1 - clock)
         self.log(**{"what": "rolled back", "clock": clock, "era": action.era, "redone": redone})
         self.tell_all("roll_back", clock=clock, era=action.era)
-        self.finished.clear()
+        self.ending.rolled_back()
         self.carrier.rolled_back()
         self.turns.rolled_back(clock, action.era)
         self.rounds.rolled_back(clock)
@@ -448,11 +433,7 @@ class Controller:
         measured = self.traffic.look(self.clock(), self.cluster.stage, len(self.cluster.transient))
         if measured is not None:
             self.event(Measured(measured))
-        if self.finished and not self.turns.turning and not self.turns.owed:
-            last = min(self.finished.values())
-            done = all(worker in self.finished for worker, share in self.turns.shares.items() if share.first <= last)
-            if done and self.saving.finished(self.cluster, last - SHIFT):
-                self._finish(last)
+        self.ending.look()
 
     def _last_reliable_s(self) -> float | None:
         """Seconds that a reliable host will still be there, where all of them are warned."""
@@ -461,27 +442,8 @@ class Controller:
             return None
         return max(self.leaving.deadlines[host] for host in hosts) - self.clock()
 
-    def _finish(self, clock: int) -> None:
-        """The program's last word, then the end."""
-        if self._over or self._last_word:
-            return
-        self._last_word = True
-        reliable = min(self.cluster.reliable, key=lambda host: host.number).number
-
-        era = self.cluster.era
-
-        def ended(answer: Answer) -> None:
-            if answer["why"] is None:
-                self._end(0, "")
-            elif reliable in self.members and era == self.cluster.era:
-                self.fail(f"{self.members[reliable].name}: {answer['why']}")
-            else:
-                self._last_word = False  # another one will do it
-
-        self.channel.tell(reliable, "result", ended, clock=clock, era=self.cluster.era)
-
     def _waits(self) -> Wait | None:
-        if self.finished or self.cluster.halted or self.carrier.opening:
+        if self.ending.finished or self.cluster.halted or self.carrier.opening:
             return None  # for something else
         return self.waiting.now(self.turns.shares, self.clock())
 
