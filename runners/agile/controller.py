@@ -17,10 +17,10 @@ from runners.agile.beginning import Beginning
 from runners.agile.carrying import Carrier
 from runners.agile.channel import Channel
 from runners.agile.course import Course
-from runners.agile.deaths import Deaths
 from runners.agile.ending import Ending
 from runners.agile.hearing import Hearing
 from runners.agile.leaving import Leaving
+from runners.agile.losses import Losses
 from runners.agile.member import Member
 from runners.agile.rounds import SHIFT, Rounds
 from runners.agile.saving import Saving
@@ -33,12 +33,11 @@ from runners.agile.waiting import Wait, Waiting
 from solvers.agile import actions as act
 from solvers.agile.cluster import apply
 from solvers.agile.data import worked_on
-from solvers.agile.events import Event, Failed, Joined, Left, Measured, Moved, Warned
+from solvers.agile.events import Event, Joined, Measured, Moved, Warned
 from solvers.agile.hosts import Tier
 from solvers.agile.state import Cluster
 
 _SOON_S = 0.05
-_LEAVES_S = 60.0  # within which a host that cannot load its data hands over what it serves
 
 
 @dataclass
@@ -57,7 +56,8 @@ class Controller:
     state: Cluster | None = None
 
     def __post_init__(self) -> None:
-        self.channel = Channel(self.write, self.by, self._gone)
+        self.losses = Losses(self)
+        self.channel = Channel(self.write, self.by, self.losses.gone)
         self.hearing = Hearing(self.settings.silence_s)
         self._events: deque[Event] = deque()
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
@@ -67,14 +67,13 @@ class Controller:
         self.beginning = Beginning(self)
         self.ending = Ending(self)
         self.arriving = Arriving(
-            self.channel, self.settings, self.hearing, self.members, self._cannot_begin, self.fail, self.say
+            self.channel, self.settings, self.hearing, self.members, self.losses.cannot_begin, self.fail, self.say
         )
         self.leaving = Leaving(self.channel, self.members, self.clock, self.log, self.warned)
         self.course = Course(self.log, lambda: self.clock() - self.settings.began)
         self.waiting = Waiting(self.settings.slack or 0)
         self._noted_wait: Wait | None = None
-        self.deaths = Deaths()
-        self.unable = Unable(self.members, lambda: self.cluster, self._without, self.fail)
+        self.unable = Unable(self.members, lambda: self.cluster, self.losses.unfit, self.fail)
         self.carrier = Carrier(
             self.channel, self.members, lambda: self.cluster, self.event, self.later, self.fail, self.unable.load,
             self.note, lambda host: not self.turns.works(host), self.clock, self.leaving.deadlines,
@@ -99,30 +98,30 @@ class Controller:
         elif kind == "joined":
             self.arriving.arrive([Member(**host) for host in message["hosts"]], message["bulk"])
         elif kind == "gone":
-            self._gone(message["host"], message["why"])
+            self.losses.gone(message["host"], message["why"])
         elif kind == "evict":
             self.warn(dict.fromkeys(message["hosts"], message["seconds"]), message["why"])
         elif kind == "status":
             self.write({"is": "status", "ask": message["ask"], "status": self.status()})
-        self._drain()
+        self.drain()
 
     def tick(self) -> float:
         """Do what is due; seconds until something else is."""
         now = self.clock()
         while self._timers and self._timers[0][0] <= now:
             heapq.heappop(self._timers)[2]()
-            self._drain()
+            self.drain()
         if not self.ending.over:
             for member in self.hearing.silent([*self.members.values(), *self.arriving.starting.values()]):
-                self._gone(member.number, f"nothing was heard of it for {self.settings.silence_s:g} s")
-                self._drain()
+                self.losses.gone(member.number, f"nothing was heard of it for {self.settings.silence_s:g} s")
+                self.drain()
         if self.state is None:
             self.beginning.look()
         if not self.ending.over and self.state is not None:
             self.leaving.overdue()
             self._note_wait()
             self._look()
-            self._drain()
+            self.drain()
         return max(0.0, self._timers[0][0] - self.clock()) if self._timers else 1.0
 
     def event(self, event: Event) -> None:
@@ -220,56 +219,6 @@ class Controller:
         """Hosts are to be taken away, each after so many seconds."""
         self.leaving.warn(seconds, why, () if self.state is None else self.cluster.members)
 
-    def _cannot_begin(self, member: Member, why: str) -> None:
-        self.log(**member.line("failed", why))
-        self.write({"is": "drop", "host": member.number, "why": why})
-
-    def _without(self, number: int, why: str) -> None:
-        """A member cannot do its part: it goes at once, unless it serves what would be lost with it."""
-        if self.turns.begun >= 0 and self._keeps(number):
-            self.warn({number: _LEAVES_S}, f"it is not fit for this: {why}")
-        else:
-            self._gone(number, why)
-
-    def _keeps(self, number: int) -> bool:
-        return any(number in (one.owner, one.backup) for one in self.cluster.partitions)
-
-    def _gone(self, number: int, why: str) -> None:
-        member = self.members.get(number)
-        if member is None:
-            if self.arriving.gone(number):
-                self.write({"is": "drop", "host": number, "why": why})
-            self.channel.gone(number)
-            return
-        warned = number in self.leaving.deadlines
-        left = self.leaving.gone(number)
-        self.log(**member.line("left" if left else "failed", why))
-        del self.members[number]
-        self.write({"is": "drop", "host": number, "why": why})  # it may come to again
-        if not left and not warned and self._blames(member, why):
-            return
-        unbegun = self.turns.begun < 0  # then there is nothing that could be lost
-        if self.state is not None and (self.carrier.opening or (unbegun and self._keeps(number))):
-            self.beginning.start_anew(self.saving.last)  # its backups may not have anything yet
-            self.channel.gone(number)
-            return
-        self.event(Left((number,)) if left else Failed((number,)))
-        self._drain()
-        self.channel.gone(number)  # whoever waited for its answer finds things as they are without it
-
-    def _blames(self, member: Member, why: str) -> bool:
-        """Whether the job ends because its program ends one host after another."""
-        behind = 1 + (
-            self.settings.slack or 0
-        )  # the slowest are at most, and partitions are heard of later than clocks
-        clock = -1 if self.state is None else max(self.reached(), self.course.clock_done - behind)
-        if self.deaths.died(member.number, member.name, why, clock, self.channel.latest):
-            for other in self.members:  # a word that changes nothing: whoever answers has not died at the same time
-                self.channel.tell(other, "push_up_to", lambda answer: None, clock=self.rounds.limit)
-        if blame := self.deaths.blame:
-            self.fail(blame)
-        return blame is not None
-
     # What hosts say.
 
     def host_says(self, number: int, kind: str, message: Mapping[str, Any]) -> None:
@@ -279,7 +228,7 @@ class Controller:
             return
         self.hearing.heard(member)
         if kind == "answer":
-            self.deaths.answered(number, message["id"])
+            self.losses.deaths.answered(number, message["id"])
             self.channel.answered(number, dict(message))
         elif kind == "alive":
             member.carried = Carried(**message["carried"])
@@ -310,7 +259,8 @@ class Controller:
 
     # What follows.
 
-    def _drain(self) -> None:
+    def drain(self) -> None:
+        """What has happened, one thing after another."""
         while self._events and self.state is not None and not self.ending.over:
             event = self._events.popleft()
             before = self.state
@@ -415,7 +365,7 @@ class Controller:
         self.tell_all("point", owners=owners, count=self.cluster.number)
 
     def _halt(self, action: act.Halt) -> None:
-        suspicion = self.deaths.suspicion
+        suspicion = self.losses.deaths.suspicion
         reason = action.reason if suspicion is None else f"{suspicion}; {action.reason}"
         self.note(action.reason)
         self.beginning.halted(reason)
