@@ -54,7 +54,7 @@ class Beginning:
             self._job.turns.rolled_back(-1, state.era)
         if saved is not None:
             self._from_checkpoint(saved.folder, saved.clock, state)
-        self._job.carry(state, actions)
+        self._job.decisions.carry_out(state, actions)
 
     def _fail(self, why: str) -> None:
         """It may come of hosts that could not begin."""
@@ -172,7 +172,7 @@ class Beginning:
         self._job.saving.rolled_back(clock)
         if saved is not None:
             self._from_checkpoint(saved.folder, saved.clock, state)
-        self._job.carry(state, actions)
+        self._job.decisions.carry_out(state, actions)
         self._job.warned(list(self._job.leaving.deadlines))  # nothing is known of it in the new beginning
 
     def go_on(self, reports: Mapping[int, Answer], unbegun: list[Member]) -> None:
@@ -223,9 +223,9 @@ class Beginning:
         for number, one in enumerate(state.partitions):  # what was on its way while they reported
             strangers = [host for host in self._job.members if host not in (one.owner, one.backup)]
             self._job.channel.tell_all(strangers, "drop", partition=number, epoch=one.epoch)
-        self._job.welcomed = set(self._job.members)
+        self._job.decisions.welcomed = set(self._job.members)
         self._job.course.stage = state.stage.value
-        self._job.carry(state, actions)
+        self._job.decisions.carry_out(state, actions)
         for told in self._job.early:
             self._job.host_says(told["from"], "clock", told)
         self._job.early.clear()

@@ -1,4 +1,4 @@
-"""The elasticity controller: what `solvers.agile` decides, carried out (Harlap thesis, 4.2).
+"""The elasticity controller: each part of a job is told what concerns it, and what is due is done (Harlap thesis, 4.2).
 
 One thread, which never waits: what the hub says is taken in, decisions follow from it, words to hosts follow from
 these. All that it knows can be had again from the hosts: it may be killed at any time, and another goes on.
@@ -6,7 +6,6 @@ these. All that it knows can be had again from the hosts: it may be killed at an
 
 import heapq
 import itertools
-from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +16,7 @@ from runners.agile.beginning import Beginning
 from runners.agile.carrying import Carrier
 from runners.agile.channel import Channel
 from runners.agile.course import Course
+from runners.agile.decisions import Decisions
 from runners.agile.ending import Ending
 from runners.agile.hearing import Hearing
 from runners.agile.leaving import Leaving
@@ -30,10 +30,7 @@ from runners.agile.traffic import Traffic
 from runners.agile.turns import Share, Turns
 from runners.agile.unable import Unable
 from runners.agile.waiting import Wait, Waiting
-from solvers.agile import actions as act
-from solvers.agile.cluster import apply
-from solvers.agile.data import worked_on
-from solvers.agile.events import Event, Joined, Measured, Moved, Warned
+from solvers.agile.events import Joined, Measured, Warned
 from solvers.agile.hosts import Tier
 from solvers.agile.state import Cluster
 
@@ -56,13 +53,12 @@ class Controller:
     state: Cluster | None = None
 
     def __post_init__(self) -> None:
+        self.decisions = Decisions(self)
         self.losses = Losses(self)
         self.channel = Channel(self.write, self.by, self.losses.gone)
         self.hearing = Hearing(self.settings.silence_s)
-        self._events: deque[Event] = deque()
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
-        self.welcomed: set[int] = set()
         self.early: list[Mapping[str, Any]] = []  # clocks that were done while hosts reported
         self.beginning = Beginning(self)
         self.ending = Ending(self)
@@ -75,8 +71,8 @@ class Controller:
         self._noted_wait: Wait | None = None
         self.unable = Unable(self.members, lambda: self.cluster, self.losses.unfit, self.fail)
         self.carrier = Carrier(
-            self.channel, self.members, lambda: self.cluster, self.event, self.later, self.fail, self.unable.load,
-            self.note, lambda host: not self.turns.works(host), self.clock, self.leaving.deadlines,
+            self.channel, self.members, lambda: self.cluster, self.decisions.event, self.later, self.fail,
+            self.unable.load, self.note, lambda host: not self.turns.works(host), self.clock, self.leaving.deadlines,
         )  # fmt: skip
         self.turns = Turns(self.channel, self, self.settings.pieces, self.later)
         self.rounds = Rounds(lambda clock: self.tell_all("push_up_to", clock=clock))
@@ -124,10 +120,6 @@ class Controller:
             self.drain()
         return max(0.0, self._timers[0][0] - self.clock()) if self._timers else 1.0
 
-    def event(self, event: Event) -> None:
-        """To be decided on, after what is being carried out."""
-        self._events.append(event)
-
     def warned(self, hosts: Collection[int]) -> None:
         """To decide on hosts that are to be taken away, once every backup has something: for one without time all
         would go back to what backups have."""
@@ -136,7 +128,7 @@ class Controller:
             return
         left = {number: max(0.0, at - self.clock()) for number, at in self.leaving.deadlines.items()}
         if known := {number: left[number] for number in hosts if number in left and number in self.members}:
-            self.event(Warned(known, others=left))
+            self.decisions.event(Warned(known, others=left))
 
     def later(self, seconds: float, does: Callable[[], None]) -> None:
         """Not now."""
@@ -212,8 +204,8 @@ class Controller:
             if member.number <= self.cluster.newest:  # it fell between two controllers
                 self.leaving.release(member.number, "it came while the controller changed; add it again")
             self.channel.tell(member.number, "push_up_to", clock=self.rounds.limit)
-        self._point()
-        self.event(Joined(tuple(member.host for member in new), bulk))
+        self.decisions.point()
+        self.decisions.event(Joined(tuple(member.host for member in new), bulk))
 
     def warn(self, seconds: Mapping[int, float], why: str) -> None:
         """Hosts are to be taken away, each after so many seconds."""
@@ -242,7 +234,7 @@ class Controller:
                     number, number_of, report, self.cluster.partitions[number_of], self.cluster.era
                 )
                 if event is not None:
-                    self.event(event)
+                    self.decisions.event(event)
         elif kind == "clock" and self.state is None:
             self.early.append(message)
         elif kind == "clock" and message["era"] == self.turns.era:
@@ -260,115 +252,11 @@ class Controller:
     # What follows.
 
     def drain(self) -> None:
-        """What has happened, one thing after another."""
-        while self._events and self.state is not None and not self.ending.over:
-            event = self._events.popleft()
-            before = self.state
-            state, actions = apply(before, event)
-            if isinstance(event, Moved):
-                self._commit(before, state, event)
-            self.carry(state, actions)
+        """What has happened is decided on; then what has become possible by it."""
+        self.decisions.drain()
         if self.state is not None and not self.ending.over:
             self.rounds.next(self.cluster.consistent, len(self.cluster.partitions))
             self._look()
-
-    def _commit(self, before: Cluster, state: Cluster, event: Moved) -> None:
-        one = before.partitions[event.partition]
-        if one.heir and one.heir.epoch == event.epoch and state.partitions[event.partition].epoch == event.epoch:
-            tier = self.members[one.heir.to].tier if one.heir.to in self.members else ""
-            backed = one.safe and (tier != Tier.RELIABLE.value or one.heir.drain)
-            self.carrier.commit(event.partition, event.epoch, one.owner, backed)
-
-    def carry(self, state: Cluster, actions: tuple[act.Action, ...]) -> None:
-        """A decision becomes the state of things, and words to hosts."""
-        before, self.state = self.state, state
-        if before is not None and any(isinstance(action, act.RollBack) for action in actions):
-            self.carrier.give_up(before, state)
-        for action in actions:
-            self._carry_one(action)
-        if before is not None:
-            self.carrier.forget_backups(before, state)
-        self.turns.wanted = worked_on(state.pieces)
-        self.turns.look()
-
-    def _carry_one(self, action: act.Action) -> None:
-        if not isinstance(action, act.Consistent | act.Welcome | act.ChangeStage | act.Serve):
-            self.log(what="action", action=type(action).__name__, why=action.reason)
-        match action:
-            case act.Welcome():
-                number = action.host.number
-                if number in self.members.keys() - self.welcomed:  # it may be gone by now
-                    self.welcomed.add(number)
-                    self.log(**self.members[number].line("joined", action.reason))
-            case act.ChangeStage():
-                self.course.stage = action.stage.value
-                self.log(what="stage", stage=action.stage.value, why=action.reason)
-            case act.Serve():
-                self.carrier.serve(action)
-            case act.HandOver() | act.Drain():
-                self.carrier.move(action)
-            case act.Cancel():
-                self.carrier.cancel(action)
-            case act.BackUp():
-                self.carrier.back_up(action)
-            case act.PushTo():
-                self.carrier.push_to(action)
-            case act.Restore():
-                self.carrier.restore(action)
-            case act.Promote():
-                self.carrier.promote(action)
-            case act.Forget():
-                self.tell_all("forget", epoch=action.epoch)
-            case act.RollBack():
-                self._roll_back(action)
-            case act.Consistent():
-                self._consistent(action.clock - SHIFT)
-            case act.PointWorkers():
-                self._point()
-            case act.Load():
-                self.carrier.load(action)
-            case act.LetGo():
-                self.leaving.let_go.add(action.host)
-            case act.Checkpoint():
-                self.saving.now = True
-                self.say(action.reason)
-            case act.Halt():
-                self._halt(action)
-            case act.Work() | act.StopWork():
-                pass  # by turns
-
-    def _roll_back(self, action: act.RollBack) -> None:
-        clock = action.clock - SHIFT
-        redone = max(0, self.turns.begun - 1 - clock)
-        self.log(**{"what": "rolled back", "clock": clock, "era": action.era, "redone": redone})
-        self.tell_all("roll_back", clock=clock, era=action.era)
-        self.ending.rolled_back()
-        self.carrier.rolled_back()
-        self.turns.rolled_back(clock, action.era)
-        self.rounds.rolled_back(clock)
-        self.course.rolled_back(clock)
-        self.waiting.rolled_back()
-        self.saving.rolled_back(clock)
-
-    def _consistent(self, clock: int) -> None:
-        """Steps before a clock are not needed any more; while a checkpoint is written they are."""
-        if not self.saving.under_way:
-            self.tell_all("release", clock=clock)
-        self.saving.consistent(clock)
-
-    def _point(self) -> None:
-        owners = {
-            number: [self.carrier.address(one.owner), one.epoch]
-            for number, one in enumerate(self.cluster.partitions)
-            if one.owner in self.members
-        }
-        self.tell_all("point", owners=owners, count=self.cluster.number)
-
-    def _halt(self, action: act.Halt) -> None:
-        suspicion = self.losses.deaths.suspicion
-        reason = action.reason if suspicion is None else f"{suspicion}; {action.reason}"
-        self.note(action.reason)
-        self.beginning.halted(reason)
 
     def _look(self) -> None:
         """What has become possible."""
@@ -382,7 +270,7 @@ class Controller:
         self.saving.look(self.cluster, self._last_reliable_s())
         measured = self.traffic.look(self.clock(), self.cluster.stage, len(self.cluster.transient))
         if measured is not None:
-            self.event(Measured(measured))
+            self.decisions.event(Measured(measured))
         self.ending.look()
 
     def _last_reliable_s(self) -> float | None:

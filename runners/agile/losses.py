@@ -52,7 +52,7 @@ class Losses:
             job.beginning.start_anew(job.saving.last)  # its backups may not have anything yet
             job.channel.gone(number)
             return
-        job.event(Left((number,)) if left else Failed((number,)))
+        job.decisions.event(Left((number,)) if left else Failed((number,)))
         job.drain()
         job.channel.gone(number)  # whoever waited for its answer finds things as they are without it
 
