@@ -97,13 +97,15 @@ def stages_of(course: Sequence[tuple[int, float]], backup: float) -> list[Stage]
     return stages
 
 
-@pytest.mark.parametrize("transient", [1, 3, 8, 20, 60])
-@pytest.mark.parametrize("worker", [2e4, 2e5, 7e5])
-@pytest.mark.parametrize("backup", [5e3, 5e4, 3e5])
+@pytest.mark.parametrize(
+    ("transient", "worker", "backup"),
+    [(1, 7e5, 3e5), (2, 4e5, 2.4e5), (3, 7e5, 1.9e5), (4, 2e5, 2.4e5), (6, 4e5, 1.4e5), (8, 1e5, 1e5), (12, 1e5, 7e4)],
+)
 def test_the_stage_settles(transient: int, worker: float, backup: float) -> None:
+    """Where it does not if traffic of another stage counts."""
     stages = stages_of([(transient, worker)] * 40, backup)
     assert len(set(stages[12:])) == 1
-    assert sum(one is not other for one, other in itertools.pairwise(stages)) <= 3
+    assert sum(one is not other for one, other in itertools.pairwise(stages)) <= 2
 
 
 def test_what_workers_carry_is_remembered_while_there_are_none_and_changes_are_not_measured() -> None:
