@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from plink.errors import PlinkError
 from runners.agile.channel import Answer
 from runners.agile.member import Member
-from runners.agile.resuming import leaving, pieces_of, shares_of, torn
+from runners.agile.resuming import leaving, pieces_of, shares_of, thresholds_of, torn
 from runners.agile.rounds import SHIFT
 from runners.agile.saving import Saved
 from solvers.agile.resume import Report, resume
+from solvers.agile.stages import Thresholds
 from solvers.agile.start import start as start_of
 from solvers.agile.state import Cluster
 
@@ -157,7 +158,7 @@ class Beginning:
         try:
             state, actions = start_of(
                 [member.host for member in self._job.members.values()], self._job.settings.partition_bytes,
-                self._job.settings.pieces, self._job.settings.thresholds, clock=clock + SHIFT,
+                self._job.settings.pieces, self._job.cluster.thresholds, clock=clock + SHIFT,
                 number=self._job.cluster.number,
             )  # fmt: skip
         except PlinkError as error:
@@ -203,7 +204,7 @@ class Beginning:
         ]  # fmt: skip
         try:
             state, actions = resume(
-                found, self._job.settings.partition_bytes, self._job.settings.pieces, self._job.settings.thresholds,
+                found, self._job.settings.partition_bytes, self._job.settings.pieces, self._thresholds(reports),
                 again=torn(reports),
             )  # fmt: skip
         except PlinkError as error:
@@ -231,3 +232,11 @@ class Beginning:
         self._job.early.clear()
         self._job.tell_all("push_up_to", clock=self._job.rounds.limit)
         self._job.tell_all("tell")  # what has changed meanwhile
+
+    def _thresholds(self, reports: Mapping[int, Answer]) -> Thresholds:
+        """Those that held: from the traffic as another controller measured it, else as they were asked for."""
+        kept = thresholds_of(reports)
+        if kept is None:
+            return self._job.settings.thresholds
+        self._job.traffic.go_on(kept, self._job.clock())
+        return Thresholds(kept["active"], kept["backup_only"])

@@ -7,7 +7,7 @@ from runners.agile.rounds import SHIFT
 from solvers.agile import actions as act
 from solvers.agile.cluster import apply
 from solvers.agile.data import worked_on
-from solvers.agile.events import Event, Moved
+from solvers.agile.events import Event, Measured, Moved
 from solvers.agile.hosts import Tier
 from solvers.agile.state import Cluster
 
@@ -35,6 +35,8 @@ class Decisions:
             state, actions = apply(before, event)
             if isinstance(event, Moved):
                 self._commit(before, state, event)
+            if isinstance(event, Measured):
+                self._job.tell_all("keep_thresholds", **self._job.traffic.kept(state.thresholds))
             self.carry_out(state, actions)
 
     def carry_out(self, state: Cluster, actions: tuple[act.Action, ...]) -> None:

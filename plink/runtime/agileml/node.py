@@ -67,6 +67,7 @@ class Node:
         self._owners: dict[int, Ownership] = {}
         self._by = self._number = 0  # of the latest controller; the largest that one gave
         self._map: Message = {}
+        self._thresholds: Message = {}
         self._ending = False
         self._notice_s = 30.0
         self._notices: Notices | None = None
@@ -295,6 +296,10 @@ class Node:
         own = {int(number): pieces for number, pieces in message["workers"].items()}
         self.workers.assign(own, message["clock"], message["era"])
 
+    def keep_thresholds(self, message: Message) -> None:
+        """What follows from the traffic that was measured (for a controller that was started again)."""
+        self._thresholds = {key: message[key] for key in ("measure", "worker", "active", "backup_only")}
+
     def stand_in(self, message: Message) -> None:
         """Some clocks of a worker that is lost."""
         self.workers.stand_in(
@@ -348,7 +353,7 @@ class Node:
             **roles, "era": era, "number": number, "loaded": self._loaded.here(), "map": self._map,
             "address": self.server.address, "workers": self.workers.own(), "stands_in": self.workers.stands_in_for(),
             "begun": self.workers.begun, "finished": self.workers.finished, "held": self.workers.held,
-            **self._on_disk(),
+            "carried": self._carried(), "thresholds": self._thresholds, **self._on_disk(),
         }  # fmt: skip
 
     def bye(self, message: Message) -> None:
@@ -359,8 +364,11 @@ class Node:
 
     def _stay_alive(self) -> None:
         while not self._ending:
-            self._line.mention({"is": "alive", "carried": asdict(ACCOUNT.total())})
+            self._line.mention({"is": "alive", "carried": self._carried()})
             time.sleep(ALIVE_S)
+
+    def _carried(self) -> Message:
+        return asdict(ACCOUNT.total())
 
     def _watch_partitions(self) -> None:
         """Tell what has changed of partitions."""
@@ -404,13 +412,15 @@ _SHORT = {
     "roll_back": Node.roll_back, "release": Node.release, "push_up_to": Node.push_up_to, "take_part": Node.take_part,
     "point": Node.point, "hold": Node.hold, "let_go": Node.let_go, "assign": Node.assign, "stand_in": Node.stand_in,
     "report": Node.report, "bye": Node.bye, "begin_again": Node.begin_again, "tell": Node.tell,
+    "keep_thresholds": Node.keep_thresholds,
 }  # fmt: skip
 _LONG = {
     "prepare": Node.prepare, "commit": Node.commit, "back_up": Node.back_up, "restore": Node.restore,
     "restore_to": Node.restore_to, "load": Node.load, "checkpoint": Node.checkpoint, "keep": Node.keep,
     "result": Node.result,
 }  # fmt: skip
-_UNHURRIED = ("begin", "load", "point", "push_up_to", "tell")  # said to those that have not joined yet
+# Said to those that have not joined yet, too.
+_UNHURRIED = ("begin", "load", "point", "push_up_to", "tell", "keep_thresholds")
 _MOVING = ("prepare", "back_up", "restore_to")
 
 

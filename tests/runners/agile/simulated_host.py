@@ -10,7 +10,6 @@ import numpy as np
 from plink.errors import PlinkError
 from plink.runtime.agileml.app import App, Score, Stop, layout_of
 from plink.runtime.agileml.assigned import Assigned
-from plink.runtime.agileml.carried import Carried
 from plink.runtime.agileml.client import Ownership, RolledBack
 from plink.runtime.agileml.layout import Table, run_of
 from plink.runtime.agileml.node import _LONG, _MOVES, _MOVING, _TIMES, Message, Node
@@ -171,6 +170,7 @@ class SimulatedWorker:
         if server is None:
             return None
         answer = server._answer(copied(word), {})
+        self._host.net.carry(self._host.address, address, word, answer)
         if answer.status is Status.ROLLED_BACK:
             raise RolledBack(answer.clock, answer.era)
         if answer.status is Status.REFUSED:
@@ -385,6 +385,9 @@ class SimulatedHost(Node):
                 return
         self._answer(message)
 
+    def _carried(self) -> Message:
+        return asdict(self.net.carried[self.address])
+
     def _watch(self) -> None:
         changed = {}
         for one in self.server.status():
@@ -396,5 +399,5 @@ class SimulatedHost(Node):
         self.later(0.05, self._watch)
 
     def _stay(self) -> None:
-        self.tell({"is": "alive", "carried": asdict(Carried())})
+        self.tell({"is": "alive", "carried": self._carried()})
         self.later(0.3, self._stay)

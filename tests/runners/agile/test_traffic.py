@@ -121,6 +121,22 @@ def test_what_workers_carry_is_remembered_while_there_are_none_and_changes_are_n
     assert then.worker == first.worker
 
 
+def test_the_next_controller_goes_on_with_what_was_measured_and_not_at_once() -> None:
+    """In stage 3 it cannot measure what workers would carry, and what it changes as it begins is not to count."""
+    first, then = Road(), Road()
+    first.traffic.look(0.0, TWO, 1)
+    first.members[0].carried = Carried(0, 5000)
+    assert first.traffic.look(5.0, TWO, 1) == Measure(1000.0, 1e6, 0.0)
+    then.traffic.go_on(first.traffic.kept(Thresholds(0.5, 3.0)), now=10.0)
+    assert then.traffic.look(14.9, Stage.BACKUP_ONLY, 1) is None
+    then.members[0].carried = Carried(10**6, 10**6, 10**6, 10**6)
+    assert then.traffic.look(15.0, Stage.BACKUP_ONLY, 1) is None
+    assert then.traffic.look(20.0, Stage.BACKUP_ONLY, 1) == Measure(1000.0, 1e6, 0.0)
+    assert then.traffic.kept(Thresholds(0.5, 3.0)) == {
+        "measure": 2, "worker": 1000.0, "active": 0.5, "backup_only": 3.0,
+    }  # fmt: skip
+
+
 def test_a_change_of_the_membership_or_of_the_rate_still_changes_the_stage() -> None:
     few, many, busy = (2, 2e4), (60, 2e4), (2, 7e5)
     stages = stages_of([few] * 20 + [many] * 20 + [few] * 20 + [busy] * 20, 3e4)
