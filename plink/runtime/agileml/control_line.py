@@ -22,6 +22,8 @@ _READ = 1 << 16
 _MOST_WAITING = 1000  # of what is only of passing interest
 _LAST_WORDS_S = 2.0
 
+Message = dict[str, Any]
+
 
 class ControlLine:
     """One end; sending is for any thread, iterating for one."""

@@ -11,13 +11,15 @@ from plink.errors import PlinkError
 from plink.runtime.agileml.app import App, Score, Stop, layout_of
 from plink.runtime.agileml.assigned import Assigned
 from plink.runtime.agileml.client import Ownership, RolledBack
+from plink.runtime.agileml.control_line import Message
 from plink.runtime.agileml.layout import Table, run_of
-from plink.runtime.agileml.node import _LONG, _MOVES, _MOVING, _TIMES, Message, Node
+from plink.runtime.agileml.node import _LONG, _MOVES, _TIMES, Node
 from plink.runtime.agileml.params import Params
 from plink.runtime.agileml.partition import Refused
 from plink.runtime.agileml.pieces import Piece
 from plink.runtime.agileml.progress import TABLES
 from plink.runtime.agileml.rules import BSP
+from plink.runtime.agileml.server_words import MOVING
 from plink.runtime.agileml.wire import Kind, Status, Wanted
 from plink.runtime.agileml.wire import Message as Word
 from plink.runtime.agileml.worker import TOLD, Clock
@@ -267,7 +269,7 @@ class SimulatedHost(Node):
             self.later(0.0, self.leave)
         elif name == "roll_back":
             self._roll_back(message, 0)
-        elif name in _MOVING:
+        elif name in MOVING:
             self._queue_move(message)
         elif name == "commit":
             self.later(self.net.delay(0.001, 0.03), lambda: self._commit(message))
@@ -359,7 +361,7 @@ class SimulatedHost(Node):
         ):
             self.later(0.005, lambda: self._commit(message))
         else:
-            self._do(message, Node.commit)
+            self._do(message, _LONG["commit"])
 
     def _result(self, message: Message, times: int) -> None:
         """What was learnt, read as a worker reads."""
