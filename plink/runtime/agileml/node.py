@@ -342,8 +342,10 @@ _LONG: dict[str, _Does] = {
     **{do: _by_server(does) for do, does in server_words.LONG.items()},
     "load": Node.load, "keep": Node.keep, "result": Node.result,
 }  # fmt: skip
-# Said to those that have not joined yet, too.
-_UNHURRIED = ("begin", "load", "point", "push_up_to", "tell", "keep_thresholds")
+# Said to those that have not joined yet, too, or to all: it does not mean that they are waited for.
+_UNHURRIED = (
+    "begin", "load", "point", "push_up_to", "tell", "keep_thresholds", "release", "forget", "report", "roll_back",
+)  # fmt: skip
 
 
 def main(arguments: list[str]) -> int:
