@@ -268,7 +268,8 @@ class Controller:
         self.turns.look()
         self.leaving.look(lambda host: not self.turns.works(host) and not self.carrier.busy(host))
         self.saving.look(self.cluster, self._last_reliable_s())
-        measured = self.traffic.look(self.clock(), self.cluster.stage, len(self.cluster.transient))
+        stage = self.cluster.stage if self.turns.dealt else None
+        measured = self.traffic.look(self.clock(), stage, len(self.cluster.transient))
         if measured is not None:
             self.decisions.event(Measured(measured))
         self.ending.look()

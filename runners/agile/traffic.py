@@ -25,15 +25,16 @@ class Traffic:
     log: Callable[..., None]
     _next_s: float = 0.0
     _before: tuple[float, dict[int, Carried]] | None = None
-    _stages: set[Stage] = field(default_factory=set)  # those seen since the last measure
+    _stages: set[Stage | None] = field(default_factory=set)  # those seen since the last measure
     _worker: float = 0.0  # as measured last while reliable hosts had workers
     _measures: int = 0
     _told: dict[str, Carried] = field(default_factory=dict)
 
-    def look(self, now: float, stage: Stage, transient: int) -> Measure | None:
+    def look(self, now: float, stage: Stage | None, transient: int) -> Measure | None:
         """What was measured since the last time, if it is time again and there is a rate to hold it against.
 
-        Nothing of a time in which the stage changed: its traffic is of neither. In stage 3 reliable hosts have no
+        Nothing of a time in which the stage changed, whose traffic is of neither, or in which nobody worked (``stage``
+        is None), since the job had not begun yet or all were on their way back. In stage 3 reliable hosts have no
         workers; what these would carry is what they did carry, or thresholds would follow from the stage itself.
         """
         self._stages.add(stage)
@@ -44,7 +45,7 @@ class Traffic:
         before, current = self._before, {number: member.carried for number, member in self.members.items()}
         self._before = now, current
         steady, self._stages = len(self._stages) == 1, {stage}
-        if before is None or self.rate is None or not steady:
+        if before is None or self.rate is None or stage is None or not steady:
             return None
         seconds = now - before[0]
         worker = backup = 0.0

@@ -62,6 +62,15 @@ def test_a_job_in_stage_3_stays_there_when_its_controller_is_replaced(
         assert later[0].thresholds in [one.thresholds for one in earlier]
 
 
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_a_job_is_not_measured_before_it_works(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be too little, and in stage 1 for a while."""
+    monkeypatch.setattr(traffic, "_EVERY_S", 1.0)
+    found = held(SimulatedJob(seed, "rtttttt", clocks=60, settings={"measured": True, "host_rate": 1e5}))
+    assert found[0].thresholds != found[-1].thresholds
+    assert {one.stage for one in found} == {Stage.ACTIVE_AND_BACKUP}
+
+
 def test_thresholds_hold_when_all_goes_on_from_a_checkpoint_too() -> None:
     job = Resumed(AT_WORK | {"thresholds": KEPT, "own": on_disk(7)}, checkpoints="/shared/c", **MEASURED)
     assert job.controller.cluster.thresholds == Thresholds(0.5, 3.0)

@@ -121,6 +121,18 @@ def test_what_workers_carry_is_remembered_while_there_are_none_and_changes_are_n
     assert then.worker == first.worker
 
 
+def test_seconds_in_which_nobody_worked_are_not_measured() -> None:
+    road = Road()
+    road.traffic.look(0.0, TWO, 1)
+    road.traffic.look(1.0, None, 1)
+    road.members[0].carried = Carried(0, 5000)
+    assert road.traffic.look(5.0, TWO, 1) is None
+    assert road.traffic.look(10.0, None, 1) is None
+    assert road.traffic.look(15.0, None, 1) is None
+    assert road.traffic.look(20.0, TWO, 1) is None
+    assert road.traffic.look(25.0, TWO, 1) == Measure(0.0, 1e6, 0.0)
+
+
 def test_the_next_controller_goes_on_with_what_was_measured_and_not_at_once() -> None:
     """In stage 3 it cannot measure what workers would carry, and what it changes as it begins is not to count."""
     first, then = Road(), Road()
