@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from plink.runtime.agileml.carried import Carried
 from runners.agile.channel import Answer, Channel
 from runners.agile.hearing import Hearing
 from runners.agile.member import Member
@@ -87,6 +88,7 @@ class Arriving:
             waiting.discard(member.number)
             if answer["why"] is None:
                 reports[member.number] = answer
+                member.carried = Carried(**answer["carried"])
                 self._admit(member, answer)
             elif member.number in self.starting:
                 unbegun.append(member)

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from plink.errors import PlinkError
 from runners.agile.channel import Answer
 from runners.agile.member import Member
-from runners.agile.resuming import leaving, pieces_of, shares_of, torn
+from runners.agile.resuming import leaving, pieces_of, shares_of, thresholds_of, torn
 from runners.agile.rounds import SHIFT
 from runners.agile.saving import Saved
 from solvers.agile.resume import Report, resume
+from solvers.agile.stages import Thresholds
 from solvers.agile.start import start as start_of
 from solvers.agile.state import Cluster
 
@@ -54,7 +55,7 @@ class Beginning:
             self._job.turns.rolled_back(-1, state.era)
         if saved is not None:
             self._from_checkpoint(saved.folder, saved.clock, state)
-        self._job.carry(state, actions)
+        self._job.decisions.carry_out(state, actions)
 
     def _fail(self, why: str) -> None:
         """It may come of hosts that could not begin."""
@@ -157,14 +158,14 @@ class Beginning:
         try:
             state, actions = start_of(
                 [member.host for member in self._job.members.values()], self._job.settings.partition_bytes,
-                self._job.settings.pieces, self._job.settings.thresholds, clock=clock + SHIFT,
+                self._job.settings.pieces, self._job.cluster.thresholds, clock=clock + SHIFT,
                 number=self._job.cluster.number,
             )  # fmt: skip
         except PlinkError as error:
             self._job.fail(str(error))
             return
         self._job.tell_all("begin_again", clock=clock, era=state.era)
-        self._job.finished.clear()
+        self._job.ending.rolled_back()
         self._job.turns.rolled_back(clock, state.era)
         self._job.rounds.rolled_back(clock)
         self._job.course.rolled_back(clock)
@@ -172,7 +173,7 @@ class Beginning:
         self._job.saving.rolled_back(clock)
         if saved is not None:
             self._from_checkpoint(saved.folder, saved.clock, state)
-        self._job.carry(state, actions)
+        self._job.decisions.carry_out(state, actions)
         self._job.warned(list(self._job.leaving.deadlines))  # nothing is known of it in the new beginning
 
     def go_on(self, reports: Mapping[int, Answer], unbegun: list[Member]) -> None:
@@ -203,7 +204,7 @@ class Beginning:
         ]  # fmt: skip
         try:
             state, actions = resume(
-                found, self._job.settings.partition_bytes, self._job.settings.pieces, self._job.settings.thresholds,
+                found, self._job.settings.partition_bytes, self._job.settings.pieces, self._thresholds(reports),
                 again=torn(reports),
             )  # fmt: skip
         except PlinkError as error:
@@ -213,8 +214,8 @@ class Beginning:
         self._job.turns.resume(shares, state.era, next_worker, begun, leaving(reports, shares))
         for report in reports.values():  # some may have finished since they reported
             for worker, clock in report["finished"].items():
-                self._job.finished.setdefault(int(worker), clock)
-        self._job.turns.frozen = bool(self._job.finished)
+                self._job.ending.finished.setdefault(int(worker), clock)
+        self._job.turns.frozen = bool(self._job.ending.finished)
         self._saved()
         self._seen = self._job.any_reliable()
         self._job.rounds.clocks = {
@@ -223,11 +224,19 @@ class Beginning:
         for number, one in enumerate(state.partitions):  # what was on its way while they reported
             strangers = [host for host in self._job.members if host not in (one.owner, one.backup)]
             self._job.channel.tell_all(strangers, "drop", partition=number, epoch=one.epoch)
-        self._job.welcomed = set(self._job.members)
+        self._job.decisions.welcomed = set(self._job.members)
         self._job.course.stage = state.stage.value
-        self._job.carry(state, actions)
+        self._job.decisions.carry_out(state, actions)
         for told in self._job.early:
             self._job.host_says(told["from"], "clock", told)
         self._job.early.clear()
         self._job.tell_all("push_up_to", clock=self._job.rounds.limit)
         self._job.tell_all("tell")  # what has changed meanwhile
+
+    def _thresholds(self, reports: Mapping[int, Answer]) -> Thresholds:
+        """Those that held: from the traffic as another controller measured it, else as they were asked for."""
+        kept = thresholds_of(reports)
+        if kept is None:
+            return self._job.settings.thresholds
+        self._job.traffic.go_on(kept, self._job.clock())
+        return Thresholds(kept["active"], kept["backup_only"])

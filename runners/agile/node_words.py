@@ -19,12 +19,13 @@ from plink.remote.words import (
 )  # fmt: skip
 
 _BYTES = ("asked_sent", "asked_received", "served_sent", "served_received")
+_CARRIED = record(**dict.fromkeys(_BYTES, whole))
 _SAVED = record(clock=whole, partitions=whole, folder=text)
 
 NODE_WORDS = Words(
     {
         "hello": {},  # of any version: see runners.agile.fitting
-        "alive": {"carried": record(**dict.fromkeys(_BYTES, whole))},
+        "alive": {"carried": _CARRIED},
         "notice": {"seconds": amount, "why": text},
         "failed": {"why": text},
         "said": {"text": text},
@@ -49,6 +50,8 @@ _MAP = record(
     clock=whole, era=whole, everywhere=by_number(row(whole, many(whole), whole)), left=many(row(whole, whole))
 )
 
+_THRESHOLDS = record(measure=whole, worker=amount, active=amount, backup_only=amount)
+
 _ANSWERS: Mapping[str, Mapping[str, Fits]] = {
     "begin": {"address": text, "unwritable": maybe(text), "saved": maybe(_SAVED), "own": maybe(_SAVED)},
     "hold": {"begun": whole},
@@ -58,7 +61,8 @@ _ANSWERS: Mapping[str, Mapping[str, Fits]] = {
         "serves": by_number(whole), "backs": by_number(whole), "era": whole, "number": whole, "loaded": many(whole),
         "map": lambda value: value == {} or _MAP(value), "address": text, "workers": by_number(many(whole)),
         "stands_in": by_number(whole), "begun": whole, "finished": by_number(whole), "held": flag,
-        "saved": maybe(_SAVED), "own": maybe(_SAVED),
+        "saved": maybe(_SAVED), "own": maybe(_SAVED), "carried": _CARRIED,
+        "thresholds": lambda value: value == {} or _THRESHOLDS(value),
     },
 }  # fmt: skip
 

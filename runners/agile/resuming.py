@@ -16,6 +16,11 @@ def shares_of(reports: Mapping[int, Mapping[str, Any]]) -> tuple[dict[int, Share
     return shares, max(numbers) + 1
 
 
+def thresholds_of(reports: Mapping[int, Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """What the latest measure of the traffic left to be kept; None: there was none."""
+    return max((kept for report in reports.values() if (kept := report["thresholds"])), key=_measure, default=None)
+
+
 def leaving(reports: Mapping[int, Mapping[str, Any]], shares: Mapping[int, Share]) -> dict[int, int]:
     """Workers that were told to leave and have not yet, with their hosts."""
     return {
@@ -59,3 +64,7 @@ def pieces_of(report: Mapping[str, Any], shares: Mapping[int, Share]) -> frozens
 
 def _age(told: Mapping[str, Any]) -> tuple[int, int]:
     return told["era"], told["clock"]
+
+
+def _measure(kept: Mapping[str, Any]) -> int:
+    return int(kept["measure"])

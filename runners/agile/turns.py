@@ -100,6 +100,11 @@ class Turns:
         """Whether the work is about to change hands."""
         return self._step is not _Step.IDLE
 
+    @property
+    def dealt(self) -> bool:
+        """Whether workers were told what to do, since the beginning and since the last roll-back."""
+        return self._at is None
+
     def works(self, host: int) -> bool:
         """Whether a host has workers, also such as stand in for others; or will have."""
         shares = (*self.shares.values(), *self._next.values())

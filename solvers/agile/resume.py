@@ -1,6 +1,6 @@
 """A controller that was started again in mid-run: its state, from what the members say that they have."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from plink.errors import UsageError
@@ -44,8 +44,10 @@ def resume(
     members had that do not report is recovered as after their failure.
 
     Of two servers of a partition the later one is right: until a map names it, everything reaches it through the other.
-    What nobody remembers is lost: warnings (they are asked for again), who had which piece when (reliable hosts count
-    as the earliest owners), and whether the stage was held up by its slack.
+    What nobody remembers is lost: warnings (they are asked for again), and who had which piece when (reliable hosts
+    count as the earliest owners). The stage is known by who serves and by who works.
+
+    :param thresholds: that held.
 
     :param again: all go back to the clock that all backups have, because something was under way that nobody can tell.
     Without a reliable host among them it is a :class:`~solvers.agile.actions.Halt`, as when the last one fails.
@@ -58,12 +60,11 @@ def resume(
     number = max(report.number for report in reports)
     partitions = tuple(_partition(reports, index) for index in range(len(partition_bytes)))
     transient = {report.host.number for report in reports if report.host.tier is Tier.TRANSIENT}
-    active = any(one.owner in transient for one in partitions)
     cluster = Cluster(
         hosts=tuple(report.host for report in reports),
         partition_bytes=tuple(partition_bytes),
         thresholds=thresholds or Thresholds(),
-        stage=Stage.ACTIVE_AND_BACKUP if active else Stage.PARAMETER_SERVERS,
+        stage=_stage(reports, partitions, transient),
         partitions=partitions,
         pieces=tuple(_piece(reports, index) for index in range(pieces)),
         joining={
@@ -93,6 +94,14 @@ def resume(
         working.load(step)
         working.tell(step, everybody=True)
     return step.state, tuple(step.actions)
+
+
+def _stage(reports: Sequence[Report], partitions: Sequence[Partition], transient: Collection[int]) -> Stage:
+    """That it was: the slack of a threshold holds it up, or not, as before."""
+    if not any(one.owner in transient for one in partitions):
+        return Stage.PARAMETER_SERVERS
+    works = any(report.works for report in reports if report.host.number not in transient)
+    return Stage.ACTIVE_AND_BACKUP if works else Stage.BACKUP_ONLY
 
 
 def _partition(reports: Sequence[Report], index: int) -> Partition:

@@ -25,12 +25,13 @@ from plink import __version__
 from plink.errors import InputError, PlinkError
 from plink.remote.gentle import VARIABLE as GENTLE
 from plink.remote.gentle import gentle
+from plink.runtime.agileml import server_words
 from plink.runtime.agileml.app import App, layout_of
 from plink.runtime.agileml.blame import raised
 from plink.runtime.agileml.carried import ACCOUNT
 from plink.runtime.agileml.checkpoints import keep, latest, unwritable
 from plink.runtime.agileml.client import Client, Ownership
-from plink.runtime.agileml.control_line import VERSION, ControlLine
+from plink.runtime.agileml.control_line import VERSION, ControlLine, Message
 from plink.runtime.agileml.host_state import memory_available
 from plink.runtime.agileml.keys import RunKeys
 from plink.runtime.agileml.loaded import Loaded
@@ -53,8 +54,6 @@ _OTHERS_WAIT_S = 3600.0
 _AGAIN_S = 0.05
 _TIMES = 40
 
-Message = dict[str, Any]
-
 
 class Node:
     """Of one job; :meth:`run` is for the main thread."""
@@ -67,6 +66,7 @@ class Node:
         self._owners: dict[int, Ownership] = {}
         self._by = self._number = 0  # of the latest controller; the largest that one gave
         self._map: Message = {}
+        self._thresholds: Message = {}
         self._ending = False
         self._notice_s = 30.0
         self._notices: Notices | None = None
@@ -113,7 +113,7 @@ class Node:
         if self._stands_back and name not in _UNHURRIED:
             self._joins()
         if name in _LONG:
-            pool: Callable[..., object] = self._movers.submit if name in _MOVING else _in_thread
+            pool: Callable[..., object] = self._movers.submit if name in server_words.MOVING else _in_thread
             pool(self._do, message, _LONG[name])
         else:
             self._do(message, _SHORT[name])
@@ -189,58 +189,6 @@ class Node:
             "own": latest(Path(self._checkpoints), self._job) if self._checkpoints else None,
         }
 
-    def open(self, message: Message) -> None:
-        """Serve a partition that nobody has."""
-        self.server.open(message["partition"], {}, era=message["era"], epoch=message["epoch"], history=True)
-
-    def restore(self, message: Message) -> None:
-        """Serve a partition as of a clock of a checkpoint."""
-        self.server.restore(
-            message["partition"], Path(message["path"]), {}, era=message["era"], epoch=message["epoch"],
-            clock=message["clock"],
-        )  # fmt: skip
-
-    def prepare(self, message: Message) -> None:
-        """Send a partition on its way."""
-        self.server.prepare(message["partition"], message["address"], message["epoch"], backup=message["backup"])
-
-    def commit(self, message: Message) -> None:
-        """Let the new owner begin."""
-        self.server.commit(message["partition"], message["epoch"])
-
-    def cancel(self, message: Message) -> Message:
-        """A move is off."""
-        return {"off": self.server.cancel(message["partition"], message["epoch"])}
-
-    def back_up(self, message: Message) -> None:
-        """Another backup beside the one that is there."""
-        self.server.back_up(message["partition"], message["address"])
-
-    def push_to(self, message: Message) -> None:
-        """This backup alone."""
-        self.server.push_to(message["partition"], message["address"])
-
-    def stop_pushing(self, message: Message) -> None:
-        """Not that backup any more."""
-        self.server.stop_pushing(message["partition"], message["address"])
-
-    def restore_to(self, message: Message) -> None:
-        """A backup sends its state to who is to serve it."""
-        self.server.restore_to(message["partition"], message["address"], message["epoch"], {}, message["first"])
-
-    def drop(self, message: Message) -> None:
-        """What is here of a partition is of no use."""
-        self.server.drop(message["partition"], message["epoch"])
-
-    def take_over(self, message: Message) -> None:
-        """A backup serves."""
-        self.server.take_over(message["partition"], {}, message["first"], message["epoch"])
-
-    def forget(self, message: Message) -> None:
-        """Moves of before an epoch are off."""
-        for status in self.server.status():
-            self.server.cancel(status.partition, message["epoch"])
-
     def roll_back(self, message: Message) -> None:
         """Servers and backups go back; workers wait for what is to be done in the new era."""
         _persist(lambda: self.server.roll_back(message["clock"], message["era"]))
@@ -254,24 +202,6 @@ class Node:
     def tell(self, message: Message) -> None:
         """Tell anew of all partitions: who is told does not know what was said before."""
         self._told.clear()
-
-    def release(self, message: Message) -> None:
-        """All backups have that clock."""
-        self.server.release(message["clock"])
-
-    def push_up_to(self, message: Message) -> None:
-        """The next round of pushes."""
-        self.server.push_up_to(message["clock"])
-
-    def take_part(self, message: Message) -> Message:
-        """From a clock on these workers take part in partitions; those that are not served here are told."""
-        elsewhere = []
-        for partition in message["partitions"]:
-            try:
-                self.server.workers_from(partition, message["workers"], message["first"])
-            except PlinkError as error:
-                elsewhere.append([partition, str(error)])
-        return {"elsewhere": elsewhere}
 
     def point(self, message: Message) -> None:
         """Who serves what."""
@@ -295,6 +225,10 @@ class Node:
         own = {int(number): pieces for number, pieces in message["workers"].items()}
         self.workers.assign(own, message["clock"], message["era"])
 
+    def keep_thresholds(self, message: Message) -> None:
+        """What follows from the traffic that was measured (for a controller that was started again)."""
+        self._thresholds = {key: message[key] for key in ("measure", "worker", "active", "backup_only")}
+
     def stand_in(self, message: Message) -> None:
         """Some clocks of a worker that is lost."""
         self.workers.stand_in(
@@ -306,16 +240,6 @@ class Node:
         self._loaded.ahead(message["pieces"])
         if self._stands_back:
             self._joins()
-
-    def checkpoint(self, message: Message) -> Message:
-        """Partitions into files of a folder."""
-        folder, begun, size = Path(message["folder"]), time.monotonic(), 0
-        folder.mkdir(parents=True, exist_ok=True)
-        for partition in message["partitions"]:
-            path = folder / f"partition-{partition}"
-            self.server.checkpoint(partition, path)
-            size += path.stat().st_size
-        return {"seconds": time.monotonic() - begun, "bytes": size}
 
     def keep(self, message: Message) -> None:
         """A checkpoint is whole: it is the latest from now on."""
@@ -348,7 +272,7 @@ class Node:
             **roles, "era": era, "number": number, "loaded": self._loaded.here(), "map": self._map,
             "address": self.server.address, "workers": self.workers.own(), "stands_in": self.workers.stands_in_for(),
             "begun": self.workers.begun, "finished": self.workers.finished, "held": self.workers.held,
-            **self._on_disk(),
+            "carried": self._carried(), "thresholds": self._thresholds, **self._on_disk(),
         }  # fmt: skip
 
     def bye(self, message: Message) -> None:
@@ -359,8 +283,11 @@ class Node:
 
     def _stay_alive(self) -> None:
         while not self._ending:
-            self._line.mention({"is": "alive", "carried": asdict(ACCOUNT.total())})
+            self._line.mention({"is": "alive", "carried": self._carried()})
             time.sleep(ALIVE_S)
+
+    def _carried(self) -> Message:
+        return asdict(ACCOUNT.total())
 
     def _watch_partitions(self) -> None:
         """Tell what has changed of partitions."""
@@ -398,20 +325,27 @@ def _persist(does: Callable[[], None]) -> None:
     raise refused
 
 
-_SHORT = {
-    "begin": Node.begin, "open": Node.open, "cancel": Node.cancel, "push_to": Node.push_to,
-    "stop_pushing": Node.stop_pushing, "drop": Node.drop, "take_over": Node.take_over, "forget": Node.forget,
-    "roll_back": Node.roll_back, "release": Node.release, "push_up_to": Node.push_up_to, "take_part": Node.take_part,
-    "point": Node.point, "hold": Node.hold, "let_go": Node.let_go, "assign": Node.assign, "stand_in": Node.stand_in,
-    "report": Node.report, "bye": Node.bye, "begin_again": Node.begin_again, "tell": Node.tell,
+_Does = Callable[[Node, Message], Message | None]
+
+
+def _by_server(does: server_words.Does) -> _Does:
+    return lambda node, message: does(node.server, message)
+
+
+_SHORT: dict[str, _Does] = {
+    **{do: _by_server(does) for do, does in server_words.AT_ONCE.items()},
+    "begin": Node.begin, "roll_back": Node.roll_back, "point": Node.point, "hold": Node.hold, "let_go": Node.let_go,
+    "assign": Node.assign, "stand_in": Node.stand_in, "report": Node.report, "bye": Node.bye,
+    "begin_again": Node.begin_again, "tell": Node.tell, "keep_thresholds": Node.keep_thresholds,
 }  # fmt: skip
-_LONG = {
-    "prepare": Node.prepare, "commit": Node.commit, "back_up": Node.back_up, "restore": Node.restore,
-    "restore_to": Node.restore_to, "load": Node.load, "checkpoint": Node.checkpoint, "keep": Node.keep,
-    "result": Node.result,
+_LONG: dict[str, _Does] = {
+    **{do: _by_server(does) for do, does in server_words.LONG.items()},
+    "load": Node.load, "keep": Node.keep, "result": Node.result,
 }  # fmt: skip
-_UNHURRIED = ("begin", "load", "point", "push_up_to", "tell")  # said to those that have not joined yet
-_MOVING = ("prepare", "back_up", "restore_to")
+# Said to those that have not joined yet, too, or to all: it does not mean that they are waited for.
+_UNHURRIED = (
+    "begin", "load", "point", "push_up_to", "tell", "keep_thresholds", "release", "forget", "report", "roll_back",
+)  # fmt: skip
 
 
 def main(arguments: list[str]) -> int:

@@ -10,15 +10,16 @@ import numpy as np
 from plink.errors import PlinkError
 from plink.runtime.agileml.app import App, Score, Stop, layout_of
 from plink.runtime.agileml.assigned import Assigned
-from plink.runtime.agileml.carried import Carried
 from plink.runtime.agileml.client import Ownership, RolledBack
+from plink.runtime.agileml.control_line import Message
 from plink.runtime.agileml.layout import Table, run_of
-from plink.runtime.agileml.node import _LONG, _MOVES, _MOVING, _TIMES, Message, Node
+from plink.runtime.agileml.node import _LONG, _MOVES, _TIMES, Node
 from plink.runtime.agileml.params import Params
 from plink.runtime.agileml.partition import Refused
 from plink.runtime.agileml.pieces import Piece
 from plink.runtime.agileml.progress import TABLES
 from plink.runtime.agileml.rules import BSP
+from plink.runtime.agileml.server_words import MOVING
 from plink.runtime.agileml.wire import Kind, Status, Wanted
 from plink.runtime.agileml.wire import Message as Word
 from plink.runtime.agileml.worker import TOLD, Clock
@@ -171,6 +172,7 @@ class SimulatedWorker:
         if server is None:
             return None
         answer = server._answer(copied(word), {})
+        self._host.net.carry(self._host.address, address, word, answer)
         if answer.status is Status.ROLLED_BACK:
             raise RolledBack(answer.clock, answer.era)
         if answer.status is Status.REFUSED:
@@ -267,7 +269,7 @@ class SimulatedHost(Node):
             self.later(0.0, self.leave)
         elif name == "roll_back":
             self._roll_back(message, 0)
-        elif name in _MOVING:
+        elif name in MOVING:
             self._queue_move(message)
         elif name == "commit":
             self.later(self.net.delay(0.001, 0.03), lambda: self._commit(message))
@@ -359,7 +361,7 @@ class SimulatedHost(Node):
         ):
             self.later(0.005, lambda: self._commit(message))
         else:
-            self._do(message, Node.commit)
+            self._do(message, _LONG["commit"])
 
     def _result(self, message: Message, times: int) -> None:
         """What was learnt, read as a worker reads."""
@@ -385,6 +387,9 @@ class SimulatedHost(Node):
                 return
         self._answer(message)
 
+    def _carried(self) -> Message:
+        return asdict(self.net.carried[self.address])
+
     def _watch(self) -> None:
         changed = {}
         for one in self.server.status():
@@ -396,5 +401,5 @@ class SimulatedHost(Node):
         self.later(0.05, self._watch)
 
     def _stay(self) -> None:
-        self.tell({"is": "alive", "carried": asdict(Carried())})
+        self.tell({"is": "alive", "carried": self._carried()})
         self.later(0.3, self._stay)

@@ -6,13 +6,16 @@ later, when the world says so.
 
 import contextlib
 import threading
+from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
 
 from plink.runtime.agileml import moves
+from plink.runtime.agileml.carried import Carried
 from plink.runtime.agileml.layout import Layout
 from plink.runtime.agileml.line import Line
 from plink.runtime.agileml.outgoing import Outgoing
@@ -25,28 +28,44 @@ from plink.runtime.agileml.rules import Rule
 from plink.runtime.agileml.server import Server
 from plink.runtime.agileml.wire import Kind, Message, Status
 
+_HEAD = 100  # bytes of a message without its values
 Later = Callable[[float, Callable[[], None]], None]
 
 
 class Net:
-    """Who listens where, and how long things take. ``hurdle`` says whether the next word is lost, and its answer."""
+    """Who listens where, how long things take, and what was carried, by address. ``hurdle`` says whether the next word
+    is lost, and its answer."""
 
     def __init__(self, later: Later, delay: Callable[[float, float], float], hurdle: Callable[[], str]) -> None:
         self.later, self.delay, self.hurdle = later, delay, hurdle
         self.servers: dict[str, SimulatedServer] = {}
+        self.carried: defaultdict[str, Carried] = defaultdict(Carried)
+
+    def carry(self, asking: str, serving: str, there: Message, back: Message) -> None:
+        """A question and its answer."""
+        sent, received = (_HEAD + sum(piece.values.nbytes for piece in message.pieces) for message in (there, back))
+        one = self.carried[asking]
+        self.carried[asking] = replace(
+            one, asked_sent=one.asked_sent + sent, asked_received=one.asked_received + received
+        )
+        one = self.carried[serving]
+        self.carried[serving] = replace(
+            one, served_sent=one.served_sent + received, served_received=one.served_received + sent
+        )
 
 
 class SimulatedLine(Line):
     """A question is answered at once, or the server is gone."""
 
-    def __init__(self, address: str, net: Net) -> None:
-        self.address, self._net = address, net
+    def __init__(self, address: str, net: Net, asking: str) -> None:
+        self.address, self._net, self._asking = address, net, asking
 
     def ask(self, message: Message) -> Message:
         server, hurdle = self._net.servers.get(self.address), self._net.hurdle()
         if server is None or hurdle == "asking":
             raise Lost(f"{self.address}: nobody is there")
         answer = server._answer(copied(message), {})
+        self._net.carry(self._asking, self.address, message, answer)
         if hurdle == "answering":
             raise Lost(f"{self.address}: nobody answers")
         return copied(answer)
@@ -155,7 +174,7 @@ class SimulatedServer(Server):
         net.servers[address] = self
 
     def line(self, address: str) -> Line:
-        return SimulatedLine(address, self.net)
+        return SimulatedLine(address, self.net, self.address)
 
     def owner(self, number: int) -> Owner:
         if not 0 <= number < self.layout.partitions:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from plink.errors import PlinkError
-from plink.runtime.agileml.node import Message
+from plink.runtime.agileml.control_line import Message
 from runners.agile.adding import last_word
 from runners.agile.deaths import ENDED
 from runners.agile.member import Member

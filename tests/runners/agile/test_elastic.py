@@ -53,11 +53,13 @@ def test_a_newcomer_leaves_the_cores_to_the_others_until_it_has_loaded(tmp_path:
     def nice(name: str) -> str:
         return Path(f"/proc/{job.pid(name)}/autogroup").read_text().split()[-1]
 
-    with Elastic(tmp_path, "rt", clocks=400, more=("--load-s", "0.2")) as job:
+    with Elastic(tmp_path, "rt", clocks=400, more=("--load-s", "0.5")) as job:
         job.clock(5)
         assert [nice("h0"), nice("h1")] == ["0", "0"]
         job.add("n0")
-        job.until(lambda status: any(member.name == "n0" for member in job.hub._members.values()))
+        job.until(lambda status: any(host["name"] == "n0" for host in status["hosts"]))
+        later = job.clock(job.clock_now() + 10)  # what is said to all meanwhile is said to it, too
+        assert [host["state"] for host in later["hosts"] if host["name"] == "n0"] == ["joining"]
         assert int(nice("n0")) > 0
         job.until(lambda status: status["workers"] == 3)
         assert nice("n0") == "0"

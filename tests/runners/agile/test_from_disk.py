@@ -13,7 +13,8 @@ from runners.agile.settings import Settings
 NOBODY_WORKS: dict[str, Any] = {
     "serves": {"0": 1, "1": 2}, "backs": {"0": -1, "1": -1}, "era": 0, "number": 5, "loaded": [], "map": {},
     "address": "1.2.3.4:5", "workers": {}, "stands_in": {}, "begun": -1, "finished": {}, "held": False,
-    "saved": None, "own": None,
+    "saved": None, "own": None, "thresholds": {},
+    "carried": {"asked_sent": 0, "asked_received": 0, "served_sent": 0, "served_received": 0},
 }  # fmt: skip
 MAP = {"clock": 0, "era": 0, "everywhere": {"0": [0, [0, 1], 0]}, "left": []}
 AT_WORK = NOBODY_WORKS | {

@@ -13,7 +13,7 @@ from runners.agile.channel import GONE, Channel
 from runners.agile.fitting import refuse
 from runners.agile.hearing import Hearing
 from runners.agile.member import Member
-from runners.agile.resuming import leaving, shares_of, torn
+from runners.agile.resuming import leaving, shares_of, thresholds_of, torn
 from runners.agile.rounds import Rounds
 from runners.agile.settings import Settings
 from runners.agile.turns import Share
@@ -199,6 +199,13 @@ def test_the_latest_map_counts() -> None:
         7,
     )
     assert shares_of({0: report(1, 6, {"9": [0, [0], 1]}), 1: report(9, 5, MAP)})[0] == {9: Share(0, (0,), 1)}
+
+
+def test_the_latest_measure_counts() -> None:
+    """Not everybody may have been told of it."""
+    kept = [{"measure": k, "worker": 1.0, "active": 2.0, "backup_only": 3.0} for k in (4, 5)]
+    assert thresholds_of({0: {"thresholds": {}}, 1: {"thresholds": kept[1]}, 2: {"thresholds": kept[0]}}) == kept[1]
+    assert thresholds_of({0: {"thresholds": {}}}) is None
 
 
 def test_who_leaves_is_in_no_share() -> None:

@@ -147,6 +147,15 @@ def test_reliable_hosts_alone_go_on() -> None:
     assert [one.owner for one in state.partitions] == [0, 1]
 
 
+def test_a_job_whose_reliable_hosts_do_no_work_was_in_stage_3_and_its_slack_holds_it_there() -> None:
+    """Four to two is at the threshold of 2, and less than one host under that of 2.4."""
+    idle = {f"h{k}": {"works": frozenset()} for k in (0, 1)}
+    theirs = {f"h{k}": {"serves": {k - 2: k + 3}, "works": frozenset({k, k - 2})} for k in (2, 3)}
+    for ratio, stage in ((2.0, Stage.BACKUP_ONLY), (2.4, Stage.BACKUP_ONLY), (2.6, Stage.ACTIVE_AND_BACKUP)):
+        assert resumed(reports(**idle, **theirs), thresholds=Thresholds(0.5, ratio))[0].stage is stage
+        assert resumed(reports(), thresholds=Thresholds(0.5, ratio))[0].stage is Stage.ACTIVE_AND_BACKUP
+
+
 def test_one_transient_host_that_serves_is_enough_for_stage_two_to_have_been() -> None:
     """Two to two is not over the threshold, nor one host under it: the stage is what it was."""
     some = reports(h1={"serves": {1: 6}, "backs": {1: 7}}, h3={"serves": {}}, h4=None, h5=None)

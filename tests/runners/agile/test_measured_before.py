@@ -1,0 +1,109 @@
+"""What a controller measured outlives it (`--thresholds auto`): the next one goes on with it, and measures no more than
+what was carried since."""
+
+import itertools
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pytest
+
+from plink.runtime.agileml.carried import Carried
+from runners.agile import traffic
+from solvers.agile.stages import Stage, Thresholds
+from tests.runners.agile.elastic import Elastic
+from tests.runners.agile.simulated_job import SimulatedJob
+from tests.runners.agile.test_from_disk import AT_WORK, Resumed, on_disk
+from tests.runners.agile.test_simulated_jobs import finish
+
+MEASURED = {"measured": True, "host_rate": 1e6}
+KEPT = {"measure": 7, "worker": 1e5, "active": 0.5, "backup_only": 3.0}
+
+
+@dataclass(frozen=True)
+class Held:
+    """At a moment of a job: which controller, and what it had decided."""
+
+    by: int
+    stage: Stage
+    thresholds: Thresholds
+
+
+def held(job: SimulatedJob) -> list[Held]:
+    """Of the whole job, every tenth of a second, where it changed."""
+    found: list[Held] = []
+
+    def look() -> None:
+        if job._controller is not None and (state := job._controller.state) is not None:
+            now = Held(job._by, state.stage, state.thresholds)
+            if not found or found[-1] != now:
+                found.append(now)
+        job.later(0.1, look)
+
+    look()
+    finish(job)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_job_in_stage_3_stays_there_when_its_controller_is_replaced(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twice. By the thresholds that it was begun with it would be in stage 2."""
+    monkeypatch.setattr(traffic, "_EVERY_S", 1.0)
+    job = SimulatedJob(seed, "rtttttt", clocks=300, settings={"measured": True, "host_rate": 2e4})
+    for at in (8.0, 14.0):
+        job.later(at, job.kill_controller)
+    found = held(job)
+    by = [[one for one in found if one.by == number] for number in (1, 2, 3)]
+    assert by[0][-1].stage is Stage.BACKUP_ONLY
+    for earlier, later in itertools.pairwise(by):
+        assert {one.stage for one in later} == {Stage.BACKUP_ONLY}
+        assert later[0].thresholds in [one.thresholds for one in earlier]
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_a_job_is_not_measured_before_it_works(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be too little, and in stage 1 for a while."""
+    monkeypatch.setattr(traffic, "_EVERY_S", 1.0)
+    found = held(SimulatedJob(seed, "rtttttt", clocks=60, settings={"measured": True, "host_rate": 1e5}))
+    assert found[0].thresholds != found[-1].thresholds
+    assert {one.stage for one in found} == {Stage.ACTIVE_AND_BACKUP}
+
+
+def test_thresholds_hold_when_all_goes_on_from_a_checkpoint_too() -> None:
+    job = Resumed(AT_WORK | {"thresholds": KEPT, "own": on_disk(7)}, checkpoints="/shared/c", **MEASURED)
+    assert job.controller.cluster.thresholds == Thresholds(0.5, 3.0)
+    job.lose_and_return(own=on_disk(7))
+    assert job.restored() == {"/shared/c/clock-7-5f3"}
+    assert job.controller.cluster.thresholds == Thresholds(0.5, 3.0)
+
+
+def test_what_was_carried_before_is_not_measured() -> None:
+    """Nobody has said that it is alive yet when the first look is taken."""
+    carried = Carried(10**9, 10**9, 10**9, 10**9)
+    job = Resumed(AT_WORK | {"carried": asdict(carried)}, **MEASURED)
+    assert job.controller.members[0].carried == carried
+    lines = [word["line"] for word in job.says("log") if word["line"]["what"] == "traffic"]
+    assert [(line["sent"], line["received"]) for line in lines] == [(2 * 10**9, 2 * 10**9)]
+
+
+@pytest.mark.crowd
+def test_a_real_job_settles_and_stays_where_it_was_when_its_controller_is_killed(tmp_path: Path) -> None:
+    """Whose hosts are said to carry next to nothing: so the reliable one is to keep backups only."""
+    settings = {"measured": True, "host_rate": 1e3, "silence_s": 10.0}
+    with Elastic(tmp_path, "rttt", clocks=400, settings=settings, more=("--work-s", "0.02")) as job:
+        assert job.clock(0)["stage"] == 2
+        job.until(lambda status: status["stage"] == 3)
+        assert job.hub._controller is not None
+        job.hub._controller.kill()
+        job.until(lambda status: status.get("controller") == 2)
+        stages, over = set(), time.monotonic() + 3 * traffic._EVERY_S
+        while time.monotonic() < over:
+            stages.add(job.status()["stage"])
+            time.sleep(0.1)
+        assert stages == {3}
+        job.finish()
+    assert [line["stage"] for line in job.events("stage")] == [2, 3]
+    assert [line["event"] for line in job.events("controller")] == ["started", "restarted"]
+    assert not job.events("rolled back")
