@@ -8,7 +8,7 @@ can be had again, from the servers or from the input data: it may go back to any
 import math
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic
 
@@ -127,7 +127,7 @@ class Worker(Generic[Items]):
             self._begin(pieces)
         else:
             scores = [self._work(piece) for piece in pieces]
-            self._progress.add(score for score in scores if score is not None)
+            self._score_all(score for score in scores if score is not None)
             if 0 in pieces:
                 judged, objective = self._decide()
         worked = time.perf_counter()
@@ -199,6 +199,13 @@ class Worker(Generic[Items]):
         if not finite:
             raise AppError(f"{where} returned {said}: an objective must be finite (smaller steps may help)")
         return score
+
+    def _score_all(self, scores: Iterable[Score]) -> None:
+        try:
+            self._progress.add(scores)
+        except InputError as error:
+            whose = f"the objectives of worker {self._client.worker} at clock {self._client.now}"
+            raise AppError(f"app {self._app.name}: {whose}: {error}") from error
 
     def _decide(self) -> tuple[int | None, float | None]:
         """Only the one who has piece 0, for all; once an iteration the latest that is judged, and its objective."""

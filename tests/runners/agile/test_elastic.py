@@ -1,6 +1,7 @@
 """Jobs whose hosts come and go, are warned, and die: no update is lost, none counts twice, and all end."""
 
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -178,6 +179,28 @@ def test_a_program_that_raises_ends_the_job_with_its_name(tmp_path: Path) -> Non
     assert job.ended.code == 1
     assert "ValueError" in job.ended.why
     assert "clock 7" in job.ended.why
+
+
+@pytest.mark.parametrize("table", ["sum", "fill"])
+@pytest.mark.parametrize(
+    ("tiers", "times", "said"),
+    [
+        ("rt", "1.5", r"^h\d: app Tally: process\(\) of piece \d+ .* with what worker \d adds at clock 7 "),
+        ("rt", "9", r"^h\d: partition \d at \S+: .* with what the workers add at clock 7 "),
+        ("rttt", "20", r"^h\d: partition \d at \S+: .* with what the workers add at clock 8 "),
+    ],
+)  # fmt: skip
+def test_sums_that_are_too_large_end_the_job(tmp_path: Path, table: str, tiers: str, times: str, said: str) -> None:
+    """Of one worker, of all at a clock, and of clocks; no result is written."""
+    with Elastic(tmp_path, tiers, more=("--megabytes", "1", "--large", table, "7", times)) as job:
+        job._thread.join(60)
+    assert job.ended is not None
+    assert job.ended.code == 1
+    assert re.match(said, job.ended.why)
+    assert f"table '{table}'" in job.ended.why
+    assert "row 5: " in job.ended.why
+    assert " has room for (smaller " in job.ended.why
+    assert not (tmp_path / "result.json").exists()
 
 
 def test_a_host_comes_back_under_its_name(tmp_path: Path) -> None:
