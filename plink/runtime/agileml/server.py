@@ -6,7 +6,7 @@ was started anew may say everything twice. Numbers of epochs rise: what is said 
 
 import contextlib
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,12 +57,13 @@ class Server:
     :param host: the address to listen on; ``port`` 0: any that is free.
     :param timeout_s: for handshakes and for what other servers answer.
     :param patience_s: how long a read waits for its state before the client is told to ask again.
+    :param refused: hears why a connection was closed that made no sense, or could not be had; from any thread.
     :raises OSError: the address cannot be had.
     """
 
     def __init__(
         self, layout: Layout, keys: RunKeys, rule: Rule, *, host: str = "127.0.0.1", port: int = 0,
-        timeout_s: float = 10.0, patience_s: float = 1.0,
+        timeout_s: float = 10.0, patience_s: float = 1.0, refused: Callable[[str], None] = lambda why: None,
     ) -> None:  # fmt: skip
         self.layout, self.keys, self.rule = layout, keys, rule
         self._timeout_s, self._patience_s = timeout_s, patience_s
@@ -70,14 +71,9 @@ class Server:
         self._least_era = 0
         self._changing, self.closed = threading.Lock(), False
         self._pusher = Pusher(self._present, self.line)
-        self.listener = Listener(layout, keys, host, port, timeout_s, self._answer)
+        self.listener = Listener(layout, keys, host, port, timeout_s, self._answer, refused)
         self.address = self.listener.address
         self.listener.start()
-
-    @property
-    def refused(self) -> list[str]:
-        """Why connections were closed, for the log; the last hundred."""
-        return self.listener.refused
 
     def line(self, address: str) -> Line:
         """To another server of the run."""

@@ -14,7 +14,7 @@ from typing import Generic
 
 from plink.errors import InputError, PlinkError
 from plink.runtime.agileml.app import App, AppError, Items, Score, check
-from plink.runtime.agileml.assigned import Assigned, Assignment
+from plink.runtime.agileml.assigned import Assigned
 from plink.runtime.agileml.blame import raised
 from plink.runtime.agileml.client import Client, RolledBack
 from plink.runtime.agileml.loaded import Loaded
@@ -55,8 +55,8 @@ def _stderr(line: str) -> None:
 
 
 class Worker(Generic[Items]):
-    """One worker over one client, which is the worker's from now on. :meth:`run` is for one thread; :meth:`assign`,
-    :meth:`leave` and what ``loaded`` has are for any.
+    """One worker over one client, which is the worker's from now on. :meth:`run` is for one thread; what ``assigned``
+    says and ``loaded`` has is for any.
 
     :param client: at the first clock that it works in.
     :param rule: that of the client.
@@ -76,20 +76,8 @@ class Worker(Generic[Items]):
         self._started = time.time() if started is None else started
         self._say, self._done = say, done
         self._progress = Progress(client, rule, app.batches)
-        self._assigned = pieces if isinstance(pieces, Assigned) else Assigned(self._checked(pieces))
+        self.assigned = pieces if isinstance(pieces, Assigned) else Assigned(self._checked(pieces))
         self._had: tuple[int, ...] | None = None
-
-    def assign(self, pieces: Sequence[int], clock: int, era: int = 0) -> None:
-        """Other pieces from ``clock`` on. Whoever has them until then is told the same clock.
-
-        :param era: for what is to be after a roll-back: the new one.
-        :raises PlinkError: that clock has begun, or there are no such pieces.
-        """
-        self._assigned.add(Assignment(clock, era, self._checked(pieces)))
-
-    def leave(self, clock: int, era: int = 0) -> None:
-        """``clock`` is the first that it does not take part in. :raises PlinkError: it has begun."""
-        self._assigned.add(Assignment(clock, era, None))
 
     def run(self) -> Finished:
         """To the end of the job, or until it is told to leave.
@@ -117,7 +105,7 @@ class Worker(Generic[Items]):
             return Finished(now, f"{self._app.stop.clocks} clocks are done")
         if now and self._progress.stops_at() == now:
             return Finished(now, "the stopping criterion is met")
-        pieces = self._assigned.begin(now, client.era)
+        pieces = self.assigned.begin(now, client.era)
         if pieces is None:
             return Finished(now, TOLD)
         if pieces != self._had:
