@@ -10,6 +10,7 @@ from plink.errors import InputError
 from plink.runtime.agileml.layout import Indices, Places, Table, Values, rising
 from plink.runtime.agileml.memory import copied
 from plink.runtime.agileml.rules import Rule
+from plink.runtime.agileml.sums import Overflow, add, add_at
 
 _NONE = np.iinfo(np.int64).min
 
@@ -58,15 +59,16 @@ class Cache:
         return copied(self._given, _places(rows), len(rows))
 
     def read(self, rows: Indices) -> Values:
-        """Copies of the vectors with one's own additions, shape (len(rows), width)."""
+        """Copies of the vectors with one's own additions, shape (len(rows), width). :raises Overflow: some are too
+        large."""
         places = _places(rows)
         found = copied(self._given, places, len(rows))
         own = self._touched[places]
         if own.any():
             if own.all():
-                found += self._added[places]
+                _sums(rows, found, self._added[places], out=found)
             else:
-                found[own] += self._added[rows[own]]
+                found[own] = _sums(rows[own], found[own], self._added[rows[own]])
         return found
 
     def add(self, rows: Indices, deltas: object) -> None:
@@ -74,6 +76,7 @@ class Cache:
 
         :raises InputError: another shape or kind of number, numbers that the table's type has no room for, or that
             are none. Floats are rounded to the table's.
+        :raises Overflow: with what was added before there is a sum that it has no room for. Nothing was added then.
         """
         found, where = np.asarray(deltas), f"update of table {self.table.name!r}"
         if found.shape != (len(rows), self.table.width):
@@ -87,9 +90,9 @@ class Cache:
             fresh = rows[~self._touched[rows]]
             self._added[fresh] = 0
             if once:
-                self._added[places] += found
+                self._added[places] = _sums(rows, self._added[places], found)
             else:
-                np.add.at(self._added, rows, found)
+                add_at(self._added, rows, found)
         self._touched[places] = True
 
     def _as_the_table(self, found: Values, where: str) -> Values:
@@ -117,9 +120,13 @@ class Cache:
         return copied(self._added, _places(rows), len(rows))
 
     def sent(self, rows: Indices, clock: int, rule: Rule) -> None:
-        """Nothing is to be sent now; what may be read at the new ``clock`` without asking has one's own in it."""
+        """Nothing is to be sent now; what may be read at the new ``clock`` without asking has one's own in it. Where
+        that is too large the servers are asked: they have what others took away, or say that it is."""
         kept = rows[self._kept(self._state[rows], clock, rule)]
-        self._given[kept] += self._added[kept]
+        try:
+            self._given[kept] = add(self._given[kept], self._added[kept])
+        except Overflow:
+            self._state[kept] = _NONE
         self._touched[rows] = False
 
     @staticmethod
@@ -142,6 +149,14 @@ class Cache:
         """Everything: what was given and what was not sent."""
         self._state[:] = _NONE
         self._touched[:] = False
+
+
+def _sums(rows: Indices, first: Values, second: Values, out: Values | None = None) -> Values:
+    """Of these rows of a table. :raises Overflow: of a row of the table."""
+    try:
+        return add(first, second, out)
+    except Overflow as error:
+        raise Overflow(int(rows[error.row])) from None
 
 
 def _places(rows: Indices) -> Places:

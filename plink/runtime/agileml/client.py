@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from plink.errors import PlinkError
+from plink.errors import InputError, PlinkError
 from plink.runtime.agileml.cache import Cache
 from plink.runtime.agileml.keys import RunKeys, Stranger
 from plink.runtime.agileml.layout import Indices, Layout, Places, Values
@@ -21,6 +21,7 @@ from plink.runtime.agileml.line import Line
 from plink.runtime.agileml.pieces import Piece
 from plink.runtime.agileml.records import Forged, Lost
 from plink.runtime.agileml.rules import Rule
+from plink.runtime.agileml.sums import Overflow, no_room
 from plink.runtime.agileml.wire import INCLUDED, Kind, Message, Status, Wanted
 
 _AGAIN_S = 0.02
@@ -93,6 +94,8 @@ class Client:
         :param own: with what it has added at this clock, too.
         :raises RolledBack: begin again from there.
         :raises Unanswered: a server or the other workers were silent for too long.
+        :raises InputError: no such table or rows, or a sum with what it has added is too large for the table's type.
+        :raises PlinkError: a server found a sum of the workers' updates that is.
         """
         number = self.layout.table(table)
         cache = self._caches[number]
@@ -102,16 +105,29 @@ class Client:
             if self._unsent is not None:
                 raise PlinkError(f"clock {self.now} is not over: call clock() again before reading")
             self._fetch(number, missing)
-        return cache.read(wanted) if own else cache.given(wanted)
+        if not own:
+            return cache.given(wanted)
+        try:
+            return cache.read(wanted)
+        except Overflow as error:
+            raise self._too_large(f"table {table!r}", error, cache) from None
 
     def update(self, table: str, rows: object, deltas: object) -> None:
         """Add to vectors; others see it after :meth:`clock`.
 
         :param deltas: shape (len(rows), width).
-        :raises InputError: shapes or types that do not fit, or NaN: nothing was added.
+        :raises InputError: shapes or types that do not fit, NaN, or a sum with what it has added at this clock before
+            that is too large for the table's type: nothing was added.
         """
         cache = self._caches[self.layout.table(table)]
-        cache.add(cache.rows(rows), deltas)
+        try:
+            cache.add(cache.rows(rows), deltas)
+        except Overflow as error:
+            raise self._too_large(f"update of table {table!r}", error, cache) from None
+
+    def _too_large(self, where: str, error: Overflow, cache: Cache) -> InputError:
+        what = f"with what worker {self.worker} adds at clock {self.now} there is {no_room(cache.table.dtype)}"
+        return InputError(where, f"row {error.row}: {what}")
 
     @property
     def unfinished(self) -> bool:
@@ -128,6 +144,8 @@ class Client:
         """The work of this clock is done: send all updates. After an :class:`Unanswered` it may be called again.
 
         :raises RolledBack, Unanswered: as for :meth:`read`.
+        :raises PlinkError: a server refused it, as with it a sum is too large for a table's type; its state is as it
+            was before this clock.
         """
         if self._unsent is None:
             self._unsent = self._updates()

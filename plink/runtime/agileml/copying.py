@@ -64,7 +64,7 @@ def back_up(owner: Owner, line: Line) -> None:
 
 def restore_to(owner: Owner, line: Line, epoch: int, workers: Collection[int], first: int, here: str) -> None:
     """A backup gives its state to a server that serves it from there on, and stays its backup. One that serves it
-    itself, in an earlier epoch, is the backup from now on.
+    itself, in an earlier epoch, or does not know whether another does, is the backup from now on.
 
     :param here: the address of this server.
     :raises Unsure: whether the new owner has begun is not known: the same again settles it.
@@ -73,7 +73,7 @@ def restore_to(owner: Owner, line: Line, epoch: int, workers: Collection[int], f
     number = attempt()
 
     def begin() -> tuple[list[Message], Message | None]:
-        if owner.role is Role.SERVING and epoch > owner.epoch:
+        if owner.role in (Role.SERVING, Role.UNSURE) and epoch > owner.epoch:
             owner.stand_back()
         if owner.role is not Role.BACKUP:
             raise Refused("a partition that is not backed up here cannot be restored from here")

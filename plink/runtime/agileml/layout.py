@@ -77,10 +77,6 @@ class Layout:
         """How many rows of a table a partition has."""
         return len(range(partition, self.tables[table].rows, self.partitions))
 
-    def partition_bytes(self, partition: int) -> int:
-        """What the vectors of one partition take."""
-        return sum(self.rows_in(number, partition) * table.row_bytes for number, table in enumerate(self.tables))
-
     def cut(self, rows: Indices) -> Iterator[tuple[int, Places, Rows]]:
         """The partitions that hold some of the rows, each with where they stand in ``rows`` and their numbers there.
 

@@ -26,18 +26,18 @@ class Listener:
 
     :param answer: to a message, with the lines of its connection.
     :param timeout_s: for handshakes.
+    :param refused: hears who was not listened to, and why; from any thread.
     :raises OSError: the address cannot be had.
     """
 
     def __init__(
         self, layout: Layout, keys: RunKeys, host: str, port: int, timeout_s: float,
-        answer: Callable[[Message, Lines], Message],
+        answer: Callable[[Message, Lines], Message], refused: Callable[[str], None],
     ) -> None:  # fmt: skip
         self._layout, self._keys, self._timeout_s, self._answer = layout, keys, timeout_s, answer
         self._channels: set[SealedChannel] = set()
         self._handshakes = threading.BoundedSemaphore(_HANDSHAKES)
-        self.closed = False
-        self.refused: list[str] = []  # why connections were closed, for the log; the last hundred
+        self._refused, self.closed = refused, False
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
         self.address = f"[{host}]" if ":" in host else host
@@ -106,4 +106,4 @@ class Listener:
                 line.close()
 
     def _refuse(self, peer: str, error: Exception) -> None:
-        self.refused = [*self.refused[-99:], f"{peer}: {error}"]
+        self._refused(f"{peer}: {error}")

@@ -37,11 +37,6 @@ class Loaded(Generic[Items]):
         """Those in memory."""
         return sorted(self._pieces)
 
-    def drop(self, pieces: Iterable[int]) -> None:
-        """They will not be needed soon."""
-        for piece in pieces:
-            self._pieces.pop(piece, None)
-
     def _load(self, piece: int) -> Sequence[Items]:
         where = f"app {self._app.name}: load({piece})"
         try:

@@ -141,7 +141,7 @@ class Aws:
     def _answer(self, line: Line) -> Answer:
         if self._token is None:
             told = line.ask(
-                "PUT", self._TOKEN, {"X-aws-ec2-metadata-token-ttl-seconds": "21600", "Content-Length": "0"}
+                "PUT", self._TOKEN, {"X-aws-ec2-metadata-token-ttl-seconds": _TOKEN_S, "Content-Length": "0"}
             )
             token = told.text.strip()
             if told.status != 200 or not token or not token.isascii() or not token.isprintable():

@@ -30,7 +30,7 @@ _attempts = itertools.count(1)
 
 class Unsure(PlinkError):
     """The new owner was told to begin and was not heard of again: the old one has stopped, and keeps what it has.
-    :func:`settle` asks again; if the new one is known to be dead, the old one can go on."""
+    :func:`settle` asks again; if the new one is known to be dead, the old one is as good a backup as any."""
 
 
 def attempt() -> int:
@@ -119,7 +119,7 @@ def _last_pushes(owner: Owner, move: Outgoing, agreed: int | None) -> None:
 def settle(owner: Owner, line: Line) -> None:
     """After :class:`Unsure`, in the owner's thread: tell the new owner again.
 
-    :raises Unsure: it is not heard of. :raises Refused: it has not begun and will not: the old one may go on.
+    :raises Unsure: it is not heard of. :raises Refused: it has not begun and will not.
     """
     if owner.role is not Role.UNSURE or owner.unsure is None:
         raise Refused("it is known who has this partition")

@@ -9,6 +9,7 @@ that sent it (``by``), and what an older one says than was heard already is refu
 """
 
 import base64
+import itertools
 import os
 import signal
 import sys
@@ -53,6 +54,7 @@ _OWNER_WAIT_S = 60.0  # within which a partition's owner must answer, or become 
 _OTHERS_WAIT_S = 3600.0
 _AGAIN_S = 0.05
 _TIMES = 40
+_REFUSALS = 20  # that a node tells of
 
 
 class Node:
@@ -73,6 +75,7 @@ class Node:
         self._restore = self._checkpoints = self._job = ""
         self._movers = ThreadPoolExecutor(_MOVES, thread_name_prefix="plink-move")
         self._told: dict[int, list[Any]] = {}
+        self._refusals = itertools.count()
         self._stands_back = GENTLE in os.environ  # to those who work already, until there is something to do here
 
     def run(self) -> None:
@@ -159,7 +162,9 @@ class Node:
             rule: Rule = BSP() if message["slack"] is None else SSP(message["slack"])
             keys = RunKeys(base64.b64decode(message["keys"]))
             layout = layout_of(self._app, message["partitions"], TABLES)
-            self._server = Server(layout, keys, rule, host=message["address"], timeout_s=_SERVER_WAIT_S)
+            self._server = Server(
+                layout, keys, rule, host=message["address"], timeout_s=_SERVER_WAIT_S, refused=self._refused
+            )
             self._server.push_up_to(-1)  # in rounds, as the controller says
 
             def client(number: int, clock: int, era: int) -> Client:
@@ -278,6 +283,11 @@ class Node:
     def bye(self, message: Message) -> None:
         """Nothing of this host is needed any more."""
         self._ending = True
+
+    def _refused(self, why: str) -> None:
+        """Whoever knocks for days is not told of each time."""
+        if next(self._refusals) < _REFUSALS:
+            self._line.send({"is": "said", "text": f"a connection to its server was closed: {why}"})
 
     # What runs beside.
 

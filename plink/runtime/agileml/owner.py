@@ -126,7 +126,7 @@ class Owner:
         self.changed()
 
     def stand_back(self) -> None:
-        """From serving to being a backup, with the same state."""
+        """From serving, or not knowing who does, to being a backup, with the same state."""
         self.partition.stand_by()
         self.place(self.partition, Role.BACKUP, self.epoch)
 
@@ -262,6 +262,7 @@ class Owner:
             return self._said(Status.REFUSED, str(error) if isinstance(error, PlinkError) else _named(error))
 
     def _state_for(self, message: Message) -> Message | None:
+        self.partition.check()
         if self.partition.clock < self._rule.needs(message.clock):
             return None
         member = self.partition.members.get(message.worker)
@@ -337,8 +338,9 @@ class Owner:
         before = self.partition.clock
         if self.partition.update(message.worker, message.clock, message.pieces) and queued and self.outgoing:
             self.outgoing.add([queued])
-        if self.partition.clock > before:
+        if self.partition.clock > before or self.partition.overflow:
             self.changed()
+        self.partition.check()
         return self._said(Status.OK)
 
     def _push(self, message: Message) -> Message:
@@ -404,6 +406,8 @@ class Owner:
         self.address = ""
         self.partition.push_sequence = max(self.partition.push_sequence, sequence)
         self.partition.backups = backups
+        if role is Role.SERVING:
+            self.partition.advance()  # a sum that was too large where it was before is so here
         self.place(self.partition, role, message.epoch)
         return self._said(Status.OK)
 

@@ -43,6 +43,9 @@ class Params:
     def update(self, table: str, rows: object, deltas: object) -> None:
         """Add ``deltas``, shape (len(rows), width), to vectors; a row that comes twice is added to twice.
 
+        What cannot be held ends the job: a number, a sum of what one worker adds at a clock, and, found by the servers
+        when the clock is over, a sum of what all have added, neither an infinity nor an integer that wrapped around.
+
         :raises InputError: no such table or rows, another shape, or numbers that the table cannot hold.
         """
         try:

@@ -5,6 +5,9 @@ later clocks wait beside it. It is made the same to the bit whatever the order o
 taken by worker number; those of neighbours in this order that name the same rows are summed first (as they arrive, so
 that no more than one stays in memory), and the sums are added to the state one after the other.
 
+A sum that the type of its table has no room for ends this: the state stays that of the clock before, and nothing can be
+read or updated any more, but for going back. As it is the same wherever the updates go, so is this.
+
 To go back, old vectors are kept: before a clock is added (at an active server), or a push applied (at a backup), the
 vectors that it changes. A push carries the vectors themselves and not their differences, which are as many bytes: the
 backup then equals the active server to the bit, and going back restores exactly what was.
@@ -19,7 +22,8 @@ import numpy as np
 from plink.errors import PlinkError
 from plink.runtime.agileml.layout import Layout, Rows, Values, index, same_rows
 from plink.runtime.agileml.memory import copied
-from plink.runtime.agileml.pieces import Piece, add_to, touched
+from plink.runtime.agileml.pieces import Piece, TooLarge, add_to, summed, touched
+from plink.runtime.agileml.sums import no_room
 
 
 class Refused(PlinkError):
@@ -72,7 +76,7 @@ class Ahead:
 class Partition:
     """The state of one partition; it belongs to one thread.
 
-    ``backups`` says up to which clock each address has been pushed to.
+    ``backups`` says up to which clock each address has been pushed to; ``overflow`` which sum was too large, if any.
 
     :param history: keep what it takes to go back; without it nothing can be pushed or rolled back.
     :param sees_ahead: keep a second copy that has all that arrived, for rules that serve it.
@@ -93,6 +97,7 @@ class Partition:
         self.last_step: Undo | None = None  # kept in any case: one who redoes a clock reads what was before it
         self.backups: dict[str, int] = {}
         self.push_sequence = 0
+        self.overflow = ""
 
     @property
     def pushed(self) -> int:
@@ -110,7 +115,7 @@ class Partition:
             if worker in self.members:
                 raise Refused(f"worker {worker} is here already")
         self.members |= {worker: Member(first, first - 1) for worker, first in sorted(workers.items())}
-        self._advance()
+        self.advance()
 
     def workers_from(self, workers: Collection[int], first: int) -> bool:
         """From clock ``first`` on exactly these take part. Who is not among them owes the clocks before it still, or
@@ -137,19 +142,19 @@ class Partition:
             raise Refused(f"the workers of clock {first} cannot change: it has begun")
         self._drop_from(first)
         self.members = members
-        self._advance()
+        self.advance()
         return True
 
     def _drop_from(self, first: int) -> None:
         """Updates of this clock and later ones, none of them in the state, do not count."""
         kept = {clock: ahead for clock, ahead in self.ahead.items() if clock < first}
-        if self.newest is not None and len(kept) < len(self.ahead):
-            newest = [values.copy() for values in self.values]
-            for ahead in kept.values():
-                for pieces in (ahead.sums, *ahead.waiting.values()):
-                    add_to(newest, pieces)
-            self.newest = newest
+        if len(kept) == len(self.ahead):
+            return
+        self.forget_ahead()
         self.ahead = kept
+        for clock, ahead in kept.items():
+            for pieces in (ahead.sums, *ahead.waiting.values()):
+                self.show(clock, pieces)
 
     def _begun(self) -> int:
         """The latest clock that anybody has finished."""
@@ -165,19 +170,31 @@ class Partition:
             return False  # of one who has ended long ago
         member = self._member(worker)
         if clock <= member.finished:
-            self._advance()  # which may have lacked memory the first time
+            self.advance()  # which may have lacked memory the first time
             return False
         if clock != member.finished + 1 or (member.until is not None and clock > member.until):
             raise Refused(f"worker {worker} sent clock {clock} after {member.finished}")
         member.finished = clock
         ahead = self.ahead.setdefault(clock, Ahead())
         ahead.waiting[worker] = tuple(pieces)
-        if self.newest is not None:
-            add_to(self.newest, pieces)
+        self.show(clock, pieces)
         if clock == self.clock + 1:
             self._sum(ahead)
-            self._advance()
+            self.advance()
         return True
+
+    def show(self, clock: int, pieces: Sequence[Piece]) -> None:
+        """What is ahead of the state, to those who may see it."""
+        if self.newest is not None and not self.overflow:
+            try:
+                add_to(self.newest, pieces)
+            except TooLarge as error:
+                self._stop(error, clock)
+
+    def check(self) -> None:
+        """:raises Refused: a sum was too large, and is again unless all go back to before it."""
+        if self.overflow:
+            raise Refused(self.overflow)
 
     def laggards(self) -> list[int]:
         """The workers whose updates the next clock waits for."""
@@ -229,7 +246,7 @@ class Partition:
         if push.before > self.clock:
             raise Refused(f"partition {self.number}: a push of clocks {push.before} to {push.after} at {self.clock}")
         if push.after > self.clock:
-            self._remember(push.after, [(piece.table, piece.rows) for piece in push.pieces])
+            self._keep(self._step(push.after, [(piece.table, piece.rows) for piece in push.pieces]))
             for values in (self.values, self.newest or ()):
                 for piece in push.pieces if values else ():
                     values[piece.table][index(piece.rows)] = piece.values
@@ -255,8 +272,7 @@ class Partition:
         while self.history and self.clock > clock:
             self.last_step = None
             step = self.history.pop()
-            for piece in step.pieces:
-                self.values[piece.table][index(piece.rows)] = piece.values
+            self._undo(step)
             self.clock = step.before
         self.backups = {address: min(pushed, clock) for address, pushed in self.backups.items()}
         self.forget_ahead()
@@ -265,7 +281,7 @@ class Partition:
 
     def forget_ahead(self) -> None:
         """Only the consistent state counts."""
-        self.ahead.clear()
+        self.ahead, self.overflow = {}, ""
         if self.newest is not None:
             self.newest = [values.copy() for values in self.values]
 
@@ -306,43 +322,67 @@ class Partition:
             raise Refused(f"worker {worker} does not take part")
         return self.members[worker]
 
-    def _advance(self) -> None:
+    def advance(self) -> None:
+        """As far as what is here allows."""
         while self.members and not self.laggards():
             clock = self.clock + 1
             if all(member.until is not None and member.until < clock for member in self.members.values()):
                 return  # nobody is left: time stands still
             ahead = self.ahead.get(clock, Ahead())
             self._sum(ahead)
-            self._remember(clock, touched(ahead.sums))  # may lack memory: nothing has changed then
-            add_to(self.values, ahead.sums)
+            if self.overflow:
+                return
+            step = self._step(clock, touched(ahead.sums))  # may lack memory: nothing has changed then
+            try:
+                add_to(self.values, ahead.sums)
+            except BaseException as error:
+                self._undo(step)
+                if not isinstance(error, TooLarge):
+                    raise
+                self._stop(error, clock)
+                return
+            self._keep(step)
             self.ahead.pop(clock, None)
             self.clock = clock
             if clock + 1 in self.ahead:
                 self._sum(self.ahead[clock + 1])
 
     def _sum(self, ahead: Ahead) -> None:
-        """Sum what there is in the order of the workers, up to the first who is missing."""
+        """Sum what there is in the order of the workers, up to the first who is missing. Nothing is lost where a sum is
+        too large: it is so as well wherever the partition goes."""
         taking_part = (worker for worker in sorted(self.members) if worker not in ahead.summed)
         for worker in taking_part:
             if worker not in ahead.waiting:
                 if self.members[worker].owes(self.clock + 1):
                     return
                 continue
-            for piece in ahead.waiting.pop(worker):
-                last = next((kept for kept in reversed(ahead.sums) if kept.table == piece.table), None)
-                if last is not None and same_rows(last.rows, piece.rows):
-                    np.add(last.values, piece.values, out=last.values)
-                else:
-                    ahead.sums.append(piece)
+            try:
+                ahead.sums = _summed(ahead.sums, ahead.waiting[worker])
+            except TooLarge as error:
+                self._stop(error, self.clock + 1)
+                return
+            del ahead.waiting[worker]
             ahead.summed.append(worker)
 
-    def _remember(self, after: int, touched: Iterable[tuple[int, Rows]]) -> None:
+    def _stop(self, error: TooLarge, clock: int) -> None:
+        table, row = self.layout.tables[error.table], error.row * self.layout.partitions + self.number
+        what = f"with what the workers add at clock {clock} there is {no_room(table.dtype)}"
+        self.overflow = f"table {table.name!r}, row {row}: {what}"
+
+    def _step(self, after: int, touched: Iterable[tuple[int, Rows]]) -> Undo:
+        old = tuple(Piece(table, rows, copied(self.values[table], index(rows), len(rows))) for table, rows in touched)
+        return Undo(self.clock, after, old)
+
+    def _undo(self, step: Undo) -> None:
+        for piece in step.pieces:
+            self.values[piece.table][index(piece.rows)] = piece.values
+
+    def _keep(self, step: Undo) -> None:
         if self.history is None and self.newest is not None:
             return  # nobody can go back, and nobody reads what was
-        old = tuple(Piece(table, rows, copied(self.values[table], index(rows), len(rows))) for table, rows in touched)
-        self.last_step = Undo(self.clock, after, old)
+        self.last_step = step
         if self.history is not None:
-            self.history.append(self.last_step)
+            self.history.append(step)
 
     def _as_of(self, clock: int, table: int, rows: Rows, steps: Sequence[Undo]) -> Values:
         """Some vectors as they were in the state of a clock, shape (len(rows), width)."""
@@ -356,3 +396,15 @@ class Partition:
                     )
                     found[here] = piece.values[there]
         return found
+
+
+def _summed(sums: Sequence[Piece], pieces: Iterable[Piece]) -> list[Piece]:
+    """With what one more worker adds. :raises TooLarge: nothing has changed."""
+    found = list(sums)
+    for piece in pieces:
+        last = next((place for place in reversed(range(len(found))) if found[place].table == piece.table), None)
+        if last is not None and same_rows(found[last].rows, piece.rows):
+            found[last] = summed(found[last], piece)
+        else:
+            found.append(piece)
+    return found

@@ -112,10 +112,10 @@ def take(partition: Partition, part: Message) -> None:
         ahead = partition.ahead.setdefault(part.clock, Ahead())
         ahead.summed = _workers(part)
         ahead.sums += part.pieces
-        _newest(partition, part.pieces)
+        partition.show(part.clock, part.pieces)
     elif what is What.WAITING:
         partition.ahead.setdefault(part.clock, Ahead()).waiting[part.worker] = part.pieces
-        _newest(partition, part.pieces)
+        partition.show(part.clock, part.pieces)
     elif what is What.UPDATE:
         partition.update(part.worker, part.clock, part.pieces)
     elif what is What.WORKERS:
@@ -129,11 +129,6 @@ def _workers(part: Message) -> list[int]:
         return [int(worker) for worker in json.loads(part.text)]
     except (ValueError, TypeError, OverflowError, RecursionError):
         raise Refused("numbers of workers that cannot be read") from None
-
-
-def _newest(partition: Partition, pieces: Sequence[Piece]) -> None:
-    if partition.newest is not None:
-        add_to(partition.newest, pieces)
 
 
 def _numbers(part: Message) -> dict[str, Any]:

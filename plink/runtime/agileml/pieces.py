@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from plink.runtime.agileml.layout import Rows, Values, index, run_of, same_rows
+from plink.runtime.agileml.sums import Overflow, add
 
 
 @dataclass(frozen=True)
@@ -17,9 +18,32 @@ class Piece:
     values: Values
 
 
+class TooLarge(ArithmeticError):
+    """A sum that the type of a table has no room for; ``row`` is numbered as in the pieces."""
+
+    def __init__(self, piece: Piece, place: int) -> None:
+        self.table, self.row = piece.table, int(piece.rows[place])
+        super().__init__(f"table {self.table}, row {self.row}")
+
+
+def summed(first: Piece, second: Piece) -> Piece:
+    """Of two that have the same rows, which stay as they are. :raises TooLarge: some sum is."""
+    try:
+        return Piece(first.table, first.rows, add(first.values, second.values))
+    except Overflow as error:
+        raise TooLarge(first, error.row) from None
+
+
 def add_to(values: Sequence[Values], pieces: Iterable[Piece]) -> None:
+    """One after the other. :raises TooLarge: some sum is, and what the values are now is of no use."""
     for piece in pieces:
-        values[piece.table][index(piece.rows)] += piece.values
+        found = values[piece.table][index(piece.rows)]
+        try:
+            add(found, piece.values, out=found)
+        except Overflow as error:
+            raise TooLarge(piece, error.row) from None
+        if not isinstance(piece.rows, range):  # these were a copy
+            values[piece.table][piece.rows] = found
 
 
 def touched(pieces: Iterable[Piece]) -> list[tuple[int, Rows]]:

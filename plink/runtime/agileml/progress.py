@@ -41,11 +41,13 @@ class Progress:
         return (self._client.now - 1) % self._batches == 0
 
     def add(self, scores: Iterable[Score]) -> None:
-        """What the pieces of this worker say at the present clock."""
+        """What the pieces of this worker say at the present clock. :raises InputError: it sums up to an infinity."""
         found = [(score.total, score.weight) for score in scores]
         if found:
             row = self.iteration(self._client.now) % _RING
-            self._client.update(_OBJECTIVE, [row], [np.sum(found, axis=0)])
+            with np.errstate(over="ignore"):  # an infinity is refused by the cache
+                total = np.sum(found, axis=0)
+            self._client.update(_OBJECTIVE, [row], [total])
 
     @property
     def judged(self) -> int:

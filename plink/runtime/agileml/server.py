@@ -6,7 +6,7 @@ was started anew may say everything twice. Numbers of epochs rise: what is said 
 
 import contextlib
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,28 +57,23 @@ class Server:
     :param host: the address to listen on; ``port`` 0: any that is free.
     :param timeout_s: for handshakes and for what other servers answer.
     :param patience_s: how long a read waits for its state before the client is told to ask again.
+    :param refused: hears why a connection was closed that made no sense, or could not be had; from any thread.
     :raises OSError: the address cannot be had.
     """
 
     def __init__(
         self, layout: Layout, keys: RunKeys, rule: Rule, *, host: str = "127.0.0.1", port: int = 0,
-        timeout_s: float = 10.0, patience_s: float = 1.0,
+        timeout_s: float = 10.0, patience_s: float = 1.0, refused: Callable[[str], None] = lambda why: None,
     ) -> None:  # fmt: skip
         self.layout, self.keys, self.rule = layout, keys, rule
         self._timeout_s, self._patience_s = timeout_s, patience_s
         self._owners: dict[int, Owner] = {}
         self._least_era = 0
-        self._no_forwarding: set[int] = set()
         self._changing, self.closed = threading.Lock(), False
         self._pusher = Pusher(self._present, self.line)
-        self.listener = Listener(layout, keys, host, port, timeout_s, self._answer)
+        self.listener = Listener(layout, keys, host, port, timeout_s, self._answer, refused)
         self.address = self.listener.address
         self.listener.start()
-
-    @property
-    def refused(self) -> list[str]:
-        """Why connections were closed, for the log; the last hundred."""
-        return self.listener.refused
 
     def line(self, address: str) -> Line:
         """To another server of the run."""
@@ -192,8 +187,8 @@ class Server:
         move.wait_until_caught_up()
 
     def commit(self, number: int, epoch: int) -> None:
-        """The server that was prepared begins, with all that was acknowledged here; whoever asks here is sent on, or
-        told where to ask after :meth:`stop_forwarding`. If it pushes to this server, this one is its backup now.
+        """The server that was prepared begins, with all that was acknowledged here; whoever asks here is sent on. If it
+        pushes to this server, this one is its backup now.
 
         :raises moves.Unsure: see there; the same again, or :meth:`settle`, asks again.
         :raises PlinkError: it has not begun and will not, and is served here on; or nothing of that epoch is prepared.
@@ -227,30 +222,10 @@ class Server:
 
     def settle(self, number: int) -> None:
         """After :class:`moves.Unsure`: tell the new owner again to begin. :raises Unsure: it is still silent.
-        :raises Refused: it has not begun and will not: :meth:`resume`."""
+        :raises Refused: it has not begun and will not."""
         owner = self.owner(number)
         with contextlib.closing(self.line(owner.address)) as line:
             owner.call(lambda: moves.settle(owner, line))
-
-    def resume(self, number: int, epoch: int) -> None:
-        """After :class:`moves.Unsure`, for one who knows that the new owner has not begun, or is dead: serve on here.
-        ``epoch`` is above that of the move."""
-        owner = self.owner(number)
-
-        def again() -> None:
-            if owner.role is Role.SERVING and owner.epoch == epoch:
-                return
-            if owner.role is not Role.UNSURE or epoch <= owner.epoch:
-                raise Refused(f"partition {number} is {owner.role.value} in epoch {owner.epoch} here")
-            if owner.era < owner.least_era:
-                raise Refused(f"partition {number} could not be rolled back to where era {owner.least_era} begins")
-            owner.place(owner.partition, Role.SERVING, epoch)
-
-        owner.call(again)
-
-    def stop_forwarding(self, number: int) -> None:
-        """From now on who asks for a partition that has gone is told where it is, and must ask there."""
-        self._no_forwarding.add(number)
 
     def back_up(self, number: int, address: str) -> None:
         """Make another server a backup of a partition, beside those that there are: it gets the state and the way back
@@ -290,7 +265,8 @@ class Server:
 
     def take_over(self, number: int, workers: Collection[int], first: int, epoch: int) -> None:
         """A backup serves the state that it has, pushing to nobody, with these workers from clock ``first`` on. What
-        is served already is so in this epoch.
+        is served already is so in this epoch. After :class:`moves.Unsure` the old owner is such a backup: who asks for
+        this knows that the new one is gone.
 
         :raises Refused: it is not here, or of a later epoch, or that clock has begun.
         """
@@ -300,6 +276,8 @@ class Server:
             if owner.role is Role.SERVING and epoch >= owner.epoch:
                 owner.epoch = epoch  # the workers may be others by now, if this comes late
                 return
+            if owner.role is Role.UNSURE and epoch > owner.epoch:
+                owner.stand_back()
             if owner.role is not Role.BACKUP:
                 raise Refused(f"partition {number} has no backup here")
             if epoch <= owner.epoch:
@@ -314,7 +292,8 @@ class Server:
 
     def restore_to(self, number: int, address: str, epoch: int, workers: Collection[int], first: int) -> None:
         """A backup brings its state to another server, which serves it from there on, with these workers from clock
-        ``first`` on; this server stays the backup. Nobody of an earlier epoch pushes to it any more.
+        ``first`` on; this server stays the backup, or is it from now on: as :meth:`take_over`. Nobody of an earlier
+        epoch pushes to it any more.
 
         :raises moves.Unsure: whether the other one has begun is not known; the same again settles it.
         :raises PlinkError: it has not.
@@ -397,15 +376,17 @@ class Server:
         if asked and message.partition not in self._owners:
             return Message(Kind.ANSWER, message.partition, Status.ABSENT)
         answer = self.owner(message.partition).ask(message)
-        if answer.status is Status.OK and message.kind is Kind.ACTIVATE:
-            self._no_forwarding.discard(message.partition)  # it may go again
-        if asked and answer.status is Status.ELSEWHERE and message.partition not in self._no_forwarding:
+        if asked and answer.status is Status.ELSEWHERE:
             return self._forward(message, answer, lines)
         return answer
 
     def _forward(self, message: Message, moved: Message, lines: Lines) -> Message:
         """Ask the new owner, and say that one should have asked there."""
-        line = lines.setdefault(moved.text, self.line(moved.text))
+        if moved.text not in lines:  # the others that this client was sent on to may be gone for long
+            for address in lines.keys() - {owner.seen.address for owner in self._present().values()}:
+                lines.pop(address).close()
+            lines[moved.text] = self.line(moved.text)
+        line = lines[moved.text]
         try:
             answer = line.ask(message)
         except PlinkError:

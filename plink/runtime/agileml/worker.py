@@ -8,13 +8,13 @@ can be had again, from the servers or from the input data: it may go back to any
 import math
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic
 
 from plink.errors import InputError, PlinkError
 from plink.runtime.agileml.app import App, AppError, Items, Score, check
-from plink.runtime.agileml.assigned import Assigned, Assignment
+from plink.runtime.agileml.assigned import Assigned
 from plink.runtime.agileml.blame import raised
 from plink.runtime.agileml.client import Client, RolledBack
 from plink.runtime.agileml.loaded import Loaded
@@ -55,8 +55,8 @@ def _stderr(line: str) -> None:
 
 
 class Worker(Generic[Items]):
-    """One worker over one client, which is the worker's from now on. :meth:`run` is for one thread; :meth:`assign`,
-    :meth:`leave` and what ``loaded`` has are for any.
+    """One worker over one client, which is the worker's from now on. :meth:`run` is for one thread; what ``assigned``
+    says and ``loaded`` has is for any.
 
     :param client: at the first clock that it works in.
     :param rule: that of the client.
@@ -76,20 +76,8 @@ class Worker(Generic[Items]):
         self._started = time.time() if started is None else started
         self._say, self._done = say, done
         self._progress = Progress(client, rule, app.batches)
-        self._assigned = pieces if isinstance(pieces, Assigned) else Assigned(self._checked(pieces))
+        self.assigned = pieces if isinstance(pieces, Assigned) else Assigned(self._checked(pieces))
         self._had: tuple[int, ...] | None = None
-
-    def assign(self, pieces: Sequence[int], clock: int, era: int = 0) -> None:
-        """Other pieces from ``clock`` on. Whoever has them until then is told the same clock.
-
-        :param era: for what is to be after a roll-back: the new one.
-        :raises PlinkError: that clock has begun, or there are no such pieces.
-        """
-        self._assigned.add(Assignment(clock, era, self._checked(pieces)))
-
-    def leave(self, clock: int, era: int = 0) -> None:
-        """``clock`` is the first that it does not take part in. :raises PlinkError: it has begun."""
-        self._assigned.add(Assignment(clock, era, None))
 
     def run(self) -> Finished:
         """To the end of the job, or until it is told to leave.
@@ -117,7 +105,7 @@ class Worker(Generic[Items]):
             return Finished(now, f"{self._app.stop.clocks} clocks are done")
         if now and self._progress.stops_at() == now:
             return Finished(now, "the stopping criterion is met")
-        pieces = self._assigned.begin(now, client.era)
+        pieces = self.assigned.begin(now, client.era)
         if pieces is None:
             return Finished(now, TOLD)
         if pieces != self._had:
@@ -127,7 +115,7 @@ class Worker(Generic[Items]):
             self._begin(pieces)
         else:
             scores = [self._work(piece) for piece in pieces]
-            self._progress.add(score for score in scores if score is not None)
+            self._score_all(score for score in scores if score is not None)
             if 0 in pieces:
                 judged, objective = self._decide()
         worked = time.perf_counter()
@@ -199,6 +187,13 @@ class Worker(Generic[Items]):
         if not finite:
             raise AppError(f"{where} returned {said}: an objective must be finite (smaller steps may help)")
         return score
+
+    def _score_all(self, scores: Iterable[Score]) -> None:
+        try:
+            self._progress.add(scores)
+        except InputError as error:
+            whose = f"the objectives of worker {self._client.worker} at clock {self._client.now}"
+            raise AppError(f"app {self._app.name}: {whose}: {error}") from error
 
     def _decide(self) -> tuple[int | None, float | None]:
         """Only the one who has piece 0, for all; once an iteration the latest that is judged, and its objective."""

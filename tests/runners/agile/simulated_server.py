@@ -168,7 +168,7 @@ class SimulatedServer(Server):
     def __init__(self, layout: Layout, rule: Rule, address: str, net: Net) -> None:
         self.layout, self.rule, self.address, self.net = layout, rule, address, net
         self._timeout_s, self._patience_s = 5.0, 1.0
-        self._owners, self._least_era, self._no_forwarding = {}, 0, set()
+        self._owners, self._least_era = {}, 0
         self._changing, self.closed = threading.Lock(), False
         self._pusher = SimulatedPusher(self, net)
         net.servers[address] = self

@@ -54,6 +54,11 @@ class Tally(App[int]):
         params.update("n", [items], [[1]])
         rows = params.random.integers(0, ROWS, 3)
         params.update("sum", rows, np.column_stack([np.full(3, items + 1), rows]))
+        if self.asked.large and params.clock >= int(self.asked.large[1]):
+            table = next(table for table in self.tables if table.name == self.asked.large[0])
+            most = np.iinfo(table.dtype).max if table.dtype == "int64" else np.finfo(table.dtype).max
+            large = float(most) / float(self.asked.large[2])
+            params.update(table.name, [5], np.full((1, table.width), large).astype(table.dtype))
         m = params.read("m")
         params.update("m", None, 0.1 * (1 - m) / self.pieces)
         row = [(items * 7 + params.clock) % self.tables[3].rows]
@@ -96,6 +101,10 @@ def make(arguments: list[str]) -> Tally:
     parser.add_argument("--exit", type=int, default=-1, help="a clock at which the process of piece 0 ends")
     parser.add_argument("--spoilt", action="store_true", help="the result cannot be kept")
     parser.add_argument("--unless", default="", help="a file without which no data can be loaded")
+    parser.add_argument(
+        "--large", nargs=3, metavar=("TABLE", "CLOCK", "TIMES"),
+        help="from a clock on every piece adds to row 5 what so many times would be the most that there is room for",
+    )  # fmt: skip
     parser.add_argument("--nonsense", type=int, default=-1, help="a piece whose node says what no node says, once")
     return Tally(parser.parse_args(arguments))
 

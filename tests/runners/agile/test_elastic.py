@@ -1,7 +1,10 @@
 """Jobs whose hosts come and go, are warned, and die: no update is lost, none counts twice, and all end."""
 
+import contextlib
 import os
+import re
 import signal
+import socket
 import time
 from pathlib import Path
 
@@ -180,6 +183,60 @@ def test_a_program_that_raises_ends_the_job_with_its_name(tmp_path: Path) -> Non
     assert job.ended.code == 1
     assert "ValueError" in job.ended.why
     assert "clock 7" in job.ended.why
+
+
+@pytest.mark.parametrize("table", ["sum", "fill"])
+@pytest.mark.parametrize(
+    ("tiers", "times", "said"),
+    [
+        ("rt", "1.5", r"^h\d: app Tally: process\(\) of piece \d+ .* with what worker \d adds at clock 7 "),
+        ("rt", "9", r"^h\d: partition \d at \S+: .* with what the workers add at clock 7 "),
+        ("rttt", "20", r"^h\d: partition \d at \S+: .* with what the workers add at clock 8 "),
+    ],
+)  # fmt: skip
+def test_sums_that_are_too_large_end_the_job(tmp_path: Path, table: str, tiers: str, times: str, said: str) -> None:
+    """Of one worker, of all at a clock, and of clocks; no result is written."""
+    with Elastic(tmp_path, tiers, more=("--megabytes", "1", "--large", table, "7", times)) as job:
+        job._thread.join(60)
+    assert job.ended is not None
+    assert job.ended.code == 1
+    assert re.match(said, job.ended.why)
+    assert f"table '{table}'" in job.ended.why
+    assert "row 5: " in job.ended.why
+    assert " has room for (smaller " in job.ended.why
+    assert not (tmp_path / "result.json").exists()
+
+
+def listening(pid: int) -> int:
+    """The port of a process's server."""
+    theirs = set()
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):  # it was closed meanwhile
+            theirs.add(os.readlink(file))
+    rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
+    (port,) = (row[1].split(":")[1] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in theirs)
+    return int(port, 16)
+
+
+def test_who_talks_nonsense_to_a_server_is_in_the_notes_and_not_each_time(tmp_path: Path) -> None:
+    """With where it came from; the job goes on."""
+
+    def said() -> int:
+        return sum(" was closed: 127.0.0.1:" in note for note in job.notes)
+
+    with Elastic(tmp_path, "rt", clocks=120, more=("--work-s", "0.02")) as job:
+        job.clock(3)
+        port = listening(job.pid("h0"))
+        for knock in range(30):
+            with socket.create_connection(("127.0.0.1", port)) as sock:
+                sock.sendall(b"GET / HTTP/1.1\r\n\r\n")
+                sock.settimeout(10)
+                with contextlib.suppress(ConnectionResetError):
+                    while sock.recv(100):
+                        pass
+            job.until(lambda status, knock=knock: said() == min(knock + 1, 20))  # type: ignore[misc]
+        job.finish()
+    assert said() == 20
 
 
 def test_a_host_comes_back_under_its_name(tmp_path: Path) -> None:

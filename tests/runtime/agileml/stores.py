@@ -22,7 +22,11 @@ class Store:
 
     def __init__(self, layout: Layout, rule: Rule, servers: int) -> None:
         self.layout, self.rule = layout, rule
-        self.servers = [Server(layout, KEYS, rule, patience_s=0.2, timeout_s=PATIENCE_S) for _ in range(servers)]
+        self.refused: list[str] = []
+        self.servers = [
+            Server(layout, KEYS, rule, patience_s=0.2, timeout_s=PATIENCE_S, refused=self.refused.append)
+            for _ in range(servers)
+        ]
         self.owners: dict[int, Ownership] = {}
         self.clients: list[Client] = []
 

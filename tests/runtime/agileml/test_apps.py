@@ -14,6 +14,7 @@ from examples import agile_lda, agile_mf, agile_mlr
 from plink.errors import InputError
 from plink.runtime.agileml import progress
 from plink.runtime.agileml.app import App, Stop, layout_of
+from plink.runtime.agileml.assigned import Assignment
 from plink.runtime.agileml.local import Trained, train
 from plink.runtime.agileml.worker import Clock, Worker
 from tests.runtime.agileml.stores import store, together
@@ -59,8 +60,8 @@ def test_neither_moving_pieces_nor_a_roll_back_changes_it(make: Callable[[int], 
 
         def disturb(clock: Clock) -> None:
             if clock.clock == 2 and not rolled:
-                first.assign([3], 4)
-                second.assign([0, 1, 2], 4)
+                first.assigned.add(Assignment(4, 0, (3,)))
+                second.assigned.add(Assignment(4, 0, (0, 1, 2)))
             if clock.clock == 5 and not rolled:
                 rolled.append(5)
                 for server in made.servers:

@@ -177,13 +177,13 @@ def test_the_state_is_kept_until_it_is_known_who_serves(arrives: bool) -> None:
             tapped(run.servers[0])
             run.servers[0].settle(0)
             assert run.servers[0].status()[0].role == "gone"
-            with pytest.raises(Refused, match="is gone"):
-                run.servers[0].resume(0, 2)
+            with pytest.raises(Refused, match="has no backup here"):
+                run.servers[0].take_over(0, [0], 1, epoch=2)
         else:
             run.servers[1].close()
-            with pytest.raises(Refused, match="in epoch 1"):
-                run.servers[0].resume(0, 1)
-            run.servers[0].resume(0, 2)
+            with pytest.raises(Refused, match="has no backup here"):
+                run.servers[0].take_over(0, [0], 1, epoch=1)
+            run.servers[0].take_over(0, [0], 1, epoch=2)
         assert (run.state() == 5).all()
 
 

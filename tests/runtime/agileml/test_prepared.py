@@ -13,7 +13,7 @@ from plink.runtime.agileml.partition import Refused
 from plink.runtime.agileml.records import Lost
 from plink.runtime.agileml.rules import BSP, SSP, Rule
 from plink.runtime.agileml.server import PartitionStatus, Server
-from plink.runtime.agileml.wire import Kind, Message
+from plink.runtime.agileml.wire import Kind, Message, Wanted
 from tests.runtime.agileml.counting import COUNTS, count, counted
 from tests.runtime.agileml.stores import Store, store, together, wait_for
 from tests.runtime.agileml.test_moves import fails, once, tapped
@@ -332,6 +332,63 @@ def test_a_commit_that_is_not_answered_is_repeated(heard: bool) -> None:
         assert (status(old).role, status(new).role) == ("backup", "serving")
         new.owner(0).ask(update(0, 0, 5))
         wait_for(lambda: status(old).clocks[-1] == 0)
+
+
+@pytest.mark.parametrize("serves", ["itself", "another"])
+def test_one_who_died_as_it_was_told_to_begin_is_done_without(serves: str) -> None:
+    """The old owner, which was to be its backup, has the state and the way back, though it was never told that it is
+    one: as after any loss all go back to the clock that is safe, and the partition begins from there."""
+    with store(LAYOUT, servers=3) as run:
+        run.open(1, servers=1, history=True)
+        old, new, other = run.servers
+        for clock in range(3):
+            old.owner(0).ask(update(0, clock, 1))
+        tapped(old, before=lambda message: message.kind is Kind.ACTIVATE and fails(Lost("gone"))())
+        old.prepare(0, new.address, 1, backup=old.address)
+        with pytest.raises(moves.Unsure):
+            old.commit(0, 1)
+        new.close()
+        tapped(old)
+        old.roll_back(1, 2)
+        for _ in range(2):  # a controller that was started anew says it twice
+            if serves == "itself":
+                old.take_over(0, [0], 2, 3)
+            else:
+                old.restore_to(0, other.address, 3, [0], 2)
+        owner = old if serves == "itself" else other
+        assert (status(owner).role, status(owner).clocks[-1]) == ("serving", 1)
+        owner.owner(0).ask(update(0, 2, 10, era=2))
+        assert (owner.owner(0).partition.values[0] == 12).all()
+        if serves == "another":
+            wait_for(lambda: status(old).role == "backup" and status(old).clocks[-1] == 2)
+
+
+def test_a_client_that_was_sent_on_is_not_kept_at_those_who_serve_no_more() -> None:
+    """Else a server whose partitions come and go for weeks has a connection to every host there ever was."""
+    with store(LAYOUT, servers=3) as run:
+        run.open(1, servers=1, history=True)
+        first, second, third = run.servers
+        client = run.client(0)
+        client.read("n", [0])
+
+        def goes(start: Server, end: Server, epoch: int) -> None:
+            start.prepare(0, end.address, epoch, backup="")
+            start.commit(0, epoch)
+
+        def asks() -> int:
+            """Over the same connection, as one who has heard of no move."""
+            message = Message(Kind.READ, 0, worker=0, clock=0, wanted=(Wanted(0, range(4)),))
+            answer = client._lines[first.address, 0].ask(message)
+            assert answer.text in ("", second.address, third.address)
+            return len(second.listener._channels)
+
+        goes(first, second, 1)
+        assert asks() == 1
+        goes(second, first, 2)
+        assert asks() == 1
+        goes(first, third, 3)
+        asks()
+        wait_for(lambda: not second.listener._channels)
 
 
 def test_status_does_not_wait_for_a_partition_that_is_busy() -> None:

@@ -116,8 +116,8 @@ def test_strangers_and_garbage_end_their_connections_only() -> None:
             with pytest.raises(PlinkError):
                 channel.receive_into(memoryview(bytearray(1)))
             channel.close()
-        wait_for(lambda: len(server.refused) >= 4)
-        assert any("begins with" in why for why in server.refused)
+        wait_for(lambda: len(run.refused) >= 4)
+        assert any("begins with" in why for why in run.refused)
         count(client, 3)
         assert np.array_equal(run.state(), counted(1, 3))
 
@@ -153,7 +153,7 @@ def test_a_server_goes_on_accepting_after_it_could_not(monkeypatch: pytest.Monke
         count(run.client(0, clock=2), 3)
         monkeypatch.undo()
         assert not errors
-        assert sum("listening" in why for why in server.refused) == 2
+        assert sum("listening" in why for why in run.refused) == 2
         assert np.array_equal(run.state(), counted(1, 3))
 
 

@@ -17,6 +17,7 @@ from examples import agile_torch
 from plink.errors import InputError
 from plink.runtime.agileml import progress
 from plink.runtime.agileml.app import AppError, Stop, check, layout_of
+from plink.runtime.agileml.assigned import Assignment
 from plink.runtime.agileml.layout import Layout, Values
 from plink.runtime.agileml.local import train
 from plink.runtime.agileml.params import Params
@@ -202,8 +203,8 @@ def test_neither_moving_pieces_nor_a_roll_back_changes_anything_with_dropout() -
 
         def disturb(clock: Clock) -> None:
             if clock.clock == 2 and not rolled:
-                first.assign([3], 4)
-                second.assign([0, 1, 2, 4], 4)
+                first.assigned.add(Assignment(4, 0, (3,)))
+                second.assigned.add(Assignment(4, 0, (0, 1, 2, 4)))
             if clock.clock in (4, 6) and len(rolled) < 2 and clock.clock not in rolled:
                 rolled.append(clock.clock)
                 for server in servers.servers:

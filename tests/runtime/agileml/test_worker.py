@@ -70,9 +70,9 @@ def test_pieces_that_move_change_nothing() -> None:
 
         def move(clock: Clock) -> None:  # worker 0 is at the end of clock 4: nobody has begun clock 6
             if clock.clock == 4:
-                first.assign([1, 2], 6)
-                second.assign([0, 3, 4, 5, 6], 6)
-                third.assign([7], 6)
+                first.assigned.add(Assignment(6, 0, (1, 2)))
+                second.assigned.add(Assignment(6, 0, (0, 3, 4, 5, 6)))
+                third.assigned.add(Assignment(6, 0, (7,)))
 
         first = worker(made, app, 0, [0, 1, 2], done=move, lines=lines)
         second, third = worker(made, app, 1, [3, 4, 5]), worker(made, app, 2, [6, 7])
@@ -95,7 +95,7 @@ def test_workers_that_join_and_leave_change_nothing() -> None:
             if clock.clock == 4:
                 for partition in range(4):
                     made.holding(partition).workers_from(partition, [0, 2], 7)
-                second.leave(7)
+                second.assigned.add(Assignment(7, 0, None))
                 known.set()
 
         first = worker(made, app, 0, range(4), done=change)
@@ -170,12 +170,12 @@ def test_after_a_roll_back_pieces_are_as_they_were_unless_the_new_era_says_other
 
         def change(clock: Clock) -> None:
             if clock.clock == 3 and not rolled:
-                first.assign([0], 5)
-                second.assign(range(1, 8), 5)
+                first.assigned.add(Assignment(5, 0, (0,)))
+                second.assigned.add(Assignment(5, 0, tuple(range(1, 8))))
             if clock.clock == 8 and not rolled:
                 rolled.append(8)
-                first.assign([6, 7], 5, era=1)
-                second.assign(range(6), 5, era=1)
+                first.assigned.add(Assignment(5, 1, (6, 7)))
+                second.assigned.add(Assignment(5, 1, tuple(range(6))))
                 for server in made.servers:
                     server.roll_back(2, 1)
 
@@ -246,9 +246,9 @@ def test_pieces_that_are_none() -> None:
         first = worker(made, app, 0, range(8))
         first.run()
         with pytest.raises(PlinkError, match="pieces cannot change at clock 10: clock 10 has begun"):
-            first.assign([1], 10)
+            first.assigned.add(Assignment(10, 0, (1,)))
         with pytest.raises(PlinkError, match="clock 10 has begun"):
-            first.leave(4)
+            first.assigned.add(Assignment(4, 0, None))
 
 
 def test_the_assignment_that_was_told_last_counts() -> None:
