@@ -13,24 +13,26 @@ The topics of the tokens are a table, too: so a worker has nothing to lose, and 
 
 import argparse
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from plink.errors import InputError, PlinkError
 from plink.runtime.agileml.app import App, Score, Stop
-from plink.runtime.agileml.layout import Table
+from plink.runtime.agileml.layout import Table, Values
 from plink.runtime.agileml.local import train
 from plink.runtime.agileml.params import Params
+from plink.runtime.agileml.result_file import save_arrays
 
 _BLOCK = 64  # tokens in a row of the table of their topics
+_TOP = 8  # words of a topic that are shown
 
 
 @dataclass(frozen=True)
 class Documents:
     """``doc`` and ``word`` of every token, numbered from 0, shape (tokens,), by document. Where they were made:
     ``truth``, the words' probabilities, shape (topics, vocabulary), and ``floor``, the mean of -log p(token) of one who
-    knows all of it."""
+    knows all of it. ``names``: of the words, where they have any."""
 
     doc: np.ndarray
     word: np.ndarray
@@ -38,6 +40,7 @@ class Documents:
     vocabulary: int
     truth: np.ndarray | None = None
     floor: float = 0.0
+    names: tuple[str, ...] | None = None
 
 
 def made(documents: int, vocabulary: int, length: int, topics: int, seed: int) -> Documents:
@@ -91,6 +94,18 @@ def read_docword(path: str) -> Documents:
     return Documents(doc, word, heading[0], heading[1])
 
 
+def read_words(path: str, vocabulary: int) -> tuple[str, ...]:
+    """One a line, as UCI's vocab.*.txt. :raises InputError: they are not as many as the documents have."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            words = tuple(file.read().split())
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(path, str(error)) from error
+    if len(words) != vocabulary:
+        raise InputError(path, f"{len(words)} words; the documents are of {vocabulary}")
+    return words
+
+
 @dataclass(frozen=True)
 class Batch:
     """Some documents: which rows of the table of topics are theirs, the words among them, rising, and for every token
@@ -111,9 +126,9 @@ class TopicModel(App[Batch]):
 
     def __init__(
         self, data: Documents, topics: int, stop: Stop, *, pieces: int = 16, batches: int = 1, alpha: float = 0.1,
-        beta: float = 0.05, seed: int = 0,
+        beta: float = 0.05, seed: int = 0, save: str | None = None,
     ) -> None:  # fmt: skip
-        self.data, self.topics, self.alpha, self.beta = data, topics, alpha, beta
+        self.data, self.topics, self.alpha, self.beta, self.result_file = data, topics, alpha, beta, save
         self.stop, self.pieces, self.batches, self.seed = stop, pieces, batches, seed
         self._part = data.doc % (pieces * batches)
         blocks = -(-np.bincount(self._part, minlength=pieces * batches) // _BLOCK)
@@ -162,6 +177,28 @@ class TopicModel(App[Batch]):
         params.update("topics", [0], [totals - totals_before])
         return Score(float(loss), tokens)
 
+    def result(self, params: Params) -> None:
+        """As :meth:`keep`."""
+        self.keep(params.read("words"))
+
+    def keep(self, words: Values) -> None:
+        """Show the likeliest words of each topic (their numbers, where they have no names), the largest topic first;
+        keep the words' probabilities in a file, if one was named, with what else it takes to find the topics of another
+        document."""
+        counts = words.T.astype(np.float64)
+        for topic in np.argsort(-counts.sum(axis=1), kind="stable"):
+            top = np.argsort(-counts[topic], kind="stable")[:_TOP]
+            share = counts[topic].sum() / max(1.0, counts.sum())
+            names = [str(word) if self.data.names is None else self.data.names[word] for word in top]
+            print(f"topic {topic} ({share:.1%} of the tokens): {' '.join(names)}", flush=True)
+        if self.result_file:
+            likely = (counts + self.beta) / (counts.sum(axis=1, keepdims=True) + self.beta * self.data.vocabulary)
+            known = np.array(self.data.names or (), str)
+            saved = save_arrays(
+                self.result_file, topics=likely, counts=words.T, alpha=self.alpha, beta=self.beta, words=known
+            )
+            print(f"saved in {saved}", flush=True)
+
     def _batch(self, part: int, random: np.random.Generator) -> Batch:
         mine = np.flatnonzero(self._part == part)
         mine = mine[np.lexsort((random.random(len(mine)), self.data.doc[mine]))]
@@ -185,6 +222,7 @@ def make(arguments: list[str] | None = None) -> tuple[TopicModel, argparse.Names
     """The program as told on the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--docword", help="a file in the format of UCI's bags of words")
+    parser.add_argument("--words", metavar="FILE", help="its vocab.*.txt: the words, one a line")
     parser.add_argument("--documents", type=int, default=2000)
     parser.add_argument("--vocabulary", type=int, default=2000)
     parser.add_argument("--length", type=int, default=100, help="of a document, on average")
@@ -194,13 +232,23 @@ def make(arguments: list[str] | None = None) -> tuple[TopicModel, argparse.Names
     parser.add_argument("--clocks", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument(
+        "--save", metavar="FILE", help="where to keep the topics (.npz); in an elastic job on a reliable host"
+    )
     asked = parser.parse_args(arguments)
+    if asked.words and not asked.docword:
+        parser.error("--words goes with --docword")
     data = (
         read_docword(asked.docword) if asked.docword
         else made(asked.documents, asked.vocabulary, asked.length, asked.topics, asked.seed)
     )  # fmt: skip
+    if asked.words:
+        data = replace(data, names=read_words(asked.words, data.vocabulary))
     stop = Stop(clocks=asked.clocks)
-    return TopicModel(data, asked.topics, stop, pieces=asked.pieces, batches=asked.batches, seed=asked.seed), asked
+    app = TopicModel(
+        data, asked.topics, stop, pieces=asked.pieces, batches=asked.batches, seed=asked.seed, save=asked.save
+    )  # fmt: skip
+    return app, asked
 
 
 def main() -> None:
@@ -208,6 +256,7 @@ def main() -> None:
     trained = train(app, workers=asked.workers, say=lambda line: print(line, file=sys.stderr))
     for objective in trained.objectives:
         print(f"{objective:.4f} nats a token" + (f" (at best {app.data.floor:.4f})" if app.data.floor else ""))
+    app.keep(trained.tables["words"])
 
 
 if __name__ == "__main__":

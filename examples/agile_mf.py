@@ -19,6 +19,7 @@ from plink.runtime.agileml.app import App, Score, Stop
 from plink.runtime.agileml.layout import Table, Values
 from plink.runtime.agileml.local import train
 from plink.runtime.agileml.params import Params
+from plink.runtime.agileml.result_file import save_arrays
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ class MatrixFactorisation(App[Batch]):
         self, data: Ratings, rank: int, stop: Stop, *, pieces: int = 16, batches: int = 1, step: float = 0.2,
         decay: float = 0.02, seed: int = 0, save: str | None = None,
     ) -> None:  # fmt: skip
-        self.data, self.rank, self.step, self.decay, self.save = data, rank, step, decay, save
+        self.data, self.rank, self.step, self.decay, self.result_file = data, rank, step, decay, save
         self.stop, self.pieces, self.batches, self.seed = stop, pieces, batches, seed
         self.tables = (Table("users", data.users, rank + 1), Table("movies", data.movies, rank + 1))
         self.mean = data.stars.mean()
@@ -118,11 +119,14 @@ class MatrixFactorisation(App[Batch]):
         return found
 
     def result(self, params: Params) -> None:
-        """The factors, without the sums of squares."""
-        if self.save:
-            np.savez(
-                self.save, users=params.read("users")[:, :-1], movies=params.read("movies")[:, :-1], mean=self.mean
-            )
+        """As :meth:`keep`."""
+        self.keep(params.read("users"), params.read("movies"))
+
+    def keep(self, users: Values, movies: Values) -> None:
+        """The factors, without the sums of squares, in a file, if one was named."""
+        if self.result_file:
+            saved = save_arrays(self.result_file, users=users[:, :-1], movies=movies[:, :-1], mean=self.mean)
+            print(f"saved in {saved}", flush=True)
 
     def process(self, items: Batch, params: Params) -> Score:
         """One step for every user and movie among the ratings."""
@@ -160,7 +164,9 @@ def make(arguments: list[str] | None = None) -> tuple[MatrixFactorisation, argpa
     parser.add_argument("--clocks", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--save", metavar="FILE", help="where an elastic job keeps the factors (.npz)")
+    parser.add_argument(
+        "--save", metavar="FILE", help="where to keep the factors (.npz); in an elastic job on a reliable host"
+    )
     asked = parser.parse_args(arguments)
     data = (
         read_ratings(asked.ratings) if asked.ratings
@@ -178,6 +184,7 @@ def main() -> None:
     trained = train(app, workers=asked.workers, say=lambda line: print(line, file=sys.stderr))
     for objective in trained.objectives:
         print(f"{(2 * objective) ** 0.5:.4f} stars (root mean square; {app.data.floor:.4f} is noise)")
+    app.keep(trained.tables["users"], trained.tables["movies"])
 
 
 if __name__ == "__main__":

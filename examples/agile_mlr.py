@@ -20,17 +20,19 @@ from plink.runtime.agileml.app import App, Score, Stop
 from plink.runtime.agileml.layout import Table, Values
 from plink.runtime.agileml.local import train
 from plink.runtime.agileml.params import Params
+from plink.runtime.agileml.result_file import save_arrays
 
 
 @dataclass(frozen=True)
 class Labelled:
     """``x``: shape (items, features), an array or sparse by rows; ``y``: shape (items,), the classes from 0. ``best``:
-    how often one who knows how the data were made would be right."""
+    how often one who knows how the data were made would be right. ``labels``: what the file calls the classes."""
 
     x: Any
     y: np.ndarray
     classes: int
     best: float = 0.0
+    labels: np.ndarray | None = None
 
 
 def made(items: int, features: int, classes: int, apart: float, seed: int) -> Labelled:
@@ -83,7 +85,7 @@ def read_libsvm(path: str) -> Labelled:
         raise InputError(path, "it has no data")
     classes, y = np.unique(labels, return_inverse=True)
     x = sparse.csr_matrix((np.array(values, dtype=np.float32), columns, starts), shape=(len(y), max(columns) + 1))
-    return Labelled(x, y, len(classes))
+    return Labelled(x, y, len(classes), labels=classes)
 
 
 class LogisticRegression(App[Labelled]):
@@ -91,9 +93,9 @@ class LogisticRegression(App[Labelled]):
 
     def __init__(
         self, data: Labelled, stop: Stop, *, pieces: int = 16, batches: int = 4, step: float = 0.5,
-        decay: float = 1e-5, seed: int = 0,
+        decay: float = 1e-5, seed: int = 0, save: str | None = None,
     ) -> None:  # fmt: skip
-        self.data, self.step, self.decay = data, step, decay
+        self.data, self.step, self.decay, self.result_file = data, step, decay, save
         self.stop, self.pieces, self.batches, self.seed = stop, pieces, batches, seed
         self.tables = (Table("weights", data.classes, data.x.shape[1] + 1),)
         self._order = np.random.default_rng(seed).permutation(len(data.y))
@@ -117,6 +119,18 @@ class LogisticRegression(App[Labelled]):
         params.update("weights", None, -self.step * (share * slope + self.decay / self.pieces * weights))
         return Score(float(loss), len(items.y))
 
+    def result(self, params: Params) -> None:
+        """As :meth:`keep`."""
+        self.keep(params.read("weights"))
+
+    def keep(self, weights: Values) -> None:
+        """Say how often they are right about the data; keep them in a file, if one was named, with the labels."""
+        right = (probabilities(weights, self.data.x).argmax(axis=1) == self.data.y).mean()
+        print(f"{right:.4f} right" + (f" (at best {self.data.best:.4f})" if self.data.best else ""), flush=True)
+        if self.result_file:
+            labels = np.arange(self.data.classes) if self.data.labels is None else self.data.labels
+            print(f"saved in {save_arrays(self.result_file, weights=weights, labels=labels)}", flush=True)
+
 
 def probabilities(weights: Values, x: Any) -> Values:
     """Of each class for each item, shape (items, classes)."""
@@ -138,13 +152,19 @@ def make(arguments: list[str] | None = None) -> tuple[LogisticRegression, argpar
     parser.add_argument("--clocks", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument(
+        "--save", metavar="FILE", help="where to keep the weights (.npz); in an elastic job on a reliable host"
+    )
     asked = parser.parse_args(arguments)
     data = (
         read_libsvm(asked.libsvm) if asked.libsvm
         else made(asked.items, asked.features, asked.classes, asked.apart, asked.seed)
     )  # fmt: skip
     stop = Stop(clocks=asked.clocks)
-    return LogisticRegression(data, stop, pieces=asked.pieces, batches=asked.batches, seed=asked.seed), asked
+    app = LogisticRegression(
+        data, stop, pieces=asked.pieces, batches=asked.batches, seed=asked.seed, save=asked.save
+    )  # fmt: skip
+    return app, asked
 
 
 def main() -> None:
@@ -152,8 +172,7 @@ def main() -> None:
     trained = train(app, workers=asked.workers, say=lambda line: print(line, file=sys.stderr))
     for objective in trained.objectives:
         print(f"{objective:.4f} nats an item")
-    right = (probabilities(trained.tables["weights"], app.data.x).argmax(axis=1) == app.data.y).mean()
-    print(f"{right:.4f} right (at best {app.data.best:.4f})" if app.data.best else f"{right:.4f} right")
+    app.keep(trained.tables["weights"])
 
 
 if __name__ == "__main__":

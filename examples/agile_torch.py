@@ -9,10 +9,12 @@ however many workers there are: one on the global mini-batch. Without --images t
 
 import argparse
 import gzip
+import io
 import math
 import sys
 import zlib
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -22,8 +24,10 @@ from torch import nn
 from plink.errors import InputError, PlinkError
 from plink.runtime.agileml.app import Stop
 from plink.runtime.agileml.local import train
+from plink.runtime.agileml.params import Params
 from plink.runtime.agileml.sgd import Sgd
 from plink.runtime.agileml.torch_app import TorchApp
+from plink.storage import write_bytes
 
 Batch = tuple[torch.Tensor, torch.Tensor]  # images, shape (items, 1, height, width), and classes, shape (items,)
 
@@ -90,9 +94,9 @@ class ConvNet(TorchApp[Batch]):
 
     def __init__(
         self, data: Images, stop: Stop, *, channels: int = 8, pieces: int = 8, batches: int = 10, lr: float = 0.1,
-        momentum: float = 0.9, decay: float = 1e-4, seed: int = 0,
+        momentum: float = 0.9, decay: float = 1e-4, seed: int = 0, save: str | None = None,
     ) -> None:  # fmt: skip
-        self.data, self.channels = data, channels
+        self.data, self.channels, self.result_file = data, channels, save
         self.stop, self.pieces, self.batches, self.seed = stop, pieces, batches, seed
         clocks = stop.clocks or math.inf
 
@@ -125,6 +129,19 @@ class ConvNet(TorchApp[Batch]):
         images, labels = items
         return nn.functional.cross_entropy(model(images), labels)
 
+    def result(self, params: Params) -> None:
+        """As :meth:`keep`."""
+        self.keep(self.trained({table.name: params.read(table.name) for table in self.tables}))
+
+    def keep(self, model: nn.Module) -> None:
+        """Say how well it tells the images held out; keep its state in a file, if one was named."""
+        print(f"{self.right(model):.4f} of the images held out are told rightly", flush=True)
+        if self.result_file:
+            state = io.BytesIO()
+            torch.save(model.state_dict(), state)
+            write_bytes(self.result_file, state.getvalue())
+            print(f"saved in {Path(self.result_file).absolute()}", flush=True)
+
     def right(self, model: nn.Module) -> float:
         """Which part of the images held out it tells rightly."""
         images, labels = self._batch(self._held_out)
@@ -152,7 +169,9 @@ def make(arguments: list[str] | None = None) -> tuple[ConvNet, argparse.Namespac
     parser.add_argument("--lr", type=float, default=0.1)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--save", help="file for the state_dict of the trained model")
+    parser.add_argument(
+        "--save", metavar="FILE", help="where to keep the model's state_dict; in an elastic job on a reliable host"
+    )
     asked = parser.parse_args(arguments)
     if bool(asked.images) != bool(asked.labels):
         parser.error("--images and --labels go together")
@@ -162,7 +181,7 @@ def make(arguments: list[str] | None = None) -> tuple[ConvNet, argparse.Namespac
     )  # fmt: skip
     app = ConvNet(
         data, Stop(clocks=asked.clocks), channels=asked.channels, pieces=asked.pieces, batches=asked.batches,
-        lr=asked.lr, seed=asked.seed,
+        lr=asked.lr, seed=asked.seed, save=asked.save,
     )  # fmt: skip
     return app, asked
 
@@ -172,10 +191,7 @@ def main() -> None:
     trained = train(app, workers=asked.workers, say=lambda line: print(line, file=sys.stderr))
     for objective in trained.objectives:
         print(f"{objective:.4f} nats an image")
-    model = app.trained(trained.tables)
-    print(f"{app.right(model):.4f} of the images held out are told rightly")
-    if asked.save:
-        torch.save(model.state_dict(), asked.save)
+    app.keep(app.trained(trained.tables))
 
 
 if __name__ == "__main__":

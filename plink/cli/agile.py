@@ -18,5 +18,6 @@ def agile() -> None:
 app.command("status")(agile_live.status)
 app.command("add")(agile_live.add)
 app.command("evict")(agile_live.evict)
+app.command("checkpoint")(agile_live.checkpoint)
 app.command("plot")(agile_plot.plot)
 app.command("summary")(agile_summary.summary)

@@ -1,4 +1,4 @@
-"""``plink agile add``, ``evict`` and ``status``: wishes to an elastic job that runs."""
+"""``plink agile add``, ``evict``, ``checkpoint`` and ``status``: wishes to an elastic job that runs."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -81,6 +81,24 @@ def evict(
     say(f"warned: {', '.join(names)}, {format_duration(seconds) if seconds else 'no time'} left")
     if note := answer.get("note"):
         say(note)
+
+
+def checkpoint(
+    name: _Run,
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """Have an elastic job that runs write a checkpoint now, and wait until it is on disk: its clock and its folder.
+
+    Example: plink agile checkpoint last
+    """
+    from runners.agile.asking import ask
+
+    run, job = _job(name)
+    found = ask(job["socket"], {"do": "checkpoint"})
+    if as_json:
+        print_json({"schema": "plink.elastic-checkpoint/1", "run": run.id, **found})
+        return
+    print(f"clock {found['clock']}: {found['folder']}")
 
 
 def status(

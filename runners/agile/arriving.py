@@ -52,6 +52,8 @@ class Arriving:
                 if why := answer["unwritable"]:
                     told = f"--checkpoint {self.settings.checkpoints}: it cannot be written on {member.name}: {why}"
                     (self.say if late else self.fail)(told)
+                if why := answer["unsaved"]:
+                    (self.say if late else self.fail)(f"{member.name}: what is learnt could not be kept: {why}")
             elif member.number in self.starting:
                 self.refused.append(f"{member.name}: {answer['why']}")
                 self.lost(member, answer["why"])

@@ -16,7 +16,7 @@ from typing import Any
 from plink.errors import PlinkError
 
 _ASK_S = 120.0
-_ADD_S = 900.0  # hosts are started, and have ten minutes to make the program
+_LONG_S = 900.0  # to add hosts, which have ten minutes to make the program, and to write a checkpoint
 _MARGIN_S = 5.0  # who asks is the first to have waited long enough, and says so
 _MOST = 1 << 22
 _BREATH_S = 0.05
@@ -116,4 +116,4 @@ def ask(name: str, wish: dict[str, Any]) -> dict[str, Any]:
 
 
 def _patience_s(wish: dict[str, Any]) -> float:
-    return _ADD_S if wish.get("do") == "add" else _ASK_S
+    return _LONG_S if wish.get("do") in ("add", "checkpoint") else _ASK_S

@@ -99,6 +99,8 @@ class Controller:
             self.warn(dict.fromkeys(message["hosts"], message["seconds"]), message["why"])
         elif kind == "status":
             self.write({"is": "status", "ask": message["ask"], "status": self.status()})
+        elif kind == "checkpoint":
+            self.saving.wish(lambda told: self.write({"is": kind, "ask": message["ask"], "checkpoint": told}))
         self.drain()
 
     def tick(self) -> float:

@@ -93,7 +93,7 @@ class Hub:
         self._by = 0
         self._settings: Settings | None = None
         self._ended: Ended | None = None
-        self._asks: dict[int, Answer] = {}
+        self._asks: dict[int, tuple[str, Answer]] = {}
         self._ask_number = 0
         self._lost_reliable: dict[str, Host] = {}
         self._hello: dict[int, dict[str, Any] | None] = {}
@@ -226,8 +226,8 @@ class Hub:
         self._controller.tell({"is": how, "hosts": hosts})
         for number, message in self._failed.items():
             self._controller.tell({**message, "from": number})
-        for ask in self._asks:  # the one before may not have answered
-            self._controller.tell({"is": "status", "ask": ask})
+        for ask, (what, _) in self._asks.items():  # the one before may not have answered
+            self._controller.tell({"is": what, "ask": ask})
         for number, (at, why) in self._warned.items():
             seconds = max(0.1, at - self._clock())
             self._controller.tell({"is": "evict", "hosts": [number], "seconds": seconds, "why": why})
@@ -265,10 +265,10 @@ class Hub:
             self._lose(message["host"])
             self._log_end_of(message["host"])
             self._groups[message["host"]].end(message["host"])
-        elif message["is"] == "status":
-            answer = self._asks.pop(message["ask"], None)
+        elif message["is"] in ("status", "checkpoint"):
+            _, answer = self._asks.pop(message["ask"], ("", None))
             if answer is not None:
-                answer(message["status"])
+                answer(message[message["is"]])
         elif message["is"] == "wanted":
             self._start_lost()
         elif message["is"] == "end":
@@ -306,7 +306,7 @@ class Hub:
                 self._controller.kill()
             if self._report.status is not None and self._clock() - shown > 1.0:
                 shown = self._clock()
-                self._ask_status(self._report.status)
+                self._ask("status", self._report.status)
 
     # Wishes.
 
@@ -320,7 +320,11 @@ class Hub:
         if self._settings is None:
             raise UsageError("the job has not begun yet")
         if wish["do"] == "status":
-            self._ask_status(answer)
+            self._ask("status", answer)
+        elif wish["do"] == "checkpoint":
+            if not self._settings.checkpoints:
+                raise UsageError("the job has no folder for checkpoints: it was started without --checkpoint DIR")
+            self._ask("checkpoint", answer)
         elif wish["do"] == "evict":
             note = self._evict(wish["hosts"], float(wish["seconds"]))
             answer({"note": note} if note else {})
@@ -329,10 +333,11 @@ class Hub:
         else:
             raise UsageError(f"there is no {wish['do']!r}")
 
-    def _ask_status(self, answer: Answer) -> None:
+    def _ask(self, what: str, answer: Answer) -> None:
+        """Of the controller, or of the next one."""
         self._ask_number += 1
-        self._asks = {self._ask_number: answer, **dict(list(self._asks.items())[:50])}
-        self._tell_controller({"is": "status", "ask": self._ask_number})
+        self._asks = {self._ask_number: (what, answer), **dict(list(self._asks.items())[:50])}
+        self._tell_controller({"is": what, "ask": self._ask_number})
 
     def _evict(self, names: list[str], seconds: float) -> str | None:
         """A line for whoever asked, where something else is to be done in time."""

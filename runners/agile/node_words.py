@@ -53,7 +53,10 @@ _MAP = record(
 _THRESHOLDS = record(measure=whole, worker=amount, active=amount, backup_only=amount)
 
 _ANSWERS: Mapping[str, Mapping[str, Fits]] = {
-    "begin": {"address": text, "unwritable": maybe(text), "saved": maybe(_SAVED), "own": maybe(_SAVED)},
+    "begin": {
+        "address": text, "unwritable": maybe(text), "unsaved": maybe(text), "saved": maybe(_SAVED),
+        "own": maybe(_SAVED),
+    },
     "hold": {"begun": whole},
     "take_part": {"elsewhere": many(row(whole, text))},
     "checkpoint": {"seconds": amount, "bytes": whole},

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from plink.runtime.agileml.checkpoints import name_of
 from runners.agile.channel import GONE, Answer, Channel
@@ -44,6 +45,7 @@ class Saving:
         self._attempt = 0
         self._failures = 0
         self._ending: tuple[float, int] | None = None  # since when all is done, and the failures before
+        self._wishes: list[tuple[int, Callable[[dict[str, Any]], None]]] = []  # of which clock one is wanted, by whom
 
     def found(self, saved: Mapping[str, object] | None, folder: str) -> Saved | None:
         """One that was there before."""
@@ -53,6 +55,13 @@ class Saving:
             self.last = Saved(f"{folder}/{saved['folder']}", clock)
         return self.last
 
+    def wish(self, tell: Callable[[dict[str, Any]], None]) -> None:
+        """One of the clock that all backups have, or of a later one, whatever the time: ``tell`` hears which it is
+        when it is whole, or why there is none."""
+        least = 0 if self.last is None else self.last.clock + 1  # where it is not known yet which clock that is
+        self._wishes.append((self._clock if self._clock >= 0 else least, tell))
+        self._grant()
+
     def consistent(self, clock: int) -> None:
         """All backups have that clock."""
         self._clock = clock
@@ -61,6 +70,7 @@ class Saving:
         """All are at a clock again: one that is under way may be of what nobody knows any more."""
         self._attempt += 1
         self.under_way, self._clock, self._ending = False, clock, None
+        self._wishes = [(min(wanted, max(0, clock)), tell) for wanted, tell in self._wishes]
 
     def finished(self, state: Cluster, clock: int) -> bool:
         """Whether a job may end whose last clock all have done: it is on disk, so that another can go on from there,
@@ -86,7 +96,7 @@ class Saving:
         next_s = self._next_s
         if left_s is not None:
             next_s = min(next_s, self._over_s + max(_LEAST_S, _SHARE * left_s))
-        due = self._settings.checkpoints and (self.now or self._now_s() >= next_s)
+        due = self._settings.checkpoints and (self.now or bool(self._wishes) or self._now_s() >= next_s)
         fit = all(one.safe and not one.waiting and one.backup in self._members for one in state.partitions)
         newer = self.last is None or self._clock > self.last.clock
         if not due or self.under_way or not fit or not newer or self._clock < 0 or state.halted:
@@ -125,6 +135,7 @@ class Saving:
             self.last = saved
             self._over()
             self._log(what="checkpoint", clock=clock, seconds=written[0], bytes=written[1])
+            self._grant()
 
         for host, partitions in by_host.items():
             self._channel.tell(
@@ -137,7 +148,20 @@ class Saving:
         self._over()
         if answer.get("kind") != GONE:
             self._failures += 1
-            self._say(f"no checkpoint could be written in {self._settings.checkpoints}: {answer['why']}")
+            why = f"no checkpoint could be written in {self._settings.checkpoints}: {answer['why']}"
+            self._say(why)
+            wishes, self._wishes = self._wishes, []
+            for _, tell in wishes:
+                tell({"why": why})
+
+    def _grant(self) -> None:
+        """The wishes that what is on disk fulfils."""
+        if (last := self.last) is None:
+            return
+        wishes, self._wishes = self._wishes, [wish for wish in self._wishes if wish[0] > last.clock]
+        for wanted, tell in wishes:
+            if wanted <= last.clock:
+                tell({"clock": last.clock, "folder": last.folder})
 
     def _over(self) -> None:
         self.under_way = False

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from plink.storage import read_document
+from tests.cli.files import refusal
 from tests.conftest import typed
 from tests.lab.jobs import Running
 from tests.lab.waiting import until
@@ -24,11 +25,11 @@ from tests.words.schemas import complaints, described, keys
 PROGRAM = Path(__file__).parents[1] / "runners/agile/tally.py"
 
 
-def launched(folder: Path, *words: str) -> Running:
-    """A job of two hosts."""
+def launched(folder: Path, *words: str, options: tuple[str, ...] = ()) -> Running:
+    """A job of two hosts. ``options``: of plink, beside those that all jobs here have."""
     return Running(
         folder, "launch", "--runner", "local", "--slots", "2", "--backend", "agileml", "--timeout", "100s", "--json",
-        str(PROGRAM), "--out", str(folder / "out.json"), "--pieces", "4", *words,
+        *options, str(PROGRAM), "--out", str(folder / "out.json"), "--pieces", "4", *words,
     )  # fmt: skip
 
 
@@ -74,6 +75,31 @@ def test_a_job_that_ends_well(tmp_path: Path) -> None:
     assert complaints("elastic", ended | {"iteration_s": "fast"}) == ["$.iteration_s"]
     (run,) = kept(tmp_path)
     assert (run["exit_code"], run["why"]) == (0, "")
+
+
+@pytest.mark.crowd
+def test_a_checkpoint_is_asked_for(tmp_path: Path) -> None:
+    folder, seldom = tmp_path / "saved", ("--checkpoint", "saved", "--checkpoint-every", "1h")
+    job = launched(tmp_path, "--clocks", "4000", "--work-s", "0.04", options=seldom)
+    try:
+        until(lambda: status(tmp_path), 60, "work")
+        done = typed("agile", "checkpoint", "last", "--json", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        found = json.loads(done.stdout)
+        shown = typed("agile", "checkpoint", "last", cwd=tmp_path)
+        latest = read_document(folder / "latest.json")
+        job.process.send_signal(signal.SIGINT)
+        assert job.ends(20) == 130, job.err
+    finally:
+        job.close()
+    assert described("elastic-checkpoint", found)
+    assert set(found) == keys("elastic-checkpoint")
+    assert complaints("elastic-checkpoint", found | {"clock": -1}) == ["$.clock"]
+    assert (found["run"], Path(found["folder"]).parent) == (kept(tmp_path)[0]["id"], folder)
+    assert shown.stdout == f"clock {latest['clock']}: {folder}/{latest['folder']}\n"
+    assert latest["clock"] >= found["clock"]
+    ended = typed("agile", "checkpoint", "last", cwd=tmp_path)
+    assert "the job does not answer" in refusal(ended, 1)
 
 
 @pytest.mark.crowd

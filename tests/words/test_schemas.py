@@ -53,6 +53,7 @@ NAMES = [
     "elastic-status",
     "elastic",  # this and what follows: tests/cli/test_elastic_local.py
     "elastic-job",
+    "elastic-checkpoint",
     "runs",
     "stamp",  # tests/cli/test_reflector.py
 ]

@@ -79,6 +79,7 @@ class App(ABC, Generic[Items]):
     stop: Stop
     batches: int = 1
     seed: int = 0
+    result_file: str | None = None  # that :meth:`result` writes: a job that could not is refused before it begins
 
     @abstractmethod
     def load(self, piece: int) -> Sequence[Items]:
@@ -99,7 +100,8 @@ class App(ABC, Generic[Items]):
         return None
 
     def result(self, params: Params) -> None:
-        """Called once when the job has ended, on one (reliable) host: read what was learnt, and keep it."""
+        """Called when the job has ended, on one (reliable) host, and on another if that is lost meanwhile: read what
+        was learnt, and keep it."""
         del params
 
     @property
@@ -119,6 +121,8 @@ def check(app: App[Items]) -> None:
             raise InputError(where, f"{what} is {count!r}, which must be a whole number above 0")
     if not isinstance(app.seed, int) or app.seed < 0:
         raise InputError(where, f"the seed is {app.seed!r}, which must be a whole number, 0 or above")
+    if app.result_file is not None and not isinstance(app.result_file, str):
+        raise InputError(where, f"result_file is {app.result_file!r}, which must be a path or None")
     if not isinstance(app.stop, Stop):
         raise InputError(where, f"stop is {app.stop!r}, which must be a Stop")
     for table in app.tables:

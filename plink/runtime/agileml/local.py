@@ -8,12 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from plink.errors import PlinkError
 from plink.runtime.agileml import progress
 from plink.runtime.agileml.app import App, Items, layout_of
 from plink.runtime.agileml.client import Client, Ownership, Unanswered
 from plink.runtime.agileml.keys import RunKeys
 from plink.runtime.agileml.layout import Values
 from plink.runtime.agileml.loaded import Loaded
+from plink.runtime.agileml.result_file import unwritable
 from plink.runtime.agileml.rules import BSP, Rule
 from plink.runtime.agileml.server import Server
 from plink.runtime.agileml.worker import Clock, Finished, Worker
@@ -36,8 +38,10 @@ def train(
 ) -> Trained:  # fmt: skip
     """Until the stopping criterion is met; the first mistake of any worker ends the job.
 
-    :param done: called by worker 0 after every clock.
+    :param done: called by worker 0 after every clock. :raises PlinkError: the program's result could not be kept.
     """
+    if app.result_file and (why := unwritable(app.result_file)):
+        raise PlinkError(why)
     layout, rule, keys = layout_of(app, partitions, progress.TABLES), rule or BSP(), RunKeys.make()
     with contextlib.ExitStack() as closing:
         serving = [closing.enter_context(contextlib.closing(Server(layout, keys, rule))) for _ in range(servers)]

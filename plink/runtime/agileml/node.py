@@ -42,6 +42,7 @@ from plink.runtime.agileml.params import Params
 from plink.runtime.agileml.partition import Refused
 from plink.runtime.agileml.program import load_app
 from plink.runtime.agileml.progress import TABLES
+from plink.runtime.agileml.result_file import unwritable as unsaved
 from plink.runtime.agileml.rules import BSP, SSP, Rule
 from plink.runtime.agileml.server import Server
 from plink.runtime.agileml.worker_threads import WorkerThreads
@@ -183,9 +184,15 @@ class Node:
                     on_trouble=lambda text: self._line.send({"is": "said", "text": text}),
                 )  # fmt: skip
             threading.Thread(target=self._watch_partitions, name="plink-watch", daemon=True).start()
-        tried = message["reliable"] and self._checkpoints
-        why = unwritable(Path(self._checkpoints)) if tried else None
-        return {"address": self.server.address, "unwritable": why, **self._on_disk()}
+        return {"address": self.server.address, **self._cannot_write(message["reliable"]), **self._on_disk()}
+
+    def _cannot_write(self, reliable: bool) -> Message:
+        """Why what a reliable host may have to write cannot be: checkpoints, and what was learnt."""
+        folder, file = self._checkpoints, self._app.result_file
+        return {
+            "unwritable": unwritable(Path(folder)) if reliable and folder else None,
+            "unsaved": unsaved(file) if reliable and file else None,
+        }
 
     def _on_disk(self) -> Message:
         """Checkpoints that can be read here: the one that the job was told to go on from, and its own latest."""

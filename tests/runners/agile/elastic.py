@@ -112,6 +112,10 @@ class Elastic:
         hosts = [vars(host(name, tier)) for name in names]
         ask(self.hub.asking.name, {"do": "add", "hosts": hosts, "bulk": bulk})
 
+    def checkpoint(self) -> dict[str, Any]:
+        """As `plink agile checkpoint`."""
+        return ask(self.hub.asking.name, {"do": "checkpoint"})
+
     def finish(self, *, exactly: bool = True) -> dict[str, Any]:
         """To the end; the result, with every update in it once; ``exactly``: and made of what should be read."""
         self._thread.join(self.timeout_s + 10)

@@ -290,7 +290,7 @@ class SimulatedHost(Node):
             self._checkpoints, self._job = message["checkpoints"], message["job"]
             self._watch()
             self._stay()
-        return {"address": self.server.address, "unwritable": None, **self._on_disk()}
+        return {"address": self.server.address, "unwritable": None, "unsaved": None, **self._on_disk()}
 
     def _roll_back(self, message: Message, times: int) -> None:
         """With everything behind it waiting, as in a node."""

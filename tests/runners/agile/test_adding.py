@@ -59,7 +59,7 @@ def test_an_answer_that_takes_long_is_waited_for_and_then_said_to_be_missing(mon
         with pytest.raises(PlinkError, match=r"has not answered within 0\.2 s, and may still do it"):
             ask(door.name, {"do": "status"})
         assert ask(door.name, {"do": "add", "silently": False}) == {"added": ["n0"]}
-        monkeypatch.setattr(asking, "_ADD_S", 0.2)
+        monkeypatch.setattr(asking, "_LONG_S", 0.2)
         with pytest.raises(PlinkError, match=r"has not answered within 0\.2 s, and may still do it"):
             ask(door.name, {"do": "add", "silently": True})
     finally:

@@ -1,11 +1,13 @@
 """Jobs that lose what only reliable hosts had, and go on from a checkpoint."""
 
+import json
 import os
 import signal
 from pathlib import Path
 
 import pytest
 
+from plink.errors import PlinkError
 from tests.runners.agile.elastic import Elastic
 
 pytestmark = pytest.mark.crowd
@@ -89,6 +91,43 @@ def test_another_job_goes_on_exactly_where_one_ended(tmp_path: Path) -> None:
     with Elastic(second, "rtt", clocks=50, settings={"restore": str(tmp_path / "checkpoints")}) as again:
         again.finish()
     assert [line["iteration"] for line in again.events("iteration")] == list(range(30, 50))
+
+
+def test_one_is_asked_for_and_another_job_goes_on_from_it(tmp_path: Path) -> None:
+    """It is whole when that is answered, though the next was due in an hour; also where a controller is lost before it
+    has answered."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    folder = tmp_path / "checkpoints"
+    settings = {"checkpoints": str(folder), "checkpoint_every_s": 3600.0}
+    with Elastic(first, "rtt", clocks=4000, settings=settings, more=("--work-s", "0.02")) as job:
+        safe = job.until(lambda status: status.get("consistent", -1) >= 5)["consistent"]
+        saved = job.checkpoint()
+        assert saved["clock"] >= safe
+        assert job.status()["checkpoint"] == saved["clock"]
+        latest = json.loads((folder / "latest.json").read_text())
+        assert (latest["clock"], str(folder / latest["folder"])) == (saved["clock"], saved["folder"])
+        assert len(list(Path(saved["folder"]).iterdir())) == latest["partitions"]
+        assert job.hub._controller is not None
+        os.kill(job.hub._controller.pid, signal.SIGSTOP)
+        later = job.checkpoint()
+        assert later["clock"] > saved["clock"]
+        assert job.status()["controller"] == 2
+        job.hub._queue.put(lambda: job.hub._end(9, "that is enough"))
+    clocks = later["clock"] + 20
+    with Elastic(second, "rtt", clocks=clocks, settings={"restore": str(folder)}) as again:
+        again.finish()
+    iterations = [line["iteration"] for line in again.events("iteration")]
+    assert iterations == list(range(later["clock"], clocks))
+
+
+def test_none_is_asked_for_where_there_is_no_folder(tmp_path: Path) -> None:
+    with Elastic(tmp_path, "rt", more=("--work-s", "0.02")) as job:
+        job.clock(5)
+        with pytest.raises(PlinkError, match="started without --checkpoint DIR"):
+            job.checkpoint()
+        job.finish()
 
 
 def test_a_folder_that_cannot_be_written_is_refused_before_the_start(tmp_path: Path) -> None:

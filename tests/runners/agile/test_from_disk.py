@@ -20,7 +20,7 @@ MAP = {"clock": 0, "era": 0, "everywhere": {"0": [0, [0, 1], 0]}, "left": []}
 AT_WORK = NOBODY_WORKS | {
     "backs": {"0": 9, "1": 9}, "map": MAP, "workers": {"0": [0, 1]}, "begun": 10, "loaded": [0, 1],
 }  # fmt: skip
-BEGUN = {"address": "1.2.3.4:6", "unwritable": None, "saved": None, "own": None}
+BEGUN = {"address": "1.2.3.4:6", "unwritable": None, "unsaved": None, "saved": None, "own": None}
 
 
 def member(number: int, tier: str) -> dict[str, Any]:
@@ -171,6 +171,26 @@ def test_a_host_that_comes_later_and_cannot_write_there_ends_no_job() -> None:
     assert not job.says("end")
     (said,) = job.says("say")
     assert said["text"] == "--checkpoint /shared/c: it cannot be written on h1: Read-only file system"
+
+
+NO_FOLDER = "/nowhere/topics.npz: there is no folder /nowhere"
+
+
+def test_a_result_that_could_not_be_kept_is_refused_before_the_start() -> None:
+    job = Told()
+    job.controller.hear({"is": "start", "hosts": [member(0, "reliable"), member(1, "transient")]})
+    job.answer(0, "begin", {**BEGUN, "unsaved": NO_FOLDER})
+    (end,) = job.says("end")
+    assert end["why"] == f"h0: what is learnt could not be kept: {NO_FOLDER}"
+    assert not job.words("open")
+
+
+def test_a_host_that_comes_later_and_could_not_keep_the_result_ends_no_job() -> None:
+    job = Resumed(AT_WORK)
+    job.comes(1, unsaved=NO_FOLDER)
+    assert not job.says("end")
+    (said,) = job.says("say")
+    assert said["text"] == f"h1: what is learnt could not be kept: {NO_FOLDER}"
 
 
 class Early(Told):

@@ -160,6 +160,91 @@ def test_they_follow_each_other_the_faster_the_less_time_the_last_reliable_host_
     assert all(later - earlier >= 0.19 for earlier, later in pairwise(begun))
 
 
+class Wishing(Desk):
+    """A desk at which checkpoints come seldom, and one is wished for at clock 7."""
+
+    def __init__(self) -> None:
+        super().__init__(every_s=1e9)
+        self.told: list[dict[str, Any]] = []
+        self.saving.consistent(7)
+        self.wish()
+
+    def wish(self) -> None:
+        """For one now."""
+        self.saving.wish(self.told.append)
+        self.saving.look(self.state)
+
+
+def test_one_that_is_wished_for_is_written_at_once() -> None:
+    desk = Wishing()
+    desk.saving.look(desk.state)
+    assert [word["folder"] for word in desk.words("checkpoint")] == [f"/c/{name_of(7, JOB)}"] * 2
+    desk.written()
+    assert desk.told == []  # it counts when it is named
+    keep = desk.words("keep")[-1]
+    desk.channel.answered(keep["to"], {"id": keep["id"], "why": None})
+    assert desk.told == [{"clock": 7, "folder": f"/c/{name_of(7, JOB)}"}]
+    desk.saving.consistent(8)
+    desk.saving.look(desk.state)
+    assert len(desk.words("checkpoint")) == 2  # the wish is fulfilled
+
+
+def test_a_wish_for_what_is_being_written_or_on_disk_writes_nothing_more() -> None:
+    desk = Wishing()
+    desk.wish()
+    desk.kept()
+    desk.wish()
+    assert [told["clock"] for told in desk.told] == [7, 7, 7]
+    assert len(desk.words("checkpoint")) == 2
+
+
+def test_a_wish_while_an_older_one_is_written_waits_for_its_own() -> None:
+    desk = Wishing()
+    desk.saving.consistent(9)
+    desk.wish()
+    desk.kept()
+    assert [told["clock"] for told in desk.told] == [7]
+    desk.saving.look(desk.state)
+    desk.kept()
+    assert [told["clock"] for told in desk.told] == [7, 9]
+
+
+def test_a_wish_before_it_is_known_which_clock_backups_have() -> None:
+    """As after a change of controllers: what an earlier one has written does not count."""
+    desk = Desk(every_s=1e9)
+    desk.saving.found({"clock": 4, "folder": "clock-4-x"}, "/c")
+    told: list[dict[str, Any]] = []
+    desk.saving.wish(told.append)
+    assert told == []
+    desk.saving.consistent(5)
+    desk.saving.look(desk.state)
+    desk.kept()
+    assert [one["clock"] for one in told] == [5]
+
+
+def test_a_wish_that_cannot_be_fulfilled_is_told_why() -> None:
+    desk = Wishing()
+    desk.written("disk full", "OSError")
+    assert desk.told == [{"why": "no checkpoint could be written in /c: disk full"}]
+    desk.saving.look(desk.state)
+    assert len(desk.words("checkpoint")) == 2  # and is not tried again
+
+
+@pytest.mark.parametrize("back", [True, False])
+def test_a_wish_outlives_a_host_and_a_roll_back(back: bool) -> None:
+    """To a clock before that of the wish, which all may never see again as it was."""
+    desk = Wishing()
+    if back:
+        desk.saving.rolled_back(3)
+        desk.saving.consistent(4)
+    else:
+        desk.written("the host is gone", "Gone")
+    assert desk.told == []
+    desk.saving.look(desk.state)
+    desk.kept()
+    assert [told["clock"] for told in desk.told] == [4 if back else 7]
+
+
 def test_a_job_ends_when_its_last_clock_is_on_disk() -> None:
     desk = Desk(every_s=1e9)
     desk.saving.consistent(39)

@@ -31,7 +31,13 @@ class Opening:
             if word["id"] not in self.answered:
                 self.answered.add(word["id"])
                 more = (
-                    {"address": f"1.2.3.4:{word['to']}", "saved": None, "own": None, "unwritable": None}
+                    {
+                        "address": f"1.2.3.4:{word['to']}",
+                        "saved": None,
+                        "own": None,
+                        "unwritable": None,
+                        "unsaved": None,
+                    }
                     if do == "begin"
                     else {}
                 )

@@ -28,7 +28,8 @@ Answering = Callable[[str, str, dict[str, str]], Reply]
 
 
 class Metadata:
-    """``answer``: what to say to a method, a path and headers (their names in lower case). ``asked``: all questions."""
+    """``answer``: what to say to a method, a path and headers (their names in lower case, and ``:port``, from which the
+    question came). ``asked``: all questions."""
 
     def __init__(self, answer: Answering) -> None:
         self.answer = answer
@@ -45,7 +46,8 @@ def metadata(answer: Answering) -> Iterator[Metadata]:
     class Handler(BaseHTTPRequestHandler):
         def _reply(self) -> None:
             service.asked.append((self.command, self.path))
-            reply = service.answer(self.command, self.path, {key.lower(): value for key, value in self.headers.items()})
+            headers = {key.lower(): value for key, value in self.headers.items()}
+            reply = service.answer(self.command, self.path, {**headers, ":port": str(self.client_address[1])})
             self.send_response_only(reply.status)
             for key, value in reply.headers.items():
                 self.send_header(key, value)
