@@ -15,7 +15,7 @@ BROWSER := chromium
 # Of each target under `make fuzz`.
 SECONDS ?= 20
 
-.PHONY: setup demo test lint bench dist fuzz coverage reference clean system
+.PHONY: setup demo test lint bench dist fuzz coverage links reference clean system
 
 setup: $(STAMP)
 
@@ -68,6 +68,10 @@ coverage: setup
 	-@$(VENV)/bin/coverage run -m pytest -q -m "$(WHAT)"
 	@$(VENV)/bin/coverage combine -q
 	@$(VENV)/bin/coverage report
+
+# Whether external links lead somewhere. It needs the internet, so it is no part of `make test`; two minutes at most.
+links: setup
+	@$(VENV)/bin/python -m tools.links
 
 # docs/reference.md, after a change to the command line
 reference: setup

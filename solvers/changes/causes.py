@@ -1,9 +1,13 @@
 """What explains that many pairs changed: the fewest causes, each a set of pairs that belong together.
 
 A host's pairs, the pairs between two groups of hosts, all that leaves a group, a tier, the whole network: each of these
-is a cause when nearly all of its pairs changed. The one that explains most is taken first, its pairs are done with,
-and so on; what is left is told pair by pair. This is the greedy cover of Chvatal 1979, in which a host comes before the
-links and groups that explain as much.
+is a cause when nearly all of its pairs changed. One of its pairs that did not speaks against it as loudly as several
+that did speak for it, so slow hosts come before a group in which some pairs have no slow host. The cause for which most
+speaks is taken first, its pairs are done with, and so on; what is left is told pair by pair. This is the greedy cover
+of Chvatal 1979, in which a host comes before the links and groups for which as much speaks.
+
+It takes a large cause at once and never looks back, so where it took one with pairs that did not change, hosts are
+tried first, and the cover stands that tells less of what is not so in fewer words.
 """
 
 import heapq
@@ -17,7 +21,7 @@ Mask = npt.NDArray[np.bool_]
 Labels = npt.NDArray[np.intp]
 Pairs = tuple[Labels, Labels]
 
-_NEARLY_ALL = 0.8
+_AGAINST = 4  # pairs that changed weigh as much as one that did not: a cause has more than four fifths changed
 _MOST = 2 / 3  # of what each host has in it: one that has no part in a group's trouble is not to be blamed
 _EXCEPTIONS = 0.1  # of all hosts: what happened to them besides may hide what happened to everybody
 _AS_GOOD = 0.9  # of what a cause explained at first: near enough not to look at all others again
@@ -46,7 +50,7 @@ class _Candidate:
     kind: str
     near: tuple[int, ...]
     far: tuple[int, ...]
-    gain: int
+    worth: int  # changed pairs less those that speak against it
     parts: Callable[[], tuple[Mask, ...]]  # made when asked for; nearly all of each must have changed
     least: int = _FEWEST
 
@@ -54,7 +58,7 @@ class _Candidate:
 def explain(
     known: Mask, moved: Mask, groupings: Sequence[Labels], holds: Callable[[Pairs], bool]
 ) -> tuple[list[Cause], Mask]:
-    """Causes, the one that explains most first, and the pairs that none of them explains, shape (N, N).
+    """Causes, the one for which most speaks first, and the pairs that none of them explains, shape (N, N).
 
     :param known: which pairs there is something to say about, shape (N, N), symmetric, False on the diagonal.
     :param moved: which of them changed, or may have.
@@ -62,25 +66,56 @@ def explain(
     :param holds: asked about the pairs that a cause would explain: whether it is beyond noise.
     """
     moved = moved & known
-    left, open_moved = known.copy(), moved.copy()
+    candidates = list(_candidates(moved, known & ~moved, groupings))
+    found, left = _cover(candidates, known, moved, holds)
+    if all(moved[cause.pairs].all() for cause in found):
+        return found, left
+    hosts, left_by_hosts = _cover([one for one in candidates if one.kind == "host"], known, moved, holds)
+    others = [one for one in candidates if one.kind not in ("host", "network")]
+    rest, left_by_all = _cover(others, known, moved, holds, left_by_hosts)
+    if _cost([*hosts, *rest], left_by_all, moved) < _cost(found, left, moved):
+        return [*hosts, *rest], left_by_all
+    return found, left
+
+
+def _cost(found: Sequence[Cause], left: Mask, moved: Mask) -> int:
+    """Of telling it so: a cause counts once, a pair that is told alone twice, for it says nothing of why, and a pair
+    that did not change and is told of as it does everywhere."""
+    alone = int((left & moved).sum()) // 2
+    untrue = sum(int((~moved[cause.pairs]).sum()) for cause in found)
+    return len(found) + _FEWEST * alone + _AGAINST * untrue
+
+
+def _cover(
+    candidates: Sequence[_Candidate],
+    known: Mask,
+    moved: Mask,
+    holds: Callable[[Pairs], bool],
+    left: Mask | None = None,
+) -> tuple[list[Cause], Mask]:
+    """Causes of these candidates, the greedy way, of pairs that are ``left`` (all), and what they leave."""
+    left = known.copy() if left is None else left.copy()
+    spared, open_moved = known & ~moved, moved & left
     found: list[Cause] = []
-    # Gains only shrink while pairs are taken away, so an old one bounds the new one (lazy greedy, Minoux 1978).
-    waiting = [(*_rank(one), k, one) for k, one in enumerate(_candidates(known, moved, groupings))]
+    # What speaks for a cause only shrinks while pairs are taken away, and what speaks against it stays, so an old worth
+    # bounds the new one (lazy greedy, Minoux 1978).
+    waiting = [(*_rank(one), k, one) for k, one in enumerate(candidates)]
     heapq.heapify(waiting)
     tried: set[int] = set()
     while waiting:
         _, _, k, one = heapq.heappop(waiting)
-        if len(one.near) == 1 and not _left_of(one, left, open_moved):
+        if len(one.near) == 1 and not _left_of(one, spared, open_moved):
             continue
         parts = one.parts()
-        there, changed = (mask[_union(parts)].sum() // 2 for mask in (left, open_moved))
-        if not _enough(changed, there, one.least) or (one.kind == "network" and found):
+        against, changed = (int(mask[_union(parts)].sum()) // 2 for mask in (spared, open_moved))
+        if not _enough(changed, against, least=one.least) or (one.kind == "network" and found):
             continue
         if k not in tried and not _is_cause(one, parts, known, moved):
             continue
         tried.add(k)
-        if changed < _AS_GOOD * one.gain:
-            again = replace(one, gain=int(changed))
+        worth = changed - _AGAINST * against
+        if worth < _AS_GOOD * one.worth:
+            again = replace(one, worth=worth)
             heapq.heappush(waiting, (*_rank(again), k, again))
             continue
         i, j = np.nonzero(np.triu(_union(parts) & left, 1))
@@ -91,10 +126,10 @@ def explain(
     return found, left
 
 
-def _left_of(one: _Candidate, left: Mask, open_moved: Mask) -> bool:
+def _left_of(one: _Candidate, spared: Mask, open_moved: Mask) -> bool:
     """Whether a host's cause has enough left: of these there are thousands, and their pairs are in one row."""
     (host,), far = one.near, list(one.far) or slice(None)
-    return bool(_enough(open_moved[host, far].sum(), left[host, far].sum(), one.least))
+    return bool(_enough(open_moved[host, far].sum(), spared[host, far].sum(), least=one.least))
 
 
 def _union(parts: tuple[Mask, ...]) -> Mask:
@@ -102,13 +137,13 @@ def _union(parts: tuple[Mask, ...]) -> Mask:
 
 
 def _rank(one: _Candidate) -> tuple[int, int]:
-    return -one.gain, KINDS.index(one.kind)
+    return -one.worth, KINDS.index(one.kind)
 
 
 def _is_cause(one: _Candidate, parts: tuple[Mask, ...], known: Mask, moved: Mask) -> bool:
     """Whether nearly all of each part changed, and most of what each host has in it."""
     for part in parts:
-        if (part & moved).sum() <= _NEARLY_ALL * (part & known).sum():
+        if not _enough((part & moved).sum(), (part & known & ~moved).sum(), least=1):
             return False
     whole = _union(parts)
     there, changed = (whole & known).sum(axis=1), (whole & moved).sum(axis=1)
@@ -118,39 +153,47 @@ def _is_cause(one: _Candidate, parts: tuple[Mask, ...], known: Mask, moved: Mask
 
 
 def network_wide(known: Mask, moved: Mask, groupings: Sequence[Labels]) -> bool:
-    """Whether nearly all pairs moved: of every tier, and most of every host's."""
-    pairs = int(np.triu(known, 1).sum())
-    one = _network(pairs, known, groupings)
-    return pairs >= one.least and _is_cause(one, one.parts(), known, moved)
+    """Whether what moved is best told of the whole network: nearly all pairs did, of every tier, and most of every
+    host's, and no few hosts explain it better."""
+    moved = moved & known
+    for one in _network(moved, known & ~moved, groupings):
+        if _is_cause(one, one.parts(), known, moved):
+            found, _ = explain(known, moved, groupings, lambda pairs: True)
+            return found[0].kind == one.kind
+    return False
 
 
-def _network(gain: int, known: Mask, groupings: Sequence[Labels]) -> _Candidate:
-    def parts() -> tuple[Mask, ...]:
-        off = ~np.eye(len(known), dtype=bool)
-        tiers = [part for label in groupings for part in (_same(label), off & ~_same(label))]
-        return (off, *(part for part in tiers if (part & known).any()))
-
-    return _Candidate("network", tuple(range(len(known))), (), gain, parts, _FEWEST_OF_MANY)
+def _enough(changed: npt.ArrayLike, against: npt.ArrayLike, *, least: int = _FEWEST) -> Mask:
+    return np.asarray((np.asarray(changed) >= least) & (_worth(changed, against) > 0))
 
 
-def _enough(gain: npt.ArrayLike, of: npt.ArrayLike, least: int = _FEWEST) -> Mask:
-    gains = np.asarray(gain)
-    return np.asarray((gains >= least) & (gains > _NEARLY_ALL * np.asarray(of)))
+def _worth(changed: npt.ArrayLike, against: npt.ArrayLike) -> Labels:
+    return np.asarray(np.asarray(changed) - _AGAINST * np.asarray(against))
 
 
-def _candidates(known: Mask, moved: Mask, groupings: Sequence[Labels]) -> Iterator[_Candidate]:
+def _candidates(moved: Mask, spared: Mask, groupings: Sequence[Labels]) -> Iterator[_Candidate]:
     """Whatever has enough changed pairs, and nearly all of its pairs changed."""
-    gains, of = moved.sum(axis=1), known.sum(axis=1)
-    everybody = tuple(range(len(known)))
-    for host in np.flatnonzero(_enough(gains, of)).tolist():
-        yield _Candidate("host", (host,), (), int(gains[host]), _pairs_of(len(known), (host,), everybody))
-    if _enough(gains.sum() // 2, of.sum() // 2, _FEWEST_OF_MANY):
-        yield _network(int(gains.sum() // 2), known, groupings)
+    changed, against = moved.sum(axis=1), spared.sum(axis=1)
+    worth, everybody = _worth(changed, against), tuple(range(len(moved)))
+    for host in np.flatnonzero(_enough(changed, against)).tolist():
+        yield _Candidate("host", (host,), (), int(worth[host]), _pairs_of(len(moved), (host,), everybody))
+    yield from _network(moved, spared, groupings)
     for label in groupings:
-        yield from _of_groups(label, known, moved)
+        yield from _of_groups(label, moved, spared)
 
 
-def _of_groups(label: Labels, known: Mask, moved: Mask) -> Iterator[_Candidate]:
+def _network(moved: Mask, spared: Mask, groupings: Sequence[Labels]) -> Iterator[_Candidate]:
+    def parts() -> tuple[Mask, ...]:
+        off = ~np.eye(len(moved), dtype=bool)
+        tiers = [part for label in groupings for part in (_same(label), off & ~_same(label))]
+        return (off, *(part for part in tiers if (part & (moved | spared)).any()))
+
+    changed, against = (int(mask.sum()) // 2 for mask in (moved, spared))
+    if _enough(changed, against, least=_FEWEST_OF_MANY):
+        yield _Candidate("network", tuple(range(len(moved))), (), int(_worth(changed, against)), parts, _FEWEST_OF_MANY)
+
+
+def _of_groups(label: Labels, moved: Mask, spared: Mask) -> Iterator[_Candidate]:
     n = len(label)
     members = [tuple(np.flatnonzero(label == group).tolist()) for group in range(int(label.max()) + 1)]
     if len(members) < 2:
@@ -158,31 +201,36 @@ def _of_groups(label: Labels, known: Mask, moved: Mask) -> Iterator[_Candidate]:
     sizes = np.array([len(group) for group in members])
     shared = sizes >= 2
     belongs = np.eye(len(members), dtype=np.float32)[label]
-    to_group, known_to_group = (mask.astype(np.float32) @ belongs for mask in (moved, known))
-    blocks, known_blocks = (np.rint(belongs.T @ found).astype(int) for found in (to_group, known_to_group))
-    inside, known_inside = np.diagonal(blocks) // 2, np.diagonal(known_blocks) // 2
-    out, known_out = (found.sum(axis=1) - np.diagonal(found) for found in (blocks, known_blocks))
-    for a, b in np.argwhere(np.triu(_enough(blocks, known_blocks) & shared[:, None] & shared[None, :], 1)).tolist():
-        yield _Candidate("link", members[a], members[b], int(blocks[a, b]), _pairs_of(n, members[a], members[b]))
-    for host, group in np.argwhere(_enough(to_group, known_to_group, _FEWEST_OF_MANY)).tolist():
+    # Of each host and group, and of each two groups: pairs that changed, and those that did not.
+    single = [np.rint(mask.astype(np.float32) @ belongs).astype(int) for mask in (moved, spared)]
+    blocks = [np.rint(belongs.T @ counts).astype(int) for counts in single]
+    inside = [np.diagonal(counts) // 2 for counts in blocks]
+    out = [counts.sum(axis=1) - np.diagonal(counts) for counts in blocks]
+    worth = _worth(*blocks)
+    for a, b in np.argwhere(np.triu(_enough(*blocks) & shared[:, None] & shared[None, :], 1)).tolist():
+        yield _Candidate("link", members[a], members[b], int(worth[a, b]), _pairs_of(n, members[a], members[b]))
+    worth = _worth(*single)
+    for host, group in np.argwhere(_enough(*single, least=_FEWEST_OF_MANY)).tolist():
         far = tuple(other for other in members[group] if other != host)
-        gain = round(float(to_group[host, group]))
-        yield _Candidate("link", (host,), far, gain, _pairs_of(n, (host,), far), _FEWEST_OF_MANY)
-    for group in np.flatnonzero(shared & _enough(inside, known_inside)).tolist():
+        yield _Candidate("link", (host,), far, int(worth[host, group]), _pairs_of(n, (host,), far), _FEWEST_OF_MANY)
+    worth = _worth(*inside)
+    for group in np.flatnonzero(shared & _enough(*inside)).tolist():
         here = members[group]
-        yield _Candidate("inside", here, (), int(inside[group]), _pairs_of(n, here, here))
-    for group in np.flatnonzero(shared & _enough(out, known_out)).tolist():
+        yield _Candidate("inside", here, (), int(worth[group]), _pairs_of(n, here, here))
+    uplink = _worth(*out)
+    for group in np.flatnonzero(shared & _enough(*out)).tolist():
         here, others = members[group], tuple(np.flatnonzero(label != group).tolist())
-        yield _Candidate("uplink", here, (), int(out[group]), _pairs_of(n, here, others))
-        if _enough(inside[group], known_inside[group], 1):
-            both = int(out[group] + inside[group])
+        yield _Candidate("uplink", here, (), int(uplink[group]), _pairs_of(n, here, others))
+        if _enough(inside[0][group], inside[1][group], least=1):
+            both = int(uplink[group] + worth[group])
             yield _Candidate("group", here, (), both, _pairs_of(n, here, others, here))
-    if _enough(inside.sum(), known_inside.sum()):
+    near, far_apart = [counts.sum() for counts in inside], [counts.sum() // 2 for counts in out]
+    if _enough(*near):
         together = tuple(np.flatnonzero(sizes[label] >= 2).tolist())
-        yield _Candidate("within", together, (), int(inside.sum()), lambda: (_same(label),))
-    if _enough(out.sum() // 2, known_out.sum() // 2):
+        yield _Candidate("within", together, (), int(_worth(*near)), lambda: (_same(label),))
+    if _enough(*far_apart):
         apart = lambda: (~_same(label) & ~np.eye(n, dtype=bool),)  # noqa: E731
-        yield _Candidate("between", tuple(range(n)), (), int(out.sum() // 2), apart)
+        yield _Candidate("between", tuple(range(n)), (), int(_worth(*far_apart)), apart)
 
 
 def _pairs_of(n: int, near: Sequence[int], *fars: Sequence[int]) -> Callable[[], tuple[Mask, ...]]:

@@ -56,8 +56,8 @@ class Change:
     def causes(self, groupings: Sequence[Labels], sign: int) -> list[Cause]:
         """What got worse (``sign`` 1) or better (-1), pairs that nothing else explains last and the largest first."""
         by = sign * self.by
-        # Half of the least counts as a sign of the cause, which stands by the median of its pairs.
-        found, left = explain(self.known, by > self.least / 2, groupings, lambda pairs: self._holds(by, pairs))
+        signs = self.noise.signs(by, self.least)
+        found, left = explain(self.known, signs, groupings, lambda pairs: self._holds(by, pairs))
         single = np.triu(left & (by > self.least) & self.matters & self.noise.beyond(self.by), 1)
         return found + pairs_of(single, by)
 

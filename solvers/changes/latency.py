@@ -49,7 +49,10 @@ def round_trips(aligned: Aligned, groupings: Sequence[Labels], differ: Mask, lim
         findings.append(Finding("latency", verdict, "network", aligned.names, (), was, now, pairs))
     for sign, verdict in ((1, WORSE), (-1, BETTER)):
         findings += [
-            told(cause, aligned.names, "latency", verdict, old, new) for cause in change.causes(groupings, sign)
+            told(cause, aligned.names, "latency", verdict, old, new)
+            for cause in change.causes(groupings, sign)
+            # What the whole network's change spared is not told to have changed the other way.
+            if not throughout or sign * float(np.median(ratio[cause.pairs])) > change.least
         ]
     return RoundTrips(findings, pairs, float(np.exp(shift)), float(np.median(what_noise.sigma[np.triu(known, 1)])))
 
@@ -80,7 +83,8 @@ def _shift(
     large = float(np.median(old[np.triu(known, 1)])) * abs(np.expm1(shift)) > limits.floor_us
     rows, columns = np.nonzero(np.triu(known, 1))
     large = large and own.holds(ratio, (rows, columns))
-    if abs(shift) > least and large and network_wide(known, known & (np.sign(shift) * ratio > least / 2), groupings):
+    signs = known & own.signs(np.sign(shift) * ratio, least)
+    if abs(shift) > least and large and network_wide(known, signs, groupings):
         return shift, True
     drifting = values[np.abs(values) <= least]
     return (float(np.median(drifting)), False) if 2 * len(drifting) > len(values) else (0.0, False)

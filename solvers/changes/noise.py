@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,8 @@ _SIGMAS = tuple(NormalDist().inv_cdf((1 + quantile) / 2) for quantile in _QUANTI
 _AVERAGED = 4  # errors of one cause's pairs are not independent: their median counts as that of so many at most
 _MEDIAN = math.sqrt(math.pi / 2)  # a median's standard error over a mean's, of a normal distribution
 
+_Sigma = TypeVar("_Sigma", float, Matrix)
+
 
 @dataclass(frozen=True)
 class Noise:
@@ -36,9 +39,20 @@ class Noise:
 
     def holds(self, change: Matrix, pairs: Pairs) -> bool:
         """Whether the median change of these pairs is more than noise."""
-        count = min(len(pairs[0]), _AVERAGED)
-        reach = self.times * _MEDIAN * float(np.median(self.sigma[pairs])) / math.sqrt(count)
+        reach = self._reach(float(np.median(self.sigma[pairs])), len(pairs[0]))
         return bool(abs(float(np.median(change[pairs]))) > reach)
+
+    def signs(self, change: Matrix, least: float) -> Mask:
+        """Which pairs, shape (N, N), are nearer to having the smallest change that a cause of many pairs can be named
+        for than to having none: such a cause stands by the median of its pairs, so each of them is but a sign of it.
+
+        :param least: the smallest change worth naming.
+        """
+        return np.asarray(change > np.maximum(least, self._reach(self.sigma, _AVERAGED)) / 2)
+
+    def _reach(self, sigma: _Sigma, pairs: int) -> _Sigma:
+        """What the median change of so many pairs must be more than."""
+        return sigma * (self.times * _MEDIAN / math.sqrt(min(pairs, _AVERAGED)))
 
 
 def noise(change: Matrix, known: Mask, level: Matrix, sides: tuple[Side, ...], most_wander: float) -> Noise:

@@ -42,7 +42,8 @@ def between(near: Sequence[int], far: Sequence[int]) -> set[Pair]:
 def by_the_book(
     n: int, known: set[Pair], moved: set[Pair], label: Sequence[int]
 ) -> Iterator[tuple[int, int, str, tuple[int, ...], tuple[int, ...], set[Pair]]]:
-    """(pairs it explains, turn among ties, kind, near, far, its pairs) of each cause that holds."""
+    """(what speaks against it less what speaks for it, turn among ties, kind, near, far, its pairs) of each cause that
+    holds."""
     groups = [tuple(h for h in range(n) if label[h] == g) for g in range(max(label) + 1)]
     large = [group for group in groups if len(group) >= 2]
     everybody = tuple(range(n))
@@ -76,7 +77,7 @@ def by_the_book(
             its = {pair for pair in pairs if host in pair}
             innocent += 3 * len(its & moved) < 2 * len(its)
         if 10 * innocent <= (n if kind == "network" else 0):
-            yield -len(pairs & moved), KINDS.index(kind), kind, near, far, pairs
+            yield 4 * len(pairs - moved) - len(pairs & moved), KINDS.index(kind), kind, near, far, pairs
 
 
 def drawn(seed: int) -> tuple[int, set[Pair], set[Pair], list[int]]:
@@ -101,7 +102,8 @@ def drawn(seed: int) -> tuple[int, set[Pair], set[Pair], list[int]]:
 
 
 @pytest.mark.parametrize("block", range(4))
-def test_the_first_cause_is_the_one_of_all_that_explains_most_and_the_first_kind_of_these(block: int) -> None:
+def test_the_first_cause_is_the_one_of_all_for_which_most_speaks_and_the_first_kind_of_these(block: int) -> None:
+    """Or the first of hosts, where that one tells of pairs that did not change."""
     spoke = 0
     for seed in range(40 * block, 40 * block + 40):
         n, known, moved, label = drawn(seed)
@@ -112,6 +114,8 @@ def test_the_first_cause_is_the_one_of_all_that_explains_most_and_the_first_kind
             assert (left == mask_of(n, known)).all()
             continue
         first, best = found[0], wanted[0]
+        if first.kind == "host" and best[5] - moved:
+            best = next(one for one in wanted if one[2] == "host")
         ties = [one[2:] for one in wanted if one[:2] == best[:2]]
         its = set(zip(*(places.tolist() for places in first.pairs), strict=True))
         assert (first.kind, first.near, first.far, its) in ties, seed
@@ -121,7 +125,7 @@ def test_the_first_cause_is_the_one_of_all_that_explains_most_and_the_first_kind
 
 @pytest.mark.parametrize("block", range(2))
 def test_a_cause_that_does_not_hold_is_passed_over_for_the_next_best(block: int) -> None:
-    """Refused: all that explain as much as the first one does."""
+    """Refused: all for which as much speaks as for the first one."""
     for seed in range(1000 + 40 * block, 1040 + 40 * block):
         n, known, moved, label = drawn(seed)
         wanted = sorted(by_the_book(n, known, moved, label), key=lambda one: one[:2])
@@ -134,7 +138,10 @@ def test_a_cause_that_does_not_hold_is_passed_over_for_the_next_best(block: int)
         found, _ = explain(mask_of(n, known), mask_of(n, moved), [np.array(label)], holds)
         assert bool(found) is bool(rest), seed
         if found:
-            assert (found[0].kind, found[0].near, found[0].far) in [one[2:5] for one in rest if one[:2] == rest[0][:2]]
+            best = rest[0]
+            if found[0].kind == "host" and best[5] - moved:
+                best = next(one for one in rest if one[2] == "host")
+            assert (found[0].kind, found[0].near, found[0].far) in [one[2:5] for one in rest if one[:2] == best[:2]]
 
 
 def test_groups_of_every_tier_are_asked() -> None:
@@ -207,6 +214,47 @@ def test_a_host_s_link_to_a_group_is_three_pairs_at_least() -> None:
         moved = between([0], range(1, 1 + far))
         wanted = [("link", (0,), tuple(range(1, 1 + far)))] if far == 3 else []
         assert told(len(label), moved, [label]) == wanted
+
+
+# Slow hosts, of whom every pair changed, wherever they stand
+
+
+@pytest.mark.parametrize(("label", "slow", "wanted"), [
+    ([0, 0, 1, 1, 0, 0, 1, 1], [0, 1, 2, 3], "hosts"),
+    ([0, 0, 0, 1, 0, 1, 1, 1], [0, 1, 2, 3], "hosts"),
+    ([0, 0, 0, 0, 1, 1, 1, 1], [0, 1, 2], "hosts"),
+    ([0, 0, 0, 0, 1, 1, 1, 1], [0, 1, 4], "hosts"),
+    ([0, 0, 0, 0, 1, 1, 1, 1], [0, 1, 2, 4, 5], "hosts"),
+    ([0, 0, 0, 0, 1, 1, 1, 1], [5], "hosts"),
+    ([0, 0, 0, 0, 1, 1, 1, 1], [0, 1, 2, 3], "group"),
+    ([0, 0, 0, 0, 1, 1, 1, 1], [0, 1, 2, 3, 4, 5, 6], "network"),
+    ([0] * 4 + [1] * 4 + [2] * 4 + [3] * 4, [0, 1, 4, 5, 8, 9, 12, 13], "hosts"),
+    ([0] * 4 + [1] * 4 + [2] * 4 + [3] * 4, [0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14], "hosts"),
+])  # fmt: skip
+def test_slow_hosts_are_named_and_no_group_with_pairs_that_did_not_change(
+    label: list[int], slow: list[int], wanted: str
+) -> None:
+    """Of a group of four with two slow hosts five pairs of six have one of these; of eight hosts with five slow ones 25
+    pairs of 28. Where all but one are slow every pair is, and nothing tells it from a slow network."""
+    n = len(label)
+    found = told(n, between(slow, range(n)), [label])
+    everybody = tuple(range(n))
+    assert (
+        sorted(found)
+        == {
+            "hosts": [("host", (host,), ()) for host in slow],
+            "group": [("group", tuple(slow), ())],
+            "network": [("network", everybody, ())],
+        }[wanted]
+    )
+
+
+def test_a_pair_alone_that_did_not_change_does_not_make_six_causes_of_one() -> None:
+    """Six slow hosts of eight, or a slow network with one pair that is not: the second is told in fewer words."""
+    assert told(8, every(8) - {(6, 7)}) == [("network", tuple(range(8)), ())]
+    assert network_wide(mask_of(8, every(8)), mask_of(8, every(8) - {(6, 7)}), [])
+    spared = between([5, 6, 7], [5, 6, 7])
+    assert not network_wide(mask_of(8, every(8)), mask_of(8, every(8) - spared), [])
 
 
 # One after the other

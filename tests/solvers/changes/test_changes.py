@@ -145,6 +145,28 @@ def test_half_of_the_hosts_are_named_each() -> None:
     assert {one.hosts[0] for one in found.findings if one.where == "host"} == {f"host{k}" for k in range(0, 32, 2)}
 
 
+@pytest.mark.parametrize("sigma", [0.03, 0.07])
+@pytest.mark.parametrize(("racks_of", "slow"), [
+    ("00110011", "0123"), ("00010111", "0123"), ("00001111", "012"), ("00001111", "014"), ("00001111", "01245"),
+])  # fmt: skip
+def test_hosts_that_halve_the_bandwidth_of_their_pairs_are_named_and_no_others(
+    sigma: float, racks_of: str, slow: str
+) -> None:
+    """A pair carries what its slower host does; of 20 such days 18 at least are told by exactly these hosts."""
+    rack = np.array([int(one) for one in racks_of])
+    rtt = np.where(rack[:, None] == rack, 30.0, 100.0) * ~np.eye(8, dtype=bool)
+    halved = np.isin(np.arange(8), [int(one) for one in slow])
+    rates = np.where(halved[:, None] | halved, 5.0, 10.0)
+    right = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        old, new = (plain(rtt, gbps * rng.lognormal(0, sigma, (8, 8))) for gbps in (10.0, rates))
+        right += {(one.verdict, one.where, *one.hosts) for one in compare(old, new, LIMITS).findings} == {
+            ("worse", "host", f"h{host}") for host in slow
+        }
+    assert right >= 18
+
+
 def test_a_change_within_the_floor_or_the_threshold_is_none() -> None:
     before = plain(flat())
     assert not compare(before, plain(host_times(flat(), 2, 1.19)), LIMITS).findings

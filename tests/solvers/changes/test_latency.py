@@ -160,6 +160,18 @@ def test_what_goes_the_other_way_is_no_part_of_a_shift() -> None:
     assert all(one.where != "network" for one in found.findings if one.verdict == "worse")
 
 
+@pytest.mark.parametrize(("now", "told"), [(100.0, False), (81.0, False), (79.0, True)])
+def test_what_the_whole_network_s_change_spared_did_not_get_better(now: float, told: bool) -> None:
+    """All take twice as long but one pair: it is told where it takes less than 1 / 1.25 of what it took."""
+    new = flat(8, 200.0)
+    new[6, 7] = new[7, 6] = now
+    found = whose(trips(flat(8, 100.0), new))
+    assert found == [
+        ("worse", "network", tuple("abcdefgh"), ()),
+        *([("better", "pair", ("g",), ("h",))] if told else []),
+    ]
+
+
 @pytest.mark.parametrize(("drifting", "shift"), [(6, 1.1), (5, 1.0)])
 def test_a_drift_is_one_that_most_pairs_share(drifting: int, shift: float) -> None:
     """Of ten pairs six take a tenth longer, or five; the others two to five times as long."""

@@ -44,6 +44,14 @@ def test_a_cause_s_median_counts_as_that_of_four_pairs_at_most(count: int) -> No
         assert not one.holds(np.full((10, 10), sign * reach * 0.999), pairs)
 
 
+def test_a_sign_of_a_cause_is_half_of_what_one_of_many_pairs_must_have() -> None:
+    """Of the least worth naming, or of what noise leaves, sqrt(pi / 2) of 0.1: whichever is more. One way only."""
+    half_reach = 0.1 * math.sqrt(math.pi / 2) / 2
+    for least, bar in ((0.2, 0.1), (0.1, half_reach)):
+        found = Noise(np.full((2, 2), 0.1), 2.0).signs(np.array([[bar + 1e-9, bar - 1e-9], [-1.0, 1.0]]), least)
+        assert found.tolist() == [[True, False], [False, True]]
+
+
 def test_a_change_of_nothing_is_no_more_than_noise_of_nothing() -> None:
     pairs = (np.array([0]), np.array([1]))
     assert not Noise(np.zeros((2, 2)), 3.0).holds(np.zeros((2, 2)), pairs)

@@ -1,0 +1,150 @@
+"""``make links``: which links of pages and docstrings are asked, and what counts as an answer. All on this machine."""
+
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from tools import links
+from tools.links import Link
+
+
+class Site(BaseHTTPRequestHandler):
+    """What stands under the first word of a path."""
+
+    asked: list[str]
+    over: threading.Event
+
+    def do_HEAD(self) -> None:
+        """As for GET."""
+        self.do_GET()
+
+    def do_GET(self) -> None:
+        """An answer without a body."""
+        type(self).asked.append(f"{self.command} {self.path}")
+        what = self.path.strip("/").partition("?")[0]
+        if what == "slow":
+            self.over.wait(20)
+            return
+        if what == "drips":
+            while not self.over.wait(0.1):
+                self.wfile.write(b"HTTP/1.1 200 OK\r\n" if not hasattr(self, "begun") else b"X: y\r\n")
+                self.begun = True
+            return
+        code = {"good": 200, "moved": 301, "round": 302}.get(what, 404)
+        if what == "get-only":
+            code = 200 if self.command == "GET" else 405
+        if what == "flaky":
+            code = 200 if len(self.asked) > 2 else 503
+        self.send_response(code)
+        if code in (301, 302):
+            self.send_header("Location", "/good" if what == "moved" else "/round")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nobody reads it."""
+
+
+@pytest.fixture
+def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Its address."""
+    for name in ("http_proxy", "HTTP_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    Site.asked, Site.over = [], threading.Event()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Site) as server:
+        server.daemon_threads = True
+        serving = threading.Thread(target=server.serve_forever, args=(0.01,))
+        serving.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        Site.over.set()
+        server.shutdown()
+        serving.join()
+
+
+def test_what_is_there_is_asked_once_and_without_its_content(site: str) -> None:
+    assert links.trouble(f"{site}/good") is None
+    assert Site.asked == ["HEAD /good"]
+
+
+def test_a_page_that_only_gives_itself_is_there(site: str) -> None:
+    assert links.trouble(f"{site}/get-only") is None
+    assert Site.asked == ["HEAD /get-only", "GET /get-only"]
+
+
+def test_what_is_not_there_is_asked_again_once(site: str) -> None:
+    assert links.trouble(f"{site}/gone") == "404 Not Found"
+    assert Site.asked == ["HEAD /gone", "GET /gone"] * 2
+
+
+def test_what_answers_the_second_time_is_there(site: str) -> None:
+    assert links.trouble(f"{site}/flaky") is None
+    assert len(Site.asked) == 3
+
+
+def test_redirections_are_followed_and_not_for_ever(site: str) -> None:
+    assert links.trouble(f"{site}/moved") is None
+    assert Site.asked[0] == "HEAD /moved"
+    assert Site.asked[-1].endswith("/good")
+    assert "redirect" in str(links.trouble(f"{site}/round"))
+
+
+def test_what_takes_too_long_and_what_nobody_answers_is_not_there(site: str) -> None:
+    assert "timed out" in str(links.trouble(f"{site}/slow", answer_s=0.1))
+    assert "Connection refused" in str(links.trouble("http://127.0.0.1:9"))
+    assert links.trouble("http://[") is not None
+
+
+def test_every_link_is_asked_at_once_each_address_once_and_wrong_ones_get_a_line(site: str) -> None:
+    given = [
+        Link("a.md:1", "", f"{site}/good"),
+        Link("a.md:2", "", f"{site}/gone#part"),
+        Link("b.md:7", "", f"{site}/gone"),
+    ]
+    assert links.wrong(given) == [f"a.md:2: {site}/gone#part: 404 Not Found", f"b.md:7: {site}/gone: 404 Not Found"]
+    assert Site.asked.count("GET /gone") == 2
+    slow = [Link("a.md:1", "", f"{site}/slow?{k}") for k in range(6)]
+    began = time.monotonic()
+    assert len(links.wrong(slow, answer_s=0.3)) == 6
+    assert time.monotonic() - began < 6 * 4 * 0.3, "one after the other"
+    assert links.wrong([]) == []
+
+
+def test_nobody_is_waited_for_longer_than_for_all(site: str) -> None:
+    began = time.monotonic()
+    given = [Link("a.md:1", "", f"{site}/drips"), Link("a.md:2", "", f"{site}/good")]
+    assert links.wrong(given, all_s=1.0) == [f"a.md:1: {site}/drips: no answer within 1 s"]
+    assert time.monotonic() - began < 10
+
+
+def test_links_of_pages_and_addresses_in_docstrings_are_found(tmp_path: Path) -> None:
+    page, source = tmp_path / "page.md", tmp_path / "source.py"
+    page.write_text(
+        'See [it](https://a.org/x "title"), [there](other.md) and <https://b.org>.\n\n'
+        "`[not](https://code.org)`\n\n```\n[nor](https://block.org)\n```\n[with\nbreak](https://c.org/p q)\n"
+    )
+    source.write_text('"""One.\n\nSee (https://d.org/x), `https://e.org`.\n"""\nX = "https://code.org"\n')
+    assert list(links.in_page(page)) == [
+        Link(f"{page}:1", "it", "https://a.org/x"),
+        Link(f"{page}:1", "", "https://b.org"),
+        Link(f"{page}:8", "with\nbreak", "https://c.org/p q"),
+    ]
+    assert [link.url for link in links.in_source(source)] == ["https://d.org/x", "https://e.org"]
+
+
+def test_the_exit_code_says_whether_all_lead_somewhere(
+    site: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for what, code in (("good", 0), ("gone", 1)):
+        monkeypatch.setattr(links, "of_the_repository", lambda what=what: [Link("a.md:3", "", f"{site}/{what}")])
+        assert links.main() == code
+    said = capsys.readouterr()
+    assert said.out == f"a.md:3: {site}/gone: 404 Not Found\n"
+    assert "1 external links, 1 of them lead nowhere" in said.err
+
+
+def test_the_repository_has_links_in_pages_and_in_docstrings() -> None:
+    where = {Path(link.where.partition(":")[0]).suffix for link in links.of_the_repository()}
+    assert where == {".md", ".py"}
