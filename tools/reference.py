@@ -57,11 +57,8 @@ _NEEDS = {
     "launch": "cluster",
     "plink": "cluster",
     "probe": "cluster",
-    "reflector": "prepared",
+    "reflector": "terminal",
     "runs": "prepared",
-    "schedule count": "prepared",
-    "schedule verify": "prepared",
-    "stamp": "prepared",
 }
 _VALUES = {"int": "N", "float": "X", "str": "TEXT", "Path": "FILE"}
 

@@ -14,8 +14,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-# `cluster`, `internet`: what no test has. `lab`: root and namespaces. `terminal`: a second one, for it goes on running.
-# `prepared`: what other commands left (a run, a lab that is up); pages that tell a course run these.
+# `cluster`: hosts reached by SSH; README's are run in a lab, the others by no test, nor what needs the `internet`.
+# `lab`: root and namespaces. `terminal`: a second one, for it goes on running. `prepared`: what other commands left
+# (a run, a job under way, a lab that is up); test_prepared.py makes that first.
 NEEDS = {"cluster", "internet", "lab", "prepared", "terminal"}
 
 _MARK = re.compile(r"<!-- needs: (\w+) -->")

@@ -1,5 +1,6 @@
 """Files that pages speak of without showing them, made the same every time: networks of six hosts in two racks handed
-out mixed (as orders.md has them), a hosts file and a topology file of these, an order, orders that were run."""
+out mixed (as orders.md has them), a hosts file and a topology file of these, an order, orders that were run, somebody's
+schedule."""
 
 import json
 import random
@@ -36,6 +37,7 @@ def write_samples(folder: Path) -> None:
     _write(folder / "alike.json", _drawn(8, racks=1, sigma=0.2))
     _write(folder / "cloud64.json", _drawn(64, racks=8, sigma=0.05))
     _write(folder / "order.json", {"schema": "plink.order/1", "algo": "ring", "hosts": list("acebfd")})
+    _write(folder / "mine.json", _star(4))
     hosts = [f"{name} address=127.0.0.{k}" for k, name in enumerate(names, start=2)]  # nothing leaves this machine
     (folder / "hosts.txt").write_text("\n".join(hosts) + "\n")
     (folder / "topology.conf").write_text(
@@ -60,6 +62,13 @@ def _checked() -> dict[str, Any]:
         "schema": "plink.check/1",
         "checks": [{"algo": "gloo", "model": "latency", "size_bytes": 1e6, "runs": runs}],
     }
+
+
+def _star(ranks: int) -> dict[str, Any]:
+    """An all-reduce by hand: rank 0 adds up what all have and hands it back."""
+    there = [{"round": 0, "from": rank, "to": 0, "chunk": 0, "op": "reduce"} for rank in range(1, ranks)]
+    back = [{"round": 1, "from": 0, "to": rank, "chunk": 0, "op": "copy"} for rank in range(1, ranks)]
+    return {"schema": "plink.schedule/1", "ranks": ranks, "chunks": 1, "transfers": there + back}
 
 
 def _drawn(hosts: int, racks: int, sigma: float) -> dict[str, Any]:

@@ -1,0 +1,76 @@
+"""A shell in a folder of its own, as a reader of the documentation has one, with a ``plink`` that is this one."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.docs.pages import ROOT
+from tests.lab.waiting import until
+
+_LONGEST_S = 300
+_BEGUN_S = 120
+
+
+class Shell:
+    """Runs lines of a shell in a folder, with a ``plink`` that is this one."""
+
+    def __init__(self, folder: Path, lab: str) -> None:
+        self.folder = folder
+        self._begun: list[subprocess.Popen[str]] = []
+        tools = folder / ".tools"
+        tools.mkdir()
+        named = f'if [ "$1" = lab ]; then set -- "$1" "$2" --name {lab} "${{@:3}}"; fi\n' if lab else ""
+        (tools / "plink").write_text(f'#!/bin/bash\n{named}exec {sys.executable} -m plink "$@"\n')
+        (tools / "python").symlink_to(sys.executable)
+        (tools / "torchrun").write_text(f'#!/bin/bash\nexec {sys.executable} -m torch.distributed.run "$@"\n')
+        for tool in ("plink", "torchrun"):
+            (tools / tool).chmod(0o755)
+        self._environment = {
+            **os.environ,
+            "PATH": f"{tools}:{os.environ['PATH']}",
+            "PYTHONPATH": str(ROOT),
+            "NO_COLOR": "1",
+            "COLUMNS": "120",
+            "OMP_NUM_THREADS": "1",
+        }
+
+    def __enter__(self) -> "Shell":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._begun:
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(signal.SIGINT)
+        for process in self._begun:
+            try:
+                process.communicate(timeout=60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.communicate()
+
+    def run(self, line: str) -> "subprocess.CompletedProcess[str]":
+        """One line, to its end."""
+        return subprocess.run(
+            ["bash", "-o", "pipefail", "-c", line],
+            cwd=self.folder, env=self._environment, capture_output=True, text=True, timeout=_LONGEST_S, check=False,
+        )  # fmt: skip
+
+    def begin(self, line: str, lines: int) -> None:
+        """One line that goes on until all is over; returns when it has said so many lines, one at least."""
+        said = self.folder / f".said-{len(self._begun)}"
+        with said.open("w") as file:
+            process = subprocess.Popen(
+                ["bash", "-c", f"exec {line}"],
+                cwd=self.folder, env=self._environment, stdout=file, stderr=subprocess.STDOUT, text=True,
+            )  # fmt: skip
+        self._begun.append(process)
+
+        def told() -> bool:
+            said_so_far = said.read_text().splitlines()
+            assert process.poll() is None, f"{line}: {said_so_far}"
+            return len(said_so_far) >= max(lines, 1)
+
+        until(told, _BEGUN_S, f"{max(lines, 1)} lines of {line}")
