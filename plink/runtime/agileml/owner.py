@@ -211,10 +211,12 @@ class Owner:
         self.place(None, Role.ABSENT, self.epoch)
 
     def begin_anew(self, era: int) -> None:
-        """What is here counts no more, nor what comes of an era before this one."""
+        """What is here of an era before this one counts no more, nor what comes of one. Another host may have been
+        told sooner, and what it has sent of this era is here already."""
         if self.least_era < era:
             self.least_era = era
-            self.forget()
+            if self.era < era:
+                self.forget()
 
     def workers_from(self, workers: Collection[int], first: int) -> None:
         """Exactly these take part from a clock on, wherever the partition goes. :raises Refused: see there."""

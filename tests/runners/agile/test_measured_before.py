@@ -45,13 +45,13 @@ def held(job: SimulatedJob) -> list[Held]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_a_job_in_stage_3_stays_there_when_its_controller_is_replaced(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Twice. By the thresholds that it was begun with it would be in stage 2."""
     monkeypatch.setattr(traffic, "_EVERY_S", 1.0)
-    job = SimulatedJob(seed, "rtttttt", clocks=300, settings={"measured": True, "host_rate": 2e4})
+    job = SimulatedJob(seed, "rtttttt", clocks=240, settings={"measured": True, "host_rate": 2e4})
     for at in (8.0, 14.0):
         job.later(at, job.kill_controller)
     found = held(job)
@@ -94,7 +94,8 @@ def test_a_real_job_settles_and_stays_where_it_was_when_its_controller_is_killed
     settings = {"measured": True, "host_rate": 1e3, "silence_s": 10.0}
     with Elastic(tmp_path, "rttt", clocks=400, settings=settings, more=("--work-s", "0.02")) as job:
         assert job.clock(0)["stage"] == 2
-        job.until(lambda status: status["stage"] == 3)
+        job.until(lambda status: status["stage"] == 3 and status["workers"] == 3)
+        job.clock(job.clock_now() + 10)  # the turn is over, of which the next controller could not tell the end
         assert job.hub._controller is not None
         job.hub._controller.kill()
         job.until(lambda status: status.get("controller") == 2)

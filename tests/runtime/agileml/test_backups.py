@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from plink.runtime.agileml import moves
+from plink.runtime.agileml.layout import Layout
 from plink.runtime.agileml.partition import Refused
 from plink.runtime.agileml.records import Lost
 from plink.runtime.agileml.server import Server
@@ -224,6 +225,18 @@ def test_a_restore_that_is_not_answered_is_repeated(heard: bool) -> None:
         clocks(run, 2, 3)
         wait_for(lambda: status(backup).clocks[-1] == 2)
         assert value(heir) == value(backup) == 3
+
+
+def test_who_hears_late_that_all_begin_anew_keeps_what_has_come_of_the_new_era() -> None:
+    """Nobody would send it again; and what is of the era before goes."""
+    with store(Layout(LAYOUT.tables, 2), servers=2) as run:
+        first, second = run.servers
+        second.open(1, {0: 0}, era=3, epoch=4)
+        first.begin_anew(5)
+        first.open(0, {0: 0}, era=5, epoch=6)
+        first.back_up(0, second.address)
+        second.begin_anew(5)
+        assert [(one.partition, one.role) for one in second.status()] == [(0, "backup"), (1, "absent")]
 
 
 def test_a_drop_ends_what_moves_from_there() -> None:
