@@ -24,6 +24,7 @@ from runners.agile.group import Group
 from runners.agile.member import Member
 from runners.agile.roll import Roll
 from runners.agile.settings import Settings
+from runners.agile.spending import Spending
 from runners.job.job import Job
 from runners.job.output import Sink
 from runners.job.proof import Finding
@@ -98,7 +99,7 @@ class Hub:
         self._lost_reliable: dict[str, Host] = {}
         self._hello: dict[int, dict[str, Any] | None] = {}
         self._lost: dict[int, str] = {}  # and why
-        self._roll = Roll()
+        self._roll, self._spending = Roll(), Spending()
         self._hosts: dict[int, Host] = {}
         self._lab: str | None = None
         self._began = clock()
@@ -268,7 +269,7 @@ class Hub:
         elif message["is"] == "status":
             answer = self._asks.pop(message["ask"], None)
             if answer is not None:
-                answer(message["status"])
+                answer(self._with_cost(message["status"]))
         elif message["is"] == "wanted":
             self._start_lost()
         elif message["is"] == "end":
@@ -276,7 +277,15 @@ class Hub:
 
     def _log(self, line: dict[str, Any]) -> None:
         self._roll.logged(line)
-        self._report.log({"at": round(self._clock() - self._began, 3), **line})
+        timed = {"at": round(self._clock() - self._began, 3), **line}
+        self._spending.logged(timed)
+        self._report.log(timed)
+
+    def _with_cost(self, status: dict[str, Any]) -> dict[str, Any]:
+        """Only the hub has heard of all hosts and iterations, whichever controller told of them."""
+        if status["stage"] is None:
+            return status
+        return {**status, "cost": self._spending.so_far(self._clock() - self._began)}
 
     def _log_end_of(self, number: int) -> None:
         """Unless a controller has."""
