@@ -61,6 +61,8 @@ def add(
     wish = {"do": "add", "hosts": [vars(host) for host in members], "bulk": not one_by_one}
     answer = ask(job["socket"], wish)
     say(f"added: {', '.join(answer['added'])}; they work when they have loaded their data")
+    if note := answer.get("note"):
+        say(note)
 
 
 def evict(

@@ -23,6 +23,7 @@ from runners.agile.fitting import refuse
 from runners.agile.group import Group
 from runners.agile.member import Member
 from runners.agile.roll import Roll
+from runners.agile.room import warning
 from runners.agile.settings import Settings
 from runners.agile.spending import Spending
 from runners.job.job import Job
@@ -105,7 +106,8 @@ class Hub:
         self._began = clock()
         self._adding = Adding(
             self._queue.put, lambda hosts: self._group(Hosts(tuple(hosts), self._lab)), self._members, self._hello,
-            self._lost, machines, self._admit, self._dismiss, report.note, lambda: self._ended is not None, clock,
+            self._lost, machines, self._room, self._admit, self._dismiss, report.note, lambda: self._ended is not None,
+            clock,
         )  # fmt: skip
         self.asking = Asking(lambda wish, answer: self._queue.put(lambda: self._wish(wish, answer)))
 
@@ -127,6 +129,8 @@ class Hub:
                 pieces=first["pieces"], bytes=first["bytes"], started=time.time(), began=self._began,
                 **self._wishes.settings,
             )  # fmt: skip
+            if told := warning(members, members, self._settings):
+                self._report.say(told)
             self._start_controller("start")
             self._serve()
         finally:
@@ -368,6 +372,10 @@ class Hub:
             then = "the job ends with it, for want of a checkpoint (--checkpoint DIR)"
         names = ", ".join(member.name for member in reliable)
         return f"no reliable host stays ({names}): {then}; add one before (plink agile add RUN HOST --hosts FILE)"
+
+    def _room(self, newcomers: list[Member]) -> str | None:
+        assert self._settings is not None
+        return warning(newcomers, [*self._members.values(), *newcomers], self._settings)
 
     def _admit(self, members: list[Member], bulk: bool) -> None:
         self._members |= {member.number: member for member in members}

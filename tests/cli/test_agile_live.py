@@ -1,5 +1,6 @@
-"""How an elastic job is shown that runs: by `plink agile status`, in the live view of `plink launch`."""
+"""How an elastic job is shown that runs: by `plink agile status`, in the live view of `plink launch`, and before."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ from rich.console import Console
 
 from plink.cli.agile_live import _lines
 from plink.cli.elastic_screen import view
+from tests.conftest import typed
 
 COST = {"total": 1.10004, "per_iteration": 0.36671, "without_price": []}
 
@@ -47,3 +49,17 @@ def test_what_the_job_has_cost_so_far(cost: dict[str, Any], said: str) -> None:
 @pytest.mark.parametrize("more", [{}, {"cost": None}])  # of a job of an earlier plink; where no host has a price
 def test_without_prices_there_is_no_word_of_it(more: dict[str, Any]) -> None:
     assert "cost" not in seen(status(**more))
+
+
+def test_a_rehearsal_says_what_it_did_not_look_at(tmp_path: Path) -> None:
+    """It asks no host, not even this one."""
+    words = ("--dry-run", "--runner", "local", "--slots", "2", "--backend", "agileml", "fit.py")
+    done = typed("launch", *words, cwd=tmp_path)
+    assert done.returncode == 0
+    assert [line for line in done.stdout.splitlines() if line.startswith("#")] == [
+        "# on local-0, reliable", "# on local-1, transient",
+    ]  # fmt: skip
+    assert done.stderr == (
+        "plink: no host was asked: whether it can be reached, makes the program and has the memory shows when the job "
+        "starts\n"
+    )

@@ -15,7 +15,7 @@ from typing import Any
 
 from plink.errors import PlinkError
 
-VERSION = 3  # of the words between controllers and nodes: one more wherever either says or understands something else
+VERSION = 4  # of the words between controllers and nodes: one more wherever either says or understands something else
 VARIABLE = "PLINK_LINE"  # an abstract address (unix(7)), without the zero byte at its beginning
 _CONNECT_S = 10.0
 _READ = 1 << 16
