@@ -52,7 +52,7 @@ def history_of(entries: Sequence[Entry]) -> History:
     return History(
         steps=_steps(entries),
         stages=_stages([entry for entry in entries if isinstance(entry, StageChange)], seconds),
-        members=_members([entry for entry in entries if isinstance(entry, HostEvent)], seconds),
+        members=members_of([entry for entry in entries if isinstance(entry, HostEvent)], seconds),
         events=tuple(entry for entry in entries if isinstance(entry, HostEvent | RolledBack | ControllerEvent)),
         seconds=seconds,
         end=next((entry for entry in reversed(entries) if isinstance(entry, End)), None),
@@ -89,8 +89,8 @@ def _stages(changes: Sequence[StageChange], end: float) -> tuple[tuple[float, fl
     return tuple(found)
 
 
-def _members(events: Sequence[HostEvent], end: float) -> tuple[Member, ...]:
-    """By number: a host that comes back under its old name is another one."""
+def members_of(events: Sequence[HostEvent], end: float) -> tuple[Member, ...]:
+    """By number: a host that comes back under its old name is another one. ``end``: for those who never went."""
     found: dict[int, Member] = {}
     for event in events:
         if event.event == "joined":

@@ -61,6 +61,8 @@ def add(
     wish = {"do": "add", "hosts": [vars(host) for host in members], "bulk": not one_by_one}
     answer = ask(job["socket"], wish)
     say(f"added: {', '.join(answer['added'])}; they work when they have loaded their data")
+    if note := answer.get("note"):
+        say(note)
 
 
 def evict(
@@ -132,6 +134,7 @@ def _job(name: str) -> "tuple[Run, dict[str, Any]]":
 
 
 def _lines(status: dict[str, Any]) -> list[str]:
+    from plink.cli.agile_cost import cost_so_far
     from plink.units import format_bytes, format_time
 
     if status["stage"] is None:
@@ -143,6 +146,8 @@ def _lines(status: dict[str, Any]) -> list[str]:
         f"clock {status['begun']}; safe up to clock {status['consistent']}"
         + ("" if status["checkpoint"] is None else f", on disk up to clock {status['checkpoint']}"),
     ]
+    if cost := cost_so_far(status):
+        lines.append(f"cost so far: {cost}")
     if waits := status.get("waits"):  # a job of an earlier plink has none
         lines.append(f"clock {waits['clock']} waits for {', '.join(waits['hosts'])} since {waits['seconds']:.0f} s")
     width = max(len(host["name"]) for host in status["hosts"])

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from plink.cli.agile_cost import cost_said
 from plink.cli.screen import print_json
 
 if TYPE_CHECKING:
     from plink.agile_history import History
-    from solvers.agile.costs import Cost
 
 
 def summary(
@@ -31,7 +31,9 @@ def summary(
 
 
 def _document(history: "History") -> dict[str, Any]:
-    kept, cost = history.kept, _cost(history)
+    from runners.agile.spending import spent
+
+    kept = history.kept
     objectives = [each.objective for each in kept if each.objective is not None]
     end = history.end
     return {
@@ -44,19 +46,8 @@ def _document(history: "History") -> dict[str, Any]:
         "stages": _stages(history),
         "hosts": _hosts(history),
         "events": [_event(event) for event in history.events],
-        "cost": {
-            "total": _rounded(cost.total),
-            "per_iteration": _rounded(cost.per_unit),
-            "without_price": list(cost.without_price),
-        },
+        "cost": spent(history.members, len(kept)),
     }
-
-
-def _cost(history: "History") -> "Cost":
-    from solvers.agile.costs import Held, cost_of
-
-    held = [Held(m.joined.host, m.joined.price, ((m.joined.at, m.until),)) for m in history.members]
-    return cost_of(held, len(history.kept))
 
 
 def _stages(history: "History") -> list[dict[str, Any]]:
@@ -93,10 +84,6 @@ def _event(event: Any) -> dict[str, Any]:
 
     told = {key: value for key, value in asdict(event).items() if value is not None}
     return {"at": told.pop("at"), "what": event.what} | told
-
-
-def _rounded(money: float | None) -> float | None:
-    return None if money is None else float(f"{money:.6g}")
 
 
 def _show(document: dict[str, Any]) -> None:
@@ -141,8 +128,7 @@ def _sentences(document: dict[str, Any]) -> list[str]:
     ]
     cost = document["cost"]
     if cost["total"] is not None:
-        each = "" if cost["per_iteration"] is None else f", {cost['per_iteration']:.3g} an iteration"
-        lines.append(f"cost: {cost['total']:.4g}{each}")
+        lines.append(f"cost: {cost_said(cost)}")
     if cost["without_price"]:
         left_out = ", ".join(cost["without_price"][:5]) + ("..." if len(cost["without_price"]) > 5 else "")
         lines.append(f"without a price (price=X in the hosts file), so not in the cost: {left_out}")

@@ -177,6 +177,7 @@ def _rehearse(hosts: Hosts, job: Job) -> None:
 
     for host in hosts:
         print(f"# on {host.name}, {host.tier}\n{shlex.join([job.program, *job.args])}")
+    say("no host was asked: whether it can be reached, makes the program and has the memory shows when the job starts")
 
 
 def _record(

@@ -5,6 +5,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from plink.cli.agile_cost import cost_so_far
 from plink.cli.screen import printable, say
 from plink.units import format_bytes, format_duration, format_time
 
@@ -123,7 +124,7 @@ def _said(line: dict[str, Any]) -> str | None:
 
 
 def view(status: dict[str, Any], events: list[str]) -> Any:
-    """Stage, hosts by role, iteration, objective, notices and bytes, as a rich table."""
+    """Stage, hosts by role, iteration, objective, cost, notices and bytes, as a rich table."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -136,6 +137,8 @@ def view(status: dict[str, Any], events: list[str]) -> Any:
         f"stage {status['stage']}  iteration {max(0, status['iteration'] + 1)}  clock {status['begun']}"
         f"{seconds}{objective}"
     )
+    if cost := cost_so_far(status):
+        title.append(f"  cost {cost}")
     if waits := status.get("waits"):
         title.append(f"  waits for {', '.join(waits['hosts'])} since {waits['seconds']:.0f} s")
     table = Table(box=None, pad_edge=False)

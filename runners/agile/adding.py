@@ -25,8 +25,9 @@ class Adding:
     """For the hub's thread, on which ``soon`` does something.
 
     ``gather``: hosts become a group that is not started yet, and members to be. ``members``: of the job. ``hello``:
-    what others said first, None where they are gone, and ``lost`` why. ``admit``: they are members from now on.
-    ``dismiss``: they will be none. ``over``: whether the job is.
+    what others said first, None where they are gone, and ``lost`` why. ``room``: a warning where hosts may have too
+    little memory, an error where they have. ``admit``: they are members from now on. ``dismiss``: they will be none.
+    ``over``: whether the job is.
     """
 
     soon: Callable[[Callable[[], None]], None]
@@ -35,6 +36,7 @@ class Adding:
     hello: Mapping[int, dict[str, Any] | None]
     lost: Mapping[int, str]
     machines: Mapping[str, dict[str, Any]] | None
+    room: Callable[[list[Member]], str | None]
     admit: Callable[[list[Member], bool], None]
     dismiss: Callable[[list[Member]], None]
     note: Callable[[str], None]
@@ -111,12 +113,16 @@ class Adding:
                 self._refuse(members, answer, f"{member.name}: {said}")
                 return
             member.hello, member.at = hello, group.addresses[member.number]
-        if why := refuse([*self.members.values(), *members]):
+        try:
+            if why := refuse([*self.members.values(), *members]):
+                raise PlinkError(why)
+            note = self.room(members)
+        except PlinkError as error:
             group.close()
-            self._refuse(members, answer, why)
+            self._refuse(members, answer, str(error))
             return
         self.admit(members, bulk)
-        answer({"added": [member.name for member in members]})
+        answer({"added": [member.name for member in members], **({"note": note} if note else {})})
 
     def _refuse(self, members: list[Member], answer: Answer, why: str) -> None:
         self.dismiss(members)

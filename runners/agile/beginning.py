@@ -212,6 +212,7 @@ class Beginning:
             return
         begun = max(report["begun"] for report in reports.values())
         self._job.turns.resume(shares, state.era, next_worker, begun, leaving(reports, shares))
+        self._job.resizing.known(shares)
         for report in reports.values():  # some may have finished since they reported
             for worker, clock in report["finished"].items():
                 self._job.ending.finished.setdefault(int(worker), clock)

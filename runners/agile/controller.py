@@ -22,6 +22,7 @@ from runners.agile.hearing import Hearing
 from runners.agile.leaving import Leaving
 from runners.agile.losses import Losses
 from runners.agile.member import Member
+from runners.agile.resizing import Resizing
 from runners.agile.rounds import SHIFT, Rounds
 from runners.agile.saving import Saving
 from runners.agile.settings import Settings
@@ -67,6 +68,7 @@ class Controller:
         )
         self.leaving = Leaving(self.channel, self.members, self.clock, self.log, self.warned)
         self.course = Course(self.log, lambda: self.clock() - self.settings.began)
+        self.resizing = Resizing(self.say)
         self.waiting = Waiting(self.settings.slack or 0)
         self._noted_wait: Wait | None = None
         self.unable = Unable(self.members, lambda: self.cluster, self.losses.unfit, self.fail)
@@ -186,6 +188,7 @@ class Controller:
         """The work has changed hands."""
         self.ending.turned(shares)
         self.course.turned(first, shares)
+        self.resizing.turned(first, shares, self.cluster)
 
     @property
     def cluster(self) -> Cluster:

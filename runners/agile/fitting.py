@@ -1,16 +1,13 @@
-"""Whether a job can be at all, by what its hosts said first."""
+"""Whether hosts can do a job together at all, by what they said first."""
 
 from collections.abc import Sequence
 
 from plink import __version__
 from plink.remote.words import ill
 from plink.runtime.agileml.control_line import VERSION
-from plink.units import format_bytes
 from runners.agile.member import Member
 from runners.agile.node_words import HELLO
 from solvers.agile.hosts import Tier
-
-_COPIES = 3  # the vectors, what it takes to go back, and one on its way
 
 
 def refuse(members: Sequence[Member]) -> str | None:
@@ -38,12 +35,4 @@ def refuse(members: Sequence[Member]) -> str | None:
             "no reliable host: parameters would be lost with the hosts that may be taken away; mark one in the hosts "
             "file with tier=reliable"
         )
-    share = _COPIES * first.hello["bytes"] / len(reliable)
-    for member in reliable:
-        room = member.hello["memory"]
-        if room is not None and share > room:
-            return (
-                f"{member.name} would keep {format_bytes(share)} of parameters and what it takes to go back, and has "
-                f"{format_bytes(room)} of memory: use smaller tables, or more reliable hosts"
-            )
     return None

@@ -23,7 +23,9 @@ from runners.agile.fitting import refuse
 from runners.agile.group import Group
 from runners.agile.member import Member
 from runners.agile.roll import Roll
+from runners.agile.room import warning
 from runners.agile.settings import Settings
+from runners.agile.spending import Spending
 from runners.job.job import Job
 from runners.job.output import Sink
 from runners.job.proof import Finding
@@ -98,13 +100,14 @@ class Hub:
         self._lost_reliable: dict[str, Host] = {}
         self._hello: dict[int, dict[str, Any] | None] = {}
         self._lost: dict[int, str] = {}  # and why
-        self._roll = Roll()
+        self._roll, self._spending = Roll(), Spending()
         self._hosts: dict[int, Host] = {}
         self._lab: str | None = None
         self._began = clock()
         self._adding = Adding(
             self._queue.put, lambda hosts: self._group(Hosts(tuple(hosts), self._lab)), self._members, self._hello,
-            self._lost, machines, self._admit, self._dismiss, report.note, lambda: self._ended is not None, clock,
+            self._lost, machines, self._room, self._admit, self._dismiss, report.note, lambda: self._ended is not None,
+            clock,
         )  # fmt: skip
         self.asking = Asking(lambda wish, answer: self._queue.put(lambda: self._wish(wish, answer)))
 
@@ -126,6 +129,8 @@ class Hub:
                 pieces=first["pieces"], bytes=first["bytes"], started=time.time(), began=self._began,
                 **self._wishes.settings,
             )  # fmt: skip
+            if told := warning(members, members, self._settings):
+                self._report.say(told)
             self._start_controller("start")
             self._serve()
         finally:
@@ -268,7 +273,8 @@ class Hub:
         elif message["is"] in ("status", "checkpoint"):
             _, answer = self._asks.pop(message["ask"], ("", None))
             if answer is not None:
-                answer(message[message["is"]])
+                status = message["is"] == "status"
+                answer(self._with_cost(message["status"]) if status else message["checkpoint"])
         elif message["is"] == "wanted":
             self._start_lost()
         elif message["is"] == "end":
@@ -276,7 +282,15 @@ class Hub:
 
     def _log(self, line: dict[str, Any]) -> None:
         self._roll.logged(line)
-        self._report.log({"at": round(self._clock() - self._began, 3), **line})
+        timed = {"at": round(self._clock() - self._began, 3), **line}
+        self._spending.logged(timed)
+        self._report.log(timed)
+
+    def _with_cost(self, status: dict[str, Any]) -> dict[str, Any]:
+        """Only the hub has heard of all hosts and iterations, whichever controller told of them."""
+        if status["stage"] is None:
+            return status
+        return {**status, "cost": self._spending.so_far(self._clock() - self._began)}
 
     def _log_end_of(self, number: int) -> None:
         """Unless a controller has."""
@@ -364,6 +378,10 @@ class Hub:
             then = "the job ends with it, for want of a checkpoint (--checkpoint DIR)"
         names = ", ".join(member.name for member in reliable)
         return f"no reliable host stays ({names}): {then}; add one before (plink agile add RUN HOST --hosts FILE)"
+
+    def _room(self, newcomers: list[Member]) -> str | None:
+        assert self._settings is not None
+        return warning(newcomers, [*self._members.values(), *newcomers], self._settings)
 
     def _admit(self, members: list[Member], bulk: bool) -> None:
         self._members |= {member.number: member for member in members}

@@ -43,7 +43,8 @@ NODE_WORDS = Words(
 )  # fmt: skip
 
 HELLO: Mapping[str, Fits] = {
-    "tables": whole, "pieces": whole, "batches": whole, "bytes": amount, "most_rows": whole, "memory": maybe(amount),
+    "tables": whole, "pieces": whole, "batches": whole, "bytes": amount, "most_rows": whole, "rows": whole,
+    "memory": maybe(amount), "pool": text,
 }  # fmt: skip
 
 _MAP = record(

@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,62 @@ def test_ctrl_c_ends_the_job_and_its_nodes(tmp_path: Path) -> None:
     done = typed("agile", "status", "last", cwd=tmp_path)
     assert done.returncode == 1
     assert "the job does not answer" in done.stderr
+
+
+RESIZED = re.compile(
+    r"from clock \d+ on (\d) workers on (\d) hosts do the work, before (\d) on (\d); the global batch stays the same: "
+    r"one mini-batch of each of the 4 pieces \(strong scaling\)"
+)
+
+
+@pytest.mark.crowd
+def test_hosts_that_come_together_and_leave_together_are_a_line_each(tmp_path: Path) -> None:
+    """Where there is no live view."""
+    job = launched(tmp_path, "--clocks", "4000", "--work-s", "0.04")
+    try:
+        until(lambda: status(tmp_path), 60, "work")
+        assert typed("agile", "add", "last", "n0", "n1", cwd=tmp_path).returncode == 0
+        until(lambda: status(tmp_path)["workers"] == 4, 60, "newcomers")
+        assert typed("agile", "evict", "last", "n0", "n1", "--in", "9s", cwd=tmp_path).returncode == 0
+        until(lambda: len(status(tmp_path)["hosts"]) == 2, 60, "the end of their work")
+        job.process.send_signal(signal.SIGINT)
+        assert job.ends(20) == 130, job.err
+    finally:
+        job.close()
+    assert RESIZED.findall(job.err) == [("4", "4", "2", "2"), ("2", "2", "4", "4")]
+
+
+@pytest.mark.crowd
+def test_hosts_that_come_are_a_line_above_the_live_view(tmp_path: Path) -> None:
+    reading, writing = os.openpty()
+    fcntl.ioctl(writing, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 300, 0, 0))
+    words = ("launch", "--runner", "local", "--slots", "2", "--backend", "agileml", "--timeout", "100s", str(PROGRAM))
+    words += ("--out", str(tmp_path / "out.json"), "--pieces", "4", "--clocks", "4000", "--work-s", "0.04")
+    shown: list[bytes] = []
+
+    def look() -> None:
+        with contextlib.suppress(OSError):  # its end
+            while data := os.read(reading, 1 << 16):
+                shown.append(data)
+
+    with subprocess.Popen(
+        [sys.executable, "-m", "plink", *words], cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=writing, stderr=writing,
+        env={**os.environ, "TERM": "xterm-256color"},
+    ) as process:  # fmt: skip
+        os.close(writing)
+        looking = threading.Thread(target=look)
+        looking.start()
+        try:
+            until(lambda: status(tmp_path), 60, "work")
+            assert typed("agile", "add", "last", "n0", "n1", cwd=tmp_path).returncode == 0
+            until(lambda: RESIZED.search(b"".join(shown).decode(errors="replace")), 60, "the line")
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(20)
+            looking.join(20)
+    os.close(reading)
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", b"".join(shown).decode())
+    assert RESIZED.findall(text) == [("4", "4", "2", "2")]
 
 
 @pytest.mark.crowd

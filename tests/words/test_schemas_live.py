@@ -238,7 +238,7 @@ def test_how_a_job_stands(
     assert any(host["backs"] for host in hosts)
     assert {status.get("controller") for status in stages} >= {1, 2}
     assert any(status.get("checkpoint") is not None for status in stages)
-    last = stages[-1]
+    last = stages[-1] | {"cost": {"total": 0.5, "per_iteration": None, "without_price": ["h1"]}}
     asking = Asking(lambda wish, answer: answer(last))
     try:
         write_document(workspace.RUNS / "0a1b" / "agile.json", {"socket": asking.name})
@@ -248,6 +248,9 @@ def test_how_a_job_stands(
     assert described("elastic-status", found)
     assert set(found) == keys("elastic-status")
     assert complaints("elastic-status", found | {"stage": 4}) == ["$.stage"]
+    assert complaints(
+        "elastic-status", found | {"cost": {"total": -1, "per_iteration": None, "without_price": []}}
+    ) == ["$.cost.total"]
     assert complaints("elastic-status", found | {"stage": None}) == ["$.hosts"]
     del found["begun"]
     assert complaints("elastic-status", found) == ["$"]

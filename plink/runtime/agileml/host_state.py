@@ -1,16 +1,84 @@
-"""What the kernel says of this host."""
+"""What the kernel says of the memory of this host."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-_MEMORY = Path("/proc/meminfo")
+_ROOT = Path("/")
 
 
-def memory_available() -> int | None:
-    """Bytes that new programs can take without swapping (proc(5), MemAvailable); None where nobody says."""
+@dataclass(frozen=True)
+class Memory:
+    """``available``: bytes that new programs can take without swapping. ``pool``: what they would take them from, which
+    those share that name the same; empty where that is not known."""
+
+    available: int
+    pool: str
+
+
+@dataclass(frozen=True)
+class _Limit:
+    """Files of a control group, and the entry of its ``memory.stat`` that has the bytes of files nobody used for long,
+    which are given up before anything else: of version 2 (Linux, admin-guide/cgroup-v2) and 1 (cgroup-v1/memory)."""
+
+    limit: str
+    used: str
+    idle: str
+
+
+_LIMITS = (
+    _Limit("memory.max", "memory.current", "inactive_file"),
+    _Limit("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
+
+
+def memory(root: Path = _ROOT) -> Memory | None:
+    """The least of what the machine has (proc(5), MemAvailable) and what the control groups of this process may still
+    take: a container's limit, that of a Slurm job.
+
+    :param root: of the file system. :returns: None where nobody says.
+    """
+    machine = _text(root / "proc/sys/kernel/random/boot_id").strip()
+    found = [Memory(room, machine and f"{machine}/{group}") for room, group in _of_its_groups(root)]
+    available = _entry(root / "proc/meminfo", "MemAvailable:")
+    if available is not None:
+        found.append(Memory(available * 1024, machine))
+    return min(found, key=lambda one: one.available, default=None)
+
+
+def _of_its_groups(root: Path) -> Iterator[tuple[int, int]]:
+    """What each group that has a limit may still take, with the number that the kernel knows it by: its path may be
+    another within a container."""
+    for folder in _folders(root):
+        for names in _LIMITS:
+            limit, used = _number(_text(folder / names.limit)), _number(_text(folder / names.used))
+            if limit is not None and used is not None:
+                idle = _entry(folder / "memory.stat", names.idle) or 0
+                yield max(0, limit - used + idle), folder.stat().st_ino
+
+
+def _folders(root: Path) -> Iterator[Path]:
+    """Of the groups that this process is in for its memory, the innermost first."""
+    for line in _text(root / "proc/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if not controllers or "memory" in controllers.split(","):  # version 2, which has all, or 1
+            top, parts = root / "sys/fs/cgroup" / ("memory" if controllers else ""), Path(path.lstrip("/")).parts
+            yield from (top.joinpath(*parts[:depth]) for depth in range(len(parts), -1, -1))
+
+
+def _text(path: Path) -> str:
     try:
-        for line in _MEMORY.read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except (OSError, ValueError, IndexError):
-        pass
-    return None
+        return path.read_text()
+    except (OSError, ValueError):
+        return ""
+
+
+def _entry(path: Path, name: str) -> int | None:
+    """Of a file whose lines are a name and a number."""
+    words = (line.split() for line in _text(path).splitlines())
+    return next((_number(found[1]) for found in words if len(found) > 1 and found[0] == name), None)
+
+
+def _number(text: str) -> int | None:
+    """None where there is none, or it is a word: "max" is no limit."""
+    return int(text) if text.strip().isdecimal() else None

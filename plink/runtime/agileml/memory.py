@@ -14,7 +14,7 @@ import numpy.typing as npt
 from plink.runtime.agileml.layout import Places, Values
 
 _LEAST_BYTES = 1 << 16  # below this the C library keeps them itself
-_KEPT_BYTES = 1 << 28
+KEPT_BYTES = 1 << 28
 _Block = npt.NDArray[np.uint8]
 
 
@@ -50,7 +50,7 @@ class _Free:
         with self._lock:
             self._blocks.setdefault(block.nbytes, []).append(block)
             self._bytes += block.nbytes
-            while self._bytes > _KEPT_BYTES:
+            while self._bytes > KEPT_BYTES:
                 size, blocks = next(iter(self._blocks.items()))
                 if blocks:
                     self._bytes -= blocks.pop().nbytes

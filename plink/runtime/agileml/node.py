@@ -33,7 +33,7 @@ from plink.runtime.agileml.carried import ACCOUNT
 from plink.runtime.agileml.checkpoints import keep, latest, unwritable
 from plink.runtime.agileml.client import Client, Ownership
 from plink.runtime.agileml.control_line import VERSION, ControlLine, Message
-from plink.runtime.agileml.host_state import memory_available
+from plink.runtime.agileml.host_state import memory
 from plink.runtime.agileml.keys import RunKeys
 from plink.runtime.agileml.loaded import Loaded
 from plink.runtime.agileml.notices import Notice, Notices, parse_source
@@ -82,12 +82,14 @@ class Node:
     def run(self) -> None:
         """Until the controller says so, or is gone."""
         app = self._app
-        layout = layout_of(app, 1, TABLES)
+        layout, room = layout_of(app, 1, TABLES), memory()
         self._line.send(
             {"is": "hello", "version": VERSION, "plink": __version__, "app": app.name, "pid": os.getpid(),
              "pieces": app.pieces, "batches": app.batches, "tables": layout.fingerprint,
              "bytes": sum(table.rows * table.row_bytes for table in layout.tables),
-             "most_rows": max(table.rows for table in layout.tables), "memory": memory_available()}
+             "most_rows": max(table.rows for table in layout.tables),
+             "rows": sum(table.rows for table in layout.tables),
+             "memory": room and room.available, "pool": room.pool if room else ""}
         )  # fmt: skip
         threading.Thread(target=self._stay_alive, name="plink-alive", daemon=True).start()
         try:

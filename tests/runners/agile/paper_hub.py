@@ -12,44 +12,56 @@ from plink.errors import HostError
 from plink.hosts import Host, Hosts
 from plink.runtime.agileml.control_line import VERSION
 from runners.agile import hub as hub_module
-from runners.agile.hub import Hub, Report, Wishes
+from runners.agile.hub import Ended, Hub, Report, Wishes
 from runners.agile.member import Member
 from runners.agile.settings import Settings
 from runners.job.job import Job
 from runners.local import LocalConnector
 
 HELLO = {"is": "hello", "version": VERSION, "plink": "1", "tables": 1, "pieces": 8, "batches": 1, "bytes": 1000,
-         "most_rows": 8, "memory": None}  # fmt: skip
+         "most_rows": 8, "rows": 8, "memory": None, "pool": ""}  # fmt: skip
 
 
 @dataclass
 class Paper:
-    """``unreachable``: hosts that cannot be started. ``tries``: to start some, in order. ``told``: what each controller
-    was, in order."""
+    """``unreachable``: hosts that cannot be started. ``hello``: what some say first that others do not, by name.
+    ``tries``: to start some, in order. ``told``: what each controller was, in order. ``said``: to the user."""
 
     unreachable: set[str] = field(default_factory=set)
     silent: set[str] = field(default_factory=set)
+    hello: dict[str, dict[str, Any]] = field(default_factory=dict)
     tries: list[list[str]] = field(default_factory=list)
     told: list[list[dict[str, Any]]] = field(default_factory=list)
     log: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
 
     def hub(self, tiers: str) -> Hub:
         """Of a job that runs, with hosts h0, h1 ...: a letter a host, r or t."""
-        report = Report(
-            sink=lambda number, stream, line: None, log=self.log.append, note=self.notes.append, say=self.notes.append,
-            on_proof=lambda findings: None,
-        )  # fmt: skip
-        self.of = hub = Hub(LocalConnector(), Job("python3", (), ("/",)), Wishes(), report, None, time.monotonic)
-        _, members = hub._group(Hosts(tuple(host(f"h{k}", tier) for k, tier in enumerate(tiers))))
+        hub = self.of = self._hub()
+        _, members = hub._group(hosts(tiers))
         for member in members:
-            member.hello = HELLO
+            member.hello = HELLO | self.hello.get(member.name, {})
             hub._members[member.number] = member
         hub._settings = Settings(keys="", partitions=2, pieces=8, bytes=1000, started=0.0, began=0.0)
         hub._start_controller("start")
         for member in members:
             self.says({"is": "log", "line": member.line("joined", "")})
         return hub
+
+    def run(self, tiers: str) -> Ended:
+        """A job from its start, which ends as soon as it has begun."""
+        hub = self.of = self._hub()
+        tell = hub._tell_controller
+        hub._tell_controller = lambda message: (tell(message), hub._end(0, ""))  # type: ignore[method-assign, assign]
+        return hub.run(hosts(tiers))
+
+    def _hub(self) -> Hub:
+        report = Report(
+            sink=lambda number, stream, line: None, log=self.log.append, note=self.notes.append, say=self.said.append,
+            on_proof=lambda findings: None,
+        )  # fmt: skip
+        return Hub(LocalConnector(), Job("python3", (), ("/",)), Wishes(), report, None, time.monotonic)
 
     def says(self, message: dict[str, Any]) -> None:
         """The controller that there is."""
@@ -76,6 +88,11 @@ def host(name: str, tier: str) -> Host:
     return Host(name, "127.0.0.1", tier="reliable" if tier == "r" else "transient")
 
 
+def hosts(tiers: str) -> Hosts:
+    """h0, h1 ..."""
+    return Hosts(tuple(host(f"h{k}", tier) for k, tier in enumerate(tiers)))
+
+
 @pytest.fixture
 def paper(monkeypatch: pytest.MonkeyPatch) -> Any:
     """In place of groups of hosts and of controllers."""
@@ -94,7 +111,7 @@ def paper(monkeypatch: pytest.MonkeyPatch) -> Any:
                     raise HostError(name, "no route to host")
             for name, number in self._numbers.items():
                 if name not in paper.silent:
-                    self._hear(number, HELLO, "")
+                    self._hear(number, HELLO | paper.hello.get(name, {}), "")
 
         def last_lines(self, number: int) -> list[str]:
             return []

@@ -226,8 +226,8 @@ class SimulatedJob:
             self.note(f"log {message['line']}")
             if message["line"]["what"] == "iteration":
                 self._progress(message["line"]["clock"])
-        elif message["is"] == "note":
-            self.note(f"note {message['text']}")
+        elif message["is"] in ("note", "say"):
+            self.note(f"{message['is']} {message['text']}")
         elif message["is"] == "drop":
             self.members.pop(message["host"], None)
             self.warned.pop(message["host"], None)

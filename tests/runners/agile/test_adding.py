@@ -45,6 +45,44 @@ def test_a_host_that_is_on_its_way_is_not_started_twice(paper: Paper) -> None:
     assert paper.tries == [["n0"], ["n0"]]
 
 
+def test_newcomers_that_cannot_keep_what_they_would_serve_are_refused(paper: Paper) -> None:
+    """All that were asked for with them; those that there are already are not asked again, whatever they have."""
+    paper.hello = {name: {"memory": 900} for name in ("h0", "n0")}
+    hub = paper.hub("rt")
+    refused = wish(hub, "n0", "n1")
+    paper.until(lambda: bool(refused))
+    assert refused[0]["why"].startswith("n0 would keep 1 kB of parameters and what it takes to go back, and has 900 B")
+    assert not paper.heard("joined")
+    added = wish(hub, "n1", "n2", "n3")
+    paper.until(lambda: bool(added))
+    assert added == [{"added": ["n1", "n2", "n3"]}]
+
+
+def test_who_adds_hosts_that_may_not_have_the_memory_is_told(paper: Paper) -> None:
+    paper.hello = {"n0": {"memory": 9000}}
+    hub = paper.hub("rt")
+    added = wish(hub, "n0")
+    paper.until(lambda: bool(added))
+    assert added[0]["added"] == ["n0"]
+    assert added[0]["note"].startswith("memory may run short: n0 may need up to ")
+    assert len(paper.heard("joined")) == 1
+
+
+def test_a_job_begins_where_memory_may_run_short_and_says_so_once(paper: Paper) -> None:
+    paper.hello = {name: {"memory": 9000} for name in ("h0", "h1")}
+    assert paper.run("rt").code == 0
+    (said,) = paper.said
+    assert said.startswith("memory may run short: h0 may need up to ")
+    assert paper.told
+
+
+def test_a_job_does_not_begin_where_memory_does_not_do(paper: Paper) -> None:
+    paper.hello = {"h0": {"memory": 1900}}
+    with pytest.raises(PlinkError, match=r"h0 would keep 2 kB of parameters .* has 1.9 kB of memory: use smaller tab"):
+        paper.run("rt")
+    assert not paper.told
+
+
 def test_an_answer_that_takes_long_is_waited_for_and_then_said_to_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     """To add a host takes longer than all else. Nobody says that the job has ended while it goes on."""
 

@@ -24,7 +24,7 @@ from solvers.agile.partitions import Partition
 def member(number: int, tier: str = "reliable", **hello: Any) -> Member:
     """One that said hello."""
     said = {"version": VERSION, "plink": "1.2", "tables": 1, "pieces": 8, "batches": 1, "bytes": 1000,
-            "most_rows": 8, "memory": None}  # fmt: skip
+            "most_rows": 8, "rows": 8, "memory": None, "pool": ""}  # fmt: skip
     return Member(number, f"h{number}", tier, 1, hello=said | hello)
 
 
@@ -173,7 +173,6 @@ def test_hosts_that_fit() -> None:
         ([member(0), member(1, pieces=9)], "other pieces of data"),
         ([member(0), member(1, batches=2)], "other mini-batches"),
         ([member(0, "transient")], "no reliable host"),
-        ([member(0, memory=2999)], "h0 would keep"),
         ([member(0), member(1, version=0)], "h1 has plink 1.2, here it is "),
         ([member(0), Member(1, "h1", "reliable", 1, hello={"tables": 1})], "h1 has plink an older version"),
         ([member(0), member(1, bytes="much")], "h1: what its node says of itself makes no sense: 'hello' with bytes"),

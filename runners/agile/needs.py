@@ -1,0 +1,62 @@
+"""What an elastic job takes of its hosts' memory.
+
+*Certain* is what servers and backups keep of every vector: itself, as it was before the last step, and with slack what
+is ahead of it. What is needed *at most*, by a program that reads and adds to whole tables at every clock, comes on top:
+at a server all workers' updates that wait for the first one's, and a push on its way; at every worker what it was
+given, what it adds, and a copy of the tables that is on its way, one that was read, and one in the program's hands; and
+arrays that are kept to be used again.
+
+Peaks of nodes in such a job, in sizes of the tables (300 MB): a backup alone 3.3, a worker alone 5.1, one with a server
+that pushes 8.8. A program that touches few rows, but all over the tables, still takes 2 for a worker: the system gives
+2 MB at a time.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, replace
+
+from plink.runtime.agileml.memory import KEPT_BYTES
+from runners.agile.member import Member
+from runners.agile.settings import Settings
+from solvers.agile.start import start
+
+_KEPT = 2  # of every vector: it, and what it takes to go back
+_WORKER = 5  # times the tables: given, added, on its way, read, and the program's own
+_ROW_BYTES = 9  # what a worker notes of every row
+
+
+@dataclass(frozen=True)
+class Need:
+    """Of one host, or of several together, bytes. ``state``: certain. At most beside that: ``more`` for servers,
+    ``workers`` for these, and ``kept`` arrays."""
+
+    state: float = 0.0
+    more: float = 0.0
+    workers: float = 0.0
+    kept: float = 0.0
+
+    def __add__(self, other: "Need") -> "Need":
+        return Need(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
+
+    @property
+    def most(self) -> float:
+        """All of it."""
+        return self.state + self.more + self.workers + self.kept
+
+
+def needs(members: Sequence[Member], settings: Settings) -> dict[int, Need]:
+    """What each takes, by number, if the job begins with these. :raises UsageError: it cannot."""
+    hosts = [member.host for member in members]
+    state, _ = start(hosts, settings.partition_bytes, settings.pieces, settings.thresholds)
+    pieces = Counter(piece.owner for piece in state.pieces)
+    workers = {member.number: min(member.slots, pieces[member.number]) for member in members}
+    worker = _WORKER * settings.bytes + _ROW_BYTES * members[0].hello["rows"]
+    found = {number: Need(workers=count * worker) for number, count in workers.items()}
+    kept = _KEPT + (settings.slack is not None)
+    waiting = sum(workers.values()) * (1 + (settings.slack or 0))
+    for one, size in zip(state.partitions, settings.partition_bytes, strict=True):
+        pushes = one.owner != one.backup
+        found[one.owner] += Need(kept * size, (waiting + pushes) * size)
+        if pushes:
+            found[one.backup] += Need(kept * size, size)
+    return {number: replace(need, kept=min(KEPT_BYTES, need.more + need.workers)) for number, need in found.items()}

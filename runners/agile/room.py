@@ -1,0 +1,93 @@
+"""Whether hosts have the memory that a job takes: what is certain is refused, what may be is warned of."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from plink.errors import PlinkError
+from plink.units import format_bytes
+from runners.agile.member import Member
+from runners.agile.needs import Need, needs
+from runners.agile.settings import Settings
+from solvers.agile.hosts import Tier
+
+
+@dataclass(frozen=True)
+class _Pool:
+    """Hosts that take their memory from the same: as a rule one, on a machine of its own. ``needs``: of each."""
+
+    members: tuple[Member, ...]
+    needs: tuple[Need, ...]
+
+    @property
+    def need(self) -> Need:
+        return sum(self.needs, Need())
+
+    @property
+    def room(self) -> float:
+        """Each found what the others had not taken yet."""
+        return min(float(member.hello["memory"]) for member in self.members)
+
+    def have(self, told: Sequence[Member]) -> str:
+        """As the end of a sentence about some of them."""
+        room = f"{format_bytes(self.room)} of memory"
+        if len(self.members) == 1:
+            return f"has {room}"
+        return f"{'they' if len(told) == len(self.members) else _names(self.members)} have {room} together"
+
+    @property
+    def keepers(self) -> list[Member]:
+        """Those that have some of the state."""
+        return [member for member, need in zip(self.members, self.needs, strict=True) if need.state]
+
+
+def warning(judged: Sequence[Member], members: Sequence[Member], settings: Settings) -> str | None:
+    """Where some of these hosts may have too little in a job of ``members``, the worst case; None where none may.
+
+    :raises PlinkError: some cannot do without more than they have.
+    """
+    pools = _pools(judged, needs(members, settings))
+    for pool in pools:
+        if pool.need.state > pool.room:
+            raise PlinkError(_refusal(pool))
+    tight = [pool for pool in pools if pool.need.most > pool.room]
+    return _warned(tight) if tight else None
+
+
+def _refusal(pool: _Pool) -> str:
+    keepers = pool.keepers
+    reliable = keepers[0].tier == Tier.RELIABLE.value
+    instead = "more reliable hosts" if reliable else "hosts with more memory"
+    return (
+        f"{_names(keepers)} would keep {format_bytes(pool.need.state)} of parameters and what it takes to go back, and "
+        f"{pool.have(keepers)}: use smaller tables, or {instead if len(pool.members) == 1 else 'more machines'}"
+    )
+
+
+def _warned(tight: Sequence[_Pool]) -> str:
+    worst = max(tight, key=lambda pool: pool.need.most / max(1.0, pool.room))
+    need, others = worst.need, sum(len(pool.members) for pool in tight) - len(worst.members)
+    also = f" (and so {others} more host{'s' * (others > 1)})" if others else ""
+    sizes = {"parameters": need.state + need.more, "workers": need.workers}
+    parts = ", ".join(f"{what} {format_bytes(size)}" for what, size in sizes.items() if size)
+    return (
+        f"memory may run short: {_names(worst.members)} may need up to {format_bytes(need.most)}{also} where the "
+        f"program reads and adds to whole tables ({parts}), and {worst.have(worst.members)}; fewer slots=, "
+        "smaller tables, or a program that touches fewer rows need less"
+    )
+
+
+def _pools(judged: Sequence[Member], need: Mapping[int, Need]) -> list[_Pool]:
+    """Of those that know what they have."""
+    together: dict[str | int, list[Member]] = {}
+    for member in judged:
+        if member.hello["memory"] is not None:
+            together.setdefault(member.hello["pool"] or member.number, []).append(member)
+    return [_Pool(tuple(members), tuple(need[one.number] for one in members)) for members in together.values()]
+
+
+def _names(members: Sequence[Member]) -> str:
+    """The first of them, and how many more."""
+    names = [member.name for member in members]
+    if len(names) > 3:
+        return f"{', '.join(names[:3])} and {len(names) - 3} more"
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))

@@ -1,0 +1,46 @@
+"""What a job costs, by its log: while it runs (`plink agile status`), and afterwards (`plink agile summary`)."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from plink.agile_history import Member, members_of
+from plink.agile_log import HostEvent
+from solvers.agile.costs import Held, cost_of
+
+
+class Spending:
+    """Of a job that runs: it hears the lines of the log, of whichever controller."""
+
+    def __init__(self) -> None:
+        self._hosts: list[HostEvent] = []
+        self._kept: dict[int, int] = {}  # the last clocks of iterations that no roll-back undid
+
+    def logged(self, line: Mapping[str, Any]) -> None:
+        """As it is written, with its time."""
+        if line["what"] == HostEvent.what:
+            self._hosts.append(HostEvent(**{key: value for key, value in line.items() if key != "what"}))
+        elif line["what"] == "iteration":
+            self._kept[line["iteration"]] = line["clock"]
+        elif line["what"] == "rolled back":
+            self._kept = {number: clock for number, clock in self._kept.items() if clock <= line["clock"]}
+
+    def so_far(self, at: float) -> dict[str, Any] | None:
+        """:func:`spent` until a time of the log, of hosts that are there still; None where no host has a price."""
+        if all(event.price is None for event in self._hosts):
+            return None
+        return spent(members_of(self._hosts, at), len(self._kept))
+
+
+def spent(members: Iterable[Member], iterations: int) -> dict[str, Any]:
+    """What a run cost in all and per iteration, both None where no host has a price, and the hosts that have none."""
+    held = [Held(one.joined.host, one.joined.price, ((one.joined.at, one.until),)) for one in members]
+    cost = cost_of(held, iterations)
+    return {
+        "total": _rounded(cost.total),
+        "per_iteration": _rounded(cost.per_unit),
+        "without_price": list(cost.without_price),
+    }
+
+
+def _rounded(money: float | None) -> float | None:
+    return None if money is None else float(f"{money:.6g}")

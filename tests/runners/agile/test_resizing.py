@@ -1,0 +1,55 @@
+"""What is said when more workers do the work, or fewer: a line each time, however many turns that takes."""
+
+import re
+
+import pytest
+
+from tests.runners.agile.simulated_job import SimulatedJob
+from tests.runners.agile.test_simulated_jobs import finish
+
+SAID = re.compile(
+    r"say from clock \d+ on (\d+) workers? on (\d+) hosts? do(?:es)? the work, before (\d+) on (\d+); the global batch "
+    r"stays the same: one mini-batch of each of the 24 pieces \(strong scaling\)"
+)
+
+
+def said(job: SimulatedJob) -> list[tuple[int, ...]]:
+    """Workers and hosts, and those before, each time."""
+    return [tuple(map(int, one.groups())) for line in job.log if (one := SAID.search(line))]
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(("settings", "hosts"), [({}, [2, 5, 3]), ({"backup_only": 2.0}, [2, 4, 2])])
+def test_a_line_for_hosts_that_come_together_and_one_for_some_that_leave(
+    seed: int, settings: dict[str, float], hosts: list[int]
+) -> None:  # fmt: skip
+    """Also where the stage changes with them, reliable hosts stop to work, and another controller takes over."""
+    job = SimulatedJob(seed, "rt", pieces=24, clocks=200, settings=settings)
+    job.later(2.0, lambda: job.join("ttt", True) and None)
+    job.later(4.0, job.kill_controller)
+    job.later(8.0, lambda: job.warn([2, 3], 4.0))
+    finish(job)
+    assert [now for _, now, _, _ in said(job)] == hosts[1:]
+    assert [before for *_, before in said(job)] == hosts[:-1]
+    (more, _, first, _), (fewer, _, before, _) = said(job)
+    assert more == before
+    slots = {number: member.slots for number, member in job._known.items()}
+    stay = [number for number in slots if number not in (2, 3) and (not settings or number)]
+    assert fewer == sum(slots[number] for number in stay)
+    assert first == slots[0] + slots[1]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_line_for_a_host_that_fails(seed: int) -> None:
+    job = SimulatedJob(seed, "rttt", pieces=24, clocks=120)
+    job.later(3.0, lambda: job.kill(2))
+    finish(job)
+    ((_, now, _, before),) = said(job)
+    assert (now, before) == (3, 4)
+
+
+def test_nothing_is_said_where_nothing_changes() -> None:
+    job = SimulatedJob(1, "rrtt", pieces=24, clocks=60)
+    job.later(1.5, job.kill_controller)
+    finish(job)
+    assert not said(job)

@@ -1,0 +1,149 @@
+"""Tables and hosts' memory: what cannot do is refused with host, need and what it has, what may not do is warned of."""
+
+from typing import Any
+
+import pytest
+
+from plink.errors import PlinkError
+from plink.runtime.agileml.memory import KEPT_BYTES
+from runners.agile.member import Member
+from runners.agile.needs import needs
+from runners.agile.room import warning
+from runners.agile.settings import Settings
+from tests.runners.agile.test_small_parts import member
+
+GB = 10**9
+BYTES = 8 * GB
+WORKER = 5 * BYTES  # of one that touches all of the tables
+
+
+def job(tiers: str, gigabytes: float | None, slots: int = 1, **hello: Any) -> list[Member]:
+    """Hosts h0, h1 ...: a letter a host, r or t, all with so much memory."""
+    memory = None if gigabytes is None else round(gigabytes * GB)
+    found = [
+        member(k, "reliable" if tier == "r" else "transient", memory=memory, rows=0, **hello)
+        for k, tier in enumerate(tiers)
+    ]
+    for one in found:
+        one.slots = slots
+    return found
+
+
+def settings(partitions: int = 4, **more: Any) -> Settings:
+    return Settings(keys="", partitions=partitions, pieces=24, bytes=BYTES, started=0.0, began=0.0, **more)
+
+
+def refusal(hosts: list[Member], **more: Any) -> str | None:
+    """What the job is refused with."""
+    try:
+        warning(hosts, hosts, settings(**more))
+    except PlinkError as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize(
+    ("tiers", "least"),
+    [
+        ("r", 16),  # serves all of it
+        ("rt", 16),  # stage 1: the transient host has none of the state
+        ("rr", 8),
+        ("rtt", 16),  # stage 2: one serves, one keeps the backups
+        ("rtttt", 16),  # two serve
+    ],
+)  # fmt: skip
+def test_servers_and_backups_must_have_room_for_their_share_and_what_it_takes_to_go_back(
+    tiers: str, least: float
+) -> None:  # fmt: skip
+    assert refusal(job(tiers, least)) is None
+    said = refusal(job(tiers, least - 0.1))
+    assert said == (
+        f"h0 would keep {least:g} GB of parameters and what it takes to go back, and has {least - 0.1:.3g} GB of "
+        "memory: use smaller tables, or more reliable hosts"
+    )
+    assert refusal(job(tiers, None)) is None  # where nobody says how much there is
+
+
+def test_a_transient_host_needs_room_for_what_it_serves_and_none_for_what_it_does_not() -> None:
+    """In stage 2 the one that was there first serves; in stage 1 none does."""
+    small = job("rtt", 100)
+    for one in small[1:]:
+        one.hello = one.hello | {"memory": 15 * GB}
+    said = refusal(small)
+    assert said == (
+        "h1 would keep 16 GB of parameters and what it takes to go back, and has 15 GB of memory: use smaller tables, "
+        "or hosts with more memory"
+    )
+    small[1].hello = small[0].hello
+    assert refusal(small) is None
+    assert refusal(small[::2]) is None
+
+
+def test_what_slack_has_in_sight_is_kept_too() -> None:
+    """Servers have the newest state beside the consistent one."""
+    assert refusal(job("r", 23.9)) is None
+    assert "would keep 24 GB" in str(refusal(job("r", 23.9), slack=0))
+
+
+def test_hosts_that_share_their_memory_need_it_together() -> None:
+    """Two names of one machine, or all of `--runner local`; of other machines each has its own."""
+    assert refusal(job("rr", 15)) is None
+    assert refusal(job("rr", 15, pool="")) is None
+    assert refusal(job("rr", 15, pool="a-machine")) == (
+        "h0 and h1 would keep 16 GB of parameters and what it takes to go back, and they have 15 GB of memory "
+        "together: use smaller tables, or more machines"
+    )
+    apart = job("rr", 15, pool="a-machine")
+    apart[1].hello = apart[1].hello | {"pool": "another"}
+    assert refusal(apart) is None
+    assert "h0, h1, h2 and 1 more would keep 16 GB" in str(refusal(job("rrrr", 15, pool="a-machine")))
+    idle = job("rt", 15, pool="a-machine")  # of which one keeps nothing
+    assert "h0 would keep 16 GB of parameters and what it takes to go back, and h0 and h1 have 15 GB" in str(
+        refusal(idle)
+    )
+
+
+@pytest.mark.parametrize(
+    ("tiers", "host", "slots", "most"),
+    [
+        ("r", 0, 1, 3 * BYTES + WORKER),  # one update on its way
+        ("r", 0, 4, 6 * BYTES + 4 * WORKER),  # of each of four workers
+        ("rt", 1, 2, 2 * WORKER),  # stage 1
+        ("rtt", 0, 1, 3 * BYTES + WORKER),  # stage 2: a push on its way
+        ("rtt", 1, 1, 6 * BYTES + WORKER),  # one there, too, and three workers
+        ("rtt", 2, 3, 3 * WORKER),
+        ("rtt", 0, 40, 3 * BYTES + 8 * WORKER),  # no more workers than pieces
+    ],
+)
+def test_what_workers_and_servers_need_at_most(tiers: str, host: int, slots: int, most: int) -> None:
+    hosts = job(tiers, None, slots)
+    assert needs(hosts, settings())[host].most == most + KEPT_BYTES
+
+
+def test_a_backup_without_workers_needs_none_for_any() -> None:
+    """Stage 3."""
+    hosts = job("rt", None)
+    assert needs(hosts, settings(active=0.0, backup_only=0.0))[0].most == 3 * BYTES + KEPT_BYTES
+
+
+def test_small_tables_keep_little() -> None:
+    """And workers note something of every row, however narrow."""
+    small = Settings(keys="", partitions=1, pieces=4, bytes=1000, started=0.0, began=0.0)
+    assert needs(job("rt", None), small)[1].most == 2 * 5000
+    hosts = [member(0, rows=1000), member(1, "transient", rows=1000)]
+    assert needs(hosts, small)[1].most == 2 * (5000 + 9000)
+
+
+def test_what_may_not_do_is_warned_of_in_one_line_with_the_worst() -> None:
+    hosts = job("rt", 90, 2)
+    assert warning(hosts[1:], hosts, settings()) is None
+    hosts[1].hello = hosts[1].hello | {"memory": 80 * GB}
+    assert warning(hosts, hosts, settings()) == (
+        "memory may run short: h0 may need up to 128 GB (and so 1 more host) where the program reads and adds to whole "
+        "tables (parameters 48 GB, workers 80 GB), and has 90 GB of memory; fewer slots=, smaller tables, or a program "
+        "that touches fewer rows need less"
+    )
+    assert warning(hosts[1:], hosts, settings()) == (
+        "memory may run short: h1 may need up to 80.3 GB where the program reads and adds to whole tables (workers "
+        "80 GB), and has 80 GB of memory; fewer slots=, smaller tables, or a program that touches fewer rows need less"
+    )

@@ -1,0 +1,90 @@
+"""What a job has cost while it runs: the same as its log comes to afterwards."""
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plink.agile_history import history_of
+from plink.agile_log import Entry, HostEvent, Iteration, RolledBack
+from runners.agile.member import Member
+from runners.agile.spending import Spending, spent
+from tests.runners.agile.paper_hub import Paper, paper
+
+__all__ = ["paper"]
+
+PRICES = {"a": 0.5, "b": None, "c": 3.0}
+
+
+def host(at: float, name: str, number: int, event: str) -> HostEvent:
+    return HostEvent(at, name, number, "transient", 1, event, PRICES[name])  # type: ignore[arg-type]
+
+
+def live(entries: list[Entry], at: float) -> dict[str, Any] | None:
+    """By the lines as a controller says them."""
+    spending = Spending()
+    for entry in entries:
+        spending.logged({"what": entry.what, **vars(entry)})
+    return spending.so_far(at)
+
+
+def test_a_host_costs_from_joining_to_going_and_an_iteration_its_part_of_that() -> None:
+    entries: list[Entry] = [host(0, "c", 0, "joined"), host(0, "a", 1, "joined"), host(1800, "a", 1, "left")]
+    assert live(entries, 3600) == {"total": 3.25, "per_iteration": None, "without_price": []}
+    entries += [Iteration(at, number, 1.0, 1, 2, number) for at, number in ((10, 0), (20, 1))]
+    entries += [RolledBack(30, 0, 1, 1), host(3600, "b", 2, "joined")]
+    assert live(entries, 7200) == {"total": 6.25, "per_iteration": 6.25, "without_price": ["b"]}
+
+
+def test_without_a_price_there_is_none() -> None:
+    assert live([host(0, "b", 0, "joined"), Iteration(1, 0, 1.0, 1, 1, 0)], 9) is None
+    assert live([], 9) is None
+
+
+moments = st.lists(
+    st.one_of(
+        st.builds(
+            lambda name, number, event: lambda at: host(at, name, number, event),
+            st.sampled_from("abc"), st.integers(0, 3), st.sampled_from(["joined", "warned", "left", "let go"]),
+        ),
+        st.builds(lambda number: lambda at: Iteration(at, number, 1.0, 1, 2, number), st.integers(0, 6)),
+        st.builds(lambda clock: lambda at: RolledBack(at, clock, 1, 1), st.integers(0, 6)),
+    ),
+    min_size=1,
+)  # fmt: skip
+
+
+@given(moments)
+def test_it_is_what_the_log_comes_to(told: list[Any]) -> None:
+    """`plink agile summary` of the same lines, at any moment."""
+    entries = [tell(float(at)) for at, tell in enumerate(told)]
+    history = history_of(entries)
+    afterwards = spent(history.members, len(history.kept))
+    found = live(entries, history.seconds)
+    assert found == afterwards if found is not None else afterwards["total"] is None
+
+
+def test_the_status_has_it_whichever_controller_told_of_hosts_and_iterations(paper: Paper) -> None:
+    hub = paper.hub("rt")
+    assert answered(paper)["cost"] is None
+    gone = Member(2, "h2", "transient", 1, 3600.0)
+    paper.says({"is": "log", "line": gone.line("joined", "")})
+    paper.says({"is": "log", "line": {"what": "iteration", "iteration": 0, "clock": 0}})
+    hub._began -= 10.0
+    paper.says({"is": "log", "line": gone.line("left", "")})
+    paper.dies()
+    paper.says({"is": "log", "line": {"what": "iteration", "iteration": 1, "clock": 1}})
+    hub._began -= 1000.0
+    cost = answered(paper)["cost"]
+    assert 10 <= cost["total"] < 15
+    assert abs(cost["per_iteration"] - cost["total"] / 2) < 1e-4
+    assert cost["without_price"] == ["h0", "h1"]
+    assert "cost" not in answered(paper, stage=None)
+
+
+def answered(paper: Paper, stage: int | None = 1) -> dict[str, Any]:
+    """The status, as who asks for it gets it."""
+    answers: list[dict[str, Any]] = []
+    paper.of._wish({"do": "status"}, answers.append)
+    paper.says({"is": "status", "ask": paper.heard("status")[-1]["ask"], "status": {"stage": stage, "hosts": []}})
+    return answers[0]
