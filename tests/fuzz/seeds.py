@@ -72,6 +72,7 @@ def seeds() -> dict[str, Sequence[bytes]]:
     return {
         "hosts": (render_hosts(THREE).encode(), b"# plink-lab: l\nann@x slots=2 port=22 key=~/.k # fast\n"),
         "network": _json(network),
+        "compared": _json(_measured()),
         "order": (*_json(order), b"a\nb\nc.x.org\n"),
         "groups": (*_json(groups), b"a, b # rack\nc.x.org\n"),
         "plan": _json(*_plans()),
@@ -123,6 +124,47 @@ def seeds() -> dict[str, Sequence[bytes]]:
         "nodes": (a_job(), HELLO),
         "flow": (TOKEN + b"x" * 100,),
         "metadata": (_metadata(),),
+        **_at_doors(stretch),
+    }
+
+
+def _measured() -> dict[str, Any]:
+    """A network with all that a probe may say of it."""
+    from tests.fuzz.targets import THREE
+
+    latency = np.array([[0.0, 50.0, 90.5], [51.0, 0.0, 60.0], [90.0, 70.0, 0.0]])
+    rows = latency.tolist()
+    shared = {"members": ["a", "b"], "out_gbps": 4.0, "in_gbps": 3, "interval": {"out_gbps": [3.9, 4.1]}}
+    details = {
+        "measured_at": "2026-11-24T12:00:00", "plan": "all", "halves_us": [rows, rows], "hops": [[0, 1, 2]] * 3,
+        "methods": ["", "stamp"], "method_used": [[0, 1, 1]] * 3,
+        "clocks": ["", "kernel"], "clock_used": [[0, 1, 1]] * 3,
+        "loss_forward": [[0, 0.1, 0]] * 3, "loss_back": [[0, 0, 0.5]] * 3, "samples": [[0, 100, 50]] * 3,
+        "machines": [{"address": "10.0.0.1"}, None, {"hostname": "c"}], "shared_links": [shared],
+        "errors": [{"from": "a", "to": "b", "why": "a firewall"}],
+    }  # fmt: skip
+    return Network(THREE, latency, latency / 10, details).to_json()
+
+
+def _at_doors(stretch: dict[str, Any]) -> dict[str, Sequence[bytes]]:
+    from plink.runtime.aggengine.eager import _MESSAGE
+    from plink.runtime.aggengine.meeting import _COMING
+    from tests.fuzz import doors
+
+    rooms = [(signature, b"x" * (4 * (signature % 16 + 1))) for signature in (4, 5, 1 << 26)]
+    comes = [_COMING.pack(doors.WORD, *who) for who in (*doors.RANKS, (1, 0), (7, 1))]
+    return {
+        "door": (doors.said(*comes), doors.said(b"", comes[0][:20], b"x" * 24)),
+        "short_message": (b"".join(_MESSAGE.pack(signature, len(body)) + body for signature, body in rooms),),
+        "gate": (doors.said(b"token 1\n", b"token 3\n"), doors.said(b"token 1\ntoken 2\n", b"", b"GET / HTTP/1.1\r\n")),
+        "pods": (b"\n".join([doors.pod(0), doors.pod(0), doors.pod(1)]), doors.pod(1).replace(b"[]", b'["no room"]')),
+        "wish": _json({"do": "status"}, {"do": "add", "hosts": [{"name": "c"}], "bulk": False}),
+        "handshake": (bytes.fromhex("160301003d010000390303") + b"r" * 32 + bytes.fromhex("000002130101000000"),),
+        "records": (doors.sealed(),),
+        "worker": (_lines({"rank": 0, "pid": 7, "hostname": "h"}, {"code": 3}),),
+        "rank_line": (_lines({"is": "iteration"}, stretch),),
+        "node_told": (_lines({"do": "open", "partition": 3}, {"do": "bye"}),),
+        "first_rank_told": (_lines({"epoch": 1, "plan": None}, {"epoch": 2, "plan": {}}),),
     }
 
 

@@ -102,6 +102,20 @@ def network(data: bytes) -> None:
     resumed(found, str(path)).network().to_json()
 
 
+def compared(data: bytes) -> None:
+    """``plink.network/1`` beside one of another day: ``plink diff``, which reads what hardly anybody else does."""
+    from plink.network import network_from_json, read_network
+    from plink.storage import parse_document
+    from solvers.changes.compare import compare
+    from solvers.changes.finding import Limits
+    from tests.fuzz.seeds import seeds
+
+    good = network_from_json(parse_document(_text(seeds()["compared"][0]), "old.json"), "old.json")
+    found = read_network(_file(data, "new.json"))
+    for sides in ((good, found), (found, good), (found, found)):
+        _tried(lambda sides=sides: compare(*sides, Limits()))  # type: ignore[misc]
+
+
 def order(data: bytes) -> None:
     """``plink.order/1``, and lists of names."""
     from plink.order import order_from_json, read_order
@@ -371,12 +385,12 @@ def _documents() -> dict[str, Sequence[bytes]]:
 
 def targets() -> dict[str, Target]:
     """All of them."""
-    from tests.fuzz import lines
+    from tests.fuzz import doors, lines
 
     every: tuple[Read, ...] = (
         *(hosts, network, order, groups, plan, schedule, aggregation, topology, truth, compressed, agile_log),
-        *(autotune_log, run, shown_runs, check, embedding, quantities, checkpoint, latest_checkpoint, lab),
-        *(known_hosts, ssh_config, iperf3, figure, launched, given, squeue, *lines.EVERY),
+        *(compared, autotune_log, run, shown_runs, check, embedding, quantities, checkpoint, latest_checkpoint, lab),
+        *(known_hosts, ssh_config, iperf3, figure, launched, given, squeue, *lines.EVERY, *doors.EVERY),
     )
     begin = _documents()
     return {read.__name__: Target(read, tuple(begin.get(read.__name__, ())) or (b"",)) for read in every}

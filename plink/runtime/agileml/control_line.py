@@ -55,12 +55,17 @@ class ControlLine:
             self._waiting.put(message)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """What is said to this node, until the other end is gone."""
+        """What is said to this node, until the other end is gone. What is no message is passed over."""
         buffer = bytearray()
         while True:
             *lines, rest = bytes(buffer).split(b"\n")
             buffer = bytearray(rest)
-            yield from (json.loads(line) for line in lines)
+            for line in lines:
+                message = None
+                with contextlib.suppress(ValueError, RecursionError):
+                    message = json.loads(line)
+                if isinstance(message, dict):
+                    yield message
             try:
                 data = self._socket.recv(_READ)
             except OSError:

@@ -60,6 +60,16 @@ def test_what_is_long_comes_whole(agent: RankLine) -> None:
     line.close()
 
 
+@pytest.mark.parametrize("words", ["", "no JSON", "5", "[{}]", "null", "[" * 100_000, '{"do": "bye"'])
+def test_what_is_no_message_is_passed_over(agent: RankLine, words: str) -> None:
+    line = ControlLine(agent.name)
+    agent.send(words)
+    agent.send('{"do": "bye"}')
+    agent.turn()
+    assert next(iter(line)) == {"do": "bye"}
+    line.close()
+
+
 def test_when_the_agent_is_gone_nothing_more_is_heard(agent: RankLine) -> None:
     line = ControlLine(agent.name)
     line.send({"is": "hello"})

@@ -1,0 +1,311 @@
+"""Targets that stand where strangers can call: what listens, and what is said over a line once it is there.
+
+Callers come over local sockets, which are as good as TCP's to who listens, and leave no ports behind that wait.
+See :mod:`tests.fuzz.targets` for what holds for all targets.
+"""
+
+import contextlib
+import json
+import socket
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from functools import cache
+from typing import Any
+from unittest.mock import patch
+
+WORD = b"sixteen letters."
+RANKS = ((1, 0), (2, 0))  # who is expected at the door, and the lane
+_CALLERS = 8
+_WITHIN_S = 5.0
+
+
+def said(*words: bytes) -> bytes:
+    """An input of a door: each caller's words behind their length, whose highest bit says that it hangs up after."""
+    return b"".join(bytes([len(word) << 1 & 0xFF]) + word for word in words)
+
+
+def _callers(data: bytes) -> Iterator[tuple[bytes, bool]]:
+    """What each says, and whether it has nothing more to say."""
+    for _ in range(_CALLERS):
+        if not data:
+            return
+        length = data[0] >> 1
+        yield data[1 : 1 + length], bool(data[0] & 1)
+        data = data[1 + length :]
+
+
+@contextlib.contextmanager
+def _called(
+    data: bytes, honest: tuple[bytes, ...]
+) -> Iterator[tuple[socket.socket, list[tuple[socket.socket, bytes]]]]:
+    """Who listens, and all who have called, with their words: strangers, then the honest."""
+    with contextlib.ExitStack() as stack:
+        listening = stack.enter_context(socket.socket(socket.AF_UNIX))
+        listening.bind("")  # some name of the kernel's
+        listening.listen(64)
+        calls = []
+        for words, ends in (*_callers(data), *((words, False) for words in honest)):
+            line = stack.enter_context(socket.socket(socket.AF_UNIX))
+            line.connect(listening.getsockname())
+            line.sendall(words)
+            if ends:
+                line.shutdown(socket.SHUT_WR)
+            line.settimeout(_WITHIN_S)
+            calls.append((line, words))
+        yield listening, calls
+
+
+def _local() -> Any:
+    """Local sockets have none of TCP's options."""
+    return patch.object(socket.socket, "setsockopt", lambda *option: None)
+
+
+def _answer(line: socket.socket) -> bytes:
+    """What a caller is told; nothing where it is hung up on."""
+    try:
+        return line.recv(1 << 16)
+    except ConnectionResetError:
+        return b""
+
+
+def door(data: bytes) -> None:
+    """AggEngine's: whoever knows the word and is expected comes in, once; all others are hung up on."""
+    from plink.runtime.aggengine.meeting import _COMING, _Door
+
+    expected, found = set(RANKS), dict[tuple[int, int], socket.socket]()
+    words = {who: _COMING.pack(WORD, *who) for who in RANKS}
+    with _called(data, tuple(words.values())) as (listening, calls):
+        door = _Door(listening, WORD, expected, found, _WITHIN_S)
+        try:
+            door.answer()
+            assert not expected, "somebody who was expected is not let in"
+            assert found.keys() == set(RANKS)
+            for (rank, _), line in found.items():
+                line.sendall(bytes([rank]))
+            for line in found.values():
+                line.close()
+            told = [(_answer(line), its) for line, its in calls]
+        finally:
+            door.close()
+            for line in found.values():
+                line.close()
+    assert sorted(answer for answer, _ in told if answer) == [bytes([rank]) for rank, _ in RANKS]
+    for answer, its in told:
+        assert not answer or its[: _COMING.size] == words[answer[0], 0]
+
+
+def short_message(data: bytes) -> None:
+    """What another rank sends once it is connected: the messages that were expected, or a line that names it."""
+    import torch
+
+    from plink.runtime.aggengine import eager
+    from plink.runtime.aggengine.failures import PeerLost
+
+    here, there = socket.socketpair()
+    with there:
+        there.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            there.sendall(data)
+        there.shutdown(socket.SHUT_WR)
+        with patch.object(eager, "_LONGEST_S", 0.0), _local():
+            transport = eager.EagerTransport({(1, 0): here}, 1, timedelta(0), (0, 7))
+            try:
+                at = 0
+                for signature in (4, 5, 1 << 26):
+                    room = torch.zeros(signature % 16 + 1)
+                    waits = transport.receive(room, 1, 0, signature)
+                    transport.wait(waits, 1, 0)
+                    wanted = eager._MESSAGE.pack(signature, room.nbytes) + room.numpy().tobytes()
+                    assert data[at : at + len(wanted)] == wanted
+                    at += len(wanted)
+            except PeerLost as lost:
+                named = str(lost)
+            else:
+                named = "rank 7"
+            finally:
+                transport.release()
+            assert "rank 7" in named
+
+
+def gate(data: bytes) -> None:
+    """The first rank's, at the port of the rendezvous: it opens when all have come, and strangers hear nothing."""
+    from runners.launchers import gate as kept
+
+    words = tuple(f"token {rank}\n".encode() for rank in (1, 2))
+    quick = patch.multiple(kept, _LEAVE_S=0.0, _ALL_S=_WITHIN_S)
+    with quick, _called(data, words) as (listening, calls):
+        assert kept._keep(listening, "token", {1, 2}) is None
+        listening.close()
+        told = [(_answer(line), its) for line, its in calls]
+    assert all(answer in (b"", kept._GO) and (not answer or its in words) for answer, its in told)
+    assert sum(bool(answer) for answer, _ in told) >= len(words)
+
+
+def pods(data: bytes) -> None:
+    """Where the pods of a job meet; each line is a caller's."""
+    from runners.kubernetes.inside import meeting
+
+    honest = [pod(group) for group in (0, 1)]
+    with _called(b"", ()) as (listening, _), contextlib.ExitStack() as stack:
+        for line in (*data.split(b"\n")[:_CALLERS], *honest):
+            caller = stack.enter_context(socket.socket(socket.AF_UNIX))
+            caller.connect(listening.getsockname())
+            caller.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                caller.sendall(line + b"\n")
+        with patch.object(meeting.socket, "create_server", lambda *where, **how: listening):
+            met = meeting.Meeting(["a", "b"], "this", 0, _WITHIN_S, True)
+        reports, refused = met.end()
+    json.dumps([reports, refused])
+    assert refused or reports.keys() == {0, 1}
+    assert all(isinstance(report[key], str) for report in reports.values() for key in ("pod", "node"))
+
+
+def pod(group: int) -> bytes:
+    """What one of that group says."""
+    said = {"job": "this", "group": group, "pod": f"p{group}", "node": "ab"[group], "problems": []}
+    return json.dumps(said).encode()
+
+
+def wish(data: bytes) -> None:
+    """What is asked of an elastic job by ``plink agile``, and what the job answers to it."""
+    asking = _asking()
+    here, there = socket.socketpair()
+    with there:
+        there.sendall(data[: 1 << 15] + b"\n")
+        asking._serve(here)
+        told = _answer(there)
+    assert not told or isinstance(json.loads(told)["wish"], dict)
+
+
+@cache
+def _asking() -> Any:
+    import atexit
+
+    from runners.agile.asking import Asking
+
+    asking = Asking(lambda wish, answer: answer({"wish": wish}))
+    atexit.register(asking.close)
+    return asking
+
+
+def handshake(data: bytes) -> None:
+    """A stranger before a parameter server, or in the place of one: no byte of his is a message."""
+    from plink.runtime.agileml.keys import Stranger
+    from plink.runtime.agileml.records import Lost
+
+    for meet in (_keys().accept, _keys().connect):
+        here, there = socket.socketpair()
+        with there:
+            there.sendall(data[: 1 << 15])
+            there.shutdown(socket.SHUT_WR)
+            here.settimeout(_WITHIN_S)
+            with _local():
+                try:
+                    meet(here)
+                except (Stranger, Lost):
+                    continue
+            raise AssertionError("a stranger was let in")
+
+
+@cache
+def _keys() -> Any:
+    from plink.runtime.agileml.keys import RunKeys
+
+    return RunKeys.make()
+
+
+SECRET = b"known to both ends"
+PLAIN = b"a message, and another one" * 3
+
+
+def records(data: bytes) -> None:
+    """What comes over a connection that is sealed: what the other end sealed, as far as it is whole, or nothing."""
+    from plink.runtime.agileml.records import Forged, Lost, SealedChannel
+
+    here, there = socket.socketpair()
+    with there:
+        there.sendall(data[: 1 << 15])
+        there.shutdown(socket.SHUT_WR)
+        channel = SealedChannel(here, SECRET, accepted=True)
+        try:
+            for at in range(0, len(PLAIN), 7):
+                room = bytearray(min(7, len(PLAIN) - at))
+                channel.receive_into(memoryview(room))
+                assert room == PLAIN[at : at + 7]
+        except (Forged, Lost):
+            pass
+        finally:
+            channel.close()
+
+
+def sealed() -> bytes:
+    """:data:`PLAIN` in two records."""
+    from plink.runtime.agileml.records import SealedChannel
+
+    here, there = socket.socketpair()
+    with there:
+        channel = SealedChannel(here, SECRET, accepted=False)
+        for half in (PLAIN[:30], PLAIN[30:]):
+            channel.send([memoryview(half)])
+        channel.close()
+        return _answer(there)
+
+
+def worker(data: bytes) -> None:
+    """Whoever calls an agent that runs torchrun: a worker that says who it is, or nobody."""
+    from runners.job.torchrun_agent import _words
+
+    for line in data.split(b"\n"):
+        found = _words(line)
+        assert not found or type(found.get("code")) is int or {type(found["rank"]), type(found["pid"])} == {int}
+
+
+def rank_line(data: bytes) -> None:
+    """What a rank says over its line to the agent beside it: lines of text."""
+    from runners.job.rank_line import RankLine
+
+    line = RankLine()
+    with socket.socket(socket.AF_UNIX) as rank:
+        rank.connect(f"\0{line.name}")
+        rank.sendall(data[: 1 << 15])
+        rank.shutdown(socket.SHUT_WR)
+        heard = line.turn()
+        line.close()
+    assert len(heard) == data[: 1 << 15].count(b"\n")
+
+
+def node_told(data: bytes) -> None:
+    """What is said to a node of an elastic job: objects, whatever stands between them."""
+    from plink.runtime.agileml.control_line import ControlLine
+
+    with _told(data, ControlLine) as line:
+        assert all(isinstance(message, dict) for message in line)
+
+
+def first_rank_told(data: bytes) -> None:
+    """What its launcher says to rank 0: as for :func:`node_told`."""
+    from plink.runtime.aggengine import launcher_line
+
+    with patch.object(launcher_line, "_LOOK_S", 0.001), _told(data, launcher_line.LauncherLine) as line:
+        while line.connected:
+            assert all(isinstance(message, dict) for message in line.received())
+
+
+@contextlib.contextmanager
+def _told(data: bytes, made: Callable[[str], Any]) -> Iterator[Any]:
+    """A line to somebody who has said this and hung up."""
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind("")
+        listening.listen(1)
+        line = made(listening.getsockname()[1:].decode())
+        agent, _ = listening.accept()
+        with agent:
+            agent.sendall(data[: 1 << 15])
+        yield line
+        line.close()
+
+
+EVERY: tuple[Callable[[bytes], Any], ...] = (
+    *(door, short_message, gate, pods, wish, handshake, records, worker, rank_line, node_told, first_rank_told),
+)
