@@ -54,6 +54,14 @@ def parse_duration(text: str) -> float:
     return _quantity(text, _SECONDS, "duration", "90s, 5m or 250ms")
 
 
+def parse_limit(text: str) -> float:
+    """The same of a time after which something ends, or is given up: never zero, for nothing would be done then."""
+    seconds = parse_duration(text)
+    if seconds <= 0:
+        raise UsageError(f"{text[:_LONGEST]!r} leaves no time for anything; write it like 90s, 5m or 250ms")
+    return seconds
+
+
 def format_bytes(size: float) -> str:
     """A size in bytes, decimal prefixes, three significant digits: ``8 MB``."""
     for unit in ("B", "kB", "MB", "GB"):

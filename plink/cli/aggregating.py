@@ -19,12 +19,14 @@ from plink.cli.screen import say
 from plink.errors import InputError, NoAnswer, UsageError
 from plink.hosts import Hosts
 from plink.network import Network, read_network
+from plink.plan import SCHEMA as PLAN
 from plink.plan import Plan
 from plink.plan_file import read_plan
 from plink.runtime.aggengine.aggregation import FILE, MOST_TEXT, TEXT, Aggregation, SizeClass, for_plan, for_rate
 from plink.runtime.torch_backend import VARIABLE
 from plink.schedule import Schedule
-from plink.schedule_file import read_schedule
+from plink.schedule_file import schedule_from_json
+from plink.storage import name_of, read_document
 from plink.units import format_bytes
 from runners.autotune.daemon import schedule_for as schedule_of_masters
 from solvers.advice import envelope, line_of, lines
@@ -158,7 +160,9 @@ def _own(path: str, ranks: int) -> Schedule:
 
     :raises InputError: for a file that is none, or is wrong. :raises UsageError: for one of other ranks.
     """
-    schedule = read_schedule(path)
+    if (document := read_document(path)).get("schema") == PLAN:
+        raise UsageError(f"--backend {path}: that is a plan; give --plan {path} --backend {document.get('algo')}")
+    schedule = schedule_from_json(document, name_of(path))
     if schedule.collective != "all-reduce":
         raise InputError(path, f"{schedule.collective} was found, an all-reduce was expected")
     if schedule.ranks != ranks:

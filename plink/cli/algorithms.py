@@ -42,7 +42,7 @@ def options_from(typed: list[str], algorithms: Sequence[str], groups: list[list[
         name, sign, value = word.partition("=")
         name = name.replace("-", "_")
         if not sign or name not in kinds:
-            raise UsageError(f"--set {word}: write name=value with a name of {', '.join(kinds)}")
+            raise UsageError(f"--set {word}: write name=value with a name of {', '.join(kinds).replace('_', '-')}")
         if parts and name not in taken:
             raise UsageError(f"--set {word}: {', '.join(algorithms)} takes no {name}")
         if kinds[name] is bool:

@@ -7,7 +7,7 @@ import typer
 
 from plink import workspace
 from plink.cli.screen import print_json
-from plink.errors import PlinkError
+from plink.errors import PlinkError, UsageError
 
 if TYPE_CHECKING:
     from solvers.autotune.course import Decision
@@ -89,7 +89,7 @@ def _path(log: str) -> Path:
 
     path = run_named(workspace.RUNS, log).folder / NAME
     if not path.is_file():
-        raise PlinkError(f"the run {path.parent.name} was not tuned (`plink launch --autotune`)")
+        raise UsageError(f"the run {path.parent.name} was not tuned (`plink launch --autotune`)")
     return path
 
 

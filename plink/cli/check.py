@@ -132,7 +132,7 @@ def check(
     from plink.cli.checking import Limits
     from plink.cli.launch_options import named_values
     from plink.cli.running_orders import Trying, known_way
-    from plink.units import parse_bytes, parse_duration
+    from plink.units import parse_bytes, parse_limit
     from solvers.checking.regression import Tolerance
 
     _refuse(measure, results, truth, min_spearman, max_regression, min_paia, output)
@@ -163,7 +163,7 @@ def check(
     trying = Trying(
         parse_bytes(_SIZE if size is None else size), "auto" if model is None else model, orders or _ORDERS,
         repeats or _REPEATS, seed or 0, tuple(set_ or ()), named_values(env or []), python, interface,
-        parse_duration(_TIMEOUT if timeout is None else timeout),
+        parse_limit(_TIMEOUT if timeout is None else timeout),
     )  # fmt: skip
     if trying.size_bytes < 4:
         raise UsageError(f"--size {size}: an element has 4 bytes")

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from plink.cli.screen import print_json, progress, say
+from plink.errors import UsageError
 
 if TYPE_CHECKING:
     from plink.hosts import Hosts
     from plink.network import Network
     from plink.remote.connector import Connector
     from runners.lab.blueprint import Blueprint
+
+_LEAST_BYTES = 4  # one number
 
 
 def demo(
@@ -36,9 +39,13 @@ def demo(
     from runners.lab.state import State, need_root
     from runners.ssh.connector import SshConnector
 
+    bits, size_bytes = parse_rate(rate), parse_bytes(size)
+    if size_bytes < _LEAST_BYTES:
+        raise UsageError(f"--size {size}: an all-reduce has {_LEAST_BYTES} bytes at least")
+    if racks == hosts_per_rack == 1:
+        raise UsageError("--racks 1 --hosts-per-rack 1: one host has nobody to stand in order with")
     need_root("plink demo")
     seed = secrets.randbelow(1 << 31) if seed is None else seed
-    bits, size_bytes = parse_rate(rate), parse_bytes(size)
     name = f"demo-{os.getpid()}"
     say(f"an emulated cloud: {racks} racks of {hosts_per_rack} hosts, links of {rate} (seed {seed})")
     try:

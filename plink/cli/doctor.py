@@ -97,14 +97,25 @@ def _examine(hosts: "Hosts", accept_new_host_keys: bool) -> tuple[dict[str, dict
             bars["measuring"](done, plan.most_pairs)
         after = inspect_all(survey)
         findings = _from_facts(facts, after)
-        say(f"preflight of {len(survey.ready)} hosts and {plan.most_pairs} pairs measured")
         network = found.network()
+        measured = _pairs_measured(network)
+        say(f"preflight of {len(survey.ready)} hosts, {measured} of {plan.most_pairs} pairs measured")
         findings += diagnose(network, label_groups(network.latency_us), _measured_again(survey, network))
     unreachable = [
         Finding("unreachable", [names[host]], why, f"try `ssh {names[host]}`, then plink doctor again")
         for host, why in sorted(survey.conductor.gone.items())
     ]
     return facts, unreachable + findings
+
+
+def _pairs_measured(network: "Network") -> int:
+    """In one direction at least."""
+    import numpy as np
+
+    from solvers.costs.latency import symmetrised
+
+    rows, columns = np.triu_indices(len(network.hosts), k=1)
+    return int(np.isfinite(symmetrised(network.latency_us)[rows, columns]).sum())
 
 
 def _from_facts(before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]]) -> "list[Finding]":

@@ -316,7 +316,7 @@ def launch(
     from plink.cli.launching import Asked, start
     from plink.cli.manifests import Wishes, write
     from plink.storage import check_apart
-    from plink.units import parse_duration
+    from plink.units import parse_duration, parse_limit
     from runners.choice import KUBERNETES, runner_named
     from runners.job.job import Job
 
@@ -338,7 +338,7 @@ def launch(
         job = Job(
             program=program, args=tuple(args or ()),
             workdirs=(workdir,) if workdir else ("." if runner == KUBERNETES else os.getcwd(), "~"),
-            env=named_values(env or []), timeout_s=parse_duration(timeout) if timeout else None,
+            env=named_values(env or []), timeout_s=parse_limit(timeout) if timeout else None,
             interface=interface, master_port=master_port, mixed_versions=mixed_versions, sync=sync,
         )  # fmt: skip
         if code := elastic_job.run(program, tuple(args or ()), job, asked_for):
@@ -391,7 +391,7 @@ def launch(
     job = replace(
         job,
         env={**job.env, **settings},
-        timeout_s=parse_duration(timeout) if timeout else job.timeout_s,
+        timeout_s=parse_limit(timeout) if timeout else job.timeout_s,
         interface=interface or job.interface,
         master_port=master_port or job.master_port,
         mixed_versions=mixed_versions or job.mixed_versions,

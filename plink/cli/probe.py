@@ -99,7 +99,7 @@ def probe(
     """
     from plink.hosts import read_hosts
     from plink.storage import check_apart
-    from plink.units import parse_bytes, parse_duration
+    from plink.units import parse_bytes, parse_duration, parse_limit
 
     if method not in _METHODS:
         raise UsageError(f"--method {method}: there are {', '.join(_METHODS)}")
@@ -117,11 +117,11 @@ def probe(
 
     settings = Settings(
         count=count,
-        timeout_s=parse_duration(timeout),
+        timeout_s=parse_limit(timeout),
         source_ports=source_ports,
         seed=seed,
         streams=streams,
-        bandwidth_s=parse_duration(bandwidth_time),
+        bandwidth_s=parse_limit(bandwidth_time),
         bandwidth_bytes=parse_bytes(bandwidth_bytes) if bandwidth_bytes else None,
         handshakes=method in ("tcp", "auto"),
     )

@@ -8,11 +8,13 @@ import typer
 from plink.cli.screen import print_json, say
 from plink.errors import HostError, PlinkError, UsageError
 
+_LAST_PORT = 65535
+
 
 def reflector(
     listen: Annotated[str, typer.Option(help="Address to listen on.")] = "0.0.0.0",
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="UDP port; 862 is the assigned one (needs root).")
+        int, typer.Option(min=0, max=_LAST_PORT, help="UDP port; 862 is the assigned one (needs root).")
     ] = 18862,
     duration: Annotated[str, typer.Option(help="End after so long.")] = "1h",
 ) -> None:
@@ -57,7 +59,7 @@ def stamp(
     """
     import socket
 
-    from plink.units import parse_duration
+    from plink.units import parse_duration, parse_limit
     from probes.agent.summary import PERCENTILES
     from probes.reflector import PORT, Target, query
     from runners.lab.blueprint import is_lab_address
@@ -66,6 +68,8 @@ def stamp(
     if not colon or not port.isdigit() or name.endswith(":"):
         name, port = target, str(PORT)
     name = name.strip("[]")
+    if int(port) > _LAST_PORT:
+        raise UsageError(f"{target}: ports end at {_LAST_PORT}")
     try:
         address = str(socket.getaddrinfo(name, int(port), type=socket.SOCK_DGRAM)[0][4][0])
     except (OSError, OverflowError, UnicodeError):
@@ -73,7 +77,7 @@ def stamp(
     if is_lab_address(address) and not is_lab_address(_source(address)):
         raise UsageError(f"{address} exists only inside an emulated lab: `plink lab exec HOST -- plink stamp ...`")
     try:
-        found = query(Target(address, int(port)), count, parse_duration(interval), parse_duration(timeout), ssid=1)
+        found = query(Target(address, int(port)), count, parse_duration(interval), parse_limit(timeout), ssid=1)
     except OSError as error:
         raise HostError(target, str(error.strerror)) from None
     if as_json:

@@ -115,18 +115,23 @@ def heal(blueprint: Blueprint, state: State) -> None:
     for place in blueprint.places:
         _end_load(state, place)
         shape(blueprint, place.name, settings.host_rate)
-        if not _alive(blueprint, state, place):
+        if sshd.process(blueprint, place.name, state) is None:
             kernel.kill_all(blueprint.namespace(place.name))
             sshd.start(blueprint, place, state)
 
 
 def load(blueprint: Blueprint, state: State, source: str, sink: str, rate: int, seconds: int) -> None:
-    """UDP cross traffic from one host to another, ended by itself after ``seconds`` (at most ten minutes)."""
+    """UDP cross traffic from one host to another, ended by itself after ``seconds`` (at most ten minutes).
+
+    :raises UsageError: for two that are not hosts. :raises PlinkError: when one of them is dead.
+    """
     if not 1 <= seconds <= MOST_LOAD_S:
         raise UsageError(f"--duration: give 1 s to {MOST_LOAD_S} s")
     here, there = (_find(blueprint, name) for name in (source, sink))
     if not (isinstance(here, Place) and isinstance(there, Place)) or here == there:
         raise UsageError("load runs from one host to another host")
+    for place in (here, there):
+        sshd.needed(blueprint, place.name, state)
     _end_load(state, here)
     _end_load(state, there)
     client = ["-c", there.address, "-p", str(_LOAD_PORT), "-u", "-b", str(rate), "-t", str(seconds)]
@@ -172,14 +177,6 @@ def _command(pid: int) -> str:
         return file.read()
 
 
-def _alive(blueprint: Blueprint, state: State, place: Place) -> bool:
-    pid_file = state.file(place.name, "sshd.pid")
-    if not pid_file.exists():
-        return False
-    pid = pid_file.read_text().strip()
-    return bool(pid) and int(pid) in kernel.pids(blueprint.namespace(place.name))
-
-
 def status(blueprint: Blueprint, state: State) -> tuple[list[RackStatus], list[HostStatus]]:
     """How racks and hosts stand, as the kernel says."""
     core_up, core_rate = _devices(blueprint.namespace("core"))
@@ -192,9 +189,8 @@ def status(blueprint: Blueprint, state: State) -> tuple[list[RackStatus], list[H
     for place in blueprint.places:
         up, rate = ports[place.rack]
         port = links.host_port(place)
-        hosts.append(
-            HostStatus(place.name, place.address, _alive(blueprint, state, place), port in up, rate.get(port, 0))
-        )
+        alive = sshd.process(blueprint, place.name, state) is not None
+        hosts.append(HostStatus(place.name, place.address, alive, port in up, rate.get(port, 0)))
     return racks, hosts
 
 

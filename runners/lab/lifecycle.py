@@ -114,7 +114,10 @@ def enter(hosts: Hosts) -> State | None:
     known = {place.address for place in blueprint.places}
     for host in hosts:
         if host.address not in known:
-            raise UsageError(f"{host.name}: {host.address} is no address of lab {hosts.lab!r}: `plink lab hosts`")
+            raise UsageError(
+                f"{host.name}: {host.address} is no address of lab {hosts.lab!r}; its own are what "
+                f"`plink lab hosts --name {hosts.lab}` prints"
+            )
     kernel.enter(blueprint.namespace("ctl"))
     return state
 
@@ -127,12 +130,9 @@ def exec_on(state: State, host: str, command: list[str]) -> NoReturn:
     blueprint = state.blueprint()
     if host not in {place.name for place in blueprint.places}:
         raise UsageError(f"lab {state.name!r} has no host {host!r}: `plink lab hosts --name {state.name}`")
-    pid_file = state.file(host, "sshd.pid")
-    pid = pid_file.read_text().strip() if pid_file.exists() else ""
-    if not pid or int(pid) not in kernel.pids(blueprint.namespace(host)):
-        raise PlinkError(f"{host} is dead: `plink lab heal --name {state.name}` starts it")
+    pid = sshd.needed(blueprint, host, state)
     # Also its root: where all of this is in a chroot, that of the mounts is another.
-    namespaces = ("--target", pid, "--net", "--uts", "--mount", "--root")
+    namespaces = ("--target", str(pid), "--net", "--uts", "--mount", "--root")
     try:
         os.execvp("nsenter", ["nsenter", *namespaces, f"--wd={os.getcwd()}", *command])
     except OSError as error:

@@ -9,6 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from plink.errors import PlinkError
+from runners.lab import kernel
 from runners.lab.blueprint import Blueprint, Place
 from runners.lab.state import State
 
@@ -57,6 +58,21 @@ MaxSessions 200
 SetEnv PATH={python}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin SHLVL=1
 Subsystem sftp internal-sftp
 """
+
+
+def process(blueprint: Blueprint, host: str, state: State) -> int | None:
+    """The process of a host's sshd; None where the host is dead."""
+    pid_file = state.file(host, "sshd.pid")
+    pid = pid_file.read_text().strip() if pid_file.exists() else ""
+    return int(pid) if pid and int(pid) in kernel.pids(blueprint.namespace(host)) else None
+
+
+def needed(blueprint: Blueprint, host: str, state: State) -> int:
+    """The same of a host that something is to be done on. :raises PlinkError: when it is dead."""
+    pid = process(blueprint, host, state)
+    if pid is None:
+        raise PlinkError(f"{host} is dead: `plink lab heal --name {state.name}` starts it")
+    return pid
 
 
 def start(blueprint: Blueprint, place: Place, state: State) -> None:

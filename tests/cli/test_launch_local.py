@@ -114,6 +114,7 @@ def test_a_rehearsal_starts_nothing(tmp_path: Path, script: str) -> None:
         (["--ab", "2", "--given", "x"], "--ab runs both orders anew"),
         (["--hosts", "hosts.txt", "--given", "--order", "o", "x"], "--order, --plan and --given each say what the"),
         (["--hosts", "hosts.txt", "--timeout", "soon", "x"], "soon"),
+        (["--hosts", "hosts.txt", "--given", "--timeout", "0", "x"], "'0' leaves no time for anything"),
         (["--hosts", "hosts.txt", "--max-age", "old", "x"], "old"),
         (["--hosts", "hosts.txt", "--env", "A;touch x=1", "x"], "write NAME=VALUE"),
         (["--runner", "local", "--launcher-args=-v", "x"], "--runner local has no launcher of others"),

@@ -30,3 +30,11 @@ def test_a_rehearsal_tells_what_is_sent(options: str, lines: list[str], tmp_path
     assert len(said[:-4]) == len(lines)
     for line, begins in zip(said[:-4], lines, strict=True):
         assert line.startswith(begins)
+
+
+@pytest.mark.parametrize("option", ["--timeout", "--bandwidth-time"])
+def test_no_time_at_all_is_refused(option: str, tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_text("a\nb\n")
+    done = typed("probe", "hosts", "--dry-run", option, "0s", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "'0s' leaves no time for anything" in done.stderr

@@ -12,6 +12,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import plink
 from tests.words.schemas import complaints, described, keys
 
@@ -95,3 +97,16 @@ def test_a_lab_address_is_not_probed_from_outside_its_lab(tmp_path: Path) -> Non
     done = plink("stamp", "198.18.1.1:18862", "--count", "1", cwd=tmp_path)
     assert done.returncode in (1, 2)
     assert done.stderr.startswith("plink: error: 198.18.1.1")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("127.0.0.1:70000",), "127.0.0.1:70000: ports end at 65535"),
+        (("[::1]:99999",), "[::1]:99999: ports end at 65535"),
+        (("127.0.0.1:18862", "--timeout", "0"), "'0' leaves no time for anything; write it like 90s, 5m or 250ms"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    done = plink("stamp", *words, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (2, f"plink: error: {said}\n")

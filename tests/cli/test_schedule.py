@@ -127,7 +127,7 @@ def test_groups_are_those_given_or_neighbours(here: Path) -> None:
         ("--algo tree --set fan-out=0", "--set fan_out=0: at least 1 is needed"),
         ("--algo tree --set fan-out=-1", "--set fan-out=-1: fan_out is a whole number"),
         ("--algo tree --set base=2", "--set base=2: tree takes no base"),
-        ("--algo tree --set fanout=2", "--set fanout=2: write name=value with a name of fan_out, "),
+        ("--algo tree --set fanout=2", "--set fanout=2: write name=value with a name of fan-out, "),
         ("--algo tree --set fan-out", "--set fan-out: write name=value"),
         ("--algo ps --set sharded=maybe", "--set sharded=maybe: sharded is yes or no"),
         ("--algo ps --set colocated=no --set servers=4", "ps: 4 servers of 4 ranks leave no worker"),

@@ -104,6 +104,8 @@ def test_a_host_that_cannot_be_reached_is_named_and_the_others_are_examined(pati
     assert code == 3
     assert of_kind(document, "unreachable") == [[host]]
     assert set(document["hosts"]) == set(patient.hosts.names) - {host}
+    done = plink("doctor", "hosts.txt", cwd=tmp_path)
+    assert "plink: preflight of 3 hosts, 3 of 6 pairs measured\n" in done.stderr
 
 
 def test_a_host_that_dies_in_the_middle_is_named(patient: Lab, tmp_path: Path, start: Callable[..., Running]) -> None:
@@ -125,3 +127,12 @@ def test_one_host_has_no_network(small_lab: Lab, tmp_path: Path) -> None:
     done = plink("doctor", str(hosts_file(small_lab, tmp_path, small_lab.hosts.names[:1])), cwd=tmp_path)
     assert done.returncode == 2
     assert "has no network to diagnose" in done.stderr
+
+
+def test_an_address_that_its_lab_has_not_is_named(small_lab: Lab, tmp_path: Path) -> None:
+    file = hosts_file(small_lab, tmp_path)
+    file.write_text(f"{file.read_text()}node-99 address=198.18.255.1\n")
+    done = plink("doctor", str(file), cwd=tmp_path)
+    why = f"198.18.255.1 is no address of lab '{small_lab.name}'; its own are what `plink lab hosts --name"
+    assert done.returncode == 2
+    assert done.stderr == f"plink: error: node-99: {why} {small_lab.name}` prints\n"

@@ -129,6 +129,10 @@ def test_a_dead_host_has_no_process_and_heal_starts_it(patient: Lab, tmp_path: P
     assert dead.returncode == 1
     assert f"{victim} is dead" in dead.stderr
     assert "plink lab heal" in dead.stderr
+    for ends in ((victim, patient.hosts.names[0]), (patient.hosts.names[0], victim)):
+        sent = patient.plink("load", *ends, cwd=tmp_path)
+        assert (sent.returncode, sent.stderr) == (1, dead.stderr)
+    assert not guests(patient)
     do(patient, "kill", victim)  # twice is once
     do(patient, "heal")
     identity = patient.state.identity

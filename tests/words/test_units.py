@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plink.errors import UsageError
-from plink.units import format_bytes, format_duration, parse_bytes, parse_duration, parse_rate
+from plink.units import format_bytes, format_duration, parse_bytes, parse_duration, parse_limit, parse_rate
 
 
 @pytest.mark.parametrize(
@@ -35,6 +35,13 @@ def test_durations(text: str, seconds: float) -> None:
 def test_what_is_no_duration_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(UsageError, match="is not a duration; write it like 90s"):
         parse_duration(text)
+
+
+@pytest.mark.parametrize("text", ["0", "0s", "0.0ms"])
+def test_a_limit_is_not_zero(text: str) -> None:
+    assert parse_limit("250ms") == 0.25
+    with pytest.raises(UsageError, match="leaves no time for anything; write it like 90s"):
+        parse_limit(text)
 
 
 @pytest.mark.parametrize("text", ["", "MB", "-1", "1e3", "1,5MB", "5 parsecs", "0x10", "nan", "inf", "1 2", "1.MB"])
