@@ -58,7 +58,7 @@ def _refusal(pool: _Pool) -> str:
     reliable = keepers[0].tier == Tier.RELIABLE.value
     instead = "more reliable hosts" if reliable else "hosts with more memory"
     return (
-        f"{_names(keepers)} would keep {format_bytes(pool.need.state)} of parameters and what it takes to go back, and "
+        f"{_names(keepers)} would keep {format_bytes(pool.need.state)} of parameters, and "
         f"{pool.have(keepers)}: use smaller tables, or {instead if len(pool.members) == 1 else 'more machines'}"
     )
 

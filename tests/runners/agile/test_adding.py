@@ -47,11 +47,11 @@ def test_a_host_that_is_on_its_way_is_not_started_twice(paper: Paper) -> None:
 
 def test_newcomers_that_cannot_keep_what_they_would_serve_are_refused(paper: Paper) -> None:
     """All that were asked for with them; those that there are already are not asked again, whatever they have."""
-    paper.hello = {name: {"memory": 900} for name in ("h0", "n0")}
+    paper.hello = {name: {"memory": 400} for name in ("h0", "n0")}
     hub = paper.hub("rt")
     refused = wish(hub, "n0", "n1")
     paper.until(lambda: bool(refused))
-    assert refused[0]["why"].startswith("n0 would keep 1 kB of parameters and what it takes to go back, and has 900 B")
+    assert refused[0]["why"].startswith("n0 would keep 500 B of parameters, and has 400 B")
     assert not paper.heard("joined")
     added = wish(hub, "n1", "n2", "n3")
     paper.until(lambda: bool(added))
@@ -77,8 +77,8 @@ def test_a_job_begins_where_memory_may_run_short_and_says_so_once(paper: Paper) 
 
 
 def test_a_job_does_not_begin_where_memory_does_not_do(paper: Paper) -> None:
-    paper.hello = {"h0": {"memory": 1900}}
-    with pytest.raises(PlinkError, match=r"h0 would keep 2 kB of parameters .* has 1.9 kB of memory: use smaller tab"):
+    paper.hello = {"h0": {"memory": 900}}
+    with pytest.raises(PlinkError, match=r"h0 would keep 1 kB of parameters, and has 900 B of memory: use smaller tab"):
         paper.run("rt")
     assert not paper.told
 

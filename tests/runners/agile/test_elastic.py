@@ -257,7 +257,7 @@ def test_a_table_that_does_not_fit_is_refused_before_the_start(tmp_path: Path) -
     with Elastic(tmp_path, "rt", more=("--megabytes", "1000000")) as job:
         job._thread.join(60)
     assert isinstance(job.error, PlinkError)
-    assert str(job.error).startswith("h0 would keep 2.1 TB of parameters and what it takes to go back, and h0 and h1 ")
+    assert str(job.error).startswith("h0 would keep 1.05 TB of parameters, and h0 and h1 ")
 
 
 def test_without_a_reliable_host(tmp_path: Path) -> None:
