@@ -199,6 +199,7 @@ class Beginning:
                 {int(index): clock + SHIFT for index, clock in report["backs"].items()},
                 frozenset(report["loaded"]),
                 pieces_of(report, shares),
+                {int(index): clock + SHIFT for index, clock in report["gave"].items()},
             )
             for number, report in reports.items()
         ]  # fmt: skip

@@ -35,6 +35,7 @@ from solvers.agile.partitions import partition_count
 
 _TICK_S = 0.2
 _RESTARTS = 20
+_MOST_STATUSES = 50  # that nobody has answered: this asks for one a second
 _BYE_S = 5.0
 
 
@@ -121,12 +122,13 @@ class Hub:
             first = members[0].hello
             if why := refuse(members):
                 raise PlinkError(why)
+            shapes = tuple((rows, size) for rows, size in first["shapes"])
             most = self._wishes.most_hosts or 2 * len(members)
             self._began = self._clock()
             self._settings = Settings(
                 keys=base64.b64encode(RunKeys.make().pem).decode(),
-                partitions=min(partition_count(max(most, len(members))), max(1, first["most_rows"])),
-                pieces=first["pieces"], bytes=first["bytes"], started=time.time(), began=self._began,
+                partitions=min(partition_count(max(most, len(members))), max(1, *(rows for rows, _ in shapes))),
+                pieces=first["pieces"], shapes=shapes, started=time.time(), began=self._began,
                 **self._wishes.settings,
             )  # fmt: skip
             if told := warning(members, members, self._settings):
@@ -350,7 +352,9 @@ class Hub:
     def _ask(self, what: str, answer: Answer) -> None:
         """Of the controller, or of the next one."""
         self._ask_number += 1
-        self._asks = {self._ask_number: (what, answer), **dict(list(self._asks.items())[:50])}
+        asks = [*self._asks.items(), (self._ask_number, (what, answer))]
+        shown = [number for number, (kind, _) in asks if kind == "status"]
+        self._asks = dict(ask for ask in asks if ask[0] not in shown[:-_MOST_STATUSES])
         self._tell_controller({"is": what, "ask": self._ask_number})
 
     def _evict(self, names: list[str], seconds: float) -> str | None:
@@ -380,8 +384,12 @@ class Hub:
         return f"no reliable host stays ({names}): {then}; add one before (plink agile add RUN HOST --hosts FILE)"
 
     def _room(self, newcomers: list[Member]) -> str | None:
+        """Of a job without those that were warned, if it can do without them."""
         assert self._settings is not None
-        return warning(newcomers, [*self._members.values(), *newcomers], self._settings)
+        staying = [member for member in self._members.values() if member.number not in self._warned]
+        if all(member.tier != Tier.RELIABLE.value for member in [*staying, *newcomers]):
+            staying = list(self._members.values())
+        return warning(newcomers, [*staying, *newcomers], self._settings)
 
     def _admit(self, members: list[Member], bulk: bool) -> None:
         self._members |= {member.number: member for member in members}

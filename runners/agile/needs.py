@@ -50,7 +50,7 @@ def needs(members: Sequence[Member], settings: Settings) -> dict[int, Need]:
     state, _ = start(hosts, settings.partition_bytes, settings.pieces, settings.thresholds)
     pieces = Counter(piece.owner for piece in state.pieces)
     workers = {member.number: min(member.slots, pieces[member.number]) for member in members}
-    worker = _WORKER * settings.bytes + _ROW_BYTES * members[0].hello["rows"]
+    worker = _WORKER * settings.bytes + _ROW_BYTES * settings.rows
     found = {number: Need(workers=count * worker) for number, count in workers.items()}
     kept = 1 + (settings.slack is not None)
     waiting = sum(workers.values()) * (1 + (settings.slack or 0))

@@ -43,7 +43,7 @@ NODE_WORDS = Words(
 )  # fmt: skip
 
 HELLO: Mapping[str, Fits] = {
-    "tables": whole, "pieces": whole, "batches": whole, "bytes": amount, "most_rows": whole, "rows": whole,
+    "tables": whole, "pieces": whole, "batches": whole, "shapes": many(row(whole, whole)),
     "memory": maybe(amount), "pool": text,
 }  # fmt: skip
 
@@ -62,7 +62,8 @@ _ANSWERS: Mapping[str, Mapping[str, Fits]] = {
     "take_part": {"elsewhere": many(row(whole, text))},
     "checkpoint": {"seconds": amount, "bytes": whole},
     "report": {
-        "serves": by_number(whole), "backs": by_number(whole), "era": whole, "number": whole, "loaded": many(whole),
+        "serves": by_number(whole), "backs": by_number(whole), "gave": by_number(whole),
+        "era": whole, "number": whole, "loaded": many(whole),
         "map": lambda value: value == {} or _MAP(value), "address": text, "workers": by_number(many(whole)),
         "stands_in": by_number(whole), "begun": whole, "finished": by_number(whole), "held": flag,
         "saved": maybe(_SAVED), "own": maybe(_SAVED), "carried": _CARRIED,

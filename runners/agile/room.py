@@ -41,15 +41,19 @@ class _Pool:
 
 
 def warning(judged: Sequence[Member], members: Sequence[Member], settings: Settings) -> str | None:
-    """Where some of these hosts may have too little in a job of ``members``, the worst case; None where none may.
+    """Where some of these hosts may have too little in a job of ``members``, the worst case, or where others of these
+    would certainly have; None where none may.
 
-    :raises PlinkError: some cannot do without more than they have.
+    :raises PlinkError: some of those that are judged cannot do without more than they have.
     """
-    pools = _pools(judged, needs(members, settings))
+    need = needs(members, settings)
+    pools = _pools(judged, need)
     for pool in pools:
         if pool.need.state > pool.room:
             raise PlinkError(_refusal(pool))
+    others = _pools([member for member in members if member not in judged], need)
     tight = [pool for pool in pools if pool.need.most > pool.room]
+    tight += [pool for pool in others if pool.need.state > pool.room]
     return _warned(tight) if tight else None
 
 

@@ -12,6 +12,7 @@ from solvers.agile.state import Cluster
 
 _SHARE = 0.25  # of the time that is left, after which the next is due where the last reliable host is warned
 _LEAST_S = 0.2
+_MOVED = "Refused"  # what is answered where a partition is not, or not as it was: it moved meanwhile
 _LAST_S = 30.0  # that a job waits at its end until one can be begun
 
 
@@ -45,6 +46,7 @@ class Saving:
         self._attempt = 0
         self._failures = 0
         self._ending: tuple[float, int] | None = None  # since when all is done, and the failures before
+        self._again_s = 0.0  # before which no wish is tried again
         self._wishes: list[tuple[int, Callable[[dict[str, Any]], None]]] = []  # of which clock one is wanted, by whom
 
     def found(self, saved: Mapping[str, object] | None, folder: str) -> Saved | None:
@@ -55,10 +57,16 @@ class Saving:
             self.last = Saved(f"{folder}/{saved['folder']}", clock)
         return self.last
 
+    @property
+    def _own(self) -> Saved | None:
+        """The last that is in the folder of this job's own; it may have begun with one from elsewhere."""
+        there = self.last is not None and self.last.folder.startswith(f"{self._settings.checkpoints}/")
+        return self.last if there else None
+
     def wish(self, tell: Callable[[dict[str, Any]], None]) -> None:
         """One of the clock that all backups have, or of a later one, whatever the time: ``tell`` hears which it is
         when it is whole, or why there is none."""
-        least = 0 if self.last is None else self.last.clock + 1  # where it is not known yet which clock that is
+        least = 0 if (last := self._own) is None else last.clock + 1  # where it is not known yet which clock that is
         self._wishes.append((self._clock if self._clock >= 0 else least, tell))
         self._grant()
 
@@ -96,9 +104,11 @@ class Saving:
         next_s = self._next_s
         if left_s is not None:
             next_s = min(next_s, self._over_s + max(_LEAST_S, _SHARE * left_s))
-        due = self._settings.checkpoints and (self.now or bool(self._wishes) or self._now_s() >= next_s)
+        wished = bool(self._wishes) and self._now_s() >= self._again_s
+        due = self._settings.checkpoints and (self.now or wished or self._now_s() >= next_s)
         fit = all(one.safe and not one.waiting and one.backup in self._members for one in state.partitions)
-        newer = self.last is None or self._clock > self.last.clock
+        last = self._own if wished else self.last
+        newer = last is None or self._clock > last.clock
         if not due or self.under_way or not fit or not newer or self._clock < 0 or state.halted:
             return
         self.under_way, self.now = True, False
@@ -146,7 +156,10 @@ class Saving:
     def _failed(self, answer: Answer) -> None:
         self._attempt += 1
         self._over()
-        if answer.get("kind") != GONE:
+        kind = answer.get("kind")
+        if kind == _MOVED:
+            self._again_s = self._now_s() + _LEAST_S
+        elif kind != GONE:
             self._failures += 1
             why = f"no checkpoint could be written in {self._settings.checkpoints}: {answer['why']}"
             self._say(why)
@@ -156,7 +169,7 @@ class Saving:
 
     def _grant(self) -> None:
         """The wishes that what is on disk fulfils."""
-        if (last := self.last) is None:
+        if (last := self._own) is None:
             return
         wishes, self._wishes = self._wishes, [wish for wish in self._wishes if wish[0] > last.clock]
         for wanted, tell in wishes:

@@ -1,7 +1,7 @@
 """What an elastic job was asked for, as its controller gets it."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,7 +15,8 @@ class Settings:
     """Of one job.
 
     :param keys: of the run, base64.
-    :param partitions: of the parameters. ``pieces``: of the input data. ``bytes``: of all tables.
+    :param partitions: of the parameters. ``pieces``: of the input data. ``shapes``: of the tables, the rows of each and
+        the bytes of a row.
     :param started: when the job was, by ``time.time``. ``began``: the same by this machine's monotonic clock.
     :param slack: of the synchronisation rule, in clocks; None: bulk synchronous.
     :param active, backup_only: transient hosts to a reliable one, over which stage 2 and 3 begin. ``measured``: they
@@ -29,7 +30,7 @@ class Settings:
     keys: str
     partitions: int
     pieces: int
-    bytes: int
+    shapes: Sequence[tuple[int, int]]
     started: float
     began: float
     slack: int | None = None
@@ -56,8 +57,22 @@ class Settings:
 
     @property
     def partition_bytes(self) -> tuple[float, ...]:
-        """Rows are dealt out evenly."""
-        return (self.bytes / self.partitions,) * self.partitions
+        """As :class:`plink.runtime.agileml.layout.Layout` deals rows out: of a table with fewer rows than partitions,
+        the last ones have none."""
+        return tuple(
+            float(sum(len(range(number, rows, self.partitions)) * size for rows, size in self.shapes))
+            for number in range(self.partitions)
+        )
+
+    @property
+    def rows(self) -> int:
+        """Of all tables."""
+        return sum(rows for rows, _ in self.shapes)
+
+    @property
+    def bytes(self) -> int:
+        """Of all tables."""
+        return sum(rows * size for rows, size in self.shapes)
 
     def of(self, member: Member) -> dict[str, Any]:
         """What a node begins with."""
@@ -75,4 +90,4 @@ class Settings:
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> "Settings":
         """What :meth:`to_json` gave."""
-        return cls(**document)
+        return cls(**{**document, "shapes": tuple((rows, size) for rows, size in document["shapes"])})

@@ -25,10 +25,11 @@ class Spending:
             self._kept = {number: clock for number, clock in self._kept.items() if clock <= line["clock"]}
 
     def so_far(self, at: float) -> dict[str, Any] | None:
-        """:func:`spent` until a time of the log, of hosts that are there still; None where no host has a price."""
-        if all(event.price is None for event in self._hosts):
-            return None
-        return spent(members_of(self._hosts, at), len(self._kept))
+        """:func:`spent` until a time, of hosts that are there still; None where none that ever was there has a price.
+        The log's times are rounded: what it has is over."""
+        now = max([at, *(event.at for event in self._hosts)])
+        cost = spent(members_of(self._hosts, now), len(self._kept))
+        return None if cost["total"] is None else cost
 
 
 def spent(members: Iterable[Member], iterations: int) -> dict[str, Any]:

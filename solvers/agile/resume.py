@@ -21,7 +21,8 @@ class Report:
     """What a member has. ``serves``: partitions whose state it has as their server, with the epoch of that; ``backs``:
     those that it is the backup of and has a whole copy of, with its clock. ``loaded`` and ``works``: pieces of the
     input data. ``number``: the largest epoch, version, ticket or era it was ever told; ``era``: of the last
-    roll-back."""
+    roll-back. ``gave``: those whose state it has still because it does not know whether the member that it gave them to
+    has begun to serve them, with their clocks."""
 
     host: Host
     number: int
@@ -30,6 +31,7 @@ class Report:
     backs: Mapping[int, int] = field(default_factory=dict)
     loaded: frozenset[int] = frozenset()
     works: frozenset[int] = frozenset()
+    gave: Mapping[int, int] = field(default_factory=dict)
 
 
 def resume(
@@ -111,21 +113,29 @@ def _partition(reports: Sequence[Report], index: int) -> Partition:
     )
     tier = {report.host.number: report.host.tier for report in reports}
     # A transient host that serves has a whole copy too, and is no backup.
-    backed = max(
-        (
-            (report.backs[index], -report.host.number)
-            for report in reports
-            if index in report.backs and report.host.tier is Tier.RELIABLE
-        ),
-        default=None,
-    )
+    backed = _latest({report.host: report.backs for report in reports}, index)
     epoch, owner = served
+    if owner == _NOBODY and backed is None:  # who it was given to is gone
+        backed = _latest({report.host: report.gave for report in reports}, index)
     if tier.get(owner) is Tier.RELIABLE:
         clock = next(report.backs.get(index, 0) for report in reports if report.host.number == owner)
         return Partition(owner, epoch, owner, clock)
     if backed is None:
         return Partition(owner, epoch, _NOBODY, 0, safe=False)
     return Partition(owner, epoch, -backed[1], backed[0])
+
+
+def _latest(clocks: Mapping[Host, Mapping[int, int]], index: int) -> tuple[int, int] | None:
+    """The clock of the reliable host that has the latest state of a partition, and its number, negative; of several the
+    first. None where none has any."""
+    return max(
+        (
+            (known[index], -host.number)
+            for host, known in clocks.items()
+            if index in known and host.tier is Tier.RELIABLE
+        ),
+        default=None,
+    )
 
 
 def _piece(reports: Sequence[Report], index: int) -> Piece:

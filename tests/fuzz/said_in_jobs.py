@@ -173,7 +173,7 @@ def nodes_said(data: bytes) -> None:
 
 def settings() -> Settings:
     """Of the job."""
-    return Settings(keys="", partitions=2, pieces=3, bytes=1 << 20, started=0.0, began=0.0)
+    return Settings(keys="", partitions=2, pieces=3, shapes=((1 << 10, 1 << 10),), started=0.0, began=0.0)
 
 
 def members() -> list[Member]:

@@ -289,8 +289,8 @@ def _job_agents() -> tuple[bytes, ...]:
 
 
 HELLO = b"0 " + _lines(
-    {"is": "hello", "version": 1, "plink": "1", "tables": 5, "pieces": 3, "batches": 1, "bytes": 100, "most_rows": 9,
-     "rows": 12, "memory": None, "pool": ""}
+    {"is": "hello", "version": 1, "plink": "1", "tables": 5, "pieces": 3, "batches": 1, "shapes": [[9, 8], [3, 9]],
+     "memory": None, "pool": ""}
 )  # fmt: skip
 
 

@@ -18,17 +18,18 @@ class Memory:
 
 @dataclass(frozen=True)
 class _Limit:
-    """Files of a control group, and the entry of its ``memory.stat`` that has the bytes of files nobody used for long,
-    which are given up before anything else: of version 2 (Linux, admin-guide/cgroup-v2) and 1 (cgroup-v1/memory)."""
+    """Files of a control group, and the entries of its ``memory.stat`` that have bytes which the kernel gives up for
+    others, as it counts them as available on the whole machine: pages of files, what it caches itself. Of version 2
+    (Linux, admin-guide/cgroup-v2) and 1 (cgroup-v1/memory)."""
 
     limit: str
     used: str
-    idle: str
+    idle: tuple[str, ...]
 
 
 _LIMITS = (
-    _Limit("memory.max", "memory.current", "inactive_file"),
-    _Limit("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    _Limit("memory.max", "memory.current", ("inactive_file", "active_file", "slab_reclaimable")),
+    _Limit("memory.limit_in_bytes", "memory.usage_in_bytes", ("total_inactive_file", "total_active_file")),
 )
 
 
@@ -53,7 +54,7 @@ def _of_its_groups(root: Path) -> Iterator[tuple[int, int]]:
         for names in _LIMITS:
             limit, used = _number(_text(folder / names.limit)), _number(_text(folder / names.used))
             if limit is not None and used is not None:
-                idle = _entry(folder / "memory.stat", names.idle) or 0
+                idle = sum(_entry(folder / "memory.stat", name) or 0 for name in names.idle)
                 yield max(0, limit - used + idle), folder.stat().st_ino
 
 

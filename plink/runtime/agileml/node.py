@@ -86,9 +86,7 @@ class Node:
         self._line.send(
             {"is": "hello", "version": VERSION, "plink": __version__, "app": app.name, "pid": os.getpid(),
              "pieces": app.pieces, "batches": app.batches, "tables": layout.fingerprint,
-             "bytes": sum(table.rows * table.row_bytes for table in layout.tables),
-             "most_rows": max(table.rows for table in layout.tables),
-             "rows": sum(table.rows for table in layout.tables),
+             "shapes": [(table.rows, table.row_bytes) for table in layout.tables],
              "memory": room and room.available, "pool": room.pool if room else ""}
         )  # fmt: skip
         threading.Thread(target=self._stay_alive, name="plink-alive", daemon=True).start()
@@ -274,7 +272,7 @@ class Node:
 
     def report(self, message: Message) -> Message:
         """All that a controller that was started again has to know of this host."""
-        roles: dict[str, dict[int, int]] = {"serves": {}, "backs": {}}
+        roles: dict[str, dict[int, int]] = {"serves": {}, "backs": {}, "gave": {}}
         era, number = self.workers.era, max([self._number, *(owner.epoch for owner in self._owners.values())])
         for one in self.server.status():
             era, number = max(era, one.era), max(number, one.epoch, one.era)
@@ -282,6 +280,8 @@ class Node:
                 roles["serves"][one.partition] = one.epoch
             if one.role in (Role.SERVING.value, Role.BACKUP.value):
                 roles["backs"][one.partition] = one.clocks[-1]
+            if one.role == Role.UNSURE.value:
+                roles["gave"][one.partition] = one.clocks[-1]
         return {
             **roles, "era": era, "number": number, "loaded": self._loaded.here(), "map": self._map,
             "address": self.server.address, "workers": self.workers.own(), "stands_in": self.workers.stands_in_for(),

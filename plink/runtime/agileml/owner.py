@@ -128,6 +128,7 @@ class Owner:
     def stand_back(self) -> None:
         """From serving, or not knowing who does, to being a backup, with the same state."""
         self.partition.stand_by()
+        self.address = ""  # of one that may never have begun
         self.place(self.partition, Role.BACKUP, self.epoch)
 
     def changed(self) -> None:
@@ -402,14 +403,15 @@ class Owner:
             raise Refused("an order to begin that cannot be read") from None
         if role is Role.SERVING and message.epoch <= self.epoch:
             raise Refused(f"partition {self._number} is in epoch {self.epoch} already")
-        self._attempt, self._begun = None, message.sequence
-        if role is Role.SERVING:
-            self.settled.add(message.epoch)
-        self.address = ""
         self.partition.push_sequence = max(self.partition.push_sequence, sequence)
         self.partition.backups = backups
         if role is Role.SERVING:
             self.partition.advance()  # a sum that was too large where it was before is so here
+        # Nothing before this said that it has begun: it may lack memory for that, and be told again.
+        self._attempt, self._begun = None, message.sequence
+        if role is Role.SERVING:
+            self.settled.add(message.epoch)
+        self.address = ""
         self.place(self.partition, role, message.epoch)
         return self._said(Status.OK)
 

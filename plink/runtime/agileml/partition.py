@@ -22,7 +22,7 @@ import numpy as np
 from plink.errors import PlinkError
 from plink.runtime.agileml.layout import Layout, Rows, Values, index, same_rows
 from plink.runtime.agileml.memory import copied
-from plink.runtime.agileml.pieces import Piece, TooLarge, add_to, summed, touched
+from plink.runtime.agileml.pieces import Piece, TooLarge, add_to, put, summed, touched
 from plink.runtime.agileml.sums import no_room
 
 
@@ -247,9 +247,9 @@ class Partition:
             raise Refused(f"partition {self.number}: a push of clocks {push.before} to {push.after} at {self.clock}")
         if push.after > self.clock:
             self._keep(self._step(push.after, [(piece.table, piece.rows) for piece in push.pieces]))
-            for values in (self.values, self.newest or ()):
-                for piece in push.pieces if values else ():
-                    values[piece.table][index(piece.rows)] = piece.values
+            put(self.values, push.pieces)
+            if self.newest is not None:
+                put(self.newest, push.pieces)
         self.clock = push.after
         self.push_sequence = push.sequence
         return True
@@ -374,8 +374,7 @@ class Partition:
         return Undo(self.clock, after, old)
 
     def _undo(self, step: Undo) -> None:
-        for piece in step.pieces:
-            self.values[piece.table][index(piece.rows)] = piece.values
+        put(self.values, step.pieces)
 
     def _keep(self, step: Undo) -> None:
         if self.history is None and self.newest is not None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from plink.runtime.agileml.layout import Layout
 from plink.runtime.agileml.partition import Ahead, Member, Partition, Refused, Undo
-from plink.runtime.agileml.pieces import Piece, add_to
+from plink.runtime.agileml.pieces import Piece, put
 from plink.runtime.agileml.wire import Kind, Message
 
 
@@ -88,9 +88,9 @@ def begun(layout: Layout, part: Message, *, sees_ahead: bool) -> Partition:
     partition = Partition(
         layout, part.partition, clock=numbers["clock"], history=numbers["history"], sees_ahead=sees_ahead
     )
-    add_to(partition.values, part.pieces)
+    put(partition.values, part.pieces)
     if partition.newest is not None:
-        add_to(partition.newest, part.pieces)
+        put(partition.newest, part.pieces)
     _take_numbers(partition, numbers)
     return partition
 

@@ -46,6 +46,12 @@ def add_to(values: Sequence[Values], pieces: Iterable[Piece]) -> None:
             values[piece.table][piece.rows] = found
 
 
+def put(values: Sequence[Values], pieces: Iterable[Piece]) -> None:
+    """In the place of what was there."""
+    for piece in pieces:
+        values[piece.table][index(piece.rows)] = piece.values
+
+
 def touched(pieces: Iterable[Piece]) -> list[tuple[int, Rows]]:
     """The rows that some pieces name, each once, by table."""
     by_table: dict[int, list[Rows]] = {}

@@ -32,7 +32,7 @@ class Overflow(ArithmeticError):
 
 def no_room(dtype: str) -> str:
     """What is said of a sum that is too large, at the end of a line."""
-    return f"more than {dtype} has room for ({_INSTEAD[dtype]} may help)"
+    return f"more than {dtype} has room for ({_INSTEAD[str(dtype)]} may help)"
 
 
 def add(first: Values, second: Values, out: Values | None = None) -> Values:

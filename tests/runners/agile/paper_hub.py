@@ -18,8 +18,8 @@ from runners.agile.settings import Settings
 from runners.job.job import Job
 from runners.local import LocalConnector
 
-HELLO = {"is": "hello", "version": VERSION, "plink": "1", "tables": 1, "pieces": 8, "batches": 1, "bytes": 1000,
-         "most_rows": 8, "rows": 8, "memory": None, "pool": ""}  # fmt: skip
+HELLO = {"is": "hello", "version": VERSION, "plink": "1", "tables": 1, "pieces": 8, "batches": 1, "shapes": [[8, 125]],
+         "memory": None, "pool": ""}  # fmt: skip
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Paper:
         for member in members:
             member.hello = HELLO | self.hello.get(member.name, {})
             hub._members[member.number] = member
-        hub._settings = Settings(keys="", partitions=2, pieces=8, bytes=1000, started=0.0, began=0.0)
+        hub._settings = Settings(keys="", partitions=2, pieces=8, shapes=((8, 125),), started=0.0, began=0.0)
         hub._start_controller("start")
         for member in members:
             self.says({"is": "log", "line": member.line("joined", "")})

@@ -57,8 +57,8 @@ class SimulatedJob:
         self._in: list[dict[str, Any]] | None = None
         self._clock_at, self.clock, self._next_turn = 0.0, -1, 0
         self._settings = Settings(
-            keys="", partitions=self.partitions, pieces=self.pieces, bytes=1 << 20, started=0.0, began=0.0,
-            **self.settings,
+            keys="", partitions=self.partitions, pieces=self.pieces, shapes=((1 << 10, 1 << 10),),
+            started=0.0, began=0.0, **self.settings,
         )  # fmt: skip
         members = [self._host(tier) for tier in self.tiers]
         self.members |= {member.number: member for member in members}

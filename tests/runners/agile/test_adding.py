@@ -11,7 +11,8 @@ from plink.errors import PlinkError
 from runners.agile import adding, asking
 from runners.agile.asking import Answer, Asking, ask
 from runners.agile.hub import Hub
-from tests.runners.agile.paper_hub import Paper, host, lose, paper
+from runners.agile.member import Member
+from tests.runners.agile.paper_hub import HELLO, Paper, host, lose, paper
 
 __all__ = ["paper"]
 
@@ -46,7 +47,7 @@ def test_a_host_that_is_on_its_way_is_not_started_twice(paper: Paper) -> None:
 
 
 def test_newcomers_that_cannot_keep_what_they_would_serve_are_refused(paper: Paper) -> None:
-    """All that were asked for with them; those that there are already are not asked again, whatever they have."""
+    """All that were asked for with them; of those that there are already it is said only."""
     paper.hello = {name: {"memory": 400} for name in ("h0", "n0")}
     hub = paper.hub("rt")
     refused = wish(hub, "n0", "n1")
@@ -55,7 +56,34 @@ def test_newcomers_that_cannot_keep_what_they_would_serve_are_refused(paper: Pap
     assert not paper.heard("joined")
     added = wish(hub, "n1", "n2", "n3")
     paper.until(lambda: bool(added))
-    assert added == [{"added": ["n1", "n2", "n3"]}]
+    assert added[0]["added"] == ["n1", "n2", "n3"]
+    assert added[0]["note"].startswith("memory may run short: h0 may need up to ")
+
+
+def test_a_newcomer_is_judged_by_the_job_without_those_that_were_warned(paper: Paper) -> None:
+    """Of two reliable hosts each keeps a half; of which one leaves, n0 is to keep as much as the other."""
+    paper.hello = {"n0": {"memory": 400}}
+    hub = paper.hub("rr")
+    newcomer = [Member(7, "n0", "reliable", 1, hello=HELLO | paper.hello["n0"])]
+    assert str(hub._room(newcomer)).startswith("memory may run short")  # a third, and may be more
+    hub._warned[0] = (60.0, "")
+    with pytest.raises(PlinkError, match="n0 would keep 500 B of parameters, and has 400 B"):
+        hub._room(newcomer)
+    hub._warned[1] = (60.0, "")
+    with pytest.raises(PlinkError, match="n0 would keep 1 kB of parameters, and has 400 B"):
+        hub._room(newcomer)
+
+
+def test_a_wish_is_not_forgotten_for_all_the_statuses_that_nobody_answers(paper: Paper) -> None:
+    """The job asks for one a second itself."""
+    hub = paper.hub("rt")
+    told: list[dict[str, Any]] = []
+    hub._ask("checkpoint", told.append)
+    for _ in range(200):
+        hub._ask("status", lambda status: None)
+    assert len(hub._asks) < 60
+    paper.says({"is": "checkpoint", "ask": paper.heard("checkpoint")[0]["ask"], "checkpoint": {"clock": 3}})
+    assert told == [{"clock": 3}]
 
 
 def test_who_adds_hosts_that_may_not_have_the_memory_is_told(paper: Paper) -> None:

@@ -11,7 +11,7 @@ from runners.agile.saving import Saved
 from runners.agile.settings import Settings
 
 NOBODY_WORKS: dict[str, Any] = {
-    "serves": {"0": 1, "1": 2}, "backs": {"0": -1, "1": -1}, "era": 0, "number": 5, "loaded": [], "map": {},
+    "serves": {"0": 1, "1": 2}, "backs": {"0": -1, "1": -1}, "gave": {}, "era": 0, "number": 5, "loaded": [], "map": {},
     "address": "1.2.3.4:5", "workers": {}, "stands_in": {}, "begun": -1, "finished": {}, "held": False,
     "saved": None, "own": None, "thresholds": {},
     "carried": {"asked_sent": 0, "asked_received": 0, "served_sent": 0, "served_received": 0},
@@ -38,7 +38,7 @@ class Told:
 
     def __init__(self, **settings: Any) -> None:
         self.out: list[dict[str, Any]] = []
-        asked = Settings(keys="", partitions=2, pieces=2, bytes=1000, started=0.0, began=0.0, **settings)
+        asked = Settings(keys="", partitions=2, pieces=2, shapes=((8, 125),), started=0.0, began=0.0, **settings)
         self.controller = Controller(self.out.append, asked, 2, lambda: 0.0)
 
     def words(self, do: str) -> list[dict[str, Any]]:

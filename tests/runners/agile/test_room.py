@@ -1,5 +1,6 @@
 """Tables and hosts' memory: what cannot do is refused with host, need and what it has, what may not do is warned of."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,16 +14,16 @@ from runners.agile.settings import Settings
 from tests.runners.agile.test_small_parts import member
 
 GB = 10**9
+TABLES = ((8, GB),)
 BYTES = 8 * GB
-WORKER = 5 * BYTES  # of one that touches all of the tables
+WORKER = 5 * BYTES + 9 * 8  # of one that touches all of the tables
 
 
 def job(tiers: str, gigabytes: float | None, slots: int = 1, **hello: Any) -> list[Member]:
     """Hosts h0, h1 ...: a letter a host, r or t, all with so much memory."""
     memory = None if gigabytes is None else round(gigabytes * GB)
     found = [
-        member(k, "reliable" if tier == "r" else "transient", memory=memory, rows=0, **hello)
-        for k, tier in enumerate(tiers)
+        member(k, "reliable" if tier == "r" else "transient", memory=memory, **hello) for k, tier in enumerate(tiers)
     ]
     for one in found:
         one.slots = slots
@@ -30,7 +31,9 @@ def job(tiers: str, gigabytes: float | None, slots: int = 1, **hello: Any) -> li
 
 
 def settings(partitions: int = 4, **more: Any) -> Settings:
-    return Settings(keys="", partitions=partitions, pieces=24, bytes=BYTES, started=0.0, began=0.0, **more)
+    return Settings(
+        keys="", partitions=partitions, pieces=24, **{"shapes": TABLES, "started": 0.0, "began": 0.0, **more}
+    )
 
 
 def refusal(hosts: list[Member], **more: Any) -> str | None:
@@ -125,10 +128,26 @@ def test_a_backup_without_workers_needs_none_for_any() -> None:
 
 def test_small_tables_keep_little() -> None:
     """And workers note something of every row, however narrow."""
-    small = Settings(keys="", partitions=1, pieces=4, bytes=1000, started=0.0, began=0.0)
-    assert needs(job("rt", None), small)[1].most == 2 * 5000
-    hosts = [member(0, rows=1000), member(1, "transient", rows=1000)]
-    assert needs(hosts, small)[1].most == 2 * (5000 + 9000)
+    small = Settings(keys="", partitions=1, pieces=4, shapes=((1, 1000),), started=0.0, began=0.0)
+    assert needs(job("rt", None), small)[1].most == 2 * (5000 + 9)
+    narrow = replace(small, shapes=((1000, 1),))
+    assert needs(job("rt", None), narrow)[1].most == 2 * (5000 + 9000)
+
+
+def test_a_table_with_few_rows_lies_where_these_are() -> None:
+    """Two wide rows in four partitions: the first two hosts have one each, the others nothing."""
+    wide = settings(shapes=((2, 4 * GB), (64, 1)))
+    need = needs(job("rrrr", None), wide)
+    assert sorted(round(one.state / GB) for one in need.values()) == [0, 0, 4, 4]
+
+
+def test_a_host_that_is_there_and_will_have_too_little_is_warned_of() -> None:
+    """One more transient host makes it stage 2, in which the first serves all of it."""
+    hosts = job("rtt", 1000)
+    hosts[1].hello = hosts[1].hello | {"memory": 7 * GB}
+    said = warning(hosts[2:], hosts, settings())
+    assert str(said).startswith("memory may run short: h1 may need up to ")
+    assert warning(hosts[2:], [hosts[0], hosts[2]], settings()) is None
 
 
 def test_what_may_not_do_is_warned_of_in_one_line_with_the_worst() -> None:

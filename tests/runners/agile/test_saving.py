@@ -230,6 +230,33 @@ def test_a_wish_that_cannot_be_fulfilled_is_told_why() -> None:
     assert len(desk.words("checkpoint")) == 2  # and is not tried again
 
 
+def test_a_wish_outlives_a_partition_that_moved_meanwhile() -> None:
+    """It is not told, and tried again, but not at every turn."""
+    desk = Wishing()
+    desk.written("partition 1 is not here", "Refused")
+    assert (desk.told, desk.notes) == ([], [])
+    desk.saving.look(desk.state)
+    assert len(desk.words("checkpoint")) == 2
+    desk.now += 0.3
+    desk.saving.look(desk.state)
+    assert len(desk.words("checkpoint")) == 4
+    desk.kept()
+    assert [told["clock"] for told in desk.told] == [7]
+
+
+def test_a_wish_is_for_one_in_the_folder_of_this_job() -> None:
+    """Not for the one elsewhere with which it began, though that has the same clock."""
+    desk = Desk(every_s=1e9)
+    desk.saving.found({"clock": 4, "folder": "clock-4-x"}, "/old")
+    desk.saving.consistent(4)
+    told: list[dict[str, Any]] = []
+    desk.saving.wish(told.append)
+    desk.saving.look(desk.state)
+    assert told == []
+    desk.kept()
+    assert [one["folder"] for one in told] == [f"/c/{name_of(4, JOB)}"]
+
+
 @pytest.mark.parametrize("back", [True, False])
 def test_a_wish_outlives_a_host_and_a_roll_back(back: bool) -> None:
     """To a clock before that of the wish, which all may never see again as it was."""

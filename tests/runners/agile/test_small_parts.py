@@ -23,8 +23,8 @@ from solvers.agile.partitions import Partition
 
 def member(number: int, tier: str = "reliable", **hello: Any) -> Member:
     """One that said hello."""
-    said = {"version": VERSION, "plink": "1.2", "tables": 1, "pieces": 8, "batches": 1, "bytes": 1000,
-            "most_rows": 8, "rows": 8, "memory": None, "pool": ""}  # fmt: skip
+    said = {"version": VERSION, "plink": "1.2", "tables": 1, "pieces": 8, "batches": 1, "shapes": [[8, 125]],
+            "memory": None, "pool": ""}  # fmt: skip
     return Member(number, f"h{number}", tier, 1, hello=said | hello)
 
 
@@ -175,7 +175,7 @@ def test_hosts_that_fit() -> None:
         ([member(0, "transient")], "no reliable host"),
         ([member(0), member(1, version=0)], "h1 has plink 1.2, here it is "),
         ([member(0), Member(1, "h1", "reliable", 1, hello={"tables": 1})], "h1 has plink an older version"),
-        ([member(0), member(1, bytes="much")], "h1: what its node says of itself makes no sense: 'hello' with bytes"),
+        ([member(0), member(1, shapes="much")], "h1: what its node says of itself makes no sense: 'hello' with shapes"),
     ],
 )
 def test_hosts_that_do_not(hosts: list[Member], why: str) -> None:
@@ -234,9 +234,10 @@ def test_something_was(reports: dict[int, dict[str, Any]]) -> None:
 
 
 def test_settings_travel() -> None:
-    settings = Settings("k", 4, 12, 1000, 5.0, 6.0, slack=2, active=3.0, checkpoints="/c")
+    settings = Settings("k", 4, 12, ((8, 100), (2, 1000)), 5.0, 6.0, slack=2, active=3.0, checkpoints="/c")
     assert Settings.from_json(settings.to_json()) == settings
-    assert settings.partition_bytes == (250.0,) * 4
+    assert settings.partition_bytes == (1200.0, 1200.0, 200.0, 200.0)
+    assert (settings.bytes, settings.rows) == (2800, 10)
     assert (settings.thresholds.active, settings.thresholds.backup_only) == (3.0, 15.0)
     begin = settings.of(Member(3, "h3", "transient", 1, at="10.0.0.1"))
     assert (begin["number"], begin["address"], begin["slack"], begin["checkpoints"]) == (3, "10.0.0.1", 2, "/c")
@@ -252,7 +253,7 @@ def test_a_member_travels() -> None:
 
 def test_only_the_hub_gives_a_controller_its_settings() -> None:
     """A node that says such a word does not end it, nor put another in its place."""
-    settings = Settings("", 2, 3, 100, 0.0, time.monotonic())
+    settings = Settings("", 2, 3, ((10, 10),), 0.0, time.monotonic())
     words = [
         {"is": "settings", "settings": settings.to_json(), "by": 4},
         {"is": "start", "hosts": [member(0).to_json()]},

@@ -15,7 +15,7 @@ class Opening:
     def __init__(self) -> None:
         self.out: list[dict[str, Any]] = []
         self.now, self.answered = 0.0, set[int]()
-        settings = Settings(keys="", partitions=2, pieces=2, bytes=1000, started=0.0, began=0.0)
+        settings = Settings(keys="", partitions=2, pieces=2, shapes=((8, 125),), started=0.0, began=0.0)
         self.controller = Controller(self.out.append, settings, 1, lambda: self.now)
         hosts = [Member(number, f"h{number}", tier, 1, hello={}).to_json() for number, tier in HOSTS.items()]
         self.controller.hear({"is": "start", "hosts": hosts})

@@ -61,6 +61,19 @@ def test_no_bit_may_be_flipped(tmp_path: Path) -> None:
             read_partition(path, LAYOUT, BSP())
 
 
+@pytest.mark.parametrize(("dtype", "bits"), [("float32", 0x7F800001), ("float64", 0x7FF0000000000001)])
+def test_bytes_that_no_sum_may_have_are_damage_too(tmp_path: Path, dtype: str, bits: int) -> None:
+    """Signalling NaNs (IEEE 754, 6.2.1), at which arithmetic stops."""
+    path, layout = tmp_path / "p1", Layout((Table("n", 10, 2, dtype),), 2)
+    partition = Partition(layout, 1, history=True)
+    partition.values[0][:] = 1.5
+    write_partition(path, parts_of(partition), layout)
+    old, new = np.array([1.5], dtype).tobytes(), np.array([bits], f"u{np.dtype(dtype).itemsize}").tobytes()
+    path.write_bytes(path.read_bytes().replace(old, new, 1))
+    with pytest.raises(InputError, match="it is damaged"):
+        read_partition(path, layout, BSP())
+
+
 @pytest.mark.parametrize(
     "wrong", [{"clock": "x"}, {"members": 5}, {"members": {"0": [1]}}, {"members": {"a": [0] * 3}}]
 )

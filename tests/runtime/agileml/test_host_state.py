@@ -26,7 +26,10 @@ def group(folder: Path, limit: str, used: int, idle: int = 0) -> str:
     """A control group of version 2, and the pool that hosts within share."""
     write(folder / "memory.max", f"{limit}\n")
     write(folder / "memory.current", f"{used}\n")
-    write(folder / "memory.stat", f"anon 7\ninactive_file {idle}\n")
+    write(
+        folder / "memory.stat",
+        f"anon 7\ninactive_file {idle // 4}\nactive_file {idle // 4}\nslab_reclaimable {idle // 2}\n",
+    )
     return f"b-1/{folder.stat().st_ino}"
 
 
@@ -67,7 +70,7 @@ def test_the_limit_of_a_group_of_version_1(machine: Path) -> None:
     folder = machine / "sys/fs/cgroup/memory/docker/c-1"
     write(folder / "memory.limit_in_bytes", str(5 * GIB))
     write(folder / "memory.usage_in_bytes", str(2 * GIB))
-    write(folder / "memory.stat", f"inactive_file 1\ntotal_inactive_file {GIB}\n")
+    write(folder / "memory.stat", f"inactive_file 1\ntotal_inactive_file {GIB // 2}\ntotal_active_file {GIB // 2}\n")
     write(machine / "sys/fs/cgroup/memory/memory.limit_in_bytes", str((1 << 63) - 4096))  # none
     write(machine / "sys/fs/cgroup/memory/memory.usage_in_bytes", "1")
     assert found(machine) == (4 * GIB, f"b-1/{folder.stat().st_ino}")

@@ -13,7 +13,7 @@ from plink.runtime.agileml.partition import Refused
 from plink.runtime.agileml.records import Lost
 from plink.runtime.agileml.rules import BSP, SSP, Rule
 from plink.runtime.agileml.server import PartitionStatus, Server
-from plink.runtime.agileml.wire import Kind, Message, Wanted
+from plink.runtime.agileml.wire import Kind, Message, Status, Wanted
 from tests.runtime.agileml.counting import COUNTS, count, counted
 from tests.runtime.agileml.stores import Store, store, together, wait_for
 from tests.runtime.agileml.test_moves import fails, once, tapped
@@ -361,6 +361,44 @@ def test_one_who_died_as_it_was_told_to_begin_is_done_without(serves: str) -> No
         assert (owner.owner(0).partition.values[0] == 12).all()
         if serves == "another":
             wait_for(lambda: status(old).role == "backup" and status(old).clocks[-1] == 2)
+
+
+def test_who_stands_in_sends_nobody_to_the_one_who_died() -> None:
+    with store(LAYOUT, servers=2) as run:
+        run.open(1, servers=1, history=True)
+        old, new = run.servers
+        tapped(old, before=lambda message: message.kind is Kind.ACTIVATE and fails(Lost("gone"))())
+        old.prepare(0, new.address, 1, backup=old.address)
+        with pytest.raises(moves.Unsure):
+            old.commit(0, 1)
+        assert status(old).address == new.address
+        old.owner(0).call(old.owner(0).stand_back)
+        read = Message(Kind.READ, 0, worker=0, clock=0, wanted=(Wanted(0, range(4)),))
+        assert old.owner(0).ask(read).status is Status.ABSENT
+
+
+def test_one_who_lacked_memory_to_begin_is_not_taken_for_one_that_has_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it answered may be lost, and it is told again."""
+    told: list[Message] = []
+    with store(LAYOUT, servers=2) as run:
+        run.open(1, servers=1, history=True)
+        old, new = run.servers
+
+        def lost(message: Message) -> None:
+            if message.kind is Kind.ACTIVATE:
+                told.append(message)
+                raise Lost("gone")
+
+        tapped(old, before=lost)
+        old.prepare(0, new.address, 1, backup=old.address)
+        with pytest.raises(moves.Unsure):
+            old.commit(0, 1)
+        with monkeypatch.context() as patched:
+            patched.setattr(new.owner(0).partition, "advance", fails(MemoryError()))
+            assert new.owner(0).ask(told[0]).status is Status.REFUSED
+        assert status(new).role == "arriving"
+        assert new.owner(0).ask(told[0]).status is Status.OK
+        assert (status(new).role, status(new).epoch) == ("serving", 1)
 
 
 def test_a_client_that_was_sent_on_is_not_kept_at_those_who_serve_no_more() -> None:

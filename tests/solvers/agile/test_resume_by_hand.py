@@ -163,3 +163,16 @@ def test_one_transient_host_that_serves_is_enough_for_stage_two_to_have_been() -
     some[2] = replace(some[2], serves={})
     some[0] = replace(some[0], serves={0: 5})
     assert resumed(some)[0].stage is Stage.PARAMETER_SERVERS
+
+
+def test_a_partition_that_was_given_to_who_is_gone_is_where_it_was() -> None:
+    """Its old owner did not hear whether the new one had begun, when that one and the controller were lost."""
+    gave = {"backs": {}, "gave": {0: 8}}
+    state, actions = resumed(reports(h0=gave, h2=None))
+    assert not state.halted
+    assert state.partitions[0].backup == 0
+    assert of(act.RollBack, actions)
+    there = resumed(reports(h0=gave))[0].partitions[0]
+    assert (there.owner, there.epoch) == (2, 5)  # who serves it is believed
+    assert resumed(reports(h0=gave | {"backs": {0: 9}}, h2=None))[0].partitions[0].clock in (7, 9)
+    assert resumed(reports(h0={"backs": {}}, h2=None))[0].halted
