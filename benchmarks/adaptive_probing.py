@@ -11,7 +11,6 @@ import platform
 import resource
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,8 +18,7 @@ import numpy.typing as npt
 
 from benchmarks.fabric import Fabric, three_tier
 from benchmarks.prediction_methods import coordinates, low_rank
-from benchmarks.record import Bar, judged
-from benchmarks.results import RESULTS
+from benchmarks.record import Bar, record
 from plink.network import Matrix
 from probes.adaptive import Adaptive, AdaptiveSettings
 from probes.plan import AllPairs, Plan
@@ -214,41 +212,37 @@ def _peak_gb() -> float:
 
 
 def main() -> int:
-    """Run everything, print a line each, write the JSON; the exit code."""
+    """Run everything, print a line each, record it; the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("-o", "--output", type=Path, default=RESULTS / "adaptive-probing.json")
     parser.add_argument("--seeds", type=int, default=5, help="fabrics of each kind")
     options = parser.parse_args()
-    document: dict[str, Any] = {
+    configuration = {
         "hosts": HOSTS,
         "settings": dataclasses.asdict(AdaptiveSettings()),
         "versions": {"python": platform.python_version(), "numpy": np.__version__},
-        "variants": {},
     }
+    found: dict[str, Any] = {"variants": {}}
     for name, parameters in VARIANTS.items():
-        document["variants"][name] = {"fabric": parameters}
+        found["variants"][name] = {"fabric": parameters}
         for when, settings in (("settled", AdaptiveSettings()), ("budget spent", TO_THE_END)):
             runs = [figures(name, seed, settings) for seed in range(1, options.seeds + 1)]
-            document["variants"][name][when] = runs
+            found["variants"][name][when] = runs
             print(f"{name}, {when}: " + summary(runs), flush=True)
-    document["methods"] = methods(1)
-    for row in document["methods"]:
+    found["methods"] = methods(1)
+    for row in found["methods"]:
         print(json.dumps(row), flush=True)
-    document["scale"] = {"hosts": MANY_HOSTS}
+    found["scale"] = {"hosts": MANY_HOSTS}
     for schedule in (schedule_all, schedule_adaptive):  # each in a process of its own: the peak is the process's
         with multiprocessing.get_context("spawn").Pool(1) as alone:
-            document["scale"][schedule.__name__] = alone.apply(schedule, (MANY_HOSTS,))
-        print(schedule.__name__, json.dumps(document["scale"][schedule.__name__]), flush=True)
-    bars = bars_of(document)
-    document["bars"] = [bar.to_json() for bar in bars]
-    options.output.write_text(json.dumps(document, indent=1) + "\n")
-    return judged(bars)
+            found["scale"][schedule.__name__] = alone.apply(schedule, (MANY_HOSTS,))
+        print(schedule.__name__, json.dumps(found["scale"][schedule.__name__]), flush=True)
+    return record("adaptive-probing", configuration, found, bars_of(found))
 
 
-def bars_of(document: dict[str, Any]) -> list[Bar]:
+def bars_of(recorded: dict[str, Any]) -> list[Bar]:
     """What is wanted of 1,024 hosts on the base fabric (the worst seed), and of 10,000."""
-    base = document["variants"]["base"]["settled"]
-    one_way = document["variants"]["noise of each direction"]["settled"]
+    base = recorded["variants"]["base"]["settled"]
+    one_way = recorded["variants"]["noise of each direction"]["settled"]
     bars = [
         Bar("share of the pairs probed", max(run["probed"] for run in base), at_most=0.10),
         Bar("rack neighbours found, nearest", min(run["found_nearest"] for run in base), at_least=0.95),
@@ -257,7 +251,7 @@ def bars_of(document: dict[str, Any]) -> list[Bar]:
         Bar("error, worse direction", max(run["error"]["of_measurement"] for run in one_way), at_most=0.06),
     ]
     for name in (schedule_all.__name__, schedule_adaptive.__name__):
-        found = document["scale"][name]
+        found = recorded["scale"][name]
         bars.append(Bar(f"{name} of {MANY_HOSTS} hosts, seconds", found["seconds"], at_most=60.0))
         bars.append(Bar(f"{name} of {MANY_HOSTS} hosts, GB", found["peak_rss_gb"], at_most=4.0))
     return bars

@@ -86,12 +86,11 @@ def _line_of(path: str, name: str) -> str:
 
 
 def _parts(path: Path, stamp: dict[str, Any], parts: Collection[str], measured: Collection[str]) -> dict[str, Any]:
-    """What each part was measured with: those measured now with ``stamp``, the others as the file has it. A file of
-    before parts were kept knows of one run only."""
-    old = json.loads(path.read_text()) if path.exists() else stamp
-    whole = {key: old[key] for key in stamp}
-    known = old.get("parts", {})
-    return {part: stamp if part in measured else known.get(part, whole) for part in parts}
+    """What each part was measured with: those measured now with ``stamp``, the others as the file has it. Without those
+    of which it says nothing: the file's own commit is that of its last run, which need not have measured them."""
+    known = json.loads(path.read_text()).get("parts", {}) if path.exists() else {}
+    found = known | dict.fromkeys(measured, stamp)
+    return {part: found[part] for part in parts if part in found}
 
 
 def record(

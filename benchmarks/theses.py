@@ -90,7 +90,10 @@ def page() -> str:
 
 def measured_with(document: dict[str, Any], part: str | None = None) -> str:
     """Commit, day and machine of what is shown; of its part, where parts were measured by themselves."""
-    stamp = document.get("parts", {}).get(part, document)
+    parts = document.get("parts")
+    if part is not None and parts is not None and part not in parts:
+        return "An earlier run; of which commit was not kept."
+    stamp = document if part is None or parts is None else parts[part]
     machine = stamp["machine"]
     words = [f"Commit {stamp['commit']}", stamp["date"], f"{machine['cores']} cores", f"Linux {machine['kernel']}"]
     if "memory_mb" in machine:

@@ -16,7 +16,7 @@ import pytest
 import benchmarks.cost_models
 import benchmarks.results
 import benchmarks.run
-from benchmarks import autotune, drawing, table_4_1, theses
+from benchmarks import adaptive_probing, autotune, drawing, table_4_1, theses
 from benchmarks.adaptive_probing import bars_of
 from benchmarks.aggengine import in_one_order
 from benchmarks.catalogue import ENTRIES, NAMES
@@ -64,14 +64,34 @@ def test_a_missed_bar_is_written_and_printed_and_is_the_exit_code(
 
 
 def test_the_bars_of_adaptive_probing_are_told_from_what_was_recorded() -> None:
-    document = json.loads((RESULTS / "adaptive-probing.json").read_text())
-    assert all(bar.met for bar in bars_of(document))
-    document["variants"]["base"]["settled"][3]["found_nearest"] = 0.94
-    document["scale"]["schedule_all"]["seconds"] = 61.0
-    assert [bar.name for bar in bars_of(document) if not bar.met] == [
+    figures = json.loads((RESULTS / "adaptive-probing.json").read_text())["figures"]
+    assert all(bar.met for bar in bars_of(figures))
+    figures["variants"]["base"]["settled"][3]["found_nearest"] = 0.94
+    figures["scale"]["schedule_all"]["seconds"] = 61.0
+    assert [bar.name for bar in bars_of(figures) if not bar.met] == [
         "rack neighbours found, nearest",
         "schedule_all of 10000 hosts, seconds",
     ]
+
+
+def test_adaptive_probing_records_what_it_was_measured_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    two = ("base", "noise of each direction")
+    monkeypatch.setattr(benchmarks.results, "RESULTS", tmp_path)
+    monkeypatch.setattr(adaptive_probing, "HOSTS", 64)
+    monkeypatch.setattr(adaptive_probing, "MANY_HOSTS", 64)
+    monkeypatch.setattr(adaptive_probing, "VARIANTS", {name: adaptive_probing.VARIANTS[name] for name in two})
+    monkeypatch.setattr(adaptive_probing, "methods", lambda seed: [])  # half a minute
+    monkeypatch.setattr(sys, "argv", ["adaptive_probing", "--seeds", "1"])
+    adaptive_probing.main()
+    document = json.loads((tmp_path / "adaptive-probing.json").read_text())
+    recorded = json.loads((RESULTS / "adaptive-probing.json").read_text())
+    assert set(document) == {*recorded, "commit", "date", "machine"}
+    assert set(document["figures"]) == set(recorded["figures"])
+
+
+def test_the_time_that_all_take_is_told_as_the_list_has_it() -> None:
+    minutes = sum(entry.minutes for entry in ENTRIES if entry.theses)
+    assert f"sums to {minutes:g} min" in (RESULTS / "theses.md").read_text()
 
 
 def test_orders_to_be_timed_reach_from_group_after_group_to_turns() -> None:
@@ -237,20 +257,23 @@ def test_below_every_figure_stands_which_bars_were_missed() -> None:
 
 
 def test_parts_keep_what_they_were_measured_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A part that is kept from a file of before parts were stamped has that file's own stamp."""
+    """Of a part that is kept from a file of before parts were stamped nothing is claimed: which run it is of, the file
+    does not say."""
     monkeypatch.setattr(benchmarks.results, "RESULTS", tmp_path)
     old = {"commit": "old", "date": "2026-11-01", "machine": {"cores": 4, "kernel": "6.1"}}
     (tmp_path / "x.json").write_text(json.dumps({**old, "figures": {"a": 1, "b": 1}}))
-    for commit, measured in (("new", {"b"}), ("newest", {"c"})):
+    for commit, measured in (("new", {"b", "d"}), ("newest", {"c"})):
         monkeypatch.setattr(benchmarks.record, "_commit", lambda commit=commit: commit)
-        assert record("x", {}, {"a": 1, "b": 2, "c": 3}, measured=measured) == 0
+        assert record("x", {}, {"a": 1, "b": 2, "c": 3, "d": 4}, measured=measured) == 0
     document = json.loads((tmp_path / "x.json").read_text())
-    assert document["parts"]["a"] == old
-    assert [document["parts"][part]["commit"] for part in "abc"] == ["old", "new", "newest"]
-    assert theses.measured_with(document, "a") == "Commit old, 2026-11-01, 4 cores, Linux 6.1."
+    commits = {part: stamp["commit"] for part, stamp in document["parts"].items()}
+    assert commits == {"b": "new", "c": "newest", "d": "new"}
+    assert theses.measured_with(document, "a") == "An earlier run; of which commit was not kept."
+    assert theses.measured_with(document, "b").startswith("Commit new, ")
+    assert theses.measured_with(old, "a") == "Commit old, 2026-11-01, 4 cores, Linux 6.1."
     machine = document["machine"]
     assert f"{machine['cpu']}, {machine['memory_mb']} MB, Linux" in theses.measured_with(document, "c")
-    assert theses.measured_with(document, "unknown") == theses.measured_with(document)
+    assert theses.measured_with(document) == theses.measured_with(document, "c")
 
 
 def test_the_same_groups_give_the_same_plan() -> None:

@@ -40,7 +40,7 @@ _CODES = {
     "embed": "3: hosts of which nothing was measured are left out; 4: too little was measured",
     "cluster": "3: hosts of which nothing was measured are left out; 4: too little was measured",
     "reorder": "3: `--prove` ended without a proof; 4: nothing was measured",
-    "check": "1: it falls short of a limit; 4: nothing can be told apart, or ranked",
+    "check": "1: it falls short of a limit; 4: nothing can be told apart, or ranked; orders are too few for a limit",
     "diff": "1: something got worse; 4: there is nothing to compare",
     "launch": "that of the first rank that failed (128 + N where signal N ended it); 124: `--timeout`",
     "schedule verify": "1: the schedule is wrong",

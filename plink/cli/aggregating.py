@@ -161,7 +161,9 @@ def _own(path: str, ranks: int) -> Schedule:
     :raises InputError: for a file that is none, or is wrong. :raises UsageError: for one of other ranks.
     """
     if (document := read_document(path)).get("schema") == PLAN:
-        raise UsageError(f"--backend {path}: that is a plan; give --plan {path} --backend {document.get('algo')}")
+        algo = document.get("algo")
+        backend = f" --backend {algo}" if algo in [name for name in ALGORITHMS if name != GLOO] else ""
+        raise UsageError(f"--backend {path}: that is a plan; give --plan {path}{backend}")
     schedule = schedule_from_json(document, name_of(path))
     if schedule.collective != "all-reduce":
         raise InputError(path, f"{schedule.collective} was found, an all-reduce was expected")

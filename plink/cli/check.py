@@ -82,7 +82,10 @@ def check(
     ] = False,
     min_spearman: Annotated[
         float | None,
-        typer.Option(help="Exit code 1 below this rank correlation (0.9).", rich_help_panel=_JUDGE),
+        typer.Option(
+            help="Exit code 1 below this rank correlation, such as 0.9; 4 where orders are too few to tell.",
+            rich_help_panel=_JUDGE,
+        ),
     ] = None,
     max_regression: Annotated[
         Path | None,
@@ -100,7 +103,7 @@ def check(
     min_paia: Annotated[
         float | None,
         typer.Option(
-            help="With --truth: exit code 1 when less than this share of triplets is right (0.9).",
+            help="With --truth: exit code 1 when less than this share of triplets is right, such as 0.9.",
             rich_help_panel=_JUDGE,
         ),
     ] = None,
@@ -133,6 +136,7 @@ def check(
     from plink.cli.launch_options import named_values
     from plink.cli.running_orders import Trying, known_way
     from plink.units import parse_bytes, parse_limit
+    from solvers.checking.agreement import FEWEST
     from solvers.checking.regression import Tolerance
 
     _refuse(measure, results, truth, min_spearman, max_regression, min_paia, output)
@@ -157,6 +161,8 @@ def check(
     if measure and max_regression is not None and max_regression.resolve() == target_of(output).resolve():
         raise UsageError(f"--max-regression {max_regression}: --measure leaves there what it finds, so that a worse "
                          "result would be the next baseline; give another file with -o")  # fmt: skip
+    if measure and min_spearman is not None and (orders or _ORDERS) < FEWEST:
+        raise UsageError(f"--orders {orders}: {FEWEST} at least, for --min-spearman to be judged by")
     algorithms = tuple(dict.fromkeys(algo or [_ALGO]))
     for name in algorithms:
         known_way(name)

@@ -107,7 +107,7 @@ def run(asked: Asked) -> None:
     except (PlinkError, KeyboardInterrupt) as error:
         why = str(error) or "it was interrupted"
         if asked.measure and found.document.get("checks"):  # what was run before took time, too
-            failures = [*(case.text for case in found.cases if case.ok is False), why]
+            failures = [*(case.text for case in found.cases if not case.ok), why]
             write_document(target, found.document | {"ok": False, "failures": failures})
             if str(target) != STANDARD:
                 say(f"what was run -> {target}")
@@ -185,7 +185,7 @@ def _add_affinity(found: _Found, network: Network, truth: Path, asked: Asked) ->
 
 
 def _tell(found: _Found, asked: Asked, target: Path) -> None:
-    """:raises PlinkError: where it falls short."""
+    """:raises PlinkError: where it falls short. :raises NoAnswer: where not all can be judged, and what can holds."""
     document = found.document
     failures = [case.text for case in found.cases if not case.ok]
     if "checks" in document:
@@ -208,12 +208,8 @@ def _tell(found: _Found, asked: Asked, target: Path) -> None:
             for line in against:
                 print(printable(line))
     say_strange(str(asked.truth), found.strange)
-    if (least := asked.limits.least) is not None:
-        for entry in document.get("checks", []):
-            if entry["interval"] is None:
-                few = f"{entry['orders']} orders of {entry['algo'] or 'runs'}"
-                say(f"--min-spearman {least:g}: {few} tell nothing, they are too few for an interval; run more")
     if to_file:
         say(f"check -> {target}")
     if failures:
-        raise PlinkError("; ".join(failures))
+        short = any(case.ok is False for case in found.cases)
+        raise (PlinkError if short else NoAnswer)("; ".join(failures))

@@ -17,7 +17,7 @@ from plink.cli.screen import printable, say
 from plink.errors import InputError, NoAnswer
 from plink.trials import Series, read_series
 from plink.units import format_bytes, format_us
-from solvers.checking.agreement import Correlation, calibration, gain_of_best, rank_correlation
+from solvers.checking.agreement import FEWEST, Correlation, calibration, gain_of_best, rank_correlation
 from solvers.checking.regression import Tolerance, ranks_worse, slower
 
 _US = 1e6
@@ -121,6 +121,9 @@ def _spearman(series: Series, correlation: Correlation, least: float | None, sec
     text = f"Spearman's rank correlation of {correlation.orders} orders is {correlation.spearman:.3f}"
     if least is None:
         return Case(suite, "spearman", True, text, seconds)
+    if correlation.low is None:
+        why = f"{text}: too few for --min-spearman {least:g} to be judged by, which takes {FEWEST} or more"
+        return Case(suite, "spearman", None, why, seconds)
     if correlation.spearman < least:
         return Case(suite, "spearman", False, f"{text}, below --min-spearman {least:g}", seconds)
     return Case(suite, "spearman", True, f"{text}, --min-spearman {least:g}", seconds)

@@ -44,12 +44,13 @@ def demo(
         raise UsageError(f"--size {size}: an all-reduce has {_LEAST_BYTES} bytes at least")
     if racks == hosts_per_rack == 1:
         raise UsageError("--racks 1 --hosts-per-rack 1: one host has nobody to stand in order with")
-    need_root("plink demo")
     seed = secrets.randbelow(1 << 31) if seed is None else seed
     name = f"demo-{os.getpid()}"
+    settings = Settings(name, racks, hosts_per_rack, bits, bits, seed=seed)
+    need_root("plink demo")
     say(f"an emulated cloud: {racks} racks of {hosts_per_rack} hosts, links of {rate} (seed {seed})")
     try:
-        blueprint, _ = lifecycle.up(Settings(name, racks, hosts_per_rack, bits, bits, seed=seed))
+        blueprint, _ = lifecycle.up(settings)
         with kernel.inside(blueprint.namespace("ctl")):
             connector = SshConnector(identity=State(name).identity)
             result = _measure(blueprint, connector, size_bytes, bits, seed)

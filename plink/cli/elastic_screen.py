@@ -32,7 +32,10 @@ class Screen:
 
     def began(self, hosts: int) -> None:
         """All nodes are where they were asked to be."""
-        say(f"{hosts} hosts are where they were asked to be; they make the program")
+        if hosts == 1:
+            say("the host is where it was asked to be; it makes the program")
+        else:
+            say(f"{hosts} hosts are where they were asked to be; they make the program")
 
     def line(self, number: int | None, stream: str, line: str) -> None:
         """A line that a host's node printed; above the live view where it would be written across that."""

@@ -112,7 +112,12 @@ def run(
 
     def on_proof(findings: list[Finding]) -> None:
         bars.close()
-        say(f"all {len(findings)} ranks are where they were asked to be")
+        ranks = len(findings)
+        say(
+            "the rank is where it was asked to be"
+            if ranks == 1
+            else f"all {ranks} ranks are where they were asked to be"
+        )
 
     ended: dict[str, Any] = {"exit_code": 130}  # unless something better is known of it
     try:

@@ -68,8 +68,8 @@ def stamp(
     if not colon or not port.isdigit() or name.endswith(":"):
         name, port = target, str(PORT)
     name = name.strip("[]")
-    if int(port) > _LAST_PORT:
-        raise UsageError(f"{target}: ports end at {_LAST_PORT}")
+    if not 1 <= int(port) <= _LAST_PORT:
+        raise UsageError(f"{target}: there are ports 1 to {_LAST_PORT}")
     try:
         address = str(socket.getaddrinfo(name, int(port), type=socket.SOCK_DGRAM)[0][4][0])
     except (OSError, OverflowError, UnicodeError):

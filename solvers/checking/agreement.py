@@ -12,7 +12,7 @@ from plink.errors import NoAnswer
 from solvers.gain import CONFIDENCE, Gain, paired_gain
 
 _DIGITS = 12  # of a correlation; beyond these is what adding up left
-_FEWEST = 4  # orders for an interval: its width goes with 1 / sqrt(orders - 3)
+FEWEST = 4  # orders for an interval: its width goes with 1 / sqrt(orders - 3)
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def rank_correlation(predicted: Sequence[float], measured: Sequence[float]) -> C
 
     # Some perfect rankings come out as 1 - 1e-16, and what is exactly a limit just below it.
     value = round(float(spearmanr(predicted, measured).statistic), _DIGITS)
-    if n < _FEWEST:
+    if n < FEWEST:
         return Correlation(value, None, None, n)
     most = 1 - 12 / (n * (n * n - 1))
     inner = max(-most, min(most, value))

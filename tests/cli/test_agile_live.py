@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from plink.cli.agile_live import _lines
-from plink.cli.elastic_screen import view
+from plink.cli.elastic_screen import Screen, view
 from tests.conftest import typed
 
 COST = {"total": 1.10004, "per_iteration": 0.36671, "without_price": []}
@@ -49,6 +49,18 @@ def test_what_the_job_has_cost_so_far(cost: dict[str, Any], said: str) -> None:
 @pytest.mark.parametrize("more", [{}, {"cost": None}])  # of a job of an earlier plink; where no host has a price
 def test_without_prices_there_is_no_word_of_it(more: dict[str, Any]) -> None:
     assert "cost" not in seen(status(**more))
+
+
+@pytest.mark.parametrize(
+    ("hosts", "said"),
+    [
+        (1, "the host is where it was asked to be; it makes the program"),
+        (4, "4 hosts are where they were asked to be; they make the program"),
+    ],
+)
+def test_one_host_is_spoken_of_as_one(hosts: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Screen(1, False).began(hosts)
+    assert capsys.readouterr().err == f"plink: {said}\n"
 
 
 def test_a_rehearsal_says_what_it_did_not_look_at(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def test_what_the_first_algorithm_took_is_kept(
 
     monkeypatch.setattr(check_course, "run_orders", run_orders)
     cloud, left, junit = write(tmp_path / "cloud.json", network()), tmp_path / "check.json", tmp_path / "check.xml"
-    trying = Trying(1_000_000, "auto", 3, 1, 0)
+    trying = Trying(1_000_000, "auto", 4, 1, 0)
     asked = Asked(
         cloud, True, None, None, None, ("ring", "tree"), trying, None, Limits(0.9, (), Tolerance()), None, False, left,
         junit, False, False,

@@ -141,15 +141,37 @@ def test_other_options_are_another_collective_and_other_hosts_are_named(here: Pa
 
 
 @pytest.mark.parametrize("orders", [2, 3, 4])
-def test_few_orders_that_are_ranked_right_tell_nothing(orders: int, here: Path) -> None:
-    """Of two every second guess is right."""
+def test_what_few_orders_say_is_not_passed(orders: int, here: Path) -> None:
+    """Of two orders every second guess is right."""
     few = series([[1.0], [2.0], [3.0], [4.0]])
     few["runs"] = few["runs"][:orders]
     write(here / "few.json", checked(few))
-    note = f"{orders} orders of gloo tell nothing, they are too few for an interval; run more"
-    done = typed("check", "--results", "few.json", "--min-spearman", "0.9", cwd=here)
-    assert (done.returncode, done.stderr) == (0, f"plink: --min-spearman 0.9: {note}\n" if orders < 4 else "")
-    assert typed("check", "--results", "few.json", cwd=here).stderr == ""
+    words = ("check", "--results", "few.json", "--min-spearman", "0.9", "--json", "--junit", "out.xml")
+    done = typed(*words, cwd=here)
+    top = ElementTree.parse(here / "out.xml").getroot()
+    if orders < 4:
+        why = f"Spearman's rank correlation of {orders} orders is 1.000: too few for --min-spearman 0.9 to be judged by"
+        assert (done.returncode, done.stderr) == (4, f"plink: error: {why}, which takes 4 or more\n")
+        assert (top.get("failures"), top.get("errors")) == ("0", "1")
+        error = top.find(".//testcase[@name='spearman']/error")
+        assert error is not None
+        assert str(error.get("message")).startswith(why)
+        assert json.loads(done.stdout)["failures"] == [f"{why}, which takes 4 or more"]
+    else:
+        assert (done.returncode, done.stderr, top.get("errors")) == (0, "", "0")
+    assert typed("check", "--results", "few.json", cwd=here).returncode == 0
+
+
+def test_what_falls_short_beside_what_cannot_be_judged_is_exit_code_1(here: Path) -> None:
+    few = series([[1.0], [2.0], [3.0], [4.0]], algo="ring")
+    few["runs"] = few["runs"][:2]
+    write(here / "both.json", checked(few, series([[4.0], [3.0], [2.0], [1.0]])))
+    done = typed("check", "--results", "both.json", "--min-spearman", "0.9", "--junit", "out.xml", cwd=here)
+    assert done.returncode == 1
+    assert "below --min-spearman 0.9" in done.stderr
+    assert "of 2 orders is 1.000: too few" in done.stderr
+    top = ElementTree.parse(here / "out.xml").getroot()
+    assert (top.get("tests"), top.get("failures"), top.get("errors")) == ("2", "1", "1")
 
 
 def test_what_stands_in_a_file_is_shown_and_not_obeyed(here: Path) -> None:
@@ -229,6 +251,11 @@ def test_a_baseline_that_is_gone_is_told_to_ci_too(here: Path) -> None:
         (["--results", "cloud.json"], 2, "holds measured runs"),
         (["--results", "good.json", "--junit", "no/folder.xml"], 2, "there is no folder no"),
         (["--measure", "--algo", "nccl"], 2, "what can be run here is ring"),
+        (
+            ["--measure", "cloud.json", "--min-spearman", "0.9", "--orders", "3"],
+            2,
+            "--orders 3: 4 at least, for --min-spearman to be judged by",
+        ),
         (["--measure", "cloud.json", "--size", "3"], 2, "an element has 4 bytes"),
         (["--measure", "cloud.json", "--env", "RANK"], 2, "write NAME=VALUE"),
         (["--measure"], 2, "no .plink/network.json here yet"),

@@ -15,6 +15,9 @@ from tests.conftest import plink
         (("--size", "3B"), "--size 3B: an all-reduce has 4 bytes at least"),
         (("--size", "much"), "'much' is not a size"),
         (("--rate", "0mbit"), "'0mbit' is not a rate"),
+        (("--racks", "0"), "--racks 0: a lab has 1 to 64 racks"),
+        (("--racks", "1000"), "--racks 1000: a lab has 1 to 64 racks"),
+        (("--hosts-per-rack", "200"), "--hosts-per-rack 200: a lab has 1 to 512 hosts in all"),
         (("--racks", "1", "--hosts-per-rack", "1"), "--racks 1 --hosts-per-rack 1: one host has nobody"),
     ],
 )

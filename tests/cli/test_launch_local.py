@@ -75,6 +75,11 @@ def test_logs_can_be_watched(tmp_path: Path) -> None:
     assert local(tmp_path, "--slots", "1", "waits.py")[1] == "[0] begun\n[0] seen 1\n"
 
 
+def test_one_rank_is_spoken_of_as_one(tmp_path: Path) -> None:
+    for slots, said in (("1", "the rank is where it was"), ("2", "all 2 ranks are where they were")):
+        assert local(tmp_path, "--slots", slots, "true")[2] == f"plink: {said} asked to be\n"
+
+
 def test_a_folder_for_logs_is_begun_anew(tmp_path: Path) -> None:
     for word in ("first", "second"):
         assert local(tmp_path, "--slots", "1", "--log-dir", "logs", "echo", word)[0] == 0

@@ -102,8 +102,9 @@ def test_a_lab_address_is_not_probed_from_outside_its_lab(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("127.0.0.1:70000",), "127.0.0.1:70000: ports end at 65535"),
-        (("[::1]:99999",), "[::1]:99999: ports end at 65535"),
+        (("127.0.0.1:70000",), "127.0.0.1:70000: there are ports 1 to 65535"),
+        (("localhost:0",), "localhost:0: there are ports 1 to 65535"),
+        (("[::1]:99999",), "[::1]:99999: there are ports 1 to 65535"),
         (("127.0.0.1:18862", "--timeout", "0"), "'0' leaves no time for anything; write it like 90s, 5m or 250ms"),
     ],
 )

@@ -21,7 +21,7 @@ from typing import Any
 from runners.job.workplace import workplace
 from runners.kubernetes.inside.meeting import Meeting, address_towards, report_to
 from runners.kubernetes.inside.ranks import REFUSED
-from runners.kubernetes.inside.seat import Members, say, seat, stray, tell
+from runners.kubernetes.inside.seat import Members, say, say_placed, seat, stray, tell
 
 _STRAY_S = 10.0  # to tell the others why they need not wait
 _CHECK_S = 300.0
@@ -98,7 +98,7 @@ def _launcher(settings: dict[str, Any], words: list[str]) -> None:
         check = REFUSED
     if check:
         _refuse(f"mpirun did not put every rank where it was asked to be, or could not start (exit code {check})")
-    say(f"all {len(lines)} ranks are where they were asked to be")
+    say_placed(len(lines))
     os.execvp(ranks[0], [*ranks, "rank", *words])
 
 

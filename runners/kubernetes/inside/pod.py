@@ -12,7 +12,7 @@ from typing import Any
 from runners.job.workplace import workplace
 from runners.kubernetes.inside.meeting import Meeting, address_towards, report_to
 from runners.kubernetes.inside.ranks import REFUSED, Ranks
-from runners.kubernetes.inside.seat import Members, say, seat, stray, tell
+from runners.kubernetes.inside.seat import Members, say, say_placed, seat, stray, tell
 
 _STRAY_S = 10.0  # to tell the others why they need not wait
 
@@ -63,5 +63,5 @@ def main(
     for rank, pid in ranks.pids().items():
         tell(rank, nodes[group], who, pid)
     if here is not None:
-        say(f"all {sum(slots)} ranks are where they were asked to be")
+        say_placed(sum(slots))
     sys.exit(ranks.run())

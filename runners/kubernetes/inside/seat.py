@@ -77,3 +77,8 @@ def tell(rank: int, asked: str, who: dict[str, Any], pid: int) -> None:
 def say(text: str) -> None:
     """A line for people."""
     os.write(2, f"plink: {text}\n".encode())
+
+
+def say_placed(ranks: int) -> None:
+    """Every rank of the job is on its node."""
+    say("the rank is where it was asked to be" if ranks == 1 else f"all {ranks} ranks are where they were asked to be")

@@ -39,6 +39,12 @@ def test_every_rank_is_proven_in_the_log_of_its_pod(tmp_path: Path) -> None:
     assert second.err == ""
 
 
+def test_one_rank_is_spoken_of_as_one(tmp_path: Path) -> None:
+    with Kubelet(written(job("true"), Hosts((Host("node-a", "node-a"),))), tmp_path) as kubelet:
+        (only,) = kubelet.job("node-a")
+    assert only.err == "plink: the rank is where it was asked to be\n"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_sixteen_nodes_in_a_random_order(seed: int, tmp_path: Path) -> None:
