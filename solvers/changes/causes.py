@@ -118,7 +118,7 @@ def _cover(
             continue
         parts = one.parts()
         changed = int(open_moved[_union(parts)].sum()) // 2
-        if not _enough(changed, one.spared, least=one.least) or (one.kind == "network" and found):
+        if not _enough(changed, one.spared, least=one.least):
             continue
         if k not in tried and not _is_cause(one, parts, known, moved):
             continue

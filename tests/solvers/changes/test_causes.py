@@ -282,14 +282,29 @@ def test_slow_hosts_beside_another_cause_are_named_with_it(
     (7, {(5, 6)}, None),
     (8, {(0, 3), (5, 7)}, None),
     (8, {(1, 3), (3, 6)}, [0, 2, 4, 5, 7]),
+    (9, {(1, 3), (3, 6)}, [0, 2, 4, 5, 7, 8]),
 ])  # fmt: skip
 def test_one_untouched_pair_that_is_told_is_as_bad_as_four_causes_and_a_pair_alone_as_two(
     n: int, spared: set[Pair], hosts: list[int] | None
 ) -> None:
     """The whole network with one or two that are not so is 5 or 9. Of six hosts, 4 slow ones; of seven, as many as 5.
-    Of eight, 4 and the four pairs between 0, 3 and 5, 7, which is 12; or 5 and the pair of 1 and 6, which is 7."""
+    Of eight, 4 and the four pairs between 0, 3 and 5, 7, which is 12; or 5 and the pair of 1 and 6, which is 7; of
+    nine, 8."""
     wanted = [("network", tuple(range(n)), ())] if hosts is None else [("host", (host,), ()) for host in hosts]
     assert sorted(told(n, every(n) - spared)) == wanted
+
+
+@pytest.mark.parametrize(("sizes", "spared", "first"), [
+    ([5, 4], {(1, 2)}, "host"), ([8, 16], {(1, 2), (3, 4)}, "host"), ([8, 15], {(1, 2), (3, 4)}, "inside"),
+])  # fmt: skip
+def test_an_untouched_pair_weighs_as_much_as_two_that_changed(sizes: list[int], spared: set[Pair], first: str) -> None:
+    """Host 0 is slow to all, 8, 23 or 22 pairs; and so are those within its group, of which 9 of 10 or 26 of 28
+    changed: as much as 7 or 22. Of two that weigh the same the larger one is first."""
+    label = np.repeat(np.arange(len(sizes)), sizes).tolist()
+    n, group = len(label), range(sizes[0])
+    found = told(n, between([0], range(n)) | between(group, group) - spared, [label])
+    causes = [("host", (0,), ()), ("inside", tuple(group), ())]
+    assert found == (causes if first == "host" else causes[::-1])
 
 
 # Causes of whose pairs a few are spared, or seem so
