@@ -4,8 +4,7 @@ A host's pairs, the pairs between two groups of hosts, all that leaves a group, 
 is a cause when nearly all of its pairs changed. A telling costs what it says: a cause little, a pair alone more, a pair
 that did not change and is told of the most, so slow hosts come before a group in which some pairs have no slow host.
 The cause that saves most is taken first, its pairs are done with, and so on; what is left is told pair by pair. This is
-the greedy cover of Chvatal 1979, in which of causes that save as much the larger one comes first, and a host before
-links and groups.
+the greedy cover of Chvatal 1979, in which a host comes before links and groups that save as much.
 
 It takes a large cause at once and never looks back, so where it took one with pairs that did not change, hosts are
 tried first, and the cheaper telling stands.
@@ -32,8 +31,8 @@ _FEWEST_OF_MANY = 3  # between a host and a group, of which there are many
 _ALONE = 2  # causes cost as much as one pair that is told alone, for it says nothing of why
 _UNTRUE = 4  # and so many as one that did not change and is told of as if it had
 
-# A tie is the first one's.
-KINDS = ("host", "network", "link", "inside", "group", "uplink", "within", "between")
+# A tie is the first one's: what is inside a group comes before what one of its hosts has in it.
+KINDS = ("host", "network", "inside", "link", "group", "uplink", "within", "between")
 
 
 @dataclass(frozen=True)
@@ -113,7 +112,7 @@ def _cover(
     heapq.heapify(waiting)
     tried: set[int] = set()
     while waiting:
-        *_, k, one = heapq.heappop(waiting)
+        _, _, k, one = heapq.heappop(waiting)
         if len(one.near) == 1 and not _left_of(one, open_moved):
             continue
         parts = one.parts()
@@ -145,8 +144,8 @@ def _union(parts: tuple[Mask, ...]) -> Mask:
     return parts[0] if len(parts) == 1 else np.logical_or.reduce(parts)
 
 
-def _rank(one: _Candidate) -> tuple[int, int, int]:
-    return -one.saved, -one.changed, KINDS.index(one.kind)
+def _rank(one: _Candidate) -> tuple[int, int]:
+    return -one.saved, KINDS.index(one.kind)
 
 
 def _is_cause(one: _Candidate, parts: tuple[Mask, ...], known: Mask, moved: Mask) -> bool:

@@ -41,9 +41,8 @@ def between(near: Sequence[int], far: Sequence[int]) -> set[Pair]:
 
 def by_the_book(
     n: int, known: set[Pair], moved: set[Pair], label: Sequence[int]
-) -> Iterator[tuple[tuple[int, int], int, str, tuple[int, ...], tuple[int, ...], set[Pair]]]:
-    """((what it saves, its changed pairs; both negative), turn among ties, kind, near, far, its pairs) of each cause
-    that holds."""
+) -> Iterator[tuple[int, int, str, tuple[int, ...], tuple[int, ...], set[Pair]]]:
+    """(what it saves, negative, turn among ties, kind, near, far, its pairs) of each cause that holds."""
     groups = [tuple(h for h in range(n) if label[h] == g) for g in range(max(label) + 1)]
     large = [group for group in groups if len(group) >= 2]
     everybody = tuple(range(n))
@@ -77,8 +76,7 @@ def by_the_book(
             its = {pair for pair in pairs if host in pair}
             innocent += 3 * len(its & moved) < 2 * len(its)
         if 10 * innocent <= (n if kind == "network" else 0):
-            changed = len(pairs & moved)
-            yield (4 * len(pairs - moved) - 2 * changed, -changed), KINDS.index(kind), kind, near, far, pairs
+            yield 4 * len(pairs - moved) - 2 * len(pairs & moved), KINDS.index(kind), kind, near, far, pairs
 
 
 def drawn(seed: int) -> tuple[int, set[Pair], set[Pair], list[int]]:
@@ -103,7 +101,7 @@ def drawn(seed: int) -> tuple[int, set[Pair], set[Pair], list[int]]:
 
 
 @pytest.mark.parametrize("block", range(4))
-def test_the_first_cause_is_the_one_of_all_that_saves_most_and_the_first_kind_of_the_largest_of_these(
+def test_the_first_cause_is_the_one_of_all_that_saves_most_and_the_first_kind_of_these(
     block: int,
 ) -> None:
     """Or the first of hosts, where that one tells of pairs that did not change."""
@@ -128,7 +126,7 @@ def test_the_first_cause_is_the_one_of_all_that_saves_most_and_the_first_kind_of
 
 @pytest.mark.parametrize("block", range(2))
 def test_a_cause_that_does_not_hold_is_passed_over_for_the_next_best(block: int) -> None:
-    """Refused: all as large that save as much as the first one."""
+    """Refused: all that save as much as the first one."""
     for seed in range(1000 + 40 * block, 1040 + 40 * block):
         n, known, moved, label = drawn(seed)
         wanted = sorted(by_the_book(n, known, moved, label), key=lambda one: one[:2])
@@ -295,11 +293,11 @@ def test_one_untouched_pair_that_is_told_is_as_bad_as_four_causes_and_a_pair_alo
 
 
 @pytest.mark.parametrize(("sizes", "spared", "first"), [
-    ([5, 4], {(1, 2)}, "host"), ([8, 16], {(1, 2), (3, 4)}, "host"), ([8, 15], {(1, 2), (3, 4)}, "inside"),
+    ([5, 4], {(1, 2)}, "host"), ([8, 16], {(1, 2), (3, 4)}, "host"), ([8, 14], {(1, 2), (3, 4)}, "inside"),
 ])  # fmt: skip
 def test_an_untouched_pair_weighs_as_much_as_two_that_changed(sizes: list[int], spared: set[Pair], first: str) -> None:
-    """Host 0 is slow to all, 8, 23 or 22 pairs; and so are those within its group, of which 9 of 10 or 26 of 28
-    changed: as much as 7 or 22. Of two that weigh the same the larger one is first."""
+    """Host 0 is slow to all, 8, 23 or 21 pairs; and so are those within its group, of which 9 of 10 or 26 of 28
+    changed: as much as 7 or 22."""
     label = np.repeat(np.arange(len(sizes)), sizes).tolist()
     n, group = len(label), range(sizes[0])
     found = told(n, between([0], range(n)) | between(group, group) - spared, [label])
@@ -336,6 +334,13 @@ def test_a_cause_is_named_though_a_smaller_one_is_exact(
 
 
 # One after the other
+
+
+def test_two_slow_uplinks_of_four_are_told_and_not_all_that_is_between_groups() -> None:
+    """Which is nearly all changed, 80 of 96 pairs, and saves as much as one of them."""
+    uplinks = between(range(4), range(4, 16)) | between(range(4, 8), range(8, 16))
+    found = told(16, uplinks, [[0] * 4 + [1] * 4 + [2] * 4 + [3] * 4])
+    assert found == [("uplink", (0, 1, 2, 3), ()), ("uplink", (4, 5, 6, 7), ())]
 
 
 def test_pairs_of_one_cause_are_done_with_before_the_next_is_named() -> None:
