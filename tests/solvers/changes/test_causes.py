@@ -217,6 +217,10 @@ def test_a_host_s_link_to_a_group_is_three_pairs_at_least() -> None:
         assert told(len(label), moved, [label]) == wanted
 
 
+def test_who_is_at_the_far_end_of_a_host_s_link_has_one_pair_in_it_and_may_be_spared() -> None:
+    assert told(13, between([0], range(1, 6)), [[0] + [1] * 6 + [2] * 6]) == [("link", (0,), tuple(range(1, 7)))]
+
+
 # Slow hosts, of whom every pair changed, wherever they stand
 
 
