@@ -1,18 +1,19 @@
 """What explains that many pairs changed: the fewest causes, each a set of pairs that belong together.
 
 A host's pairs, the pairs between two groups of hosts, all that leaves a group, a tier, the whole network: each of these
-is a cause when nearly all of its pairs changed. One of its pairs that did not speaks against it as loudly as several
-that did speak for it, so slow hosts come before a group in which some pairs have no slow host. The cause for which most
-speaks is taken first, its pairs are done with, and so on; what is left is told pair by pair. This is the greedy cover
-of Chvatal 1979, in which a host comes before the links and groups for which as much speaks.
+is a cause when nearly all of its pairs changed. A telling costs what it says: a cause little, a pair alone more, a pair
+that did not change and is told of the most, so slow hosts come before a group in which some pairs have no slow host.
+The cause that saves most is taken first, its pairs are done with, and so on; what is left is told pair by pair. This is
+the greedy cover of Chvatal 1979, in which a host comes before links and groups that save as much.
 
 It takes a large cause at once and never looks back, so where it took one with pairs that did not change, hosts are
-tried first, and the cover stands that tells less of what is not so in fewer words.
+tried first, and the cheaper telling stands.
 """
 
 import heapq
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,15 +22,17 @@ Mask = npt.NDArray[np.bool_]
 Labels = npt.NDArray[np.intp]
 Pairs = tuple[Labels, Labels]
 
-_AGAINST = 4  # pairs that changed weigh as much as one that did not: a cause has more than four fifths changed
+_NEARLY_ALL = 4  # times as many pairs changed as did not, and more: four fifths
 _MOST = 2 / 3  # of what each host has in it: one that has no part in a group's trouble is not to be blamed
 _EXCEPTIONS = 0.1  # of all hosts: what happened to them besides may hide what happened to everybody
-_AS_GOOD = 0.9  # of what a cause explained at first: near enough not to look at all others again
+_AS_GOOD = 0.9  # of what a cause saved at first: near enough not to look at all others again
 _FEWEST = 2  # pairs: one alone is a pair
 _FEWEST_OF_MANY = 3  # between a host and a group, of which there are many
+_ALONE = 2  # causes cost as much as one pair that is told alone, for it says nothing of why
+_UNTRUE = 4  # and so many as one that did not change and is told of as if it had
 
-# A tie is the first one's.
-KINDS = ("host", "network", "link", "inside", "group", "uplink", "within", "between")
+# A tie is the first one's: what is inside a group comes before what one of its hosts has in it.
+KINDS = ("host", "network", "inside", "link", "group", "uplink", "within", "between")
 
 
 @dataclass(frozen=True)
@@ -50,15 +53,22 @@ class _Candidate:
     kind: str
     near: tuple[int, ...]
     far: tuple[int, ...]
-    worth: int  # changed pairs less those that speak against it
+    changed: int  # pairs that are not done with
+    spared: int  # those that did not change
     parts: Callable[[], tuple[Mask, ...]]  # made when asked for; nearly all of each must have changed
     least: int = _FEWEST
+
+    @property
+    def saved(self) -> int:
+        """What telling it costs less than its changed pairs alone do."""
+        return _ALONE * self.changed - _UNTRUE * self.spared
 
 
 def explain(
     known: Mask, moved: Mask, groupings: Sequence[Labels], holds: Callable[[Pairs], bool]
 ) -> tuple[list[Cause], Mask]:
-    """Causes, the one for which most speaks first, and the pairs that none of them explains, shape (N, N).
+    """Causes, the one that saves most first (or hosts, then others), and the pairs that none of them explains, shape
+    (N, N).
 
     :param known: which pairs there is something to say about, shape (N, N), symmetric, False on the diagonal.
     :param moved: which of them changed, or may have.
@@ -79,11 +89,10 @@ def explain(
 
 
 def _cost(found: Sequence[Cause], left: Mask, moved: Mask) -> int:
-    """Of telling it so: a cause counts once, a pair that is told alone twice, for it says nothing of why, and a pair
-    that did not change and is told of as it does everywhere."""
+    """Of telling it so, in causes."""
     alone = int((left & moved).sum()) // 2
     untrue = sum(int((~moved[cause.pairs]).sum()) for cause in found)
-    return len(found) + _FEWEST * alone + _AGAINST * untrue
+    return len(found) + _ALONE * alone + _UNTRUE * untrue
 
 
 def _cover(
@@ -95,27 +104,26 @@ def _cover(
 ) -> tuple[list[Cause], Mask]:
     """Causes of these candidates, the greedy way, of pairs that are ``left`` (all), and what they leave."""
     left = known.copy() if left is None else left.copy()
-    spared, open_moved = known & ~moved, moved & left
+    open_moved = moved & left
     found: list[Cause] = []
-    # What speaks for a cause only shrinks while pairs are taken away, and what speaks against it stays, so an old worth
-    # bounds the new one (lazy greedy, Minoux 1978).
+    # Changed pairs only become fewer while causes are taken, and those that did not change stay as many, so what one
+    # saved before bounds what it saves now (lazy greedy, Minoux 1978).
     waiting = [(*_rank(one), k, one) for k, one in enumerate(candidates)]
     heapq.heapify(waiting)
     tried: set[int] = set()
     while waiting:
         _, _, k, one = heapq.heappop(waiting)
-        if len(one.near) == 1 and not _left_of(one, spared, open_moved):
+        if len(one.near) == 1 and not _left_of(one, open_moved):
             continue
         parts = one.parts()
-        against, changed = (int(mask[_union(parts)].sum()) // 2 for mask in (spared, open_moved))
-        if not _enough(changed, against, least=one.least) or (one.kind == "network" and found):
+        changed = int(open_moved[_union(parts)].sum()) // 2
+        if not _enough(changed, one.spared, least=one.least):
             continue
         if k not in tried and not _is_cause(one, parts, known, moved):
             continue
         tried.add(k)
-        worth = changed - _AGAINST * against
-        if worth < _AS_GOOD * one.worth:
-            again = replace(one, worth=worth)
+        again = replace(one, changed=changed)
+        if again.saved < _AS_GOOD * one.saved:
             heapq.heappush(waiting, (*_rank(again), k, again))
             continue
         i, j = np.nonzero(np.triu(_union(parts) & left, 1))
@@ -126,10 +134,10 @@ def _cover(
     return found, left
 
 
-def _left_of(one: _Candidate, spared: Mask, open_moved: Mask) -> bool:
+def _left_of(one: _Candidate, open_moved: Mask) -> bool:
     """Whether a host's cause has enough left: of these there are thousands, and their pairs are in one row."""
     (host,), far = one.near, list(one.far) or slice(None)
-    return bool(_enough(open_moved[host, far].sum(), spared[host, far].sum(), least=one.least))
+    return bool(_enough(open_moved[host, far].sum(), one.spared, least=one.least))
 
 
 def _union(parts: tuple[Mask, ...]) -> Mask:
@@ -137,7 +145,7 @@ def _union(parts: tuple[Mask, ...]) -> Mask:
 
 
 def _rank(one: _Candidate) -> tuple[int, int]:
-    return -one.worth, KINDS.index(one.kind)
+    return -one.saved, KINDS.index(one.kind)
 
 
 def _is_cause(one: _Candidate, parts: tuple[Mask, ...], known: Mask, moved: Mask) -> bool:
@@ -163,20 +171,16 @@ def network_wide(known: Mask, moved: Mask, groupings: Sequence[Labels]) -> bool:
     return False
 
 
-def _enough(changed: npt.ArrayLike, against: npt.ArrayLike, *, least: int = _FEWEST) -> Mask:
-    return np.asarray((np.asarray(changed) >= least) & (_worth(changed, against) > 0))
-
-
-def _worth(changed: npt.ArrayLike, against: npt.ArrayLike) -> Labels:
-    return np.asarray(np.asarray(changed) - _AGAINST * np.asarray(against))
+def _enough(changed: npt.ArrayLike, spared: npt.ArrayLike, *, least: int = _FEWEST) -> Mask:
+    counts = np.asarray(changed)
+    return np.asarray((counts >= least) & (counts > _NEARLY_ALL * np.asarray(spared)))
 
 
 def _candidates(moved: Mask, spared: Mask, groupings: Sequence[Labels]) -> Iterator[_Candidate]:
     """Whatever has enough changed pairs, and nearly all of its pairs changed."""
-    changed, against = moved.sum(axis=1), spared.sum(axis=1)
-    worth, everybody = _worth(changed, against), tuple(range(len(moved)))
-    for host in np.flatnonzero(_enough(changed, against)).tolist():
-        yield _Candidate("host", (host,), (), int(worth[host]), _pairs_of(len(moved), (host,), everybody))
+    each, everybody = [mask.sum(axis=1) for mask in (moved, spared)], tuple(range(len(moved)))
+    for host in np.flatnonzero(_enough(*each)).tolist():
+        yield _Candidate("host", (host,), (), *_at(each, host), _pairs_of(len(moved), (host,), everybody))
     yield from _network(moved, spared, groupings)
     for label in groupings:
         yield from _of_groups(label, moved, spared)
@@ -188,9 +192,9 @@ def _network(moved: Mask, spared: Mask, groupings: Sequence[Labels]) -> Iterator
         tiers = [part for label in groupings for part in (_same(label), off & ~_same(label))]
         return (off, *(part for part in tiers if (part & (moved | spared)).any()))
 
-    changed, against = (int(mask.sum()) // 2 for mask in (moved, spared))
-    if _enough(changed, against, least=_FEWEST_OF_MANY):
-        yield _Candidate("network", tuple(range(len(moved))), (), int(_worth(changed, against)), parts, _FEWEST_OF_MANY)
+    counts = _sums((moved, spared), of=2)
+    if _enough(*counts, least=_FEWEST_OF_MANY):
+        yield _Candidate("network", tuple(range(len(moved))), (), *counts, parts, _FEWEST_OF_MANY)
 
 
 def _of_groups(label: Labels, moved: Mask, spared: Mask) -> Iterator[_Candidate]:
@@ -206,31 +210,38 @@ def _of_groups(label: Labels, moved: Mask, spared: Mask) -> Iterator[_Candidate]
     blocks = [np.rint(belongs.T @ counts).astype(int) for counts in single]
     inside = [np.diagonal(counts) // 2 for counts in blocks]
     out = [counts.sum(axis=1) - np.diagonal(counts) for counts in blocks]
-    worth = _worth(*blocks)
     for a, b in np.argwhere(np.triu(_enough(*blocks) & shared[:, None] & shared[None, :], 1)).tolist():
-        yield _Candidate("link", members[a], members[b], int(worth[a, b]), _pairs_of(n, members[a], members[b]))
-    worth = _worth(*single)
+        yield _Candidate("link", members[a], members[b], *_at(blocks, a, b), _pairs_of(n, members[a], members[b]))
     for host, group in np.argwhere(_enough(*single, least=_FEWEST_OF_MANY)).tolist():
         far = tuple(other for other in members[group] if other != host)
-        yield _Candidate("link", (host,), far, int(worth[host, group]), _pairs_of(n, (host,), far), _FEWEST_OF_MANY)
-    worth = _worth(*inside)
+        yield _Candidate("link", (host,), far, *_at(single, host, group), _pairs_of(n, (host,), far), _FEWEST_OF_MANY)
     for group in np.flatnonzero(shared & _enough(*inside)).tolist():
         here = members[group]
-        yield _Candidate("inside", here, (), int(worth[group]), _pairs_of(n, here, here))
-    uplink = _worth(*out)
+        yield _Candidate("inside", here, (), *_at(inside, group), _pairs_of(n, here, here))
     for group in np.flatnonzero(shared & _enough(*out)).tolist():
         here, others = members[group], tuple(np.flatnonzero(label != group).tolist())
-        yield _Candidate("uplink", here, (), int(uplink[group]), _pairs_of(n, here, others))
+        yield _Candidate("uplink", here, (), *_at(out, group), _pairs_of(n, here, others))
         if _enough(inside[0][group], inside[1][group], least=1):
-            both = int(uplink[group] + worth[group])
-            yield _Candidate("group", here, (), both, _pairs_of(n, here, others, here))
-    near, far_apart = [counts.sum() for counts in inside], [counts.sum() // 2 for counts in out]
+            both = _at([leaving + within for leaving, within in zip(out, inside, strict=True)], group)
+            yield _Candidate("group", here, (), *both, _pairs_of(n, here, others, here))
+    near, far_apart = _sums(inside), _sums(out, of=2)
     if _enough(*near):
         together = tuple(np.flatnonzero(sizes[label] >= 2).tolist())
-        yield _Candidate("within", together, (), int(_worth(*near)), lambda: (_same(label),))
+        yield _Candidate("within", together, (), *near, lambda: (_same(label),))
     if _enough(*far_apart):
         apart = lambda: (~_same(label) & ~np.eye(n, dtype=bool),)  # noqa: E731
-        yield _Candidate("between", tuple(range(n)), (), int(_worth(*far_apart)), apart)
+        yield _Candidate("between", tuple(range(n)), (), *far_apart, apart)
+
+
+def _at(counts: Sequence[Labels], *place: int) -> tuple[int, int]:
+    changed, spared = counts
+    return int(changed[place]), int(spared[place])
+
+
+def _sums(counts: Sequence[npt.NDArray[Any]], of: int = 1) -> tuple[int, int]:
+    """Where every pair is there ``of`` times."""
+    changed, spared = counts
+    return int(changed.sum()) // of, int(spared.sum()) // of
 
 
 def _pairs_of(n: int, near: Sequence[int], *fars: Sequence[int]) -> Callable[[], tuple[Mask, ...]]:
