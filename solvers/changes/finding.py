@@ -28,8 +28,8 @@ class Limits:
 class Finding:
     """``what``: ``latency`` (us), ``loss`` (share), ``rate`` (a pair's bandwidth, Gbit/s), ``capacity`` (of what a
     group shares, Gbit/s), ``unmeasured``, ``hops``. ``where``: the kind of a :class:`~solvers.changes.causes.Cause`, of
-    ``hosts`` to ``others`` (none: to all others, or among themselves). ``old``, ``new``: medians over the ``pairs``
-    that it explains, NaN where there is none. ``way``: of a capacity, ``out`` or ``in``."""
+    ``hosts`` to ``others`` (none: to all others, or among themselves). ``old``, ``new``: of the ``pairs`` that
+    it explains those that changed by the median, NaN where there is none. ``way``: of a capacity, ``out`` or ``in``."""
 
     what: str
     verdict: str
@@ -75,11 +75,15 @@ def pairs_of(single: Mask, by: Matrix) -> list[Cause]:
 def told(
     cause: Cause, names: Sequence[str], what: str, verdict: str, old: Matrix | None = None, new: Matrix | None = None
 ) -> Finding:
-    """A cause in names, with the medians of what its pairs had and have."""
-    was, now = (float("nan") if matrix is None else _median(matrix[cause.pairs]) for matrix in (old, new))
+    """A cause in names, with what the pairs had and have whose change is the median one: medians of either by itself
+    may be of different pairs, and the same where nearly all have changed."""
+    had, have = (None if matrix is None else matrix[cause.pairs] for matrix in (old, new))
+    middle = _middle(have - had) if had is not None and have is not None else np.arange(len(cause.pairs[0]))
+    was, now = (float("nan") if values is None else float(np.median(values[middle])) for values in (had, have))
     near, far = (tuple(names[host] for host in hosts) for hosts in (cause.near, cause.far))
     return Finding(what, verdict, cause.kind, near, far, was, now, len(cause.pairs[0]))
 
 
-def _median(values: npt.NDArray[np.float64]) -> float:
-    return float(values[0] if len(values) == 1 else np.median(values))
+def _middle(values: npt.NDArray[np.float64]) -> npt.NDArray[np.intp]:
+    """Where the median is: one place, or the two that it lies between."""
+    return np.argsort(values, kind="stable")[(len(values) - 1) // 2 : len(values) // 2 + 1]

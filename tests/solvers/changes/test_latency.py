@@ -261,3 +261,15 @@ def test_the_whole_network_is_found_beyond_the_noise_of_its_samples(
         if times == 1:
             found += bool(said) and all(one.where != "network" for one in said)
     assert least <= found <= most, found
+
+
+def test_before_and_after_are_of_one_pair_whose_change_is_the_median() -> None:
+    """A slow host of two racks of which one pair was spared: the medians of all seven by themselves are the same."""
+    old = np.where(np.equal.outer([0, 0, 0, 0, 1, 1, 1, 1], [0, 0, 0, 0, 1, 1, 1, 1]), 100.0, 200.0)
+    np.fill_diagonal(old, 0.0)
+    new = old.copy()
+    new[0, [1, 2, 3, 5, 6, 7]] *= 2
+    new[:, 0] = new[0]
+    (found,) = trips(old, new).findings
+    assert (found.where, found.hosts) == ("host", ("a",))
+    assert (found.old, found.new) == pytest.approx((100.0, 200.0))
