@@ -1,5 +1,6 @@
 """``plink agile add``, ``evict``, ``checkpoint`` and ``status``: wishes to an elastic job that runs."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -93,14 +94,8 @@ def checkpoint(
 
     Example: plink agile checkpoint last
     """
-    from runners.agile.asking import ask
-
-    run, job = _job(name)
-    found = ask(job["socket"], {"do": "checkpoint"})
-    if as_json:
-        print_json({"schema": "plink.elastic-checkpoint/1", "run": run.id, **found})
-        return
-    print(f"clock {found['clock']}: {found['folder']}")
+    schema = "plink.elastic-checkpoint/1" if as_json else None
+    _ask_and_print(name, "checkpoint", schema, lambda found: [f"clock {found['clock']}: {found['folder']}"])
 
 
 def status(
@@ -111,14 +106,19 @@ def status(
 
     Example: plink agile status last
     """
+    _ask_and_print(name, "status", "plink.elastic-status/1" if as_json else None, _lines)
+
+
+def _ask_and_print(name: str, what: str, schema: str | None, lines: Callable[[dict[str, Any]], list[str]]) -> None:
+    """A wish that has a name only: its answer as JSON of a schema, or in lines."""
     from runners.agile.asking import ask
 
     run, job = _job(name)
-    found = ask(job["socket"], {"do": "status"})
-    if as_json:
-        print_json({"schema": "plink.elastic-status/1", "run": run.id, **found})
-        return
-    print("\n".join(_lines(found)))
+    found = ask(job["socket"], {"do": what})
+    if schema:
+        print_json({"schema": schema, "run": run.id, **found})
+    else:
+        print("\n".join(lines(found)))
 
 
 def _job(name: str) -> "tuple[Run, dict[str, Any]]":
