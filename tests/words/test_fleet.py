@@ -279,12 +279,12 @@ def test_an_agent_that_shows_no_sign_of_life_is_gone(children: Callable[..., Chi
 def test_nobody_waits_for_a_connection_being_made_once_it_is_interrupted() -> None:
     """One Ctrl-C ends the process, although a connector is stuck: no limit of its own has to run out."""
     controller = (
-        "import threading\n"
+        "import os\nimport threading\n"
         "from plink.hosts import Host\nfrom plink.remote.fleet import Fleet\n"
         "from plink.remote.program import AgentProgram\n"
         "class Stuck:\n"
         "    def open(self, host):\n"
-        "        print('waiting', flush=True)\n"
+        "        os.write(1, b'waiting\\n')\n"  # in one piece, although two threads write
         "        threading.Event().wait()\n"
         "with Fleet(Stuck(), AgentProgram(('tests.words.fleet_agent',))) as fleet:\n"
         "    fleet.start([Host('a', 'a'), Host('b', 'b')], {})\n"
