@@ -37,7 +37,7 @@ MISSING = [name for name in ("ip", "tc", "sshd") if shutil.which(name, path=os.e
 NO_LAB = "needs root" if os.geteuid() != 0 else f"needs {', '.join(MISSING)}" if MISSING else ""
 SLURM = ("munged", "slurmctld", "slurmd", "srun")
 NO_SLURM = ", ".join(name for name in SLURM if shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin") is None)
-TIMED = {"cli", "docs", "lab", "pictures", "probes", "runners", "runtime"}
+TIMED = {"cli", "docs", "lab", "pictures", "probes", "remote", "runners", "runtime"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

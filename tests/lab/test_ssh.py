@@ -25,7 +25,7 @@ from tests.lab.waiting import until
 
 pytestmark = pytest.mark.lab
 
-PROGRAM = AgentProgram(("tests.words.fleet_agent",))
+PROGRAM = AgentProgram(("tests.remote.fleet_agent",))
 
 
 def free_port() -> int:

@@ -22,7 +22,7 @@ from tests.conftest import plink
 from tests.runners.agile.tally import expected
 from tests.runtime.torchruns import ROOT
 
-ECHO = AgentProgram(("tests.words.fleet_agent",))
+ECHO = AgentProgram(("tests.remote.fleet_agent",))
 # Each says how it was called, and runs what stands behind its own options.
 SRUN = """#!/bin/sh
 echo srun "$@" >>{folder}/calls

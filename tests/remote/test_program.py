@@ -28,7 +28,7 @@ def test_a_bundle_is_its_length_and_then_that_many_bytes() -> None:
 
 
 def test_a_bundle_that_is_cut_short_runs_nothing() -> None:
-    bundle = AgentProgram(("tests.words.fleet_agent",)).bundle({"lease_s": 5, "first": "hello"})
+    bundle = AgentProgram(("tests.remote.fleet_agent",)).bundle({"lease_s": 5, "first": "hello"})
     done = subprocess.run([sys.executable, "-c", BOOTSTRAP], input=bundle[:-1], capture_output=True, check=False)
     assert (done.returncode, done.stdout) == (1, b"")
 

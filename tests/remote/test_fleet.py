@@ -21,7 +21,7 @@ from plink.remote.words import Words, by_name, text
 from runners.child import ChildLine
 from tests.child_hosts import WAIT_S, ChildHosts, ends
 
-PROGRAM = AgentProgram(("tests.words.fleet_agent",))
+PROGRAM = AgentProgram(("tests.remote.fleet_agent",))
 HOSTS = [Host(name, name) for name in ("a", "b", "c")]
 
 
@@ -286,7 +286,7 @@ def test_nobody_waits_for_a_connection_being_made_once_it_is_interrupted() -> No
         "    def open(self, host):\n"
         "        os.write(1, b'waiting\\n')\n"  # in one piece, although two threads write
         "        threading.Event().wait()\n"
-        "with Fleet(Stuck(), AgentProgram(('tests.words.fleet_agent',))) as fleet:\n"
+        "with Fleet(Stuck(), AgentProgram(('tests.remote.fleet_agent',))) as fleet:\n"
         "    fleet.start([Host('a', 'a'), Host('b', 'b')], {})\n"
     )
     with subprocess.Popen(
@@ -366,7 +366,7 @@ def test_agents_end_when_their_controller_is_killed() -> None:
         "import sys, threading\n"
         "from plink.hosts import Host\nfrom plink.remote.fleet import Fleet\n"
         "from plink.remote.program import AgentProgram\nfrom runners.local import LocalConnector\n"
-        "fleet = Fleet(LocalConnector(), AgentProgram(('tests.words.fleet_agent',)))\n"
+        "fleet = Fleet(LocalConnector(), AgentProgram(('tests.remote.fleet_agent',)))\n"
         "fleet.start([Host('a', 'a')], {'first': 'hello'})\n"
         "fleet.send('a', do='say')\n"
         "print(fleet.receive(20).body['pid'], flush=True)\n"
