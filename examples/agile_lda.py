@@ -254,8 +254,9 @@ def make(arguments: list[str] | None = None) -> tuple[TopicModel, argparse.Names
 def main() -> None:
     app, asked = make()
     trained = train(app, workers=asked.workers, say=lambda line: print(line, file=sys.stderr))
+    known = f" ({app.data.floor:.4f} by the topics that made them)" if app.data.floor else ""
     for objective in trained.objectives:
-        print(f"{objective:.4f} nats a token" + (f" (at best {app.data.floor:.4f})" if app.data.floor else ""))
+        print(f"{objective:.4f} nats a token{known}")
     app.keep(trained.tables["words"])
 
 

@@ -126,7 +126,8 @@ class LogisticRegression(App[Labelled]):
     def keep(self, weights: Values) -> None:
         """Say how often they are right about the data; keep them in a file, if one was named, with the labels."""
         right = (probabilities(weights, self.data.x).argmax(axis=1) == self.data.y).mean()
-        print(f"{right:.4f} right" + (f" (at best {self.data.best:.4f})" if self.data.best else ""), flush=True)
+        known = f" ({self.data.best:.4f} by the weights that made them)" if self.data.best else ""
+        print(f"{right:.4f} right{known}", flush=True)
         if self.result_file:
             labels = np.arange(self.data.classes) if self.data.labels is None else self.data.labels
             print(f"saved in {save_arrays(self.result_file, weights=weights, labels=labels)}", flush=True)

@@ -69,7 +69,7 @@ def test_classes(tmp_path: Path) -> None:
     guessed = found["labels"][agile_mlr.probabilities(found["weights"], app.data.x).argmax(axis=1)]
     right = (guessed == app.data.y).mean()
     assert right > app.data.best - 0.02
-    assert said == [f"{right:.4f} right (at best {app.data.best:.4f})"]
+    assert said == [f"{right:.4f} right ({app.data.best:.4f} by the weights that made them)"]
 
 
 def test_topics(tmp_path: Path) -> None:
