@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import select
 import shutil
@@ -264,14 +265,11 @@ def read_iperf3(text: str) -> dict[str, Any]:
         if "error" in report:
             return {"error": str(report["error"]) or "iperf3 failed and does not say why"}
         end = report["end"]
-        rtts = [stream["sender"].get("min_rtt", 0) for stream in end["streams"]]
+        rtts = [stream["sender"].get("min_rtt") for stream in end["streams"]]
         gbps = end["sum_received"]["bits_per_second"] / 1e9
         if not 0 < gbps < 1e9:  # over before the server had read anything
             return {"error": "the server counted nothing; the test was too short"}
-        return {
-            "gbps": gbps,
-            "retransmits": end["sum_sent"].get("retransmits"),
-            "min_rtt_us": min((rtt for rtt in rtts if rtt), default=None),
-        }
+        known = [rtt for rtt in rtts if type(rtt) in (int, float) and 0 < rtt < math.inf]
+        return {"gbps": gbps, "min_rtt_us": min(known, default=None)}
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return {"error": f"unreadable report: {' '.join(text.split())[:120]!r}"}

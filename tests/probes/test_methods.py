@@ -110,7 +110,7 @@ def iperf3_of(rates: dict[str, float]) -> Behaviour:
     def behave(host: str, body: dict[str, Any]) -> tuple[float, dict[str, Any]]:
         if body["do"] == "iperf3_serve":
             return 0.1, {"port": 5000}
-        return 1.0, {"gbps": rates[host], "retransmits": 0, "min_rtt_us": 44}
+        return 1.0, {"gbps": rates[host], "min_rtt_us": 44}
 
     return behave
 
