@@ -6,8 +6,8 @@ that did not change and is told of the most, so slow hosts come before a group i
 The cause that saves most is taken first, its pairs are done with, and so on; what is left is told pair by pair. This is
 the greedy cover of Chvatal 1979, in which a host comes before links and groups that save as much.
 
-It takes a large cause at once and never looks back, so where it took one with pairs that did not change, hosts are
-tried first, and the cheaper telling stands.
+It takes a large cause at once and never looks back, so where it took one with pairs that did not change, two other
+tellings are made: hosts first, and first what spares no pair. The cheapest of the three stands.
 """
 
 import heapq
@@ -67,8 +67,8 @@ class _Candidate:
 def explain(
     known: Mask, moved: Mask, groupings: Sequence[Labels], holds: Callable[[Pairs], bool]
 ) -> tuple[list[Cause], Mask]:
-    """Causes, the one that saves most first (or hosts, then others), and the pairs that none of them explains, shape
-    (N, N).
+    """Causes, the one that saves most first (or of hosts, or of those without a spared pair, and others then), and the
+    pairs that none of them explains, shape (N, N).
 
     :param known: which pairs there is something to say about, shape (N, N), symmetric, False on the diagonal.
     :param moved: which of them changed, or may have.
@@ -80,12 +80,21 @@ def explain(
     found, left = _cover(candidates, known, moved, holds)
     if all(moved[cause.pairs].all() for cause in found):
         return found, left
-    hosts, left_by_hosts = _cover([one for one in candidates if one.kind == "host"], known, moved, holds)
-    others = [one for one in candidates if one.kind not in ("host", "network")]
-    rest, left_by_all = _cover(others, known, moved, holds, left_by_hosts)
-    if _cost([*hosts, *rest], left_by_all, moved) < _cost(found, left, moved):
-        return [*hosts, *rest], left_by_all
-    return found, left
+    parts = [one for one in candidates if one.kind != "network"]
+    tellings = [(found, left), _in_two([one.kind == "host" for one in parts], parts, known, moved, holds)]
+    if found[0].kind != "network":
+        tellings.append(_in_two([not one.spared for one in parts], parts, known, moved, holds))
+    return min(tellings, key=lambda telling: _cost(telling[0], telling[1], moved))
+
+
+def _in_two(
+    sooner: Sequence[bool], candidates: Sequence[_Candidate], known: Mask, moved: Mask, holds: Callable[[Pairs], bool]
+) -> tuple[list[Cause], Mask]:
+    """The greedy way twice: with some of the candidates, then the others with what these leave."""
+    first, left = _cover([one for one, soon in zip(candidates, sooner, strict=True) if soon], known, moved, holds)
+    later = [one for one, soon in zip(candidates, sooner, strict=True) if not soon]
+    rest, left = _cover(later, known, moved, holds, left)
+    return [*first, *rest], left
 
 
 def _cost(found: Sequence[Cause], left: Mask, moved: Mask) -> int:
