@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from plink.network import Matrix
 from solvers.changes.aligned import Labels, Mask
@@ -29,7 +28,7 @@ class Finding:
     """``what``: ``latency`` (us), ``loss`` (share), ``rate`` (a pair's bandwidth, Gbit/s), ``capacity`` (of what a
     group shares, Gbit/s), ``unmeasured``, ``hops``. ``where``: the kind of a :class:`~solvers.changes.causes.Cause`, of
     ``hosts`` to ``others`` (none: to all others, or among themselves). ``old``, ``new``: of the ``pairs`` that
-    it explains those that changed by the median, NaN where there is none. ``way``: of a capacity, ``out`` or ``in``."""
+    it explains that which changed by the median, NaN where there is none. ``way``: of a capacity, ``out`` or ``in``."""
 
     what: str
     verdict: str
@@ -73,17 +72,16 @@ def pairs_of(single: Mask, by: Matrix) -> list[Cause]:
 
 
 def told(
-    cause: Cause, names: Sequence[str], what: str, verdict: str, old: Matrix | None = None, new: Matrix | None = None
+    cause: Cause, names: Sequence[str], what: str, verdict: str, values: tuple[Matrix, Matrix, Matrix] | None = None
 ) -> Finding:
-    """A cause in names, with what the pairs had and have whose change is the median one: medians of either by itself
-    may be of different pairs, and the same where nearly all have changed."""
-    had, have = (None if matrix is None else matrix[cause.pairs] for matrix in (old, new))
-    middle = _middle(have - had) if had is not None and have is not None else np.arange(len(cause.pairs[0]))
-    was, now = (float("nan") if values is None else float(np.median(values[middle])) for values in (had, have))
+    """A cause in names, with what one pair had and has (``values``: before, after, and the change that it is judged
+    by): that whose change is the median one, of two the larger (the smaller may not be worth naming). Medians of before
+    and after by themselves would be of different pairs, and the same where nearly all have changed."""
+    was = now = float("nan")
+    if values is not None:
+        old, new, by = (matrix[cause.pairs] for matrix in values)
+        order = np.lexsort((old, np.round(-by if verdict == BETTER else by, 9)))  # of equal ones the size is middling
+        middle = order[len(order) // 2]
+        was, now = float(old[middle]), float(new[middle])
     near, far = (tuple(names[host] for host in hosts) for hosts in (cause.near, cause.far))
     return Finding(what, verdict, cause.kind, near, far, was, now, len(cause.pairs[0]))
-
-
-def _middle(values: npt.NDArray[np.float64]) -> npt.NDArray[np.intp]:
-    """Where the median is: one place, or the two that it lies between."""
-    return np.argsort(values, kind="stable")[(len(values) - 1) // 2 : len(values) // 2 + 1]

@@ -7,7 +7,7 @@ import numpy as np
 
 from plink.network import Matrix
 from solvers.changes.aligned import Aligned, Labels, Mask
-from solvers.changes.causes import network_wide
+from solvers.changes.causes import Cause, network_wide
 from solvers.changes.finding import BETTER, WORSE, Change, Finding, Limits, told
 from solvers.changes.noise import Noise, noise, own_noise
 
@@ -44,12 +44,13 @@ def round_trips(aligned: Aligned, groupings: Sequence[Labels], differ: Mask, lim
     change = Change(by, known, excess > limits.floor_us, float(np.log1p(limits.share)), what_noise)
     findings = []
     if throughout:
-        was, now = (float(np.median(matrix[np.triu(known, 1)])) for matrix in (old, new))
+        i, j = np.nonzero(np.triu(known, 1))
+        everything = Cause("network", tuple(range(len(known))), (), (i, j))
         verdict = WORSE if shift > 0 else BETTER
-        findings.append(Finding("latency", verdict, "network", aligned.names, (), was, now, pairs))
+        findings.append(told(everything, aligned.names, "latency", verdict, (old, new, ratio)))
     for sign, verdict in ((1, WORSE), (-1, BETTER)):
         findings += [
-            told(cause, aligned.names, "latency", verdict, old, new)
+            told(cause, aligned.names, "latency", verdict, (old, new, by))
             for cause in change.causes(groupings, sign)
             # What the whole network's change spared is not told to have changed the other way.
             if not throughout or sign * float(np.median(ratio[cause.pairs])) > change.least

@@ -32,7 +32,7 @@ def losses(aligned: Aligned, groupings: Sequence[Labels], differ: Mask, limits: 
     by = now - was
     change = Change(by, known, known, limits.loss, Noise(sigma, chance(int(np.triu(known, 1).sum()))))
     return [
-        told(cause, aligned.names, "loss", verdict, was, now)
+        told(cause, aligned.names, "loss", verdict, (was, now, by))
         for sign, verdict in ((1, WORSE), (-1, BETTER))
         for cause in change.causes(groupings, sign)
     ]

@@ -1,10 +1,10 @@
 """Pairs that are not measured any more, or again, and ways that lead over more or fewer routers than before."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from plink.network import Matrix
 from solvers.changes.aligned import Aligned, Labels, Mask, Side
 from solvers.changes.causes import explain
 from solvers.changes.finding import BETTER, CHANGED, WORSE, Finding, pairs_of, told
@@ -39,18 +39,19 @@ def hops(aligned: Aligned, groupings: Sequence[Labels]) -> list[Finding]:
     old, new = (np.where(changed, one, np.where(changed.T, one.T, 0.0)) for one in (was, now))
     known, changed = known | known.T, changed | changed.T
     np.fill_diagonal(known, False)
-    return _told(known, changed, aligned, groupings, "hops", CHANGED, old, new)
+    return _told(known, changed, aligned, groupings, "hops", CHANGED, (old, new, new - old))
 
 
 def _told(
-    known: Mask, moved: Mask, aligned: Aligned, groupings: Sequence[Labels], what: str, verdict: str, *values: Any
-) -> list[Finding]:
+    known: Mask, moved: Mask, aligned: Aligned, groupings: Sequence[Labels], what: str, verdict: str,
+    values: tuple[Matrix, Matrix, Matrix] | None = None,
+) -> list[Finding]:  # fmt: skip
     moved = known & moved
     if not moved.any():
         return []
     found, left = explain(known, moved, groupings, lambda pairs: bool(moved[pairs].all()))
     found += pairs_of(np.triu(left & moved, 1), moved.astype(float))
-    return [told(cause, aligned.names, what, verdict, *values) for cause in found]
+    return [told(cause, aligned.names, what, verdict, values) for cause in found]
 
 
 def _failed(side: Side, names: Sequence[str]) -> Mask:

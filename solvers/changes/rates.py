@@ -36,7 +36,7 @@ def pair_rates(aligned: Aligned, groupings: Sequence[Labels], limits: Limits) ->
     by = np.where(known, np.log(np.maximum(old, _LEAST * new) / np.maximum(new, _LEAST * old)), 0.0)
     change = Change(by, known, known, float(np.log1p(limits.share)), noise(by, known, old, (), _MOST_WANDER))
     findings = [
-        told(cause, aligned.names, "rate", verdict, old, new)
+        told(cause, aligned.names, "rate", verdict, (old, new, by))
         for sign, verdict in ((1, WORSE), (-1, BETTER))
         for cause in change.causes(groupings, sign)
     ]

@@ -7,7 +7,7 @@ import pytest
 
 from plink.network import Matrix
 from solvers.changes.causes import Cause
-from solvers.changes.finding import BETTER, WORSE, Change, Limits, pairs_of, told
+from solvers.changes.finding import BETTER, CHANGED, WORSE, Change, Limits, pairs_of, told
 from solvers.changes.noise import Noise
 
 N = 8
@@ -101,18 +101,42 @@ def test_pairs_that_are_as_large_keep_their_order() -> None:
     assert [[place.tolist() for place in one.pairs] for one in found] == [[[0], [2]], [[1], [2]], [[0], [1]]]
 
 
-def test_a_finding_has_names_and_medians_and_nothing_where_there_is_no_matrix() -> None:
-    i, j = np.indices((4, 4))
-    rows = 10.0 * i + j
+def test_a_finding_has_names_and_nothing_where_there_is_no_matrix() -> None:
+    rows = grid()
     cause = Cause("link", (0, 1), (2, 3), (np.array([0, 0, 1]), np.array([2, 3, 3])))  # 2, 3 and 13
-    found = told(cause, "wxyz", "latency", WORSE, rows, 2 * rows)  # type: ignore[arg-type]
+    found = told(cause, list("wxyz"), "latency", WORSE, (rows, 2 * rows, rows))
     assert (found.what, found.verdict, found.where) == ("latency", WORSE, "link")
     assert (found.hosts, found.others, found.pairs, found.way) == (("w", "x"), ("y", "z"), 3, "")
     assert (found.old, found.new) == (3, 6)
-    two = Cause("host", (0,), (), (np.array([0, 0]), np.array([1, 3])))  # 1 and 3
-    assert told(two, "wxyz", "latency", WORSE, rows, rows).old == 2  # type: ignore[arg-type]
     lone = Cause("pair", (1,), (3,), (np.array([1]), np.array([3])))
-    found = told(lone, "wxyz", "unmeasured", BETTER)
+    found = told(lone, list("wxyz"), "unmeasured", BETTER)
     assert math.isnan(found.old)
     assert math.isnan(found.new)
-    assert told(lone, "wxyz", "hops", BETTER, rows, rows).new == 13  # type: ignore[arg-type]
+    assert told(lone, list("wxyz"), "hops", CHANGED, (rows, rows, rows)).new == 13
+
+
+def test_before_and_after_are_of_the_pair_by_whose_change_it_was_judged() -> None:
+    """Not of the one whose difference is the median: 1, 2 and 3 by what it is judged by, +60, +2 and +7 apart."""
+    old = np.array([[0.0, 100.0, 7.0, 5.0]])
+    new, by = old + np.array([[0.0, 60.0, 7.0, 2.0]]), np.array([[0.0, 3.0, 1.0, 2.0]])
+    three = Cause("host", (0,), (), (np.array([0, 0, 0]), np.array([1, 2, 3])))
+    found = told(three, list("wxyz"), "latency", WORSE, (old, new, by))
+    assert (found.old, found.new) == (5, 7)
+
+
+@pytest.mark.parametrize(("verdict", "sign"), [(WORSE, 1), (BETTER, -1)])
+def test_of_two_changes_in_the_middle_the_larger_is_told(verdict: str, sign: int) -> None:
+    """The smaller may not be worth naming by itself; of such as are alike, the one of middling size."""
+    old, by = grid(), np.zeros((4, 4))
+    by[0, 1:] = sign * np.array([1.0, 2.0, 3.0])
+    two = Cause("host", (0,), (), (np.array([0, 0]), np.array([1, 2])))
+    assert told(two, list("wxyz"), "latency", verdict, (old, old, by)).old == 2
+    by[0, 1:] = sign * np.array([1, 1 + 1e-12, 1 - 1e-12])
+    three = Cause("host", (0,), (), (np.array([0, 0, 0]), np.array([3, 1, 2])))
+    assert told(three, list("wxyz"), "latency", verdict, (old, old, by)).old == 2
+
+
+def grid() -> Matrix:
+    """10 i + j."""
+    i, j = np.indices((4, 4))
+    return np.asarray(10.0 * i + j)

@@ -89,7 +89,18 @@ def test_a_change_is_worth_naming_beyond_the_share(times: float, named: int) -> 
     assert len(trips(*one_pair(6, 1000.0, 1000.0 * (times - 1))).findings) == named
 
 
-def test_all_that_take_longer_are_one_finding_of_the_network_with_medians_of_all_pairs() -> None:
+def test_before_and_after_of_the_network_are_of_one_pair_too() -> None:
+    """Three hosts that are near, and one far behind; near ones grow by half, far ones by an eighth."""
+    old = flat(4, 60.0)
+    old[3] = old[:, 3] = 2000.0
+    new = np.where(old == 60, 90.0, 2600.0)
+    np.fill_diagonal(old, 0.0)
+    (found,) = trips(old, new).findings
+    assert (found.where, found.pairs) == ("network", 6)
+    assert (found.old, found.new) == pytest.approx((60, 90))
+
+
+def test_all_that_take_longer_are_one_finding_of_the_network_with_that_of_the_median_pair() -> None:
     """Of ten pairs four take 100 us, two 200, and the four of neighbours 300."""
     apart = np.abs(np.arange(5)[:, None] - np.arange(5))
     old = np.where(apart == 1, 300.0, flat(5, 100.0))
