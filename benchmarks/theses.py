@@ -94,8 +94,9 @@ def measured_with(document: dict[str, Any], part: str | None = None) -> str:
     if part is not None and parts is not None and part not in parts:
         return "An earlier run; of which commit was not kept."
     stamp = document if part is None or parts is None else parts[part]
-    machine = stamp["machine"]
-    words = [f"Commit {stamp['commit']}", stamp["date"], f"{machine['cores']} cores", f"Linux {machine['kernel']}"]
+    machine, words = stamp.get("machine", {}), [f"Commit {stamp['commit']}", stamp["date"]]
+    if machine:
+        words += [f"{machine['cores']} cores", f"Linux {machine['kernel']}"]
     if "memory_mb" in machine:
         words[3:3] = [machine["cpu"], f"{machine['memory_mb']} MB"]
     return ", ".join(words) + "."

@@ -1,7 +1,7 @@
 """What nodes (:mod:`plink.runtime.agileml.node`) say to the controller of their job, and what they answer."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from plink.remote.words import (
     Fits,
@@ -14,9 +14,16 @@ from plink.remote.words import (
     maybe,
     record,
     row,
+    some,
     text,
     whole,
 )  # fmt: skip
+
+
+def count(value: object) -> bool:
+    """One or more."""
+    return whole(value) and cast(int, value) > 0
+
 
 _BYTES = ("asked_sent", "asked_received", "served_sent", "served_received")
 _CARRIED = record(**dict.fromkeys(_BYTES, whole))
@@ -32,7 +39,7 @@ NODE_WORDS = Words(
         "answer": {"id": whole, "why": maybe(text)},
         "partitions": {"partitions": by_number(row(text, whole, whole, whole, whole))},
         "clock": {
-            "clock": whole, "iteration": whole, "batches": lambda value: type(value) is int and value > 0,
+            "clock": whole, "iteration": whole, "batches": count,
             "seconds": amount, "leads": flag, "judged": maybe(whole),
             "objective": lambda value: value is None or type(value) in (int, float),  # a sum may be infinite
             "era": whole,
@@ -43,7 +50,7 @@ NODE_WORDS = Words(
 )  # fmt: skip
 
 HELLO: Mapping[str, Fits] = {
-    "tables": whole, "pieces": whole, "batches": whole, "shapes": many(row(whole, whole)),
+    "tables": whole, "pieces": count, "batches": count, "shapes": some(row(count, count)),
     "memory": maybe(amount), "pool": text,
 }  # fmt: skip
 

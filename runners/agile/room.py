@@ -52,12 +52,14 @@ def warning(judged: Sequence[Member], members: Sequence[Member], settings: Setti
         if pool.need.state > pool.room:
             raise PlinkError(_refusal(pool))
     others = _pools([member for member in members if member not in judged], need)
+    short = [pool for pool in others if pool.need.state > pool.room]
     tight = [pool for pool in pools if pool.need.most > pool.room]
-    tight += [pool for pool in others if pool.need.state > pool.room]
-    return _warned(tight) if tight else None
+    said = [f"memory will run short once they have come: {_refusal(pool)}" for pool in short[:1]]
+    return "; ".join(said + ([_warned(tight)] if tight else [])) or None
 
 
 def _refusal(pool: _Pool) -> str:
+    """What is certain."""
     keepers = pool.keepers
     reliable = keepers[0].tier == Tier.RELIABLE.value
     instead = "more reliable hosts" if reliable else "hosts with more memory"

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 
 from plink.runtime.agileml.checkpoints import name_of
@@ -46,7 +47,7 @@ class Saving:
         self._attempt = 0
         self._failures = 0
         self._ending: tuple[float, int] | None = None  # since when all is done, and the failures before
-        self._again_s = 0.0  # before which no wish is tried again
+        self._again_s = 0.0  # before which none is tried again that was wished for, or due whatever the time
         self._wishes: list[tuple[int, Callable[[dict[str, Any]], None]]] = []  # of which clock one is wanted, by whom
 
     def found(self, saved: Mapping[str, object] | None, folder: str) -> Saved | None:
@@ -60,8 +61,8 @@ class Saving:
     @property
     def _own(self) -> Saved | None:
         """The last that is in the folder of this job's own; it may have begun with one from elsewhere."""
-        there = self.last is not None and self.last.folder.startswith(f"{self._settings.checkpoints}/")
-        return self.last if there else None
+        there = self.last is not None and PurePosixPath(self.last.folder).parent
+        return self.last if there == PurePosixPath(self._settings.checkpoints) else None
 
     def wish(self, tell: Callable[[dict[str, Any]], None]) -> None:
         """One of the clock that all backups have, or of a later one, whatever the time: ``tell`` hears which it is
@@ -104,8 +105,9 @@ class Saving:
         next_s = self._next_s
         if left_s is not None:
             next_s = min(next_s, self._over_s + max(_LEAST_S, _SHARE * left_s))
-        wished = bool(self._wishes) and self._now_s() >= self._again_s
-        due = self._settings.checkpoints and (self.now or wished or self._now_s() >= next_s)
+        may = self._now_s() >= self._again_s
+        wished, hurried = bool(self._wishes) and may, self.now and may
+        due = self._settings.checkpoints and (hurried or wished or self._now_s() >= next_s)
         fit = all(one.safe and not one.waiting and one.backup in self._members for one in state.partitions)
         last = self._own if wished else self.last
         newer = last is None or self._clock > last.clock
@@ -113,6 +115,12 @@ class Saving:
             return
         self.under_way, self.now = True, False
         self._attempt += 1
+
+        def failed(answer: Answer) -> None:
+            self._failed(answer)
+            if answer.get("kind") == _MOVED:
+                self.now |= hurried
+
         attempt, clock = self._attempt, self._clock
         name = name_of(clock, self._settings.job)
         saved = Saved(f"{self._settings.checkpoints}/{name}", clock)
@@ -125,7 +133,7 @@ class Saving:
             if attempt != self._attempt:
                 return
             if answer["why"] is not None:
-                self._failed(answer)
+                failed(answer)
                 return
             waiting.discard(host)
             written[0], written[1] = max(written[0], answer["seconds"]), written[1] + answer["bytes"]
@@ -140,7 +148,7 @@ class Saving:
             if attempt != self._attempt:
                 return
             if answer["why"] is not None:
-                self._failed(answer)
+                failed(answer)
                 return
             self.last = saved
             self._over()

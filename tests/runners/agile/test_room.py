@@ -146,8 +146,14 @@ def test_a_host_that_is_there_and_will_have_too_little_is_warned_of() -> None:
     hosts = job("rtt", 1000)
     hosts[1].hello = hosts[1].hello | {"memory": 7 * GB}
     said = warning(hosts[2:], hosts, settings())
-    assert str(said).startswith("memory may run short: h1 may need up to ")
-    assert warning(hosts[2:], [hosts[0], hosts[2]], settings()) is None
+    certain = (
+        "memory will run short once they have come: h1 would keep 8 GB of parameters, and has 7 GB of memory: use "
+        "smaller tables, or hosts with more memory"
+    )
+    assert said == certain
+    hosts[2].hello = hosts[2].hello | {"memory": GB}
+    assert str(warning(hosts[2:], hosts, settings())).startswith(f"{certain}; memory may run short: h2 may need up to ")
+    assert warning(hosts[2:], [hosts[0], hosts[2]], settings()) != certain
 
 
 def test_what_may_not_do_is_warned_of_in_one_line_with_the_worst() -> None:

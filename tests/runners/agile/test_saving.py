@@ -14,7 +14,7 @@ from runners.agile.settings import Settings
 from solvers.agile.hosts import Host, Tier
 from solvers.agile.start import start
 
-JOB = Settings("", 3, 2, 100, 0.0, 0.0).job
+JOB = Settings("", 3, 2, ((10, 10),), 0.0, 0.0).job
 
 
 class Desk:
@@ -26,7 +26,7 @@ class Desk:
         self.lines: list[dict[str, Any]] = []
         self.channel = Channel(self.said.append, 1)
         members = {number: Member(number, f"h{number}", "reliable", 1) for number in (0, 1)}
-        settings = Settings("", 3, 2, 100, 0.0, 0.0, checkpoints=folder, checkpoint_every_s=every_s)
+        settings = Settings("", 3, 2, ((10, 10),), 0.0, 0.0, checkpoints=folder, checkpoint_every_s=every_s)
         self.now = 0.0
         self.saving = Saving(
             settings, self.channel, members, self.notes.append, lambda **line: self.lines.append(line),
@@ -244,10 +244,39 @@ def test_a_wish_outlives_a_partition_that_moved_meanwhile() -> None:
     assert [told["clock"] for told in desk.told] == [7]
 
 
-def test_a_wish_is_for_one_in_the_folder_of_this_job() -> None:
+def test_one_that_is_due_outlives_a_partition_that_moved_meanwhile_too() -> None:
+    """As no reliable host stays: the next would be due in a minute, or in a quarter of the time that is left."""
+    for left_s in (None, 60.0):
+        desk = Desk(every_s=60.0)
+        desk.saving.consistent(7)
+        desk.saving.now = True
+        desk.saving.look(desk.state, left_s)
+        desk.written("partition 1 is not here", "Refused")
+        desk.saving.look(desk.state, left_s)
+        assert len(desk.words("checkpoint")) == 2
+        desk.now += 0.3
+        desk.saving.look(desk.state, left_s)
+        assert (len(desk.words("checkpoint")), desk.notes) == (4, [])
+        desk.kept()
+        assert not desk.saving.now
+
+
+def test_one_that_was_not_due_whatever_the_time_is_not_so_because_a_partition_moved() -> None:
+    desk = Desk(every_s=60.0)
+    desk.saving.consistent(7)
+    desk.now = 60.0
+    desk.saving.look(desk.state)
+    desk.written("partition 1 is not here", "Refused")
+    desk.now += 59.0
+    desk.saving.look(desk.state)
+    assert len(desk.words("checkpoint")) == 2
+
+
+@pytest.mark.parametrize("folder", ["/old", "/c/first"])
+def test_a_wish_is_for_one_in_the_folder_of_this_job(folder: str) -> None:
     """Not for the one elsewhere with which it began, though that has the same clock."""
     desk = Desk(every_s=1e9)
-    desk.saving.found({"clock": 4, "folder": "clock-4-x"}, "/old")
+    desk.saving.found({"clock": 4, "folder": "clock-4-x"}, folder)
     desk.saving.consistent(4)
     told: list[dict[str, Any]] = []
     desk.saving.wish(told.append)

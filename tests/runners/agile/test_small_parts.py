@@ -176,6 +176,11 @@ def test_hosts_that_fit() -> None:
         ([member(0), member(1, version=0)], "h1 has plink 1.2, here it is "),
         ([member(0), Member(1, "h1", "reliable", 1, hello={"tables": 1})], "h1 has plink an older version"),
         ([member(0), member(1, shapes="much")], "h1: what its node says of itself makes no sense: 'hello' with shapes"),
+        ([member(0, shapes=[])], "h0: what its node says of itself makes no sense: 'hello' with shapes"),
+        ([member(0, shapes=[[8, 125], [-5, 8]])], "h0: what its node says of itself makes no sense"),
+        ([member(0, shapes=[[8, 0]])], "h0: what its node says of itself makes no sense"),
+        ([member(0, pieces=0)], "h0: what its node says of itself makes no sense: 'hello' with pieces"),
+        ([member(0, batches=0)], "h0: what its node says of itself makes no sense: 'hello' with batches"),
     ],
 )
 def test_hosts_that_do_not(hosts: list[Member], why: str) -> None:
