@@ -57,7 +57,7 @@ def test_newcomers_that_cannot_keep_what_they_would_serve_are_refused(paper: Pap
     added = wish(hub, "n1", "n2", "n3")
     paper.until(lambda: bool(added))
     assert added[0]["added"] == ["n1", "n2", "n3"]
-    assert added[0]["note"].startswith("memory may run short: h0 may need up to ")
+    assert added[0]["note"].startswith("memory will run short once they have come: h0 would keep 1 kB of parameters")
 
 
 def test_a_newcomer_is_judged_by_the_job_without_those_that_were_warned(paper: Paper) -> None:
