@@ -34,11 +34,9 @@ $(STAMP): pyproject.toml constraints.txt | system
 demo: setup
 	@$(VENV)/bin/plink demo
 
-# On all cores first (four at most), what needs them to itself after that. Both are run, whatever comes of the first.
 test: lint
 	-@tools/system-packages $(LAUNCHERS) $(BROWSER)
-	@$(VENV)/bin/python -m pytest -n auto --maxprocesses 4 --dist loadfile -m "not (lab or crowd)"; beside=$$?; \
-	  $(VENV)/bin/python -m pytest -m "lab or crowd" && exit $$beside
+	@$(VENV)/bin/python -m pytest
 
 lint: setup
 	@$(VENV)/bin/ruff check .
