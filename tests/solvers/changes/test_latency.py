@@ -90,7 +90,7 @@ def test_a_change_is_worth_naming_beyond_the_share(times: float, named: int) -> 
 
 
 def test_before_and_after_of_the_network_are_of_one_pair_too() -> None:
-    """Three hosts that are near, and one far behind; near ones grow by half, far ones by an eighth."""
+    """Three hosts that are near, and one far behind; near ones grow by half, far ones by three tenths."""
     old = flat(4, 60.0)
     old[3] = old[:, 3] = 2000.0
     new = np.where(old == 60, 90.0, 2600.0)
