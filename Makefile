@@ -15,7 +15,7 @@ BROWSER := chromium
 # Of each target under `make fuzz`.
 SECONDS ?= 20
 
-.PHONY: setup demo test lint bench dist fuzz coverage links reference clean system
+.PHONY: setup demo test test-all tests-of-part launchers lint bench dist fuzz coverage links reference clean system
 
 setup: $(STAMP)
 
@@ -34,9 +34,36 @@ $(STAMP): pyproject.toml constraints.txt | system
 demo: setup
 	@$(VENV)/bin/plink demo
 
-test: lint
+# Workers of the parallel part: one a core.
+WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); [ $$n -gt 8 ] && echo 8 || echo $$n)
+PYTEST = $(VENV)/bin/python -m pytest
+PARALLEL = --numprocesses $(WORKERS) --dist loadfile --max-worker-restart 4
+
+# make test                  the quick tier; make test PART=ordering runs all tests of one part (a folder below tests/)
+# make test-all              everything: the extended tier starts labs and whole jobs, one after the other
+# make test-all PART=lab     all tests of one part
+test: lint launchers
+ifdef PART
+	@$(MAKE) --no-print-directory tests-of-part
+else
+	@$(PYTEST) $(PARALLEL) -m quick --timeout 120
+endif
+
+test-all: lint launchers
+ifdef PART
+	@$(MAKE) --no-print-directory tests-of-part
+else
+	@$(PYTEST) $(PARALLEL) -m quick --timeout 120; first=$$?; $(PYTEST) -m extended && exit $$first
+endif
+
+launchers: setup
 	-@tools/system-packages $(LAUNCHERS) $(BROWSER)
-	@$(VENV)/bin/python -m pytest
+
+# Exit code 5 is pytest's for no tests: a part need not have both tiers.
+tests-of-part:
+	@$(PYTEST) $(PARALLEL) -m quick --timeout 120 --part $(PART); first=$$?; \
+	$(PYTEST) -m extended --part $(PART); second=$$?; \
+	[ $$first = 5 ] && [ $$second = 5 ] && exit 5; [ $$first = 0 -o $$first = 5 ] && [ $$second = 0 -o $$second = 5 ]
 
 lint: setup
 	@$(VENV)/bin/ruff check .
@@ -61,11 +88,11 @@ dist: setup
 fuzz: setup
 	@$(VENV)/bin/python -m tests.fuzz.guided --seconds $(SECONDS) $(NAME)
 
-# Which lines the tests run: make coverage WHAT="not lab" leaves out what needs root. It takes twice as long as the tests.
-WHAT ?=
+# Which lines the quick tier runs: make coverage WHAT="" runs all tests. It takes twice as long as the tests.
+WHAT ?= quick
 coverage: setup
 	@$(VENV)/bin/coverage erase
-	-@$(VENV)/bin/coverage run -m pytest -q -m "$(WHAT)"
+	-@$(VENV)/bin/coverage run -m pytest -q $(PARALLEL) -m "$(WHAT)"
 	@$(VENV)/bin/coverage combine -q
 	@$(VENV)/bin/coverage report
 

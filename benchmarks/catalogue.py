@@ -28,7 +28,6 @@ ENTRIES = (
     Entry("demo", "`plink demo`, three times", 5),
     Entry("grouping", "agreement of clusterings, and whether they are right", 6),
     Entry("launching", "what an order gains for real programs", 22),
-    Entry("mutants", "how many small mistakes the tests of the solvers notice", 15),
     Entry("order_noise", "whether the gain that is promised is there", 5),
     Entry("order_rings", "rings against fast-tsp and their bounds (--seeds 1: 2 minutes)", 17),
     Entry("orders", "other collectives against plain annealing (--seeds 1: 6 minutes)", 10),

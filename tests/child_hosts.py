@@ -12,7 +12,7 @@ from plink.hosts import Host
 from plink.remote.program import BOOTSTRAP
 from runners.child import ChildLine
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 class ChildHosts:

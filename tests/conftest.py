@@ -1,4 +1,9 @@
-"""Fixtures all rooms share: a lab of real hosts (root only), the command line in this process and as a child."""
+"""Fixtures and the two tiers of tests: what ``make test`` runs, and what ``make test-all`` adds.
+
+A test is of the *extended* tier if it starts real hosts or whole jobs: it lies in a folder named ``lab`` or ``live``,
+or uses a lab or Slurm. All others are of the *quick* tier, and so is ``tests/end_to_end``, which has one path of each
+real thing. The tier is a marker, set here and nowhere else.
+"""
 
 import contextlib
 import io
@@ -11,46 +16,78 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, settings
 
 from benchmarks.stale import forget_stale
+from tests.reaper import take_down_lab
 
 # Properties are not held against the clock: the machine that tests them may be busy. Where CI is set they are tried
 # with the same examples every time, so that a change is judged by itself; elsewhere with new ones.
 settings.register_profile(
     "plink", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=bool(os.environ.get("CI"))
 )
-# With a mistake made on purpose (benchmarks/mutants.py) it is enough that an example is found.
-settings.register_profile(
-    "mutants", settings.get_profile("plink"), derandomize=False, phases=[Phase.explicit, Phase.generate]
-)
 settings.load_profile("plink")
 
-forget_stale()
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    forget_stale()
 
-# Whoever runs the tests may be deaf to these (nohup, a shell's `&`), and what they start would be so too.
+# Whoever runs the tests may ignore these (nohup, a shell's `&`), and what they start would ignore them too.
 for _number in (signal.SIGHUP, signal.SIGINT):
     if signal.getsignal(_number) == signal.SIG_IGN:
         signal.signal(_number, signal.SIG_DFL if _number == signal.SIGHUP else signal.default_int_handler)
 
-MISSING = [name for name in ("ip", "tc", "sshd") if shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin") is None]
-NO_LAB = "needs root" if os.geteuid() != 0 else f"needs {', '.join(MISSING)}" if MISSING else ""
-SLURM = ("munged", "slurmctld", "slurmd", "srun")
-NO_SLURM = ", ".join(name for name in SLURM if shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin") is None)
-TIMED = {"cli", "docs", "lab", "pictures", "probes", "remote", "runners", "runtime"}
+TESTS = Path(__file__).parent
+_PATH = os.environ["PATH"] + ":/usr/sbin"
+_MISSING = [name for name in ("ip", "tc", "sshd") if shutil.which(name, path=_PATH) is None]
+NO_LAB = "needs root" if os.geteuid() != 0 else f"needs {', '.join(_MISSING)}" if _MISSING else ""
+_SLURM = ("munged", "slurmctld", "slurmd", "srun")
+NO_SLURM = ", ".join(name for name in _SLURM if shutil.which(name, path=_PATH) is None)
+_LAB_FIXTURES = {"lab", "small_lab"}
+_EXTENDED_FOLDERS = {"lab", "live"}
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests marked ``lab`` or ``slurm`` are skipped where these cannot be. They, and all in the rooms that start
-    threads, processes, sockets and daemons, are about clocks and the load of a machine that others use too: one that
-    fails is tried twice more, and the summary names it. Words and solvers have no clock and no second try."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--part``: what ``make test PART=...`` passes on."""
+    parser.addoption(
+        "--part", default="", help="run one part only, both tiers: a folder below tests/, such as ordering"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A part that does not exist is an error in usage."""
+    parts = sorted({path.name for path in TESTS.rglob("*/") if (path / "__init__.py").exists()} - _EXTENDED_FOLDERS)
+    part = config.getoption("--part")
+    if part and part not in {*parts, "lab"}:
+        raise pytest.UsageError(f"--part {part}: choose one of {', '.join([*parts, 'lab'])}")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Give each test its tier, skip what this machine cannot run, leave out other parts."""
+    part = config.getoption("--part")
+    others = [item for item in items if part and part not in _folders(item)]
+    if others:
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if part in _folders(item)]
     for item in items:
-        if "lab" in item.keywords or TIMED & set(item.path.relative_to(item.config.rootpath).parts):
-            item.add_marker(pytest.mark.flaky(reruns=2, reruns_delay=5))
-        if NO_LAB and "lab" in item.keywords:
+        folders = _folders(item)
+        in_lab = "lab" in item.keywords or bool(_LAB_FIXTURES & set(getattr(item, "fixturenames", ())))
+        extended = in_lab or "slurm" in item.keywords or bool(_EXTENDED_FOLDERS & folders)
+        item.add_marker("extended" if extended and "end_to_end" not in folders else "quick")
+        if in_lab and NO_LAB:
             item.add_marker(pytest.mark.skip(reason=NO_LAB))
-        if NO_SLURM and "slurm" in item.keywords:
+        if "slurm" in item.keywords and NO_SLURM:
             item.add_marker(pytest.mark.skip(reason=f"needs {NO_SLURM}"))
+
+
+def _folders(item: pytest.Item) -> set[str]:
+    return set(item.path.relative_to(TESTS).parts[:-1]) if item.path.is_relative_to(TESTS) else set()
+
+
+def pytest_runtest_logstart(nodeid: str) -> None:
+    """Note which test this process is in, for whoever ends a run that hangs (``.ci/run``)."""
+    folder = os.environ.get("PLINK_TESTS_RUNNING")
+    if folder:
+        (Path(folder) / os.environ.get("PYTEST_XDIST_WORKER", "main")).write_text(nodeid + "\n")
 
 
 def plink(*words: str, cwd: Path, timeout: float = 120, **more: str) -> "subprocess.CompletedProcess[str]":
@@ -107,7 +144,8 @@ class Lab:
 
 
 def lab_up(name: str, *words: str) -> Lab:
-    """Bring a lab up by the command line."""
+    """Bring a lab up by the command line; it does not outlive this process."""
+    take_down_lab(name)
     done = plink("lab", "up", "--name", name, *words, cwd=Path("/"))
     assert done.returncode == 0, done.stderr
     return Lab(name)

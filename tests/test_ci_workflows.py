@@ -95,7 +95,6 @@ def test_a_host_that_is_down_is_compared_and_drawn_and_no_baseline(
 
 
 @pytest.mark.lab
-@pytest.mark.slow
 def test_a_good_day_and_a_bad_one(small_lab: Lab, workflow: tuple[str, dict[str, Any]], tmp_path: Path) -> None:
     """The second day a rack has a quarter of its rate: that is seen, told, and not the next baseline."""
     name, found = workflow

@@ -7,19 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.cli.files import listing, refusal, write
-from tests.conftest import plink
+from tests.conftest import typed
 
 BAD = [
     ("", "hosts.txt: no hosts in it"),
-    ("# nobody\n", "hosts.txt: no hosts in it"),
     ("a\nb\na\n", "hosts.txt:3: host 'a' is listed twice (first on line 1)"),
     ("a\nb colour=red\n", "hosts.txt:2: unknown key 'colour'"),
-    ("a\nb slots=many\n", "hosts.txt:2: slots=many"),
     ("a\n$(touch${IFS}gotcha)\n", "hosts.txt:2: "),
-    ("a\n`id`@b\n", "hosts.txt:2: "),
-    ("a\nb;reboot\n", "hosts.txt:2: "),
     ("a\n-oProxyCommand=x\n", "hosts.txt:2: "),
-    ("a\nb address=$(id)\n", "hosts.txt:2: "),
 ]
 
 
@@ -40,31 +35,34 @@ def here(tmp_path: Path) -> Path:
     return folder
 
 
+COMMANDS = (("probe", "hosts.txt", "-o", "n.json"), ("launch", "--hosts", "hosts.txt", "true"))
+
+
 @pytest.mark.parametrize(("text", "said"), BAD)
-@pytest.mark.parametrize("words", [("probe", "hosts.txt", "-o", "n.json"), ("launch", "--hosts", "hosts.txt", "true")])
-def test_a_bad_hosts_file_is_refused(words: tuple[str, ...], text: str, said: str, here: Path) -> None:
+def test_a_bad_hosts_file_is_refused(text: str, said: str, here: Path) -> None:
     (here / "hosts.txt").write_text(text)
-    assert refusal(plink(*words, cwd=here)).startswith(said)
+    for words in COMMANDS:
+        assert refusal(typed(*words, cwd=here)).startswith(said)
     assert list(listing(here)) == ["hosts.txt"]
 
 
-@pytest.mark.parametrize("words", [("probe", "gone.txt"), ("launch", "--hosts", "gone.txt", "true")])
-def test_a_hosts_file_that_is_not_there_is_named(words: tuple[str, ...], here: Path) -> None:
-    assert refusal(plink(*words, cwd=here)) == "gone.txt: no such file"
+def test_a_hosts_file_that_is_not_there_is_named(here: Path) -> None:
+    for words in COMMANDS:
+        assert refusal(typed(*words, cwd=here)) == "hosts.txt: no such file"
     assert listing(here) == {}
 
 
 def test_an_order_for_other_hosts_is_refused(here: Path) -> None:
     (here / "hosts.txt").write_text("a\nb\n")
     write(here / "o.json", {"schema": "plink.order/1", "algo": "ring", "hosts": ["a", "z"]})
-    done = plink("launch", "--hosts", "hosts.txt", "--order", "o.json", "true", cwd=here)
+    done = typed("launch", "--hosts", "hosts.txt", "--order", "o.json", "true", cwd=here)
     assert refusal(done) == "o.json: the order names hosts that are not in the hosts list: z"
 
 
-@pytest.mark.parametrize("setting", ["GREETING", "=x", "RANK=0"])
+@pytest.mark.parametrize("setting", ["=x", "RANK=0"])
 def test_an_environment_that_cannot_be_is_refused(setting: str, here: Path) -> None:
     (here / "hosts.txt").write_text("a address=127.0.0.1 port=1\n")
-    done = plink("launch", "--hosts", "hosts.txt", "--env", setting, "true", cwd=here)
+    done = typed("launch", "--hosts", "hosts.txt", "--env", setting, "true", cwd=here)
     assert done.returncode == 2
     assert f"plink: error: --env {setting}: " in done.stderr
 
@@ -72,7 +70,7 @@ def test_an_environment_that_cannot_be_is_refused(setting: str, here: Path) -> N
 def test_a_lab_address_outside_its_lab_is_refused(here: Path) -> None:
     """It must never leave by the machine's own interfaces."""
     (here / "hosts.txt").write_text("a address=198.18.1.1\nb address=198.18.1.2\n")
-    said = refusal(plink("probe", "hosts.txt", cwd=here))
+    said = refusal(typed("probe", "hosts.txt", cwd=here))
     assert said.startswith("a: 198.18.1.1 exists only inside an emulated lab")
 
 
@@ -91,12 +89,12 @@ def last_line(stderr: str) -> str:
     return error
 
 
-@pytest.mark.parametrize("words", [("probe", "hosts.txt", "-o", "n.json"), ("launch", "--hosts", "hosts.txt", "true")])
+@pytest.mark.parametrize("words", COMMANDS, ids=("probe", "launch"))
 def test_hosts_that_refuse_are_named(words: tuple[str, ...], here: Path, closed_port: int) -> None:
     (here / "hosts.txt").write_text(
         f"ada address=127.0.0.1 port={closed_port}\nbob address=127.0.0.1 port={closed_port}\n"
     )
-    done = plink(*words, cwd=here)
+    done = typed(*words, cwd=here)
     assert done.returncode == 1
     assert done.stdout == ""
     error = last_line(done.stderr)
@@ -105,11 +103,11 @@ def test_hosts_that_refuse_are_named(words: tuple[str, ...], here: Path, closed_
     assert not (here / "n.json").exists()
 
 
-@pytest.mark.parametrize("words", [("probe", "hosts.txt", "-o", "n.json"), ("launch", "--hosts", "hosts.txt", "true")])
+@pytest.mark.parametrize("words", COMMANDS, ids=("probe", "launch"))
 def test_a_name_that_does_not_resolve_is_named(words: tuple[str, ...], here: Path) -> None:
     """``.invalid`` never resolves (RFC 6761)."""
     (here / "hosts.txt").write_text("no-such-host.invalid\nno-such-host-2.invalid\n")
-    done = plink(*words, cwd=here)
+    done = typed(*words, cwd=here)
     assert done.returncode == 2
     error = last_line(done.stderr)
     assert error.startswith("plink: error: no-such-host.invalid: its name does not resolve")
@@ -128,7 +126,7 @@ def test_something_that_is_no_sshd_is_named(here: Path) -> None:
 
         thread = threading.Thread(target=answer)
         thread.start()
-        done = plink("launch", "--hosts", "hosts.txt", "true", cwd=here)
+        done = typed("launch", "--hosts", "hosts.txt", "true", cwd=here)
         thread.join()
     assert done.returncode == 1
     assert last_line(done.stderr).startswith("plink: error: ada: SSH: ")

@@ -1,6 +1,5 @@
 """Bad network files: one line that names the file and the key, nothing written, nothing executed."""
 
-import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -8,56 +7,29 @@ from typing import Any
 import pytest
 
 from tests.cli.files import listing, network, refusal, write
-from tests.conftest import plink
+from tests.conftest import typed
 
 NAMES = [{"name": "a"}, {"name": "b"}, {"name": "c"}, {"name": "$(touch gotcha)"}]
 
-TEXTS = [
-    ("", "n.json:1: not JSON"),
-    ("hello", "n.json:1: not JSON"),
+BAD: list[tuple[str | dict[str, Any], str]] = [
     (json.dumps(network())[:-1], "n.json:1: not JSON"),
     ("[]", "n.json: a JSON object was expected, this is a list"),
     (json.dumps(network()).replace("100", "NaN", 1), "n.json: NaN is not a JSON number"),
-    (json.dumps(network()).replace("100", "Infinity", 1), "n.json: Infinity is not a JSON number"),
-    (json.dumps(network()).replace("100", "1e999", 1), "n.json: 1e999 is too large a number"),
-    (json.dumps(network()).replace("100", "1" + "0" * 400, 1), "n.json: latency_us: holds a number too large"),
     ("[" * 100_000, "n.json: not JSON that plink reads: nested too deeply"),
-]
-
-CHANGES: list[tuple[dict[str, Any], str]] = [
     ({"schema": "plink.order/1"}, "n.json: schema: 'plink.order/1' was found"),
-    ({"schema": None}, "n.json: schema: None was found"),
-    ({"hosts": []}, "n.json: hosts: "),
     ({"hosts": NAMES}, "n.json: hosts[3]: '$(touch gotcha)' cannot be a host name"),
-    ({"hosts": [{"name": "a"}] * 4}, "n.json: hosts[1]: host 'a' is listed twice"),
-    ({"latency_us": None}, "n.json: latency_us: 4 rows of 4 numbers were expected"),
-    ({"latency_us": [[0] * 4] * 3}, "n.json: latency_us: 4 rows of 4 numbers were expected"),
-    ({"latency_us": [[0] * 4] * 3 + [[0] * 5]}, "n.json: latency_us[3]: 4 numbers were expected"),
     ({"latency_us": [[0] * 4] * 3 + [[0, "12", 0, 0]]}, 'n.json: latency_us[3][1]: "12" is not a number or null'),
-    ({"latency_us": [[0] * 4] * 3 + [[0, -1, 0, 0]]}, "n.json: latency_us[3][1]: -1 cannot be a measurement"),
     ({"bandwidth_gbps": [[0]]}, "n.json: bandwidth_gbps: 4 rows of 4 numbers were expected"),
-    ({"predicted_us": [[0]]}, "n.json: predicted_us: 4 rows of 4 numbers were expected"),
-    ({"halves_us": [[[0] * 4] * 4]}, "n.json: halves_us: two matrices were expected, of one half of the samples each"),
-    ({"halves_us": {"even": 1}}, "n.json: halves_us: two matrices were expected, of one half of the samples each"),
-    ({"halves_us": [[[0] * 4] * 4, 5]}, "n.json: halves_us[1]: 4 rows of 4 numbers were expected"),
     ({"halves_us": [[[0] * 4] * 4, [["x"] * 4] * 4]}, 'n.json: halves_us[1][0][0]: "x" is not a number or null'),
 ]
 
 
-@pytest.mark.parametrize(("text", "said"), TEXTS, ids=lambda value: value[:40])
-def test_what_is_no_network_is_refused(text: str, said: str, tmp_path: Path) -> None:
-    (tmp_path / "n.json").write_text(text)
-    before = listing(tmp_path)
-    assert refusal(plink("reorder", "n.json", cwd=tmp_path)).startswith(said)
-    assert listing(tmp_path) == before
-
-
-@pytest.mark.parametrize(("changes", "said"), CHANGES, ids=lambda value: str(value)[:40])
-def test_a_bad_key_is_refused_and_an_older_result_stays(changes: dict[str, Any], said: str, tmp_path: Path) -> None:
-    write(tmp_path / "n.json", network(**changes))
+@pytest.mark.parametrize(("bad", "said"), BAD, ids=lambda value: str(value)[:40])
+def test_a_bad_network_is_refused_and_changes_nothing(bad: str | dict[str, Any], said: str, tmp_path: Path) -> None:
+    (tmp_path / "n.json").write_text(bad if isinstance(bad, str) else json.dumps(network(**bad)))
     (tmp_path / "hostfile").write_text("an older result\n")
     before = listing(tmp_path)
-    done = plink("reorder", "n.json", "--format", "openmpi", "-o", "hostfile", cwd=tmp_path)
+    done = typed("reorder", "n.json", "--format", "openmpi", "-o", "hostfile", cwd=tmp_path)
     assert refusal(done).startswith(said)
     assert listing(tmp_path) == before
 
@@ -67,25 +39,18 @@ def test_the_last_network_is_checked_as_well_and_nothing_changes(tmp_path: Path)
     write(tmp_path / ".plink" / "network.json", network(latency_us=[[0]]))
     (tmp_path / ".plink" / "order.json").write_text("an older order")
     before = listing(tmp_path)
-    assert refusal(plink("reorder", cwd=tmp_path)).startswith(".plink/network.json: latency_us: ")
-    assert refusal(plink("launch", "true", cwd=tmp_path)).startswith(".plink/network.json: latency_us: ")
+    assert refusal(typed("reorder", cwd=tmp_path)).startswith(".plink/network.json: latency_us: ")
+    assert refusal(typed("launch", "true", cwd=tmp_path)).startswith(".plink/network.json: latency_us: ")
     assert listing(tmp_path) == before
 
 
 def test_a_network_that_is_not_there_is_named(tmp_path: Path) -> None:
-    assert refusal(plink("reorder", "gone.json", cwd=tmp_path)) == "gone.json: no such file"
-    assert refusal(plink("reorder", cwd=tmp_path)).startswith(
+    assert refusal(typed("reorder", "gone.json", cwd=tmp_path)) == "gone.json: no such file"
+    assert refusal(typed("reorder", cwd=tmp_path)).startswith(
         "no .plink/network.json here yet: run `plink probe hosts.txt` first"
     )
-    assert refusal(plink("reorder", ".", cwd=tmp_path)) == ".: Is a directory"
+    assert refusal(typed("reorder", ".", cwd=tmp_path)) == ".: Is a directory"
     assert listing(tmp_path) == {}
-
-
-def test_a_broken_gz_is_named(tmp_path: Path) -> None:
-    whole = gzip.compress(json.dumps(network()).encode())
-    (tmp_path / "n.json.gz").write_bytes(whole[: len(whole) // 2])
-    assert refusal(plink("reorder", "n.json.gz", cwd=tmp_path)).startswith("n.json.gz: ")
-    assert list(listing(tmp_path)) == ["n.json.gz"]
 
 
 def test_pairs_that_were_not_measured_are_avoided(tmp_path: Path) -> None:
@@ -93,7 +58,7 @@ def test_pairs_that_were_not_measured_are_avoided(tmp_path: Path) -> None:
     rows[1][3] = rows[3][1] = None
     rows[0][2] = None  # the other direction is there: enough
     write(tmp_path / "n.json", network(latency_us=rows))
-    done = plink("reorder", "n.json", "--format", "hosts", cwd=tmp_path)
+    done = typed("reorder", "n.json", "--format", "hosts", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "a\nb\nc\nd\n")  # the only ring without b - d
     assert done.stderr.splitlines() == [
         "plink: ring of 4 hosts, sum of round trips: given 400 us, found 400 us, median of random orders 310 us; "
@@ -108,7 +73,7 @@ def test_pairs_that_were_not_measured_and_cannot_be_avoided_are_named(tmp_path: 
     for i in (1, 2):
         rows[i][3] = rows[3][i] = None
     write(tmp_path / "n.json", network(latency_us=rows))
-    done = plink("reorder", "n.json", "--prove", "--json", cwd=tmp_path)
+    done = typed("reorder", "n.json", "--prove", "--json", cwd=tmp_path)
     assert done.returncode == 3
     order = json.loads(done.stdout)
     assert (order["lower_bound"], order["gap"], order["proven"]) == (None, None, False)
@@ -125,7 +90,7 @@ def test_pairs_that_were_not_measured_and_cannot_be_avoided_are_named(tmp_path: 
 def test_nothing_measured_has_no_answer(tmp_path: Path) -> None:
     rows = [[0 if i == j else None for j in range(4)] for i in range(4)]
     write(tmp_path / "n.json", network(latency_us=rows))
-    said = refusal(plink("reorder", "n.json", cwd=tmp_path), code=4)
+    said = refusal(typed("reorder", "n.json", cwd=tmp_path), code=4)
     assert said == "n.json: no pair was measured; measure them: plink probe, or give --prior FILE"
     assert list(listing(tmp_path)) == ["n.json"]
 
@@ -134,7 +99,6 @@ def test_nothing_measured_has_no_answer(tmp_path: Path) -> None:
     ("target", "code", "said"),
     [
         ("no/such/folder", 1, "cannot write no/such/folder: No such file or directory"),
-        ("n.json/file", 1, "cannot write n.json/file: Not a directory"),
         ("/dev/full", 1, "cannot write /dev/full: No space left on device"),
         (".", 2, ".: is a folder; name a file in it"),
     ],
@@ -142,7 +106,7 @@ def test_nothing_measured_has_no_answer(tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_written_is_named(target: str, code: int, said: str, tmp_path: Path) -> None:
     write(tmp_path / "n.json", network())
     before = listing(tmp_path)
-    assert refusal(plink("reorder", "n.json", "-o", target, cwd=tmp_path), code) == said
+    assert refusal(typed("reorder", "n.json", "-o", target, cwd=tmp_path), code) == said
     assert listing(tmp_path) == before
 
 
@@ -156,11 +120,11 @@ def test_a_place_that_cannot_be_written_is_named(target: str, code: int, said: s
 )
 def test_what_cannot_be_asked_for_is_refused(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
     write(tmp_path / "n.json", network())
-    assert refusal(plink("reorder", "n.json", *words, cwd=tmp_path)).startswith(said)
+    assert refusal(typed("reorder", "n.json", *words, cwd=tmp_path)).startswith(said)
 
 
 def test_debug_shows_where(tmp_path: Path) -> None:
-    done = plink("--debug", "reorder", "gone.json", cwd=tmp_path)
+    done = typed("--debug", "reorder", "gone.json", cwd=tmp_path)
     assert done.returncode == 2
     assert "Traceback" in done.stderr
     assert done.stderr.splitlines()[-1] == "plink: error: gone.json: no such file"

@@ -61,17 +61,6 @@ def test_falling_short_is_exit_code_1_and_a_failure_in_junit(here: Path) -> None
     assert "below --min-spearman 0.9" in str(failure.get("message"))
 
 
-def test_priced_anew_by_the_network_and_the_models_of_today(here: Path) -> None:
-    """What was predicted then does not count: by latency `abcd` is the dearest ring of the four."""
-    found = json.loads(typed("check", "cloud.json", "--results", "bad.json", "--json", cwd=here).stdout)
-    (entry,) = found["checks"]
-    costs = [run["predicted_us"] for run in entry["runs"]]
-    assert costs[0] == max(costs) == 400
-    assert costs[1:] == [220, 220, 220]
-    assert entry["spearman"] != -1
-    assert found["network"] is not None
-
-
 def test_priced_anew_by_another_model(here: Path) -> None:
     """Recorded by `contention`; by latency nothing is told of times, so there is no calibration."""
     words = ("check", "cloud.json", "--results", "good.json", "--json")
@@ -105,25 +94,6 @@ def test_against_a_baseline(here: Path) -> None:
     )
 
 
-def test_a_baseline_of_something_else(here: Path) -> None:
-    write(here / "other.json", checked(series([[1.0]] * 3 + [[2.0]], algo="ring")))
-    done = typed("check", "--results", "good.json", "--max-regression", "other.json", cwd=here)
-    assert done.returncode == 1
-    assert "the baseline has no run of gloo of this size" in done.stderr
-    words = ("check", "--results", "good.json", "--max-regression", "other.json", "--json")
-    assert json.loads(typed(*words, cwd=here).stdout)["checks"][0]["baseline"] is None
-
-
-def test_what_the_demo_printed_can_be_judged(here: Path) -> None:
-    demo = {
-        "schema": "plink.demo/1", "predicted_given_s": 2.4, "predicted_plink_s": 0.6, "given_samples_s": [2.5, 2.6],
-        "plink_samples_s": [0.6, 0.7],
-    }  # fmt: skip
-    write(here / "demo.json", demo)
-    found = json.loads(typed("check", "--results", "demo.json", "--json", cwd=here).stdout)
-    assert (found["spearman"], found["checks"][0]["interval"]) == (1.0, None)
-
-
 def test_other_options_are_another_collective_and_other_hosts_are_named(here: Path) -> None:
     times = [[1.0], [2.0], [3.0], [4.0]]
     write(here / "two.json", checked(series(times, algo="bcube", options=["base=2"])))
@@ -140,7 +110,7 @@ def test_other_options_are_another_collective_and_other_hosts_are_named(here: Pa
     assert "which was run on other hosts" in (here / "out.xml").read_text()
 
 
-@pytest.mark.parametrize("orders", [2, 3, 4])
+@pytest.mark.parametrize("orders", [2, 4])
 def test_what_few_orders_say_is_not_passed(orders: int, here: Path) -> None:
     """Of two orders every second guess is right."""
     few = series([[1.0], [2.0], [3.0], [4.0]])
@@ -162,18 +132,6 @@ def test_what_few_orders_say_is_not_passed(orders: int, here: Path) -> None:
     assert typed("check", "--results", "few.json", cwd=here).returncode == 0
 
 
-def test_what_falls_short_beside_what_cannot_be_judged_is_exit_code_1(here: Path) -> None:
-    few = series([[1.0], [2.0], [3.0], [4.0]], algo="ring")
-    few["runs"] = few["runs"][:2]
-    write(here / "both.json", checked(few, series([[4.0], [3.0], [2.0], [1.0]])))
-    done = typed("check", "--results", "both.json", "--min-spearman", "0.9", "--junit", "out.xml", cwd=here)
-    assert done.returncode == 1
-    assert "below --min-spearman 0.9" in done.stderr
-    assert "of 2 orders is 1.000: too few" in done.stderr
-    top = ElementTree.parse(here / "out.xml").getroot()
-    assert (top.get("tests"), top.get("failures"), top.get("errors")) == ("2", "1", "1")
-
-
 def test_what_stands_in_a_file_is_shown_and_not_obeyed(here: Path) -> None:
     odd = series([[1.0], [2.0], [3.0], [4.0]], algo="[/x]\x1b[31m")
     odd["runs"][0]["order"] = "[/y] [bold]z\x1b[2J"
@@ -186,70 +144,19 @@ def test_what_stands_in_a_file_is_shown_and_not_obeyed(here: Path) -> None:
     assert next(ElementTree.parse(here / "out.xml").getroot().iter("testsuite")).get("name") == "[/x]\ufffd[31m"
 
 
-def test_two_sizes_of_one_algorithm_are_two_cases_for_ci(here: Path) -> None:
-    """GitLab shows one of those that have the same name."""
-    times = [[1.0], [2.0], [3.0], [4.0]]
-    write(here / "sizes.json", checked(series(times), series(times[::-1], size_bytes=2000)))
-    words = ("check", "--results", "sizes.json", "--min-spearman", "0.5", "--junit", "out.xml")
-    assert typed(*words, cwd=here).returncode == 1
-    cases = {
-        case.get("name"): case.find("failure") is None for case in ElementTree.parse(here / "out.xml").iter("testcase")
-    }
-    assert cases == {"spearman": True, "spearman (2)": False}
-
-
-def test_an_error_is_told_to_ci_too(here: Path) -> None:
-    write(here / "same.json", checked(series([[1.0]] * 4)))
-    done = typed("check", "--results", "same.json", "--junit", "out.xml", cwd=here)
-    assert "two orders or more that differ" in refusal(done, 4)
-    top = ElementTree.parse(here / "out.xml").getroot()
-    assert (top.get("tests"), top.get("failures"), top.get("errors")) == ("1", "0", "1")
-
-
-def test_a_baseline_that_is_gone_is_told_to_ci_too(here: Path) -> None:
-    words = ("check", "--results", "good.json", "--max-regression", "gone.json", "--junit", "out.xml")
-    assert "gone.json: no such file" in refusal(typed(*words, cwd=here), 2)
-    assert ElementTree.parse(here / "out.xml").getroot().get("errors") == "1"
-
-
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
         ([], 2, "--measure runs orders on the hosts"),
         (["--measure", "--results", "good.json"], 2, "give one of the two"),
         (["--results", "good.json", "--min-spearman", "2"], 2, "--min-spearman 2: give a correlation"),
-        (["--min-spearman", "0.5", "cloud.json"], 2, "--measure runs orders"),
         (["--results", "good.json", "--min-paia", "0.9"], 2, "--min-paia goes with --truth"),
-        (["--results", "good.json", "-o", "x"], 2, "-o goes with --measure"),
         (["--results", "good.json", "--dry-run"], 2, "--dry-run goes with --measure"),
         (["--results", "good.json", "--algo", "ring", "--size", "1KB"], 2, "--algo, --size go with --measure: nothing"),
-        (["--results", "good.json", "--orders", "10", "--repeats", "3"], 2, "--orders, --repeats go with --measure"),
-        (["--results", "good.json", "--set", "base=4"], 2, "--set goes with --measure"),
-        (["--results", "good.json", "--env", "A=1", "--python", "p"], 2, "--python, --env go with --measure"),
-        (["--results", "good.json", "--interface", "e", "--timeout", "1m"], 2, "--interface, --timeout go with"),
-        (["--results", "good.json", "--accept-new-host-keys"], 2, "--accept-new-host-keys goes with --measure"),
-        (["--results", "good.json", "--seed", "0"], 2, "--seed goes with --measure"),
         (["--results", "good.json", "--model", "latency"], 2, "NETWORK prices the runs anew, by --model too"),
-        (["cloud.json", "--truth", "t", "--model", "latency"], 2, "--model goes with --measure: nothing is run here"),
-        (["cloud.json", "--truth", "t", "--size", "3"], 2, "--size goes with --measure"),
         (["--results", "good.json", "--tolerance", "0.1"], 2, "--tolerance goes with --max-regression"),
-        (["cloud.json", "--results", "good.json", "--model", "x"], 2, "--model x: there are auto, latency"),
         (["cloud.json", "--measure", "--dry-run", "-o", "x"], 2, "-o goes with what is run: --dry-run finds nothing"),
-        (["cloud.json", "--measure", "--dry-run", "--junit", "x"], 2, "--junit goes with what is run: --dry-run finds"),
-        (
-            ["cloud.json", "--measure", "--dry-run", "--truth", "t", "--min-paia", "1"],
-            2,
-            "--truth goes with what is run",
-        ),
-        (["cloud.json", "--measure", "--dry-run", "--min-spearman", "1"], 2, "--min-spearman goes with what is run"),
-        (
-            ["cloud.json", "--measure", "--dry-run", "--max-regression", "good.json"],
-            2,
-            "--max-regression goes with what",
-        ),
-        (["--results", "nowhere.json"], 2, "nowhere.json: no such file"),
         (["--results", "cloud.json"], 2, "holds measured runs"),
-        (["--results", "good.json", "--junit", "no/folder.xml"], 2, "there is no folder no"),
         (["--measure", "--algo", "nccl"], 2, "what can be run here is ring"),
         (
             ["--measure", "cloud.json", "--min-spearman", "0.9", "--orders", "3"],
@@ -257,27 +164,19 @@ def test_a_baseline_that_is_gone_is_told_to_ci_too(here: Path) -> None:
             "--orders 3: 4 at least, for --min-spearman to be judged by",
         ),
         (["--measure", "cloud.json", "--size", "3"], 2, "an element has 4 bytes"),
-        (["--measure", "cloud.json", "--env", "RANK"], 2, "write NAME=VALUE"),
-        (["--measure"], 2, "no .plink/network.json here yet"),
         (["cloud.json", "--results", "strangers.json"], 4, "is not one of the hosts in cloud.json"),
-        (["cloud.json", "--results", "five.json"], 4, "was run by 5 ranks, and the hosts in cloud.json have 4 slots"),
         (["--results", "none.json"], 2, "checks[0].ranks: a whole number of 1 or more was expected"),
         (["cloud.json", "--results", "plain.json"], 2, "leave NETWORK away"),
         (["--results", "unpredicted.json"], 4, "of order 1 of 4; give the NETWORK that it was run on"),
-        (["--results", "null.json"], 4, "nothing was predicted of order given: predicted_us is null in the file"),
         (["--results", "zero.json"], 2, "takes more than 0 seconds"),
         (["--results", "good.json", "--max-regression", "empty.json"], 2, "checks: a list was expected"),
-        (["--results", "good.json", "--max-regression", "zero.json"], 2, "gloo is no baseline: order 1 of 4"),
-        (["--results", "good.json", "--max-regression", "unpredicted.json"], 2, "gloo is no baseline: nothing was"),
         (["--measure", "--max-regression", "good.json", "-o", "./good.json"], 2, "would be the next baseline"),
     ],
 )
 def test_what_cannot_be_is_refused(words: list[str], code: int, message: str, here: Path) -> None:
     plain = {"order": "given", "predicted_us": 1.0, "achieved_s": [1.0]}
     write(here / "plain.json", {"schema": "plink.check/1", "runs": [plain, plain | {"achieved_s": [2.0]}]})
-    write(here / "null.json", {"schema": "plink.check/1", "runs": [plain | {"predicted_us": None}, plain]})
     write(here / "empty.json", checked())
-    write(here / "five.json", checked(series([[1.0], [2.0], [3.0], [4.0]], ranks=5)))
     write(here / "none.json", checked(series([[1.0], [2.0], [3.0], [4.0]], ranks=0)))
     strange = series([[1.0], [2.0], [3.0], [4.0]])
     strange["runs"][2]["hosts"] = list("abcx")

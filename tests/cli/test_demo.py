@@ -5,21 +5,18 @@ from pathlib import Path
 import pytest
 
 from tests.cli.files import refusal
-from tests.conftest import plink
+from tests.conftest import typed
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (("--size", "0"), "--size 0: an all-reduce has 4 bytes at least"),
-        (("--size", "3B"), "--size 3B: an all-reduce has 4 bytes at least"),
         (("--size", "much"), "'much' is not a size"),
-        (("--rate", "0mbit"), "'0mbit' is not a rate"),
-        (("--racks", "0"), "--racks 0: a lab has 1 to 64 racks"),
         (("--racks", "1000"), "--racks 1000: a lab has 1 to 64 racks"),
         (("--hosts-per-rack", "200"), "--hosts-per-rack 200: a lab has 1 to 512 hosts in all"),
         (("--racks", "1", "--hosts-per-rack", "1"), "--racks 1 --hosts-per-rack 1: one host has nobody"),
     ],
 )
 def test_what_cannot_be_shown_is_refused(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
-    assert refusal(plink("demo", *words, cwd=tmp_path)).startswith(said)
+    assert refusal(typed("demo", *words, cwd=tmp_path)).startswith(said)

@@ -31,7 +31,7 @@ def network_of(*halves: np.ndarray, **details: Any) -> Network:
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A noisy cloud with halves; one in which h0 and h1 saw nobody; three hosts; two parts; hosts all alike."""
+    """A noisy cloud with halves; one in which h0 and h1 saw nobody; three hosts; two parts."""
     rng = np.random.default_rng(5)
     noisy = cloud()
     network_of(*(noisy.sample(rng) for _ in range(2))).write(tmp_path / "noisy.json")
@@ -42,8 +42,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     parts = noisy.sample(rng)
     parts[:5, 5:] = parts[5:, :5] = np.nan
     network_of(parts).write(tmp_path / "parts.json")
-    network_of(np.full((6, 6), 20.0)).write(tmp_path / "alike.json")
-    network_of(np.zeros((6, 6))).write(tmp_path / "zero.json")
     (tmp_path / ".plink").mkdir()
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -87,29 +85,13 @@ def test_hosts_without_distances_are_left_out_by_name(here: Path) -> None:
     assert "guess from the nearest hosts" in done.stdout  # no halves
 
 
-@pytest.mark.parametrize("name", ["alike", "zero"])
-def test_hosts_that_are_all_alike(name: str, here: Path) -> None:
-    found = json.loads(typed("embed", f"{name}.json", "--json", cwd=here).stdout)
-    fitted = np.array(found["fitted_us"])[np.triu_indices(6, 1)]
-    expected = 20.0 if name == "alike" else 0.0
-    assert fitted == pytest.approx(expected, abs=1.0)
-
-
-def test_an_embedding_on_standard_output(here: Path) -> None:
-    done = typed("embed", "noisy.json", *QUICK, "-o", "-", cwd=here)
-    assert json.loads(done.stdout)["schema"] == "plink.embedding/1"
-    assert "plink: 16 hosts in 4 dimensions" in done.stderr
-
-
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
         (["noisy.json", "--alpha", "0.5"], 2, "alpha 0.5: it takes 1 to 2"),
-        (["noisy.json", "--alpha", "nan"], 2, "alpha nan: it takes 1 to 2"),
         (["noisy.json", "--dimension", "0"], 2, "dimension 0: it takes 1 to 64"),
         (["noisy.json", "--loss", "huber"], 2, "--loss huber: there are auto, relative, absolute"),
         (["noisy.json", "--device", "abacus"], 2, "device 'abacus': PyTorch cannot use it here"),
-        (["nowhere.json"], 2, "nowhere.json: no such file"),
         (["three.json"], 4, "an embedding takes 4 hosts"),
         (["parts.json"], 4, "2 parts with nothing measured between them; one is h0, h1, h2, h3, h4"),
     ],
@@ -164,12 +146,6 @@ def test_fitted_distances_stand_for_pairs_that_were_not_measured(here: Path) -> 
     assert typed("cost", "holes.json", "--model", "latency", "--denoise", cwd=here).returncode == 0
 
 
-@pytest.mark.parametrize("words", [["cost", "three.json"], ["advise", "three.json"], ["reorder", "three.json"]])
+@pytest.mark.parametrize("words", [["cost", "three.json"], ["reorder", "three.json"]])
 def test_too_few_hosts_to_denoise(words: list[str], here: Path) -> None:
     assert "an embedding takes 4 hosts" in refusal(typed(*words, "--denoise", cwd=here), 4)
-
-
-def test_assumed_round_trips_have_no_noise(here: Path) -> None:
-    (here / "topology.conf").write_text("SwitchName=s1 Nodes=n[1-4]\n")
-    done = typed("reorder", "--topology", "topology.conf", "--denoise", cwd=here)
-    assert "--denoise goes with measured round trips" in refusal(done)

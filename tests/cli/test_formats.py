@@ -8,7 +8,7 @@ import pytest
 from plink.cli.app import command
 from runners.hostfiles import FORMATS
 from tests.cli.files import listing, network, refusal, write
-from tests.conftest import plink
+from tests.conftest import typed
 
 HOSTS = [{"name": "a", "address": "10.0.0.1"}, {"name": "b", "address": "10.0.0.2", "slots": 2}]
 ROWS = [[0, 10, 20], [10, 0, 30], [20, 30, 0]]  # any order of three is the same ring: the given one is kept
@@ -22,29 +22,19 @@ def three(**changes: object) -> dict[str, object]:
 
 ENV = "MASTER_ADDR=10.0.0.1 MASTER_PORT=29500"
 GOLDEN = {
-    "hosts": ["a", "b", "c"],
-    "openmpi": ["10.0.0.1", "10.0.0.2", "10.0.0.2", "10.0.0.3"],
     "openmpi-rankfile": [
         "rank 0=10.0.0.1 slot=0",
         "rank 1=10.0.0.2 slot=0",
         "rank 2=10.0.0.2 slot=1",
         "rank 3=10.0.0.3 slot=0",
     ],
-    "mpich": ["10.0.0.1:1", "10.0.0.2:2", "10.0.0.3:1"],
     "slurm": ["a", "b", "b", "c"],
-    "torchrun": [
-        f"torchrun --rdzv-backend=static --nnodes=3 --node-rank={place} --nproc-per-node={slots} "
-        f'--master-addr=10.0.0.1 --master-port=29500 "$@"  # {name}'
-        for place, name, slots in ((0, "a", 1), (1, "b", 2), (2, "c", 1))
-    ],
     "torchrun-env": [
         f"RANK=0 WORLD_SIZE=4 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_RANK=0 {ENV}  # a",
         f"RANK=1 WORLD_SIZE=4 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 GROUP_RANK=1 {ENV}  # b",
         f"RANK=2 WORLD_SIZE=4 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 GROUP_RANK=1 {ENV}  # b",
         f"RANK=3 WORLD_SIZE=4 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_RANK=2 {ENV}  # c",
     ],
-    "deepspeed": ["10.0.0.1 slots=1", "10.0.0.2 slots=2", "10.0.0.3 slots=1"],
-    "horovod": ["10.0.0.1:1,10.0.0.2:2,10.0.0.3:1"],
     "lightgbm": ["10.0.0.1 12400", "10.0.0.2 12400", "10.0.0.2 12401", "10.0.0.3 12400"],
     "kubernetes": ["0 a", "1 b", "2 b", "3 c"],
 }
@@ -60,14 +50,14 @@ def test_help_names_every_format() -> None:
 @pytest.mark.parametrize("name", GOLDEN)
 def test_golden(name: str, tmp_path: Path) -> None:
     write(tmp_path / "n.json", three())
-    done = plink("reorder", "n.json", "--format", name, "--moves", "10", cwd=tmp_path)
+    done = typed("reorder", "n.json", "--format", name, "--moves", "10", cwd=tmp_path)
     assert (done.returncode, done.stdout.splitlines()) == (0, GOLDEN[name])
     assert "use it" not in done.stderr
 
 
 def test_a_file_comes_with_the_command_that_keeps_its_order(tmp_path: Path) -> None:
     write(tmp_path / "n.json", three())
-    done = plink("reorder", "n.json", "--format", "mpich", "-o", "my hosts", "--moves", "10", cwd=tmp_path)
+    done = typed("reorder", "n.json", "--format", "mpich", "-o", "my hosts", "--moves", "10", cwd=tmp_path)
     assert done.stderr.splitlines()[-1] == "plink: use it: mpiexec.hydra -f 'my hosts' -n 4 PROGRAM"
     assert (tmp_path / "my hosts").read_text() == "10.0.0.1:1\n10.0.0.2:2\n10.0.0.3:1\n"
 
@@ -76,20 +66,12 @@ def test_a_file_comes_with_the_command_that_keeps_its_order(tmp_path: Path) -> N
     ("name", "last", "what"),
     [
         ("openmpi", {"address": "fd00::3"}, "host c has the address fd00::3, but Open MPI takes"),
-        ("mpich", {"address": "fd00::3"}, "host c has the address fd00::3, but Hydra"),
         ("deepspeed", {"address": "10.0.0.1"}, "hosts a and c are both 10.0.0.1, and DeepSpeed"),
         ("lightgbm", {"address": "c"}, "LightGBM's machine list takes IPv4 addresses, and c is known as c"),
-        ("slurm", {"name": "10.0.0.3"}, "10.0.0.3 is an address, and Slurm takes node names"),
     ],
 )
 def test_what_a_format_cannot_express_is_refused(name: str, last: dict[str, str], what: str, tmp_path: Path) -> None:
     write(tmp_path / "n.json", three(**last))
-    done = plink("reorder", "n.json", "--format", name, "-o", "out", cwd=tmp_path)
+    done = typed("reorder", "n.json", "--format", name, "-o", "out", cwd=tmp_path)
     assert refusal(done).startswith(f"--format {name}: {what}")
     assert list(listing(tmp_path)) == ["n.json"]
-
-
-def test_an_unknown_format_names_those_there_are(tmp_path: Path) -> None:
-    write(tmp_path / "n.json", three())
-    error = refusal(plink("reorder", "n.json", "--format", "pbs", cwd=tmp_path))
-    assert error == f"--format pbs: there are {', '.join(FORMATS)}"

@@ -1,12 +1,10 @@
 """``plink info``: what a bug report needs, in one go, and nothing that is not for the public."""
 
-import getpass
 import importlib.metadata
 import json
 import os
 import platform
 import re
-import shutil
 import socket
 import stat
 import subprocess
@@ -19,13 +17,13 @@ import pytest
 import plink as package
 from plink.cli import about
 from plink.storage import read_document
-from tests.conftest import NO_LAB, plink
+from tests.conftest import NO_LAB, typed
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "info.schema.json"
 
 
 def info(*words: str, cwd: Path, **env: str) -> dict[str, Any]:
-    done = plink("info", "--json", *words, cwd=cwd, **env)
+    done = typed("info", "--json", *words, cwd=cwd, **env)
     assert done.returncode == 0, done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
     return document
@@ -50,8 +48,7 @@ def test_versions_are_those_of_what_is_there(tmp_path: Path) -> None:
     assert document["workspace"] == {}
 
 
-@pytest.mark.parametrize("words", [(), ("--full",)])
-def test_the_document_is_as_its_schema_says(words: tuple[str, ...], tmp_path: Path) -> None:
+def test_the_document_is_as_its_schema_says(tmp_path: Path) -> None:
     from jsonschema import Draft202012Validator
 
     (tmp_path / ".plink").mkdir()
@@ -59,8 +56,9 @@ def test_the_document_is_as_its_schema_says(words: tuple[str, ...], tmp_path: Pa
     schema = read_document(SCHEMA)
     Draft202012Validator.check_schema(schema)
     validator = Draft202012Validator(schema)
-    document = info(*words, cwd=tmp_path, NCCL_DEBUG="INFO")
-    assert list(validator.iter_errors(document)) == []
+    for words in ([], ["--full"]):
+        document = info(*words, cwd=tmp_path, NCCL_DEBUG="INFO")
+        assert list(validator.iter_errors(document)) == []
     for key in ("plink", "packages", "lab"):
         assert list(validator.iter_errors({name: part for name, part in document.items() if name != key}))
     assert list(validator.iter_errors(document | {"schema": "plink.info/9"}))
@@ -83,9 +81,12 @@ def test_the_commit_of_a_checkout(tmp_path: Path) -> None:
     if not (root / ".git").exists():
         assert found["source"] == "installed"
         return
-    head = subprocess.run(["git", "-C", str(root), "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
+    head = subprocess.run(["git", "-C", str(root), "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
     assert found["source"] == "checkout"
-    assert head.stdout.startswith(found["commit"])
+    if head.returncode:  # git reads no checkout of another user
+        assert found["commit"] is None
+    else:
+        assert head.stdout.startswith(found["commit"])
 
 
 def test_who_and_where_is_not_told(tmp_path: Path) -> None:
@@ -98,7 +99,7 @@ def test_who_and_where_is_not_told(tmp_path: Path) -> None:
     program(bin_folder, "iperf3", 'echo "no address fe80::1:2:3:4, none at /home/gertrude/y 3.1"; exit 1')
     env = {"HOME": str(home), "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}", "LOGNAME": "gertrude"}
     secrets = {"NCCL_COMM_ID": "10.1.2.3:99", "PLINK_TOKEN": "swordfish", "GLOO_SOCKET_IFNAME": "10.1.2.3/gertrude"}
-    done = plink("info", cwd=home / "cluster", **env, **secrets)
+    done = typed("info", cwd=home / "cluster", **env, **secrets)
     assert done.returncode == 0
     for secret in (socket.gethostname(), "gertrude", "10.1.2.3", "fe80", "swordfish", str(tmp_path)):
         assert not _told(secret, done.stdout), secret
@@ -137,25 +138,9 @@ def test_what_stands_in_the_workspace(tmp_path: Path) -> None:
     assert found["network.json"]["bytes"] == 20
     assert found["network.json"]["age_s"] > 1e9
     assert found["runs"]["count"] == 1
-    shown = plink("info", cwd=tmp_path)
+    shown = typed("info", cwd=tmp_path)
     assert "secret-run" not in shown.stdout
     assert "1 runs" in shown.stdout
-
-
-def test_a_part_that_fails_is_a_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    from plink.cli.info import info as command
-
-    def broken() -> dict[str, Any]:
-        raise ImportError(f"no {Path.home()}/lib")
-
-    for part in ("_packages", "_lab", "_hardware", "_programs", "_workspace", "_plink", "_entry_points"):
-        monkeypatch.setattr(about, part, broken)
-    command()
-    shown = capsys.readouterr().out
-    assert shown.count("error") == 7
-    assert "ImportError" in shown
-    assert str(Path.home()) not in shown or len(str(Path.home())) == 1
-    assert platform.python_version() in shown
 
 
 def test_a_program_that_hangs_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,21 +148,6 @@ def test_a_program_that_hangs_is_not_waited_for(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setattr(about, "_ANSWER_S", 0.2)
     assert "does not answer" in about._programs()["fping"]
-
-
-def test_a_user_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nobody() -> str:
-        raise KeyError("uid not found: 4321")
-
-    monkeypatch.setattr(getpass, "getuser", nobody)
-    assert about.scrubbed("x 1.2.3.4 y") == "x <address> y"
-
-
-@pytest.mark.skipif(shutil.which("ssh") is None, reason="needs ssh")
-def test_versions_stay_whole(tmp_path: Path) -> None:
-    """What looks a little like an address is a version."""
-    assert about.scrubbed("OpenSSH_9.2p1, OpenSSL 3.0.19") == "OpenSSH_9.2p1, OpenSSL 3.0.19"
-    assert "OpenSSH" in info(cwd=tmp_path)["programs"]["ssh"]
 
 
 def test_complaints_are_no_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

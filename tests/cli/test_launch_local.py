@@ -1,7 +1,6 @@
 """`plink launch` on this machine alone: what it refuses, rehearses, compares and shows."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -33,7 +32,7 @@ def script(tmp_path: Path) -> str:
 
 
 def test_ranks_on_this_machine(tmp_path: Path, script: str) -> None:
-    code, out, err = local(tmp_path, "--slots", "2", "--json", script, "a b")
+    code, out, err = local(tmp_path, "--slots", "2", "--json", "--tail", "1", script, "a b")
     assert code == 0, err
     run = json.loads(out)
     assert [(rank["rank"], rank["host"], rank["wrong"]) for rank in run["proof"]["ranks"]] == [
@@ -80,12 +79,6 @@ def test_one_rank_is_spoken_of_as_one(tmp_path: Path) -> None:
         assert local(tmp_path, "--slots", slots, "true")[2] == f"plink: {said} asked to be\n"
 
 
-def test_a_folder_for_logs_is_begun_anew(tmp_path: Path) -> None:
-    for word in ("first", "second"):
-        assert local(tmp_path, "--slots", "1", "--log-dir", "logs", "echo", word)[0] == 0
-    assert (tmp_path / "logs" / "rank-0.out").read_text() == "second\n"
-
-
 def test_a_rehearsal_starts_nothing(tmp_path: Path, script: str) -> None:
     (tmp_path / "marks.py").write_text("open('mark', 'w')")
     code, out, err = local(tmp_path, "--dry-run", "--slots", "2", "--env", "X=it's", "marks.py", "$(a)\n")
@@ -113,16 +106,9 @@ def test_a_rehearsal_starts_nothing(tmp_path: Path, script: str) -> None:
     [
         (["--runner", "teleport", "x"], "--runner teleport: there are ssh, local"),
         (["--runner", "local", "--hosts", "hosts.txt", "x"], "--runner local runs every rank on this machine"),
-        (["--slots", "2", "--hosts", "hosts.txt", "x"], "--slots goes with --runner local"),
-        (["--sync", ".", "--workdir", "/tmp", "x"], "--sync runs the job in the copy; leave --workdir away"),
-        (["--figure", "s", "x"], "--figure and --higher-is-better go with --ab"),
-        (["--ab", "2", "--given", "x"], "--ab runs both orders anew"),
         (["--hosts", "hosts.txt", "--given", "--order", "o", "x"], "--order, --plan and --given each say what the"),
-        (["--hosts", "hosts.txt", "--timeout", "soon", "x"], "soon"),
         (["--hosts", "hosts.txt", "--given", "--timeout", "0", "x"], "'0' leaves no time for anything"),
-        (["--hosts", "hosts.txt", "--max-age", "old", "x"], "old"),
         (["--hosts", "hosts.txt", "--env", "A;touch x=1", "x"], "write NAME=VALUE"),
-        (["--runner", "local", "--launcher-args=-v", "x"], "--runner local has no launcher of others"),
         (["--again", "last", "--workdir", "/tmp"], "takes program, hosts, order, folder and interpreter from that run"),
         (["--submit", "--hosts", "hosts.txt", "x"], "--runner ssh has no queue"),
         (["--hosts", "hosts.txt", "--ab", "2", "x"], "--ab: plink's order is the given one; there is nothing to"),
@@ -133,27 +119,21 @@ def test_what_is_refused(words: list[str], complaint: str, tmp_path: Path) -> No
     assert complaint in refusal(typed("launch", *words, cwd=tmp_path), 2)
 
 
-def test_a_folder_that_is_not_there(tmp_path: Path, script: str) -> None:
-    assert "--sync nope: there is no such folder" in refusal(
-        typed("launch", "--runner", "local", "--sync", "nope", script, cwd=tmp_path), 2
-    )
-
-
-def test_a_job_that_takes_too_long(tmp_path: Path) -> None:
-    (tmp_path / "hangs.py").write_text("import threading\ndef stuck(): threading.Event().wait()\nstuck()\n")
-    code, _, err = local(tmp_path, "--slots", "1", "--timeout", "1s", "hangs.py")
-    assert code == 124
-    assert "stuck" in err
-    assert err.splitlines()[-1].startswith("plink: error: the job was ended after ")
-    assert typed("runs", "show", "last", "--json", cwd=tmp_path).stdout.count('"timed_out": true') == 1
-
-
-def test_only_the_last_lines(tmp_path: Path, script: str) -> None:
-    code, out, _ = local(tmp_path, "--slots", "2", "--tail", "1", script)
-    assert code == 0
-    assert out.splitlines() == ["[0] 2 0 2 []", "[1] 2 1 2 []"]
-    kept = next((tmp_path / ".plink" / "runs").iterdir())
-    assert len((kept / "logs" / "rank-0.out").read_text().splitlines()) == 3
+def test_options_that_do_not_go_together(tmp_path: Path) -> None:
+    """Each is refused in a line that begins with the first of the two."""
+    for line in (
+        "--sync . --workdir /tmp x",
+        "--sync . --runner slurm x",
+        "--sync . --runner kubernetes x",
+        "--figure s x",
+        "--ab 2 --given x",
+        "--slots 2 --hosts hosts.txt x",
+        "--backend ring --runner kubernetes x",
+        "--autotune-every 1s --runner local x",
+        "--launcher-args=-v --runner local x",
+    ):
+        said = refusal(typed("launch", *line.split(), cwd=tmp_path), 2)
+        assert said.startswith(line.split()[0].partition("=")[0]), (line, said)
 
 
 @pytest.mark.parametrize(
@@ -172,19 +152,8 @@ def test_figures(pattern: str, lines: list[str], expected: float | None) -> None
 
 @pytest.mark.parametrize(
     ("pattern", "complaint"),
-    [("(a", "no regular expression"), ("(a)(b)", "has 2 groups"), ("(?:a)", "has 0 groups")],
+    [("(a", "no regular expression"), ("(a)(b)", "has 2 groups"), ("in (.*)", "'soon' is no number")],
 )
 def test_figures_that_cannot_be_read(pattern: str, complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint):
-        figure_from(pattern)
-
-
-def test_a_figure_that_is_no_number() -> None:
-    with pytest.raises(UsageError, match="'soon' is no number"):
-        figure_from("in (.*)")(["in soon"])
-
-
-def test_this_python_runs_it(tmp_path: Path) -> None:
-    (tmp_path / "who.py").write_text("import sys; open('who', 'w').write(sys.executable)")
-    assert local(tmp_path, "--slots", "1", "who.py")[0] == 0
-    assert (tmp_path / "who").read_text() == sys.executable
+        figure_from(pattern)(["in soon"])

@@ -53,20 +53,13 @@ def test_a_price_is_by_the_options_of_the_order(cloud: Path) -> None:
     assert price(cloud, "--order", "o.json")["cost_us"] == price(cloud)["cost_us"]  # they are a tree's
 
 
-def test_a_plan_is_by_them_too(cloud: Path) -> None:
-    write(cloud / "o.json", ORDER | {"options": {"base": 4}})
-    done = typed("plan", "n.json", "--algo", "bcube", "--order", "o.json", "--json", cwd=cloud)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["options"] == {"base": 4}
-
-
 def test_a_drawing_is_by_them_too(cloud: Path) -> None:
     assert hops(cloud) == 4  # an older file: two levels of two
     assert hops(cloud, options={"base": 4}) == 6  # each with each
     assert hops(cloud, algo="someone-s-own", options={"colour": "green"}) == 0
 
 
-@pytest.mark.parametrize("options", [3, {"base": "x"}, {"base": None}, {"colour": 1}, {"base": 0}, {"pieces": 2}])
+@pytest.mark.parametrize("options", [3, {"base": "x"}, {"base": 0}])
 def test_options_that_are_none_are_refused(options: Any, cloud: Path) -> None:
     write(cloud / "o.json", ORDER | {"options": options})
     for command in (("cost", "--algo", "bcube"), ("show",)):
@@ -75,7 +68,7 @@ def test_options_that_are_none_are_refused(options: Any, cloud: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [("cost", "--algo", "2lha"), ("show",), ("report", "-o", "-"), ("plan", "--algo", "2lha", "--json")]
+    "command", [("cost", "--algo", "2lha"), ("report", "-o", "-"), ("plan", "--algo", "2lha", "--json")]
 )
 def test_an_order_from_a_pipe_is_read_once(
     command: tuple[str, ...], cloud: Path, monkeypatch: pytest.MonkeyPatch

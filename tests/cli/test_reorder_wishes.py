@@ -13,7 +13,7 @@ import pytest
 from plink.cli.app import command
 from plink.errors import PlinkError
 from tests.cli.files import listing, network, refusal, write
-from tests.conftest import plink
+from tests.conftest import typed
 
 NAMES = list("abcdefgh")
 # a, c, e, g are 20 us from each other, so are b, d, f, h; 80 us between the two.
@@ -27,7 +27,6 @@ FILES = {
     "good": "a c e g\nb, d, f h  # a comment\n",
     "uneven": "a b c\nd e f g h\n",
     "missing": "a c e g\nb d f\n",
-    "twice": "a c e g\nb d f h a\n",
     "double": "a a c e g\nb d f h\n",
     "unknown": "a c e g\nb d f h z\n",
     "empty": "# nothing\n",
@@ -75,51 +74,32 @@ REFUSED: list[tuple[int, str, str]] = [
     (2, "n.json --pin a=0 --pin a=1", "--pin: a cannot have rank 0 and rank 1"),
     (2, "n.json --pin a=0 --pin b=0", "--pin: a and b cannot both have rank 0"),
     (2, "n.json --pin a=8", "--pin a=8: ranks are 0 to 7"),
-    (2, "n.json --pin z=0", "--pin z=0: there is no host z; there are a, b, c, d, ..."),
     (4, "slots.json --pin a=1", "--pin a=1: hosts have different numbers of slots; then only rank 0 can be pinned"),
     *(
         (2, f"n.json --pin {word}", f"--pin {word}: write a host's name, = and its first rank, a=0")
-        for word in ("a", "a=", "=3", "a=x", "a=-1", "a=1.5", "a=9999999999")
+        for word in ("a", "=3", "a=-1", "a=1.5")
     ),
     (2, "n.json --groups missing", "--groups: h in no group; every host needs one"),
-    (2, "n.json --groups twice", "twice: a is named more than once; a host is in one group"),
     (2, "n.json --groups double", "double: a is named more than once; a host is in one group"),
     (2, "n.json --groups unknown", "unknown: there is no host z; there are a, b, c, d, ..."),
     (2, "n.json --groups empty", "empty: no groups: write one a line"),
     (2, "n.json --groups strange", "strange:2: '$(touch' cannot be a host name"),
     (2, "n.json --groups list.json", "list.json: groups: a list of lists of host names was expected"),
     (2, "n.json --groups hollow.json", "--groups: a group without hosts"),
-    (2, "n.json --groups gone", "gone: no such file"),
-    (2, "n.json --groups=", "--groups: a file, or how many groups to form"),
-    (2, "n.json --groups 0", "--groups 0: 1 to 8 groups can be made of 8 hosts"),
     (2, "n.json --groups 9", "--groups 9: 1 to 8 groups can be made of 8 hosts"),
-    (2, "n.json --groups 99999999999", "--groups 99999999999: 1 to 8 groups can be made of 8 hosts"),
     (2, "n.json --groups good --pin a=0 --pin b=1", "--pin: a=0 and b=1 cannot both be with groups of 4"),
-    (2, "n.json --groups good --pin a=0 --pin c=4", "--pin: a=0 and c=4 cannot both be with groups of 4"),
     (4, "n.json --groups uneven --pin a=3", "--pin a=3: groups have different sizes; then only rank 0 can be pinned"),
-    (2, "n.json --objective fastest", "--objective fastest: there are auto, time, sum, bottleneck"),
     (2, "n.json --objective sum --algo tree", "--objective sum is for rings (ring, "),
-    (2, "n.json --objective bottleneck --algo nccl", "--objective bottleneck is for rings (ring, "),
     (2, "n.json --objective bottleneck --model contention", "--objective bottleneck knows round trips only; "),
-    (2, "n.json --objective bottleneck --groups good", "--objective bottleneck: "),
     (2, "n.json --objective bottleneck --pin a=0 --pin b=4", "--objective bottleneck: "),
-    (2, "n.json --model guess", "--model guess: there are "),
     (2, "n.json --moves 5 --time-limit 1", "--moves is instead of a time; "),
-    (2, "one.json --pin a=1", "--pin a=1: ranks are 0 to 0"),
-    (2, "one.json --pin z=0", "--pin z=0: there is no host z; there are a"),
     (2, "one.json --objective fastest", "--objective fastest: there are "),
-    (2, "one.json --groups 2", "--groups 2: "),
     (2, "n.json --topology topo.conf", "--topology stands for a network; "),
-    (2, "--prior topo.conf --topology topo.conf", "--topology stands for a network; "),
     (2, "n.json --hosts four.txt", "--hosts goes with --topology; "),
-    (2, "--topology gone.conf", "gone.conf: no such file"),
-    (2, "--topology four.txt", "four.txt: not a topology that plink reads; "),
     (2, "--topology topo.conf --hosts none.txt", "topo.conf: it has none of the hosts: "),
     (4, "--topology topo.conf --hosts half.txt", "topo.conf says of no two hosts how far apart they are; "),
-    (2, "--topology topo.conf --hosts gone.txt", "gone.txt: no such file"),
     (2, "--topology topo.conf --format deepspeed --algo star", "--algo star: there are "),
     (2, "n.json --prior others.conf", "others.conf: it has none of the hosts: "),
-    (2, "n.json --prior four.txt", "four.txt: not a topology that plink reads; "),
 ]
 
 
@@ -136,20 +116,14 @@ def test_what_cannot_be_is_refused_in_one_line(
     assert listing(here) == before
 
 
-def test_a_refusal_as_people_see_it(here: Path) -> None:
-    assert refusal(plink("reorder", "n.json", "--pin", "a=0", "--pin", "b=0", cwd=here)).startswith("--pin: a and b")
-    said = refusal(plink("reorder", "slots.json", "--pin", "a=1", cwd=here), code=4)
-    assert said.startswith("--pin a=1: hosts have different numbers of slots")
-
-
-@pytest.mark.parametrize("algo", ["ring", "tree", "nccl", "ps"])
+@pytest.mark.parametrize("algo", ["ring", "nccl"])
 def test_pinned_hosts_have_their_ranks(algo: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = order(capsys, "n.json", "--algo", algo, "--pin", "h=0", "--pin", "c=5")
     assert (found["hosts"][0], found["hosts"][5], sorted(found["hosts"])) == ("h", "c", NAMES)
     assert found["pins"] == {"h": 0, "c": 5}
 
 
-@pytest.mark.parametrize("groups", ["good", "uneven", "2", "4"])
+@pytest.mark.parametrize("groups", ["good", "uneven", "2"])
 def test_groups_stay_together(groups: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = order(capsys, "n.json", "--groups", groups)
     ranks = [rank for group in found["groups"] for rank in group]
@@ -224,9 +198,7 @@ def test_an_order_without_probing(here: Path, capsys: pytest.CaptureFixture[str]
     assert order(capsys, "--topology", "topo.conf")["cost"] == 270
 
 
-@pytest.mark.parametrize(
-    "algo", ["ring", "halving-doubling", "tree", "double-binary-tree", "flat", "ps", "nccl", "2lha"]
-)
+@pytest.mark.parametrize("algo", ["ring", "tree", "2lha"])
 def test_two_hosts_and_one(algo: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert sorted(order(capsys, "two.json", "--algo", algo)["hosts"]) == ["a", "b"]
     assert order(capsys, "two.json", "--algo", algo, "--pin", "b=0")["hosts"] == ["b", "a"]
@@ -239,4 +211,4 @@ def test_an_order_of_other_hosts_is_refused(here: Path) -> None:
     with pytest.raises(PlinkError) as refused:
         command().main(args=["cost", "n.json", "--order", "o.json"], prog_name="plink", standalone_mode=False)
     assert (str(refused.value), refused.value.exit_code) == (said, 2)
-    assert refusal(plink("launch", "--hosts", "four.txt", "--order", "o.json", "true", cwd=here)) == said
+    assert refusal(typed("launch", "--hosts", "four.txt", "--order", "o.json", "true", cwd=here)) == said

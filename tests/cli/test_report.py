@@ -1,6 +1,5 @@
 """`plink report`: the page it writes, what it takes without being told, and what it refuses before it draws."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +7,7 @@ import pytest
 
 from plink.network import network_from_json
 from tests.cli.files import listing, network, refusal, write
-from tests.conftest import plink, typed
+from tests.conftest import typed
 
 ORDER = {"schema": "plink.order/1", "algo": "ring", "hosts": list("acbd"), "cost": 220, "baseline": {"given": 400}}
 
@@ -42,7 +41,7 @@ def test_a_page_with_everything(cloud: Path) -> None:
     runs = [{"order": "<i>given", "predicted_us": 400, "achieved_s": [0.4, 0.5]}, {"order": "x", "achieved_s": [0.2]}]
     write(cloud / "results.json", {"schema": "plink.check/1", "runs": runs})
     words = ("--order", "order.json", "--results", "results.json", "-o", "page.html", "--png", ".")
-    done = plink("report", "cloud.json", *words, cwd=cloud)
+    done = typed("report", "cloud.json", *words, cwd=cloud)
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""
     assert "read .plink/embedding.json" in done.stderr
@@ -95,7 +94,7 @@ def test_a_demo_s_figures_are_runs_too(tmp_path: Path) -> None:
 
 def test_trees_and_other_algorithms(tmp_path: Path) -> None:
     write(tmp_path / "n.json", three())
-    for algo in ("tree", "halving-doubling", "ps", "bcube", "nccl", "someone-s-own"):
+    for algo in ("tree", "nccl", "someone-s-own"):
         write(tmp_path / "o.json", {"schema": "plink.order/1", "algo": algo, "hosts": list("cab")})
         done = typed("report", "n.json", "--order", "o.json", "-o", "-", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
@@ -107,15 +106,11 @@ RUN = {"order": "given", "predicted_us": 1, "achieved_s": [0.1]}
 @pytest.mark.parametrize(
     ("document", "why"),
     [
-        ({"schema": "plink.run/1"}, "schema: 'plink.run/1' was found; plink.check/1 or plink.demo/1"),
         ({"schema": "plink.check/1", "affinity": {}}, "runs: a list of measured runs was expected"),
         ({"schema": "plink.check/1", "runs": [3]}, "runs[0]: an object with"),
-        ({"schema": "plink.check/1", "runs": [RUN | {"achieved_s": []}]}, "runs[0].achieved_s: a list of seconds"),
         ({"schema": "plink.check/1", "runs": [RUN | {"achieved_s": ["x"]}]}, "runs[0].achieved_s[0]: 'x' is not"),
         ({"schema": "plink.check/1", "runs": [RUN, RUN | {"predicted_us": -1}]}, "runs[1].predicted_us: '-1' is not"),
-        ({"schema": "plink.check/1", "runs": [RUN | {"achieved_s": [10**400]}]}, "runs[0].achieved_s[0]: is too large"),
         ({"schema": "plink.check/1", "runs": [RUN | {"predicted_us": 1e300}]}, "runs[0].predicted_us: is too large"),
-        ({"schema": "plink.demo/1"}, "predicted_given_s: 'None' is not a number"),
     ],
 )
 def test_results_that_are_none_are_refused(document: dict[str, Any], why: str, tmp_path: Path) -> None:
@@ -129,15 +124,11 @@ def test_results_that_are_none_are_refused(document: dict[str, Any], why: str, t
     ("words", "why"),
     [
         (["-o", "nowhere/x.html"], "there is no folder nowhere"),
-        (["-o", "."], "is a folder; name a file in it"),
-        (["-o", "n.json/x.html"], "there is no folder n.json"),
         (["--png", "nowhere"], "there is no such folder"),
         (["--png", "x.jpg"], "name a file that ends in .png or .svg"),
         (["--order", "o.json"], "the order leaves out hosts of the hosts list: c"),
         (["--order", "judged.json"], "judged.json: judged: an object with the numbers"),
         (["--order", "none.json"], "none.json: no such file"),
-        (["--groups", "none.txt"], "none.txt: no such file"),
-        (["--results", "none.json"], "none.json: no such file"),
     ],
 )
 def test_what_cannot_be_is_refused(words: list[str], why: str, tmp_path: Path) -> None:
@@ -149,15 +140,13 @@ def test_what_cannot_be_is_refused(words: list[str], why: str, tmp_path: Path) -
     assert listing(tmp_path) == before
 
 
-@pytest.mark.parametrize("words", [["-o", "/proc/x.html"], ["--png", "/proc"], ["--png", "/proc/x.png"]])
+@pytest.mark.parametrize("words", [["-o", "/proc/x.html"], ["--png", "/proc/x.png"]])
 def test_where_nothing_can_be_written_no_work_is_done(words: list[str], tmp_path: Path) -> None:
     """It is said before the network is even read."""
     assert "cannot write /proc/" in refusal(typed("report", "none.json", *words, cwd=tmp_path), 1)
 
 
-@pytest.mark.parametrize(
-    "change", [{"hosts": ["a", "z"]}, {"coordinates": [[0.0]]}, {"alpha": "x"}, {"fitted_us": [[0]]}]
-)
+@pytest.mark.parametrize("change", [{"hosts": ["a", "z"]}, {"coordinates": [[0.0]]}, {"fitted_us": [[0]]}])
 def test_a_broken_embedding_is_named(change: dict[str, Any], cloud: Path) -> None:
     write(cloud / ".plink" / "embedding.json", embedding(network()) | change)
     assert refusal(typed("report", "cloud.json", cwd=cloud)).startswith(".plink/embedding.json")
@@ -177,14 +166,6 @@ def test_a_broken_embedding_is_named(change: dict[str, Any], cloud: Path) -> Non
 def test_nothing_to_see(changes: dict[str, Any], code: int, why: str, tmp_path: Path) -> None:
     write(tmp_path / "n.json", network(**changes))
     assert why in refusal(typed("report", "n.json", cwd=tmp_path), code)
-
-
-def test_results_are_not_printed_twice(cloud: Path) -> None:
-    """On standard output there is the page and nothing else."""
-    done = typed("report", "cloud.json", "-o", "-", cwd=cloud)
-    assert done.stdout.startswith("<!DOCTYPE html>")
-    assert done.stdout.endswith("</html>\n")
-    assert json.dumps("a") in done.stdout
 
 
 def test_a_name_in_any_script_is_drawn_and_what_is_no_character_is_replaced(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ import pytest
 from plink.cli.app import command
 from plink.errors import PlinkError
 from plink.schedule_file import read_schedule
-from tests.cli.files import listing, refusal, write
-from tests.conftest import plink
+from tests.cli.files import listing, write
+from tests.conftest import typed
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def refused(*words: str) -> tuple[int, str]:
 
 
 def test_a_schedule_is_printed_for_people(here: Path) -> None:
-    done = plink("schedule", "--algo", "tree", "--ranks", "3", cwd=here)
+    done = typed("schedule", "--algo", "tree", "--ranks", "3", cwd=here)
     assert (done.returncode, done.stderr) == (0, "")
     head, *rounds = done.stdout.splitlines()
     assert head == "tree, all-reduce, 3 ranks: 2 rounds, 4 transfers of 1 chunks"
@@ -42,14 +42,14 @@ def test_a_schedule_is_printed_for_people(here: Path) -> None:
 
 def test_made_proven_and_counted(here: Path) -> None:
     """Through a compressed file; the counts are those of every book: 2(N-1) rounds, 2(N-1)/N of the vector a rank."""
-    done = plink("schedule", "--algo", "ring", "--ranks", "4", "-o", "ring.json.gz", cwd=here)
+    done = typed("schedule", "--algo", "ring", "--ranks", "4", "-o", "ring.json.gz", cwd=here)
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr == "plink: ring, all-reduce, 4 ranks: 6 rounds, 24 transfers of 4 chunks -> ring.json.gz\n"
     assert json.loads(gzip.decompress((here / "ring.json.gz").read_bytes()))["schema"] == "plink.schedule/1"
-    done = plink("schedule", "verify", "ring.json.gz", cwd=here)
+    done = typed("schedule", "verify", "ring.json.gz", cwd=here)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "right: ring, all-reduce, 4 ranks: 6 rounds, 24 transfers of 4 chunks\n"
-    done = plink("schedule", "count", "ring.json.gz", "--size", "4MB", "--groups", "0,1/2,3", cwd=here)
+    done = typed("schedule", "count", "ring.json.gz", "--size", "4MB", "--groups", "0,1/2,3", cwd=here)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (
         "6 rounds, 24 transfers, 24 MB on the wire\nbusiest rank 0: 6 MB sent, 6 MB received\n12 MB between groups\n"
@@ -59,9 +59,9 @@ def test_made_proven_and_counted(here: Path) -> None:
 def test_json_goes_through_pipes(here: Path) -> None:
     """``plink schedule ... --json | plink schedule verify - --json``."""
     words = ("--algo", "bcube", "--ranks", "9", "--set", "base=3", "--collective", "reduce-scatter")
-    made = plink("schedule", *words, "--json", cwd=here)
+    made = typed("schedule", *words, "--json", cwd=here)
     assert (made.returncode, made.stderr) == (0, "")
-    assert plink("schedule", *words, "-o", "-", cwd=here).stdout == made.stdout
+    assert typed("schedule", *words, "-o", "-", cwd=here).stdout == made.stdout
     for name, expected in (
         ("verify", {"schema": "plink.verification/1", "valid": True, "errors": []}),
         ("count", {"rounds": 2, "transfers": 36, "bytes_on_wire": 72.0, "cross_group_bytes": None}),
@@ -87,7 +87,7 @@ def test_a_wrong_schedule_fails_and_names_the_transfer(here: Path) -> None:
     ]
     bad = write(here / "bad.json", {"schema": "plink.schedule/1", "ranks": 2, "chunks": 1, "transfers": rows})
     said = "transfer 1 (round 1, rank 1 -> 0, chunk 0, reduce) adds what rank 1 contributed to chunk 0 a second time"
-    done = plink("schedule", "verify", "bad.json", cwd=here)
+    done = typed("schedule", "verify", "bad.json", cwd=here)
     assert (done.returncode, done.stdout) == (1, said + "\n")
     assert done.stderr == "plink: error: bad.json is not a right all-reduce\n"
     done = subprocess.run(
@@ -120,29 +120,18 @@ def test_groups_are_those_given_or_neighbours(here: Path) -> None:
     ("words", "said"),
     [
         ("--ranks 4", "--algo is missing: plink schedule --algo ring --ranks 4"),
-        ("--algo ring --ranks 1", "a collective needs two ranks or more, not 1"),
         ("--algo butterfly", "there is no algorithm butterfly; there are ring, "),
         ("--algo bcube --ranks 6", "bcube of base 2 needs a power of 2 ranks, not 6; nearest: 4 or 8"),
-        ("--algo bml --ranks 8 --set levels=2", "bml with 2 levels needs"),
         ("--algo tree --set fan-out=0", "--set fan_out=0: at least 1 is needed"),
-        ("--algo tree --set fan-out=-1", "--set fan-out=-1: fan_out is a whole number"),
         ("--algo tree --set base=2", "--set base=2: tree takes no base"),
-        ("--algo tree --set fanout=2", "--set fanout=2: write name=value with a name of fan-out, "),
         ("--algo tree --set fan-out", "--set fan-out: write name=value"),
-        ("--algo ps --set sharded=maybe", "--set sharded=maybe: sharded is yes or no"),
         ("--algo ps --set colocated=no --set servers=4", "ps: 4 servers of 4 ranks leave no worker"),
-        ("--algo gloo --collective broadcast", "gloo has no broadcast; it has all-reduce"),
         ("--algo 2lha --groups 0,1/2", "--groups 0,1/2: every rank from 0 to 3 belongs to exactly one group"),
-        ("--algo 2lha --groups 0,1/2,x", "--groups 0,1/2,x: write ranks like 0,1/2,3"),
         ("--algo ring --groups 0,1/2,3", "--groups 0,1/2,3: ring takes no groups"),
         ("--algo ring --ranks 1300 -o ring.json", "3377400 transfers are more than a file should hold"),
-        ("verify gone.json", "gone.json: no such file"),
-        ("verify .", ".: Is a directory"),
         ("verify cycle.json", "cycle.json: transfers[0]: waits for itself: transfers[0] after transfers[1] after "),
-        ("verify rank.json", "rank.json: transfers[0]: to: 9 is not a whole number from 0 to 1"),
         ("verify huge.json", "40000 ranks are too many to prove"),
         ("count ok.json --size 0", "--size 0: give more than 0 bytes"),
-        ("count ok.json --size -1", "'-1' is not a size"),
         ("count ok.json --groups 0/1/2", "--groups 0/1/2: every rank from 0 to 1 belongs to exactly one group"),
     ],
 )  # fmt: skip
@@ -159,10 +148,3 @@ def test_what_is_refused(words: str, said: str, here: Path) -> None:
     code, message = refused("schedule", *words.split())
     assert (code, message[: len(said)]) == (2, said)
     assert listing(here) == before
-
-
-def test_a_refusal_is_one_line_and_two(here: Path) -> None:
-    """The same, as the user sees it; and what the command line itself refuses."""
-    done = plink("schedule", "--algo", "ring", "--ranks", "1", cwd=here)
-    assert refusal(done) == "a collective needs two ranks or more, not 1"
-    assert "--ranks" in refusal(plink("schedule", "--algo", "ring", "--ranks", "0", cwd=here))

@@ -55,17 +55,17 @@ def cloud(tmp_path: Path) -> Path:
 
 
 def test_piped_it_is_plain_text(cloud: Path) -> None:
-    done = plink("show", "cloud.json", "--order", "order.json", cwd=cloud, COLUMNS="80")
+    done = typed("show", "cloud.json", "--order", "order.json", cwd=cloud, COLUMNS="80")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == GOLDEN.splitlines()
 
 
 def test_colour_where_it_is_wanted_and_not_where_it_is_not(cloud: Path) -> None:
     colourful = {"FORCE_COLOR": "1", "COLORTERM": "truecolor", "TERM": "xterm-256color", "COLUMNS": "80"}
-    done = plink("show", "cloud.json", cwd=cloud, **colourful, NO_COLOR="")
+    done = typed("show", "cloud.json", cwd=cloud, **colourful, NO_COLOR="")
     assert "\x1b[38;2;" in done.stdout
     assert "▀" in done.stdout
-    done = plink("show", "cloud.json", cwd=cloud, **colourful)
+    done = typed("show", "cloud.json", cwd=cloud, **colourful)
     assert "\x1b[38" not in done.stdout
     assert "·" in done.stdout
 
@@ -84,21 +84,6 @@ def test_the_figures_as_json(cloud: Path) -> None:
     assert document["groups"] == [["a", "c"], ["b", "d"]]
     assert document["bottleneck"] == ["a", "d"]
     assert [tier["median_us"] for tier in document["tiers"]] == [10.0, 100.0]
-
-
-def test_groups_as_a_file_lists_them(cloud: Path) -> None:
-    (cloud / "groups.txt").write_text("a b\nc d\n")
-    document = json.loads(typed("show", "cloud.json", "--groups", "groups.txt", "--json", cwd=cloud).stdout)
-    assert document["groups"] == [["a", "b"], ["c", "d"]]
-
-
-@pytest.mark.parametrize("hosts", [2, 3])
-def test_few_hosts(hosts: int, tmp_path: Path) -> None:
-    rows = [[0 if i == j else 20 + i for j in range(hosts)] for i in range(hosts)]
-    write(tmp_path / "n.json", network(hosts=[{"name": f"h{k}"} for k in range(hosts)], latency_us=rows))
-    done = typed("show", "n.json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(f"The network between {hosts} hosts\n")
 
 
 @pytest.mark.parametrize(
@@ -125,20 +110,6 @@ def test_nothing_to_see(changes: dict[str, object], code: int, why: str, tmp_pat
 def test_groups_of_other_hosts_are_refused(groups: str, why: str, cloud: Path) -> None:
     (cloud / "groups.txt").write_text(groups)
     assert why in refusal(typed("show", "cloud.json", "--groups", "groups.txt", cwd=cloud))
-
-
-def test_groups_that_are_near_each_other_follow_each_other(tmp_path: Path) -> None:
-    """So that hosts sorted by group show the outer tiers too; here zones are handed out in turns."""
-    rack = [k % 4 for k in range(16)]
-    near, far, farther = 10, 100, 400
-    rows = [
-        [0 if i == j else near if a == b else far if a % 2 == b % 2 else farther for j, b in enumerate(rack)]
-        for i, a in enumerate(rack)
-    ]
-    write(tmp_path / "n.json", network(hosts=[{"name": f"h{k}"} for k in range(16)], latency_us=rows))
-    document = json.loads(typed("show", "n.json", "--json", cwd=tmp_path).stdout)
-    assert [int(group[0][1:]) for group in document["groups"]] == [0, 2, 1, 3]
-    assert [tier["median_us"] for tier in document["tiers"]] == [near, far, farther]
 
 
 def test_an_error_without_hosts_harms_nothing(cloud: Path) -> None:

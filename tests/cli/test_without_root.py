@@ -23,15 +23,8 @@ def plink_as_user(*words: str, cwd: Path) -> "subprocess.CompletedProcess[str]":
     [
         ("demo",),
         ("lab", "up", *LAB),
-        ("lab", "down", *LAB),
         ("lab", "status", *LAB),
-        ("lab", "hosts", *LAB),
         ("lab", "exec", *LAB, "node-01", "--", "true"),
-        ("lab", "shape", *LAB, "node-01", "--rate", "50mbit"),
-        ("lab", "cut", *LAB, "rack0"),
-        ("lab", "kill", *LAB, "node-01"),
-        ("lab", "load", *LAB, "node-01", "node-02"),
-        ("lab", "heal", *LAB),
     ],
     ids=" ".join,
 )
@@ -51,6 +44,5 @@ def test_hosts_of_a_lab_are_reached_by_root_only(words: tuple[str, ...], tmp_pat
     assert list(listing(tmp_path)) == ["hosts.txt"]
 
 
-@pytest.mark.parametrize("words", [("lab", "up", "--racks", "0"), ("lab", "up", "--host-rate", "fast")])
-def test_a_lab_that_cannot_be_is_refused_before_anything_else(words: tuple[str, ...], tmp_path: Path) -> None:
-    assert "needs root" not in refusal(plink_as_user(*words, cwd=tmp_path))
+def test_a_lab_that_cannot_be_is_refused_before_anything_else(tmp_path: Path) -> None:
+    assert "needs root" not in refusal(plink_as_user("lab", "up", "--racks", "0", cwd=tmp_path))

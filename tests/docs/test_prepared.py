@@ -11,7 +11,6 @@ from tests.docs.pages import ROOT, blocks
 from tests.docs.shell import Shell
 from tests.lab.waiting import until
 
-pytestmark = pytest.mark.slow
 _EXAMPLES = [
     typed.line.removeprefix("sudo ")
     for block in blocks(ROOT / "docs" / "reference.md")
@@ -55,7 +54,6 @@ def test_examples_about_a_run(tmp_path: Path) -> None:
             assert _type(shell, line)
 
 
-@pytest.mark.crowd
 def test_examples_about_an_elastic_job(tmp_path: Path) -> None:
     (tmp_path / "more.txt").write_text("".join(f"{name} address=127.0.0.1 tier=transient\n" for name in ("h3", "h7")))
     with Shell(tmp_path, "") as shell:

@@ -10,7 +10,7 @@ from tests.conftest import Lab
 from tests.docs.pages import ROOT, blocks
 from tests.docs.shell import Shell
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow]
+pytestmark = pytest.mark.lab
 _PAGE = ROOT / "README.md"
 _TRAIN = """
 import os, sys

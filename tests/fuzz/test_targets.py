@@ -15,7 +15,7 @@ from tests.fuzz.targets import Target, targets
 TARGETS = targets()
 REGRESSIONS = sorted((Path(__file__).parent / "regressions").glob("*-*"))
 ROOM = 1 << 30  # bytes that a target may take beyond what this process has
-NEVER_TAKEN = {"given"}
+EXAMPLES = 25  # of each kind; `make fuzz` goes on from there
 
 
 @pytest.fixture(autouse=True)
@@ -28,14 +28,13 @@ def _little_memory() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_AS, before)
 
 
-@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
-def test_what_is_as_it_should_be_is_taken(target: Target) -> None:
+def test_what_is_as_it_should_be_is_taken() -> None:
     """Or the others would be about nothing: of each kind at least the first input is a good one."""
-    assert target(target.seeds[0])
+    assert [name for name, target in TARGETS.items() if not target(target.seeds[0])] == []
 
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_something_like_it_is_taken_or_refused_in_a_line(target: Target, data: st.DataObject) -> None:
     seed = data.draw(st.sampled_from(target.seeds))
@@ -43,7 +42,7 @@ def test_something_like_it_is_taken_or_refused_in_a_line(target: Target, data: s
 
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
-@settings(max_examples=30, suppress_health_check=list(HealthCheck))
+@settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 @given(data=st.binary(max_size=400))
 def test_any_bytes_are_taken_or_refused_in_a_line(target: Target, data: bytes) -> None:
     target(data)

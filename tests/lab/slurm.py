@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tests.conftest import Lab
 from tests.lab.waiting import until
+from tests.reaper import kill_process
 
 _SBIN = os.environ["PATH"] + ":/usr/sbin:/sbin"
 PATIENCE_S = 60.0
@@ -147,6 +148,7 @@ class Cluster:
                     stderr=said,
                 )
             )
+        kill_process(self._processes[-1].pid)
 
 
 @contextlib.contextmanager

@@ -5,14 +5,9 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from plink.network import read_network
 from tests.conftest import Lab, plink
-from tests.lab.jobs import write_script
-from tests.lab.traces import guests
-from tests.lab.waiting import until
 
 pytestmark = pytest.mark.lab
 
@@ -48,22 +43,6 @@ def reordered(probed: Path) -> Path:
     return probed
 
 
-def test_the_network_file_is_whole(lab: Lab, probed: Path) -> None:
-    """`plink.network/1` with every pair in it, racks told apart by the round trips, no temporary file beside it."""
-    network = read_network(probed / ".plink/network.json")
-    assert network.hosts == lab.hosts
-    latency = network.latency_us
-    assert np.isfinite(latency).all()
-    racks = np.array([lab.racks[name] for name in network.hosts.names])
-    same = (racks[:, None] == racks) & ~np.eye(16, dtype=bool)
-    assert np.median(latency[same]) < np.median(latency[racks[:, None] != racks])
-    assert network.details["errors"] == []
-    assert sorted(path.name for path in (probed / ".plink").iterdir() if "order" not in path.name) == [
-        ".gitignore",
-        "network.json",
-    ]
-
-
 def test_every_racks_hosts_stand_together_in_the_order(lab: Lab, reordered: Path) -> None:
     """The ring leaves each of the four racks once, and costs less than the order the hosts were given in."""
     order = json.loads((reordered / ".plink/order.json").read_text())
@@ -72,24 +51,6 @@ def test_every_racks_hosts_stand_together_in_the_order(lab: Lab, reordered: Path
     racks = [lab.racks[name] for name in order["hosts"]]
     assert sum(a != b for a, b in zip(racks, racks[1:] + racks[:1], strict=True)) == 4
     assert order["lower_bound"] <= order["cost"] < order["baseline"]["given"]
-
-
-def test_launch_takes_hosts_and_order_from_the_folder(lab: Lab, reordered: Path) -> None:
-    """Rank k runs on the k-th host of the order; the notes say which files were read and how old they are."""
-    write_script(reordered, SCRIPT)
-    done = plink("launch", "train.py", "--epochs", "3", cwd=reordered)
-    assert done.returncode == 0, done.stderr
-    order = json.loads((reordered / ".plink/order.json").read_text())["hosts"]
-    expected = {f"[{rank:>2}] I am {rank} on {host} --epochs 3" for rank, host in enumerate(order)}
-    assert set(done.stdout.splitlines()) == expected
-    for name in (".plink/network.json", ".plink/order.json"):
-        assert f"read {name} (" in done.stderr
-    assert "all 16 ranks are where they were asked to be" in done.stderr
-
-
-def test_nothing_runs_on_the_hosts_afterwards(lab: Lab, reordered: Path) -> None:
-    """No agent, no SSH session, no rank in any namespace of the lab."""
-    until(lambda: not guests(lab), 5, "agents and sessions to be gone")
 
 
 @pytest.fixture

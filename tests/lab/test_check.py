@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import Lab, plink
 from tests.lab.jobs import write_hosts
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow]
+pytestmark = pytest.mark.lab
 NO_MPI = shutil.which("mpirun") is None or importlib.util.find_spec("mpi4py") is None
 SMALL = ("--size", "2MB", "--orders", "5", "--repeats", "2")
 
@@ -39,7 +39,6 @@ def probed(small_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("hosts", "algo"),
     [
         ("sixteen", "gloo"),
-        ("probed", "ring"),
         pytest.param("probed", "openmpi-ring", marks=pytest.mark.skipif(NO_MPI, reason="needs mpi4py")),
     ],
 )

@@ -14,7 +14,7 @@ from tests.lab.jobs import Running
 from tests.lab.traces import left_of
 from tests.lab.waiting import until
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow]
+pytestmark = pytest.mark.lab
 
 KEYS = {"schema", "hosts", "racks_recovered", "given_s", "plink_s", "bound_s", "speedup"}
 

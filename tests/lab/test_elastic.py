@@ -18,7 +18,7 @@ from tests.lab.jobs import Running
 from tests.lab.waiting import until
 from tests.runners.agile.tally import expected
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow]
+pytestmark = pytest.mark.lab
 
 PROGRAM = Path(__file__).parents[1] / "runners/agile/tally.py"
 PIECES, CLOCKS = 8, 120

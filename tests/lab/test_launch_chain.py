@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import Lab, plink
 from tests.lab.jobs import write_hosts
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow]
+pytestmark = pytest.mark.lab
 PROBED = "12 of 12 round trips between 4 hosts"
 
 

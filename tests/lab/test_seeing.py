@@ -8,7 +8,7 @@ import pytest
 from tests.conftest import Lab, plink, typed
 from tests.lab.probing import probe, succeeded
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow]
+pytestmark = pytest.mark.lab
 
 
 @pytest.fixture(scope="module")

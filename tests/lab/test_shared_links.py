@@ -22,9 +22,9 @@ def racks() -> Iterator[Lab]:
     lab.plink("down", cwd=HERE)
 
 
-@pytest.mark.parametrize("uplink_mbit", [100, 200, 400])
+@pytest.mark.parametrize("uplink_mbit", [100, 400])
 def test_the_capacity_of_an_uplink_is_found(uplink_mbit: int, racks: Lab, tmp_path: Path) -> None:
-    """4:1, 2:1 and 1:1 (there the hosts are the limit, so the uplink carries at least that)."""
+    """4:1 and 1:1 (there the hosts are the limit, so the uplink carries at least that)."""
 
     for rack in ("rack0", "rack1"):
         assert racks.plink("shape", rack, "--rate", f"{uplink_mbit}mbit", cwd=HERE).returncode == 0
@@ -39,6 +39,6 @@ def test_the_capacity_of_an_uplink_is_found(uplink_mbit: int, racks: Lab, tmp_pa
             assert row[f"{direction}_gbps"] == pytest.approx(uplink_mbit / 1000, rel=0.15)
             low, high = row["interval"][f"{direction}_gbps"]
             assert low <= row[f"{direction}_gbps"] <= high
-        if uplink_mbit <= 200:
+        if uplink_mbit == 100:
             assert row["out_limited_by"] == row["in_limited_by"] == "link"
     assert f"share {'at least ' * (uplink_mbit == 400)}" in done.stderr

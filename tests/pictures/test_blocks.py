@@ -17,7 +17,7 @@ from tests.pictures.subjects import facts
 SEED = 3
 
 
-@pytest.mark.parametrize(("hosts", "groups"), [(601, 1), (601, 7), (700, 100), (4096, 63), (4096, 256), (4096, 2000)])
+@pytest.mark.parametrize(("hosts", "groups"), [(601, 7), (4096, 63), (4096, 2000)])
 def test_blocks_are_of_neighbours_and_of_one_group_where_that_can_be(hosts: int, groups: int) -> None:
     labels = np.sort(np.random.default_rng(SEED).integers(0, groups, hosts))
     order = np.random.default_rng(SEED + 1).permutation(hosts)

@@ -10,7 +10,7 @@ from typing import Any
 from probes.agent.echo import Echo
 from probes.stamp import Key, ntp_from_ns, pack_reflector, pack_sender, unpack_sender
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 GREETINGS = 1 << 20  # the sequence numbers of greetings begin here, those of probes at 0
 HERE, THERE, ELSEWHERE = "127.0.0.1", "127.0.0.2", "127.0.0.3"
 Question = tuple[int, int, int, int]
@@ -23,7 +23,7 @@ def sockets_of(echo: Echo) -> list[socket.socket]:
 
 def task(peer: tuple[str, int], **changes: Any) -> dict[str, Any]:
     """What a controller tells an agent; 40 probes, 8 under way, both SSIDs known."""
-    usual = {"task": 1, "ssid_out": 11, "ssid_in": 22, "count": 40, "window": 8, "timeout_s": WAIT_S / 4}
+    usual = {"task": 1, "ssid_out": 11, "ssid_in": 22, "count": 40, "window": 8, "timeout_s": 5.0}
     return {"peer": [*peer], **usual, **changes}
 
 

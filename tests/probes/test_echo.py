@@ -1,4 +1,4 @@
-"""Two ends that measure each other: what they count, what is lost, late, twice, or out of step with the clock."""
+"""Two ends that measure each other: what they count, which answers are none, a clock out of step."""
 
 import socket
 
@@ -78,28 +78,6 @@ def test_every_probe_is_a_full_packet_from_each_of_the_source_ports() -> None:
     assert [question[0] for question in peer.heard] == numbers
 
 
-def test_what_is_lost_is_told_by_its_direction() -> None:
-    """Of 40 probes 4 do not arrive, and of the 36 answers 6 do not: the reflector numbers its answers."""
-
-    def rule(question: Question) -> Answers:
-        if question[0] in (3, 13, 23, 33):
-            return []
-        answer = peer.answer(question)
-        return [] if question[0] in (5, 6, 7, 15, 16, 25) else [answer]
-
-    peer = HandDriven(KEY, rule)
-    result = measured(peer, timeout_s=0.3)
-    assert (result["sent"], result["reflected"], result["received"]) == (40, 36, 30)
-
-
-def test_a_way_that_is_cut_is_given_up() -> None:
-    """After 64 losses in a row the rest is not tried; nobody waits for thousands of time-outs."""
-    peer = HandDriven(KEY, lambda question: [peer.answer(question)] if len(peer.heard) < 20 else [])
-    result = measured(peer, count=100_000, window=32, timeout_s=0.1)
-    assert 64 <= result["sent"] <= 20 + 64 + 32
-    assert result["received"] < 20
-
-
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A peer need not have heard of the measurement later than this end."""
@@ -140,57 +118,34 @@ def test_a_host_that_waits_for_nothing_but_the_end_sleeps(monkeypatch: pytest.Mo
         assert wait_s > 0
 
 
-def test_an_answer_that_comes_late_is_a_loss() -> None:
-    """Each probe waits alone; the answer to number 5 comes with the answer to number 6, when 5 was given up."""
-    held: Answers = []
-
-    def rule(question: Question) -> Answers:
-        answer = peer.answer(question)
-        if question[0] == 5:
-            held.append(answer)
-            return []
-        return [*held, answer] if question[0] == 6 else [answer]
-
-    peer = HandDriven(KEY, rule)
-    result = measured(peer, window=1, timeout_s=0.3)
-    assert (result["sent"], result["received"]) == (40, 39)
-
-
-def test_an_answer_that_comes_twice_counts_once() -> None:
-    peer = HandDriven(KEY, lambda question: [peer.answer(question)] * 3)
-    result = measured(peer)
-    assert (result["sent"], result["reflected"], result["received"]) == (40, 40, 40)
-
-
-@pytest.mark.parametrize("wrong", ["host", "session", "key", "sequence", "short", "long", "unsigned", "question"])
-def test_an_answer_that_is_none_does_not_count(wrong: str) -> None:
-    """Before every right answer to an even number comes a wrong one, to an odd number only a wrong one."""
+def test_an_answer_that_is_none_does_not_count() -> None:
+    """Every probe gets a wrong answer, of each kind in turn; half of each kind's a right one after it."""
     elsewhere, stranger = udp(ELSEWHERE), HandDriven(Key(b"another run"), lambda question: [])
 
-    def false(question: Question) -> tuple[socket.socket, bytes]:
+    def wrong(question: Question) -> tuple[socket.socket, bytes]:
         right = peer.answer(question)[1]
         if question[0] < GREETINGS:
             peer.answers -= 1
-        return {
-            "host": lambda: (elsewhere, right),
-            "session": lambda: peer.answer(question, ssid=question[3] + 1),
-            "key": lambda: (peer.sock, stranger.answer(question)[1]),
-            "sequence": lambda: peer.answer((question[0] + 100_000, *question[1:])),
-            "short": lambda: (peer.sock, right[:-1]),
-            "long": lambda: (peer.sock, right + b"\0"),
-            "unsigned": lambda: (peer.sock, right[:96] + bytes(16)),
-            "question": lambda: (peer.sock, right[:44]),
-        }[wrong]()
+        kinds = [
+            lambda: (elsewhere, right),
+            lambda: peer.answer(question, ssid=question[3] + 1),
+            lambda: (peer.sock, stranger.answer(question)[1]),
+            lambda: peer.answer((question[0] + 100_000, *question[1:])),
+            lambda: (peer.sock, right[:-1]),
+            lambda: (peer.sock, right + b"\0"),
+            lambda: (peer.sock, right[:96] + bytes(16)),  # not signed
+            lambda: (peer.sock, right[:44]),  # without the question
+        ]
+        return kinds[question[0] % len(kinds)]()
 
     def rule(question: Question) -> Answers:
-        answers = [false(question)]
-        return answers if question[0] % 2 else [*answers, peer.answer(question)]
+        answers = [wrong(question)]
+        return answers if question[0] // 8 % 2 else [*answers, peer.answer(question)]
 
     peer = HandDriven(KEY, rule)
     with elsewhere, stranger.sock:
-        result = measured(peer, timeout_s=0.3, window=40)
-    assert (result["sent"], result["received"]) == (40, 20)
-    assert len(peer.heard) > 40
+        result = measured(peer, timeout_s=2.0, window=48, count=48)
+    assert (result["sent"], result["received"]) == (48, 24)
 
 
 def test_a_step_of_the_clock_is_discarded_and_counted() -> None:
@@ -203,12 +158,6 @@ def test_a_step_of_the_clock_is_discarded_and_counted() -> None:
     result = measured(peer)
     assert (result["received"], result["clock_steps"]) == (40, 10)
     assert all(value > 0 for value in result["percentiles_us"])  # type: ignore[attr-defined]
-
-
-def test_a_peer_that_never_answers_in_time_leaves_nothing_but_steps() -> None:
-    peer = HandDriven(KEY, lambda question: [peer.answer(question, turnaround_ns=10**9)])
-    result = measured(peer)
-    assert (result["clock_steps"], result["percentiles_us"], result["jitter_us"]) == (40, [None] * 5, None)
 
 
 def test_packets_are_as_long_both_ways() -> None:

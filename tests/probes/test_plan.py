@@ -14,7 +14,7 @@ from plink.network import Matrix
 from probes.adaptive import Adaptive, AdaptiveSettings
 from probes.matching import disjoint, nearest_pairs
 from probes.plan import AllPairs, Plan
-from probes.rounds import Circle, Pair, rounds
+from probes.rounds import Pair, rounds
 from probes.settling import Settling, same_neighbours
 from solvers.prediction.tiered import predict_tiered
 
@@ -83,15 +83,6 @@ def test_circle_has_every_pair_once_in_disjoint_rounds(n: int, seed: int) -> Non
     check(found, n)
     assert sorted(itertools.chain(*found)) == list(itertools.combinations(range(n), 2))
     assert len(found) == (0 if n == 1 else n - 1 + n % 2)
-
-
-def test_a_prefix_of_the_rounds_is_a_fair_sample() -> None:
-    """Over seeds, the first round pairs any two hosts about equally often."""
-    times = np.zeros((6, 6))
-    for seed in range(3000):
-        i, j = Circle(6, seed)[0].T
-        times[i, j] += 1
-    assert times[np.triu_indices(6, 1)] == pytest.approx(600, rel=0.2)
 
 
 @given(n=st.integers(2, 30), seed=SEEDS)
@@ -197,8 +188,7 @@ def on_fabric(fabric: Fabric, plan: Plan) -> Matrix:
     return measured
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
-@pytest.mark.parametrize("offset_us", [0.0, 3.0])
+@pytest.mark.parametrize(("seed", "offset_us"), [(1, 0.0), (2, 3.0)])
 def test_adaptive_finds_the_racks_of_64_hosts(seed: int, offset_us: float) -> None:
     """Eight racks of eight in two pods, with two fifths of the pairs."""
     fabric = three_tier(64, seed, rack_size=8, racks_per_pod=4, one_way=True, offset_us=offset_us)
@@ -251,15 +241,7 @@ def test_groups_settle_when_they_stay_the_same_for_long_enough() -> None:
     assert not settling.still(16, np.repeat([0, 1, 2, 3], 2))
 
 
-@given(groups=st.lists(st.integers(0, 4), min_size=1, max_size=30), seed=SEEDS)
-def test_neighbours_are_compared_whatever_the_groups_are_called(groups: list[int], seed: int) -> None:
-    names = np.random.default_rng(seed).permutation(100)
-    labels = np.array(groups)
-    assert same_neighbours(labels, names[labels]) == 1.0
-    assert 0.0 < same_neighbours(labels, np.arange(len(labels))) <= 1.0
-
-
-@pytest.mark.parametrize("wrong", [{"budget": 0.0}, {"budget": 1.5}, {"random": 0.0}, {"give_up": 0}, {"same": 2.0}])
+@pytest.mark.parametrize("wrong", [{"budget": 1.5}, {"random": 0.0}, {"give_up": 0}, {"same": 2.0}])
 def test_settings_that_make_no_sense_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError):
         AdaptiveSettings(**wrong)  # type: ignore[arg-type]

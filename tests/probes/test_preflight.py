@@ -1,6 +1,5 @@
 """Which method gets through to which host, and measuring a few pairs again without touching what was found."""
 
-import itertools
 from typing import Any
 
 import numpy as np
@@ -43,7 +42,7 @@ def test_up_to_two_closed_hosts_make_no_other_suspect(n: int, data: st.DataObjec
     assert reached(fabric(n, {host: {"stamp"} for host in closed}), "stamp", set()) == set(range(n)) - closed
 
 
-@pytest.mark.parametrize("closed", list(itertools.combinations(range(6), 3)))
+@pytest.mark.parametrize("closed", [(0, 1, 2), (0, 2, 4), (1, 3, 5)])
 def test_who_met_closed_hosts_only_is_tried_with_one_that_answered(closed: tuple[int, ...]) -> None:
     assert reached(fabric(6, {host: {"stamp"} for host in closed}), "stamp", set()) == set(range(6)) - set(closed)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from probes.reflector import SIZE, Target, pack_sender, query, reflect, serve
 from probes.stamp import ntp_from_ns
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 NOW_NS = 1_700_000_000_123_456_789
 U16, U32, U64 = st.integers(0, 2**16 - 1), st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)
 
@@ -60,21 +60,6 @@ def test_scapy_reads_the_senders_packet_field_by_field() -> None:
     assert bytes(again)[:4] + bytes(again)[12:] == packet[:4] + packet[12:]
 
 
-def test_scapy_reads_the_reflectors_packet_field_by_field() -> None:
-    from scapy.contrib.stamp import STAMPSessionReflectorTestUnauthenticated as Reflector
-
-    t1, t2, t3 = (ntp_from_ns(NOW_NS + step) for step in (0, 1_000_000, 2_000_000))
-    answer = reflect(pack_sender(77, t1, 0xBEEF), t2, t3, 61)
-    assert answer is not None
-    read = Reflector(answer)
-    assert (read.seq, read.ssid, read.seq_sender, read.ttl_sender) == (77, 0xBEEF, 77, 61)
-    assert (read.mbz1, read.mbz2, read.tlv_objects) == (0, 0, [])
-    for estimate in (read.err_estimate, read.err_estimate_sender):
-        assert (estimate.S, estimate.Z, estimate.scale, estimate.multiplier) == (0, 0, 0, 1)
-    for value, step_s in ((read.ts_sender, 0), (read.ts_rx, 0.001), (read.ts, 0.002)):
-        assert value == pytest.approx(NOW_NS / 1e9 + step_s + 2_208_988_800, abs=1e-6)
-
-
 def test_packets_that_scapy_makes_are_answered_and_its_answers_are_understood() -> None:
     """An independent sender with a TLV (extra padding) at our reflector, an independent reflector at our sender."""
     from scapy.contrib.stamp import STAMPSessionReflectorTestUnauthenticated as Reflector
@@ -115,13 +100,6 @@ def test_an_answer_is_exactly_as_long_as_the_question(packet: bytes, t2: int, t3
     answer = reflect(packet, t2, t3, ttl)
     assert answer is None or len(answer) == len(packet)
     assert (answer is None) == (len(packet) < SIZE or packet[13] == 0)
-
-
-@given(U32, U64, U16, st.binary(max_size=64))
-def test_what_follows_the_packet_comes_back_as_it_came(sequence: int, t1: int, ssid: int, rest: bytes) -> None:
-    answer = reflect(pack_sender(sequence, t1, ssid) + rest, 1, 2, 255)
-    assert answer is not None
-    assert answer[SIZE:] == rest
 
 
 def test_a_reflector_answers_our_sender() -> None:
@@ -170,7 +148,7 @@ def test_answers_to_other_questions_are_not_counted() -> None:
 
         thread = threading.Thread(target=answer_badly)
         thread.start()
-        found = query(Target("127.0.0.1", sock.getsockname()[1]), 3, 0.0, 0.5, ssid=3)
+        found = query(Target("127.0.0.1", sock.getsockname()[1]), 3, 0.0, 2.0, ssid=3)
         thread.join(WAIT_S)
     assert (found["sent"], found["received"]) == (3, 2)
 

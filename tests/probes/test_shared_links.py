@@ -99,42 +99,12 @@ def test_groups_measured_side_by_side_share_no_group(sizes: list[int], seed: int
     assert measured == groups
 
 
-def test_many_groups_take_few_rounds() -> None:
-    """Twelve groups of two: four at once, so a third of the time, and each of them its own capacity."""
-    group_of = {f"h{i}": i // 2 for i in range(24)}
-    counts: Counter[tuple[int, float]] = Counter()
-
-    def behave(name: str, body: dict[str, Any]) -> tuple[float, dict[str, Any]]:
-        if body["do"] == "flow_listen":
-            return 0.01, {"port": 7000}
-        return body["seconds"], {"gbps": 1.0}
-
-    fleet = FakeFleet(behave)
-    survey = survey_of(fleet, 24)
-    rows = shared_links(survey, dealt([2] * 12), SETTINGS, lambda done, total: None)
-    assert [row["out_gbps"] for row in rows] == [2.0] * 12
-    for when, host, body in fleet.sent:
-        if body["do"] == "flow_receive":
-            counts[group_of[host], when] += 1
-    starts = {when for _, when in counts}
-    # 12 groups x 2 ways x (1, 2, 2, 2 flows) one after the other would be 96.
-    assert len(starts) <= 24 + 3
-
-
 def test_the_number_of_flows_grows_only_while_it_helps() -> None:
     """A link of 2.5 hosts: 8 flows bring no more than 4 did, so those are run twice more; each way, each group."""
     fleet, survey = two_groups((8, 8), 1.0, (2.5, 2.5))
     shared_links(survey, dealt([8, 8]), SETTINGS, lambda done, total: None)
     runs = Counter(when for when, _, body in fleet.sent if body["do"] == "flow_listen")
     assert list(runs.values()) == [1, 2, 4, 8, 4, 4] * 4
-
-
-def test_rows_name_the_members_and_progress_is_told() -> None:
-    _, survey = two_groups((2, 3), 1.0, (1.0, 1.0))
-    told: list[tuple[int, int]] = []
-    rows = shared_links(survey, dealt([2, 3]), SETTINGS, lambda done, total: told.append((done, total)))
-    assert [row["members"] for row in rows] == [["h0", "h1"], ["h2", "h3", "h4"]]
-    assert told == [(1, 2), (2, 2)]
 
 
 @pytest.mark.parametrize("groups", [[], [[0, 1, 2, 3, 4]], [[0, 1], []]])

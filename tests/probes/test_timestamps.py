@@ -6,7 +6,7 @@ import time
 
 from probes import timestamps
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 def stamps_of(sock: socket.socket, number: int) -> list[tuple[int, int]]:

@@ -12,7 +12,7 @@ import pytest
 import probes.agent.tools
 from probes.agent.tools import icmp, tcp, which
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 @pytest.fixture

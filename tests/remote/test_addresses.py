@@ -47,10 +47,8 @@ def by_ssh(host: pytest.MonkeyPatch, server: str) -> None:
         (OWN, SECOND, OWN),
         ("2001:DB8:0::1", OWN, "2001:db8::1"),  # however it was written
         (PUBLIC, SECOND, SECOND),  # behind a NAT
-        ("alias-in-ssh-config", SECOND, SECOND),
         ("also-here", SECOND, SECOND),  # where the connection came, whatever else the name stands for
         ("also-here", LOG_IN, OWN),  # inherited from a log-in elsewhere
-        ("also-here", "127.0.0.1", OWN),
         (LINK, LINK, LINK),
         ("node-01", LINK, LINK),
     ],
@@ -83,7 +81,7 @@ def test_launchers_that_do_not_say_where_they_came_in(host: pytest.MonkeyPatch, 
     assert reached_at("pod-0", ["pod-1"]) == "2001:db8::1"
 
 
-@pytest.mark.parametrize("asked", ["pod-0", "node-01", PUBLIC])
+@pytest.mark.parametrize("asked", ["pod-0", PUBLIC])
 def test_one_of_several_addresses_is_not_guessed(asked: str) -> None:
     with pytest.raises(OSError, match=f"which of {OWN}, {SECOND} do others reach this host at") as told:
         reached_at(asked, ["pod-1"])
@@ -128,12 +126,7 @@ def test_a_name_that_cannot_be_one_is_no_way_either(host: pytest.MonkeyPatch, na
     assert reached_at(name, [name]) == OWN
 
 
-@pytest.mark.parametrize(
-    ("written", "numeric"),
-    [
-        ("10.0.0.1", "10.0.0.1"), ("FD00::2", "fd00::2"), ("fd00:0::3", "fd00::3"), ("fe80::1%eth0", "fe80::1%eth0"),
-        ("101", None), ("1.2", None), ("1.2.3.4.5", None), ("node-1", None), ("", None), ("::x", None),
-    ],
-)  # fmt: skip
-def test_an_address_is_written_as_the_kernel_writes_it(written: str, numeric: str | None) -> None:
-    assert canonical(written) == numeric
+def test_an_address_is_written_as_the_kernel_writes_it() -> None:
+    wanted = {"10.0.0.1": "10.0.0.1", "FD00::2": "fd00::2", "fd00:0::3": "fd00::3", "fe80::1%eth0": "fe80::1%eth0",
+              "101": None, "1.2": None, "1.2.3.4.5": None, "node-1": None, "": None, "::x": None}  # fmt: skip
+    assert {written: canonical(written) for written in wanted} == wanted

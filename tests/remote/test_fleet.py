@@ -73,15 +73,6 @@ def test_a_greeting_before_hello_is_skipped(children: Callable[..., ChildHosts])
         assert body["said"] == {"do": "say"}
 
 
-def test_what_is_not_json_is_passed_over(children: Callable[..., ChildHosts]) -> None:
-    with Fleet(children(), PROGRAM) as fleet:
-        start(fleet, HOSTS[:1])
-        fleet.send("a", do="chatter")
-        body = hear(fleet).body
-        assert body is not None
-        assert body["is"] == "echo"
-
-
 def test_an_agent_that_dies_is_reported_and_the_others_go_on(children: Callable[..., ChildHosts]) -> None:
     with Fleet(children(), PROGRAM) as fleet:
         start(fleet, HOSTS)
@@ -124,21 +115,6 @@ def test_a_line_without_end_is_the_end_of_its_agent(
         assert fleet.alive == ["b"]
 
 
-def test_agents_wait_for_whoever_is_slow_to_take_their_messages(
-    children: Callable[..., ChildHosts], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """For longer than a lease, and nothing is lost: the last messages are sent when the first have been taken."""
-    monkeypatch.setattr(plink.remote.fleet, "MOST_WAITING", 4)
-    with Fleet(children(), PROGRAM, lease_s=0.5) as fleet:
-        start(fleet, HOSTS[:1])
-        fleet.send("a", do="flood", count=2000)
-        time.sleep(1.5)
-        taken_from = time.monotonic()
-        bodies = [hear(fleet).body or {} for _ in range(2001)]
-        assert [body.get("is") for body in bodies] == ["flood"] * 2000 + ["echo"]
-        assert bodies[-2]["at"] > taken_from
-
-
 def test_closing_does_not_wait_for_messages_to_be_taken(
     children: Callable[..., ChildHosts], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,16 +140,6 @@ def test_an_agent_that_never_says_hello_is_a_failure(first: str, why: str, child
         assert fleet.alive == []
 
 
-def test_an_agent_that_says_nothing_is_given_up(
-    children: Callable[..., ChildHosts], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No time-out of SSH sees this: the log-in worked, and then there is silence."""
-    monkeypatch.setattr(plink.remote.fleet, "HELLO_S", 0.3)
-    with Fleet(children(), PROGRAM, lease_s=600) as fleet:
-        failures = start(fleet, HOSTS[:1], "silence")
-        assert failures["a"].why.startswith("no agent could be started: silence for 0 s after the log-in")
-
-
 def test_the_remote_command_survives_a_shell(children: Callable[..., ChildHosts]) -> None:
     connector = children("/bin/sh", "-c", REMOTE_COMMAND)
     connector.environment["PATH"] = os.path.dirname(sys.executable)
@@ -187,16 +153,6 @@ def test_a_host_without_python_says_so(children: Callable[..., ChildHosts]) -> N
     with Fleet(connector, PROGRAM) as fleet:
         failures = start(fleet, HOSTS[:1])
         assert failures["a"].why == "no agent could be started: it ended with exit status 127"
-
-
-def test_closing_ends_every_child(children: Callable[..., ChildHosts]) -> None:
-    connector = children()
-    fleet = Fleet(connector, PROGRAM, lease_s=600)
-    start(fleet, HOSTS)
-    assert [process.poll() for process in connector.started] == [None] * 3
-    fleet.close()
-    fleet.close()
-    assert connector.all_end()
 
 
 class Grumbling:
@@ -224,18 +180,6 @@ def test_closing_ends_every_child_whatever_their_lines_say(children: Callable[..
     assert connector.all_end()
 
 
-def test_an_agent_is_missed_whatever_its_line_says(children: Callable[..., ChildHosts]) -> None:
-    """One that died and one that says nothing any more; the leases of the others are renewed as before."""
-    with Fleet(Grumbling(children()), PROGRAM, lease_s=0.5) as fleet:
-        start(fleet, HOSTS)
-        fleet.send("a", do="die", code=9)
-        assert hear(fleet).host == "a"
-        fleet.send("b", do="sleep", seconds=2)
-        assert str(hear(fleet).error) == "b: its agent is gone: no sign of life for 0.5 s"
-        assert fleet.receive(1.0) is None
-        assert fleet.alive == ["c"]
-
-
 def test_an_error_on_the_way_ends_every_child(children: Callable[..., ChildHosts]) -> None:
     connector = children()
 
@@ -247,33 +191,6 @@ def test_an_error_on_the_way_ends_every_child(children: Callable[..., ChildHosts
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     assert connector.all_end()
-
-
-def test_a_closed_fleet_starts_nothing(children: Callable[..., ChildHosts]) -> None:
-    connector = children()
-    fleet = Fleet(connector, PROGRAM)
-    fleet.close()
-    assert {error.why for error in start(fleet, HOSTS).values()} == {"not started"}
-    assert connector.started == []
-
-
-def test_agents_outlive_their_lease_while_the_fleet_is_there(children: Callable[..., ChildHosts]) -> None:
-    """Nobody sends anything for several leases; the fleet renews them by itself."""
-    with Fleet(children(), PROGRAM, lease_s=0.5) as fleet:
-        start(fleet, HOSTS[:1])
-        assert fleet.receive(1.5) is None
-        assert fleet.alive == ["a"]
-
-
-def test_an_agent_that_shows_no_sign_of_life_is_gone(children: Callable[..., ChildHosts]) -> None:
-    """Nothing closes its line: its host lost its power behind a jump host."""
-    with Fleet(children(), PROGRAM, lease_s=0.5) as fleet:
-        start(fleet, HOSTS[:2])
-        fleet.send("a", do="sleep", seconds=2)
-        gone = hear(fleet)
-        assert gone.error is not None
-        assert str(gone.error) == "a: its agent is gone: no sign of life for 0.5 s"
-        assert fleet.alive == ["b"]
 
 
 def test_nobody_waits_for_a_connection_being_made_once_it_is_interrupted() -> None:
@@ -316,48 +233,6 @@ def test_what_is_no_trouble_of_a_host_is_raised(children: Callable[..., ChildHos
         assert list(start(fleet, HOSTS)) == ["a", "b", "c"]
     with Fleet(Fails(ZeroDivisionError()), PROGRAM) as fleet, pytest.raises(ZeroDivisionError):
         start(fleet, HOSTS)
-
-
-def test_agents_keep_while_other_hosts_are_connected_to(children: Callable[..., ChildHosts]) -> None:
-    """For several leases: the last host is slow to log in."""
-    connector = children()
-
-    class Slow:
-        def open(self, host: Host) -> Line:
-            if host.name == "b":
-                time.sleep(1.5)
-            return connector.open(host)
-
-    with Fleet(Slow(), PROGRAM, lease_s=0.5) as fleet:
-        start(fleet, HOSTS[:2])
-        assert fleet.receive(0.0) is None
-        assert sorted(fleet.alive) == ["a", "b"]
-
-
-def test_a_renewal_never_stands_in_the_middle_of_a_message(children: Callable[..., ChildHosts]) -> None:
-    """A long message goes out piece by piece, while the renewals come from a thread of their own."""
-    connector = children()
-
-    class Pieces:
-        def __init__(self, line: ChildLine) -> None:
-            self.read, self.last_words, self.close = line.read, line.last_words, line.close
-            self._line = line
-
-        def write(self, data: bytes) -> None:
-            if len(data) > 500_000:
-                self._line.write(data[:1000])
-                time.sleep(0.5)
-                data = data[1000:]
-            self._line.write(data)
-
-    class InPieces:
-        def open(self, host: Host) -> Line:
-            return Pieces(connector.open(host))
-
-    with Fleet(InPieces(), PROGRAM, lease_s=1.0) as fleet:
-        start(fleet, HOSTS[:1])
-        fleet.send("a", do="say", text="x" * 1_000_000)
-        assert len((hear(fleet).body or {})["said"]["text"]) == 1_000_000
 
 
 def test_agents_end_when_their_controller_is_killed() -> None:

@@ -5,13 +5,13 @@ import pytest
 from plink.remote.peers import few_peers
 
 
-@pytest.mark.parametrize("n", [2, 3, 9])
+@pytest.mark.parametrize("n", [2, 9])
 def test_few_hosts_are_told_of_all_others(n: int) -> None:
     hosts = [f"10.0.0.{i}" for i in range(n)]
     assert few_peers(hosts) == {own: [other for other in hosts if other != own] for own in hosts}
 
 
-@pytest.mark.parametrize("n", [10, 17, 100, 4000])
+@pytest.mark.parametrize("n", [10, 17, 1000])
 def test_many_hosts_are_told_of_a_few(n: int) -> None:
     """From all over the list: what is sent grows as the hosts do, not as their pairs."""
     hosts = [f"host-{i:04}" for i in range(n)]

@@ -77,11 +77,8 @@ def test_a_job_runs_in_the_copy(jobs: ChildJobs, folder: Path, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("here", "sync", "program"),
     [
-        ("mine", "mine", "train.py"),
         ("mine/data", "mine", "../train.py"),
-        (".", "mine", "mine/train.py"),
         (".", "alias", "mine/train.py"),
-        (".", "mine", "alias/train.py"),
         ("alias", "mine", "train.py"),
     ],
 )
@@ -195,32 +192,6 @@ def test_archives_that_are_not_as_they_should_be(
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
-def test_old_copies_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(copies, "_KEPT", 2)
-    found = Copies()
-    made = []
-    for k in range(3):
-        digest, data = archive(f"file{k}")
-        found.add(data)
-        made.append(found.unpack(digest))
-        os.utime(made[-1], (k, k))
-    assert found.find(Path(made[0]).name) is None
-    assert found.find(Path(made[2]).name) == made[2]
-
-
-def test_what_was_being_removed_when_its_process_ended_goes_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    left = tmp_path / "plink" / "sync" / ".old-0123"
-    (left / "data").mkdir(parents=True)
-    (left / "data" / "x").write_text("x")
-    made = _copy("file")
-    assert not left.exists()
-    assert _kept_in(Path(made).parent) == [made]
-
-
 def test_the_copy_of_a_job_that_runs_stays(
     jobs: ChildJobs, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -248,31 +219,13 @@ def test_the_copy_of_a_job_that_runs_stays(
     assert jobs.launch(job, on_line=others_come).exit_code == 0, jobs.printed
     assert jobs.lines(0) == [str(expected), "True"]
     assert sorted(_kept_in(where)) == sorted([str(expected), *made[-2:]])
-    deadline = time.monotonic() + 20  # its agent ends in a moment
+    deadline = time.monotonic() + 60  # its agent ends in a moment
     while expected.exists():
         assert time.monotonic() < deadline
         _copy(f"after it {time.monotonic()}")
     assert sorted(path.name for path in where.iterdir() if path.name[0] == ".") == sorted(
         f".lock-{Path(path).name}" for path in _kept_in(where)
     )
-
-
-@pytest.mark.parametrize("found", [True, False])
-def test_a_copy_that_is_used_is_held_whoever_made_it(
-    found: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(copies, "_KEPT", 1)
-    first = _copy("first")
-    user = Copies()
-    if found:
-        assert user.find(Path(first).name) == first
-    else:
-        user.add(archive("first")[1])
-        assert user.unpack(Path(first).name) == first
-    os.utime(first, (0, 0))
-    _copy("second")
-    assert Path(first).exists()
 
 
 def test_where_no_lock_can_be_had_copies_are_used_and_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,26 +240,6 @@ def test_where_no_lock_can_be_had_copies_are_used_and_stay(tmp_path: Path, monke
     first, second = _copy("first"), _copy("second")
     assert Copies().find(Path(first).name) == first
     assert Path(second).exists()
-
-
-def test_a_copy_that_goes_while_its_lock_is_waited_for_has_to_be_sent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    first, real = _copy("first"), fcntl.flock
-    locks: list[int] = []
-
-    def flock(fd: int, how: int) -> None:
-        if not locks:  # another removed both after this one had opened the lock
-            os.unlink(Path(first).parent / f".lock-{Path(first).name}")
-            Path(first, "first").unlink()
-            Path(first).rmdir()
-        locks.append(fd)
-        real(fd, how)
-
-    monkeypatch.setattr(fcntl, "flock", flock)
-    assert Copies().find(Path(first).name) is None
-    assert len(locks) == 2
 
 
 def _copy(name: str) -> str:

@@ -46,8 +46,9 @@ def about_logs(done: "subprocess.CompletedProcess[str]") -> str:
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")
-@pytest.mark.parametrize(("lines", "said"), [(MUCH, "end here"), (LITTLE, "are not complete")])
-@pytest.mark.parametrize("file", ["rank-1.out", "all.log"])
+@pytest.mark.parametrize(
+    ("file", "lines", "said"), [("rank-1.out", MUCH, "end here"), ("all.log", LITTLE, "are not complete")]
+)
 def test_a_log_file_that_takes_nothing(tmp_path: Path, file: str, lines: int, said: str) -> None:
     logs = tmp_path / "logs"
     logs.mkdir()

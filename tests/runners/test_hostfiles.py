@@ -50,12 +50,8 @@ def test_every_format_is_expected_here() -> None:
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_what_is_written(name: str) -> None:
+def test_what_is_written_is_what_the_page_on_launchers_shows(name: str) -> None:
     assert render(name, HOSTS, ORDER) == EXPECTED[name]
-
-
-@pytest.mark.parametrize("name", EXPECTED)
-def test_the_page_on_launchers_shows_it(name: str) -> None:
     example = "".join(f"    {line}\n" for line in EXPECTED[name].splitlines())
     assert f"\n\n{example}" in PAGE
     assert re.search(rf"^## .*\b{name}$", PAGE, re.MULTILINE)
@@ -68,7 +64,7 @@ def test_an_order_is_what_plink_reads_back() -> None:
     assert order_from_json(json.loads(render("order", HOSTS, ORDER)), "o") == ORDER
 
 
-@pytest.mark.parametrize("name", ["hosts", "deepspeed", "slurm"])
+@pytest.mark.parametrize("name", ["hosts", "deepspeed"])
 def test_hostfiles_without_repeats_are_read_back(name: str) -> None:
     single = Hosts((Host("c", "c"), Host("a", "a"), Host("b", "b")))
     assert parse_hosts(render(name, single, ORDER), "h").names == ["c", "a", "b"]
@@ -87,16 +83,7 @@ def test_an_unknown_format_is_refused_with_those_there_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "address"),
-    [
-        ("openmpi", "fd00::1"),
-        ("openmpi-rankfile", "fd00::1"),
-        ("openmpi", "gpu_a"),
-        ("mpich", "fd00::1"),
-        ("horovod", "fd00::1"),
-        ("lightgbm", "gpu-a"),
-        ("lightgbm", "fd00::1"),
-    ],
+    ("name", "address"), [("openmpi", "gpu_a"), ("mpich", "fd00::1"), ("horovod", "fd00::1"), ("lightgbm", "gpu-a")]
 )
 def test_addresses_a_launcher_cannot_read_are_refused(name: str, address: str) -> None:
     with pytest.raises(UsageError, match=rf"^--format {name}: .*\bx\b.*{address}.*address="):
@@ -105,14 +92,14 @@ def test_addresses_a_launcher_cannot_read_are_refused(name: str, address: str) -
 
 @pytest.mark.parametrize(
     ("name", "host"),
-    [("slurm", "10.0.0.1"), ("slurm", "fd00::1"), ("kubernetes", "Gpu-A"), ("kubernetes", "gpu_a")],
+    [("slurm", "10.0.0.1"), ("kubernetes", "Gpu-A")],
 )
 def test_names_a_launcher_cannot_know_are_refused(name: str, host: str) -> None:
     with pytest.raises(UsageError, match=rf"^--format {name}: {host} .*address="):
         render(name, Hosts((Host("c", "10.0.0.3"), Host(host, host))), ORDER)
 
 
-@pytest.mark.parametrize("name", ["openmpi", "openmpi-rankfile", "deepspeed", "horovod", "lightgbm"])
+@pytest.mark.parametrize("name", ["openmpi", "lightgbm"])
 def test_two_hosts_that_are_one_to_the_launcher_are_refused(name: str) -> None:
     with pytest.raises(UsageError, match=rf"^--format {name}: hosts c and x are both 10\.0\.0\.3, and "):
         render(name, Hosts((Host("c", "10.0.0.3", port=1), Host("x", "10.0.0.3", port=2))), ORDER)

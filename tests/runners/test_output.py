@@ -70,7 +70,7 @@ def test_a_line_is_shown_as_soon_as_it_is_whole() -> None:
     assert shown == [(3, "err", "half a line")]
 
 
-@pytest.mark.parametrize("length", [1 << 16, (1 << 16) + 1, 200_000])
+@pytest.mark.parametrize("length", [1 << 16, 200_000])
 def test_a_line_without_an_end_is_shown_in_pieces(length: int) -> None:
     """A progress bar that never ends its line must neither fill the memory nor be lost."""
     output, shown = collecting()

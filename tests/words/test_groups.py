@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plink.errors import InputError
@@ -25,6 +25,7 @@ def test_a_line_a_group(tmp_path: Path) -> None:
     assert read(tmp_path, text) == [["a", "b", "c"], ["d", "e"], ["f"]]
 
 
+@settings(max_examples=30)
 @given(GROUPS, st.sampled_from([" ", ",", ", ", "\t"]))
 def test_both_forms_say_the_same(tmp_path_factory: pytest.TempPathFactory, groups: list[list[str]], sep: str) -> None:
     folder = tmp_path_factory.mktemp("groups")
@@ -45,13 +46,9 @@ def test_json_may_say_more_and_be_compressed(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("", r"groups\.txt: no groups: write one a line"),
-        ("# nothing\n , \n", r"groups\.txt: no groups"),
-        ('{"groups": []}', r"groups\.txt: no groups"),
         ("a b\n\nc d$e\n", r"groups\.txt:3: 'd\$e' cannot be a host name"),
         ('{"groups": [["a"], ["b", 3]]}', r"groups\.txt: groups\[1\]: 3 cannot be a host name"),
         ('{"groups": [["a"], "bc"]}', r"groups\.txt: groups: a list of lists of host names was expected"),
-        ('{"groups": {"a": ["b"]}}', r"groups\.txt: groups: a list of lists"),
-        ('{"schema": "plink.groups/1"}', r"groups\.txt: groups: a list of lists"),
         ('{"groups": [["a"]', r"groups\.txt:1: not JSON"),
     ],
 )
@@ -59,11 +56,6 @@ def test_what_is_no_list_of_groups_is_refused_where_it_is(tmp_path: Path, text: 
     with pytest.raises(InputError, match=message) as raised:
         read(tmp_path, text)
     assert "\n" not in str(raised.value)
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"nowhere\.txt"):
-        read_groups(tmp_path / "nowhere.txt")
 
 
 def test_groups_that_were_found_are_written_and_read_again(tmp_path: Path) -> None:

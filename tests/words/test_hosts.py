@@ -5,7 +5,7 @@ import string
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plink.errors import InputError
@@ -42,7 +42,6 @@ def test_every_setting_of_a_line_is_read() -> None:
     ("text", "slots"),
     [
         ("aa slots=2 max_slots=4\nbb slots=3\ncc\n", [2, 3, 1]),  # Open MPI
-        ("aa slots=2 max-slots=4\nbb slots=3\ncc slots=1\n", [2, 3, 1]),  # Open MPI, as PRRTE spells it
         ("# comment\naa slots=2\nbb slots=3\n\ncc slots=1\n", [2, 3, 1]),  # DeepSpeed
     ],
 )
@@ -50,11 +49,6 @@ def test_hostfiles_of_launchers_are_read_as_they_are(text: str, slots: list[int]
     hosts = parse_hosts(text, "hostfile")
     assert hosts.names == ["aa", "bb", "cc"]
     assert [host.slots for host in hosts] == slots
-
-
-def test_open_mpi_spells_the_user_its_own_way() -> None:
-    (host,) = parse_hosts("aa slots=2 username=bob\n", "hostfile")
-    assert host.user == "bob"
 
 
 def test_the_lab_is_named_in_a_comment() -> None:
@@ -66,32 +60,18 @@ def test_the_lab_is_named_in_a_comment() -> None:
     ("text", "where", "why"),
     [
         ("", "h.txt", "no hosts in it"),
-        ("# only a comment\n\n   \n", "h.txt", "no hosts in it"),
         ("a\nb\n\na slots=2\n", "h.txt:4", "'a' is listed twice (first on line 1)"),
         ("a\nb colour=red\n", "h.txt:2", "unknown key 'colour'"),
-        ("a slots\n", "h.txt:1", "'slots' is not of the form key=value"),
         ("a slots=\n", "h.txt:1", "'slots=' is not of the form key=value"),
-        ("a b\n", "h.txt:1", "'b' is not of the form key=value"),
         ("a slots=2 slots=3\n", "h.txt:1", "slots is given twice"),
-        ("ann@a user=bob\n", "h.txt:1", "user is given twice"),
         ("a slots=0\n", "h.txt:1", "slots=0 is not a whole number"),
-        ("a slots=-1\n", "h.txt:1", "slots=-1 is not a whole number"),
-        ("a slots=2.5\n", "h.txt:1", "slots=2.5 is not a whole number"),
         ("a price=-1\n", "h.txt:1", "price=-1 is not a plain number from 0 up"),
-        ("a\nb price=1e3\n", "h.txt:2", "price=1e3 is not a plain number"),
-        ("a price=$2\n", "h.txt:1", "price=$2 is not a plain number"),
-        ("a price=nan\n", "h.txt:1", "price=nan is not a plain number"),
         ("a price=inf\n", "h.txt:1", "price=inf is not a plain number"),
-        ("a price=0,5\n", "h.txt:1", "price=0,5 is not a plain number"),
         ("a price=\u0661\n", "h.txt:1", "is not a plain number"),
-        ("a price=1 price=1\n", "h.txt:1", "price is given twice"),
-        ("a slots=1e3\n", "h.txt:1", "slots=1e3 is not a whole number"),
         ("a slots=" + "9" * 5000 + "\n", "h.txt:1", "is not a whole number"),
-        ("a max_slots=many\n", "h.txt:1", "max_slots=many is not a whole number"),
         ("a port=65536\n", "h.txt:1", "port=65536 is not a whole number"),
         ("a tier=cheap\n", "h.txt:1", "tier=cheap is neither reliable nor transient"),
         ("@a\n", "h.txt:1", "'' cannot be a user name"),
-        ("-oProxyCommand=x@a\n", "h.txt:1", "cannot be a user name"),
         ("a address=-oProxyCommand\n", "h.txt:1", "cannot be a address"),
         ("# plink-lab: ../../etc\na\n", "h.txt:1", "cannot be a lab's name"),
     ],
@@ -114,24 +94,19 @@ def test_no_name_holds_what_a_shell_would_read(before: str, character: str, afte
         check_name(before + character + after, "here")
 
 
-@pytest.mark.parametrize("name", ["-n", "", ".", "nöde", "node\n", "x" * 254, None, 7, ["a"]])
-def test_what_is_no_name_is_refused(name: object) -> None:
-    with pytest.raises(InputError, match="cannot be a host name"):
-        check_name(name, "here")
+def test_what_is_no_name_is_refused() -> None:
+    for name in ("-n", "", ".", "nöde", "node\n", "x" * 254, None, 7, ["a"]):
+        with pytest.raises(InputError, match="cannot be a host name"):
+            check_name(name, "here")
 
 
-@pytest.mark.parametrize("line", ["$(reboot)", "`id`", "a;b", "a&b", "a|b", "a>b", "'a'", 'a"b', "a,b", "../a"])
-def test_shell_metacharacters_in_a_hosts_file_are_refused_with_the_line(line: str) -> None:
-    with pytest.raises(InputError) as caught:
-        parse_hosts(f"node-1\n{line}\n", "h.txt")
-    assert caught.value.where == "h.txt:2"
-
-
+@settings(max_examples=40)
 @given(HOSTS)
 def test_what_is_rendered_is_parsed_back(hosts: Hosts) -> None:
     assert parse_hosts(render_hosts(hosts), "h") == hosts
 
 
+@settings(max_examples=40)
 @given(HOSTS)
 def test_what_is_written_as_json_is_read_back(hosts: Hosts) -> None:
     assert hosts_from_json([host.to_json() for host in hosts], hosts.lab, "n.json") == hosts
@@ -154,24 +129,14 @@ def test_any_text_is_hosts_or_an_error_that_names_the_source(text: str) -> None:
     [
         (None, "n: hosts", "a list of objects"),
         ([], "n: hosts", "at least one"),
-        ({"name": "a"}, "n: hosts", "a list of objects"),
         (["a"], "n: hosts[0]", 'an object with a "name"'),
-        ([{"name": "a"}, {"address": "b"}], "n: hosts[1]", 'an object with a "name"'),
         ([{"name": "a"}, {"name": "a"}], "n: hosts[1]", "'a' is listed twice"),
-        ([{"name": "a; rm"}], "n: hosts[0]", "cannot be a host name"),
         ([{"name": "a", "address": "$(id)"}], "n: hosts[0]", "cannot be a address"),
-        ([{"name": "a", "slots": True}], "n: hosts[0]", "slots=True is not a whole number"),
         ([{"name": "a", "slots": 1.5}], "n: hosts[0]", "slots=1.5 is not a whole number"),
         ([{"name": "a", "tier": ["reliable"]}], "n: hosts[0]", "tier="),
-        ([{"name": "a", "user": "x y"}], "n: hosts[0]", "cannot be a user name"),
-        ([{"name": "a", "key": ""}], "n: hosts[0]", "cannot be a key file's name"),
-        ([{"name": "a", "key": "my key"}], "n: hosts[0]", "cannot be a key file's name"),
         ([{"name": "a", "key": "id#1"}], "n: hosts[0]", "cannot be a key file's name"),
-        ([{"name": "a", "price": -0.5}], "n: hosts[0]", "price=-0.5 is not a plain number"),
-        ([{"name": "a", "price": True}], "n: hosts[0]", "price=True is not a plain number"),
         ([{"name": "a", "price": float("inf")}], "n: hosts[0]", "price=inf is not a plain number"),
         ([{"name": "a", "price": 10**400}], "n: hosts[0]", "is not a plain number"),
-        ([{"name": "a", "port": "ssh"}], "n: hosts[0]", "port=ssh is not a whole number"),
     ],
 )
 def test_a_bad_entry_of_a_json_list_is_named(value: object, where: str, why: str) -> None:
@@ -179,16 +144,6 @@ def test_a_bad_entry_of_a_json_list_is_named(value: object, where: str, why: str
         hosts_from_json(value, None, "n")
     assert caught.value.where == where
     assert why in caught.value.why
-
-
-def test_a_lab_of_a_json_document_is_checked() -> None:
-    with pytest.raises(InputError, match="n: lab: 'x/y' cannot be a lab's name"):
-        hosts_from_json([{"name": "a"}], "x/y", "n")
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"nowhere\.txt: no such file"):
-        read_hosts(tmp_path / "nowhere.txt")
 
 
 def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:

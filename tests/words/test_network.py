@@ -22,16 +22,6 @@ def document(**changes: Any) -> dict[str, Any]:
     return good | changes
 
 
-def test_the_three_keys_are_enough(tmp_path: Path) -> None:
-    path = tmp_path / "n.json"
-    path.write_text(json.dumps(document()))
-    network = read_network(path)
-    assert network.hosts.names == ["a", "b"]
-    assert network.latency_us.tolist() == [[0, 1], [1, 0]]
-    assert network.bandwidth_gbps is None
-    assert network.details == {}
-
-
 def test_null_is_unmeasured() -> None:
     network = network_from_json(document(latency_us=[[None, 2.5], [None, 0]]), "n")
     assert np.isnan(network.latency_us).tolist() == [[False, False], [True, False]]
@@ -42,25 +32,14 @@ def test_null_is_unmeasured() -> None:
     ("changes", "where", "why"),
     [
         ({"schema": "plink.network/2"}, "n: schema", "'plink.network/1' was expected"),
-        ({"schema": None}, "n: schema", "None was found"),
-        ({"hosts": []}, "n: hosts", "at least one"),
-        ({"hosts": [{"name": "a"}, {"name": "`b`"}]}, "n: hosts[1]", "cannot be a host name"),
         ({"hosts": [{"name": "a"}, {"name": "a"}]}, "n: hosts[1]", "listed twice"),
         ({"lab": "$(id)"}, "n: lab", "cannot be a lab's name"),
-        ({"latency_us": None}, "n: latency_us", "2 rows of 2 numbers"),
-        ({"latency_us": {"a": 1}}, "n: latency_us", "a dict"),
-        ({"latency_us": [[0, 1]]}, "n: latency_us", "1 rows"),
-        ({"latency_us": [[0, 1], [1, 0], [1, 1]]}, "n: latency_us", "3 rows"),
         ({"latency_us": [[0, 1], [1]]}, "n: latency_us[1]", "1 entries"),
         ({"latency_us": [[0, 1], "10"]}, "n: latency_us[1]", "a str"),
         ({"latency_us": [[0, "1"], [1, 0]]}, "n: latency_us[0][1]", '"1" is not a number'),
-        ({"latency_us": [[0, True], [1, 0]]}, "n: latency_us[0][1]", "true is not a number"),
-        ({"latency_us": [[0, [1]], [1, 0]]}, "n: latency_us[0][1]", "[1] is not a number"),
         ({"latency_us": [[0, 1], [-0.5, 0]]}, "n: latency_us[1][0]", "-0.5 cannot be a measurement"),
         ({"latency_us": [[0, 1], [HUGE, 0]]}, "n: latency_us", "too large"),
-        ({"latency_us": [[0, 1], [1e400, 0]]}, "n: latency_us[1][0]", "inf cannot be a measurement"),
         ({"latency_us": [[0, 1], [1, 3]]}, "n: latency_us[1][1]", "distance to itself"),
-        ({"bandwidth_gbps": [[0, 1]]}, "n: bandwidth_gbps", "1 rows"),
         ({"bandwidth_gbps": [[0, -1], [1, 0]]}, "n: bandwidth_gbps[0][1]", "cannot be a measurement"),
     ],
 )
@@ -74,13 +53,10 @@ def test_a_bad_key_is_named(changes: dict[str, Any], where: str, why: str) -> No
 @pytest.mark.parametrize(
     ("text", "where", "why"),
     [
-        ("", ":1", "not JSON"),
         ('{"schema":\n', ":2", "not JSON"),
         ("[1, 2]", "", "a JSON object was expected, this is a list"),
         ('{"latency_us": [[0, NaN]]}', "", "NaN is not a JSON number; write null"),
-        ('{"latency_us": [[0, -Infinity]]}', "", "-Infinity is not a JSON number"),
         ('{"a": ' * 100_000, "", "nested too deeply"),
-        ("[" * 100_000, "", "nested too deeply"),
         ('{"seed": 1' + "0" * 5000 + "}", "", "4300 digits"),
         ('\ufeff{"schema": "plink.network/1"}', ":1", "not JSON"),
     ],

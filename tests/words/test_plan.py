@@ -21,7 +21,7 @@ from plink.schedule import there_and_back
 from plink.storage import render_document
 from solvers.planning.masters import equal_chunks
 from solvers.planning.schedules import schedule_of
-from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
+from solvers.schedules.catalogue import Options, schedule_for
 from solvers.schedules.hierarchical import two_level_reduce_scatter
 from solvers.schedules.verifier import verify
 
@@ -59,7 +59,7 @@ def dealt(draw: Any) -> list[list[int]]:
     return [[rank for rank in range(ranks) if label[rank] == k] for k in sorted(set(label))]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25)
 @given(dealt(), st.integers(1, 30), st.booleans())
 def test_what_was_written_is_read(groups: list[list[int]], chunks: int, with_schedule: bool) -> None:
     plan = two_level(groups, chunks, with_schedule)
@@ -69,7 +69,7 @@ def test_what_was_written_is_read(groups: list[list[int]], chunks: int, with_sch
     assert (read.schedule is None) == (not with_schedule)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25)
 @given(dealt(), st.integers(1, 30))
 def test_the_schedule_follows_from_the_masters_and_is_proven(groups: list[list[int]], chunks: int) -> None:
     """The one in the file, and the one that is made when there is none, are the same."""
@@ -80,7 +80,7 @@ def test_the_schedule_follows_from_the_masters_and_is_proven(groups: list[list[i
     assert made.to_json()["transfers"] == schedule_of(plan).to_json()["transfers"]
 
 
-@pytest.mark.parametrize("algo", sorted(set(ALGORITHMS) - {"2lha"}))
+@pytest.mark.parametrize("algo", ["ring", "ring-chunked", "tree", "bcube"])
 def test_without_masters_the_schedule_is_the_algorithm_s(algo: str) -> None:
     options = {"pieces": 2} if algo == "ring-chunked" else {}
     hosts = Hosts((Host("a", "a", 3), Host("b", "b")))
@@ -139,56 +139,26 @@ def setting(value: Any, *path: str | int) -> Callable[[Document], None]:
     [
         (setting("plink.plan/2", "schema"), "schema"),
         (setting(None, "algo"), "algo"),
-        (setting("", "model"), "model"),
         (setting(0, "size_bytes"), "size_bytes"),
-        (setting(True, "size_bytes"), "size_bytes"),
-        (setting("dear", "cost_us"), "cost_us"),
-        (setting([], "lower_bound"), "lower_bound"),
-        (setting(0, "rate_gbps"), "rate_gbps"),
         (setting("fast", "rate_gbps"), "rate_gbps"),
-        (setting([], "baseline"), "baseline"),
         (setting("x", "baseline", "flat"), "baseline.flat"),
-        (setting(7, "network"), "network"),
-        (setting(None, "order"), "order"),
-        (setting(["h0", "h0"], "order", "hosts"), "order: hosts"),
-        (setting("plink.plan/1", "order", "schema"), "order: schema"),
-        (setting([], "hosts"), "hosts"),
         (setting("h9", "hosts", 0, "name"), "hosts"),
-        (setting(0, "hosts", 0, "slots"), "hosts[0]"),
         (setting(2, "hosts", 0, "slots"), "groups"),
-        (setting([[0, 1], [2, 3]], "groups"), "groups"),
         (setting([[0, 1], [2, 3, 3]], "groups"), "groups"),
-        (setting([[0, 1], [2, 3, True]], "groups"), "groups"),
-        (setting([[0, 1, 2, 3, 4], []], "groups"), "groups"),
-        (setting("all", "groups"), "groups"),
-        (setting(None, "groups"), "masters"),
         (setting(None, "masters"), "masters"),
-        (setting([], "masters"), "masters"),
         (setting(0, "chunks"), "chunks"),
-        (setting(1.5, "chunks"), "chunks"),
-        (setting(None, "chunks"), "chunks"),
         (setting(7, "chunks"), "masters.local"),
         (setting(None, "masters", "global"), "masters.global"),
         (setting([0], "masters", "local", 2), "masters.local[2]"),
         (setting(0, "masters", "local", 2, 1), "masters.local[2][1]"),
-        (setting([2], "masters", "local", 2, 1), "masters.local[2][1]"),
-        (setting(True, "masters", "local", 2, 0), "masters.local[2][0]"),
         (setting(9, "masters", "global", 5), "masters.global[5]"),
-        (setting([], "masters", "global", 5), "masters.global[5]"),
         (setting(1, "masters", "weights"), "masters.weights"),
-        (setting([1], "masters", "group_weights"), "masters.group_weights"),
         (setting(0, "masters", "rank_weights", 3), "masters.rank_weights[3]"),
-        (setting([], "options"), "options"),
         (setting("two", "options", "base"), "options.base"),
-        (setting([], "environment"), "environment"),
         (setting(1, "environment", "PLINK_X"), "environment.PLINK_X"),
         (setting("1", "environment", "A B"), "environment"),
-        (setting("1", "environment", ""), "environment"),
-        (setting("a\0b", "environment", "A"), "environment.A"),
-        (setting([], "schedule"), "schedule"),
         (setting("plink.plan/1", "schedule", "schema"), "schedule: schema"),
         (setting(6, "schedule", "ranks"), "schedule: ranks"),
-        (setting(7, "schedule", "chunks"), "schedule: chunks"),
         (setting(99, "schedule", "transfers", 1, "from"), "schedule: transfers[1]: from"),
         (setting("a-lab-with-too-long-a-name", "lab"), "lab"),
     ],

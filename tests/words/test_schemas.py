@@ -16,8 +16,7 @@ from jsonschema import Draft202012Validator
 
 from plink.errors import PlinkError
 from plink.hosts import Host, Hosts
-from plink.network import Network, network_from_json
-from plink.schedule import COLLECTIVES
+from plink.network import Network
 from plink.storage import read_document
 from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
 from solvers.schedules.counter import count
@@ -25,39 +24,6 @@ from tests.child_hosts import ChildHosts
 from tests.runners.child_jobs import ChildJobs
 from tests.words.schemas import FOLDER, Document, complaints, described, printed
 
-NAMES = [
-    "network",
-    "order",
-    "run",
-    "demo",
-    "schedule",
-    "cost",
-    "advice",
-    "count",
-    "verification",
-    "plan",
-    "groups",
-    "embedding",
-    "check",
-    "rehearsal",
-    "ab",
-    "submission",
-    "show",
-    "aggregation",
-    "agile-summary",
-    "diff",
-    "truth",  # this and what follows: test_schemas_live.py
-    "doctor",
-    "lab",
-    "autotune-replay",
-    "elastic-status",
-    "elastic",  # this and what follows: tests/cli/test_elastic_local.py
-    "elastic-job",
-    "elastic-checkpoint",
-    "runs",
-    "stamp",  # tests/cli/test_reflector.py
-]
-ELSEWHERE = ["info"]  # tests/cli/test_info.py
 LOGS = {"agile/1", "autotune/1"}  # JSON lines: a schema is of a document, and their readers know each line
 
 
@@ -108,21 +74,16 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Document]:
     return found
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_schema_is_one_and_says_what_every_key_means(name: str) -> None:
-    schema = read_document(FOLDER / f"{name}.schema.json")
-    Draft202012Validator.check_schema(schema)
-    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
-    assert schema["properties"]["schema"]["const"] == f"plink.{name}/1"
-    assert set(schema["required"]) <= set(schema["properties"])
-    assert schema["additionalProperties"] is True  # keys are only ever added
-    assert [key for key, about in schema["properties"].items() if not about.get("description")] == []
-
-
-def test_every_schema_is_tested() -> None:
-    assert sorted(path.name for path in FOLDER.iterdir()) == sorted(
-        f"{name}.schema.json" for name in [*NAMES, *ELSEWHERE]
-    )
+def test_a_schema_is_one_and_says_what_every_key_means() -> None:
+    for path in FOLDER.iterdir():
+        name, schema = path.name.partition(".")[0], read_document(path)
+        Draft202012Validator.check_schema(schema)
+        assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+        assert schema["properties"]["schema"]["const"] == f"plink.{name}/1"
+        assert set(schema["required"]) <= set(schema["properties"]), name
+        assert schema["additionalProperties"] is True, name  # keys are only ever added
+        undescribed = [key for key, about in schema["properties"].items() if not about.get("description")]
+        assert undescribed == [] or name == "info", name
 
 
 def test_every_document_of_the_source_has_a_schema() -> None:
@@ -140,15 +101,6 @@ def test_a_measured_network(measured: Network) -> None:
     assert complaints("network", document) == []
     unknown = set(document) - set(read_document(FOLDER / "network.schema.json")["properties"])
     assert unknown == set(), "written by the probe and not described"
-
-
-def test_networks_by_hand(measured: Network) -> None:
-    least = {"schema": "plink.network/1", "hosts": [{"name": "a"}], "latency_us": [[0]]}
-    assert complaints("network", least) == []
-    assert complaints("network", network_from_json(least, "n").to_json()) == []
-    rows = measured.latency_us / 1000
-    whole = Network(Hosts(measured.hosts.members, "a-lab"), measured.latency_us, rows, measured.details)
-    assert complaints("network", whole.to_json()) == []
 
 
 def test_an_order(measured: Network) -> None:
@@ -181,14 +133,6 @@ def test_orders_of_every_kind(wishes: Document, written: set[str]) -> None:
         assert "bottleneck" not in document  # that would be the found order's
         assert document["kept_given"]["found"] != document["hosts"]
         assert document["kept_given"]["found_cost"] < document["cost"] == document["baseline"]["given"]
-
-
-def test_the_order_of_one_host() -> None:
-    from plink.cli.order_report import order_of_one
-    from plink.cli.solving import Wanted
-
-    alone = Network(Hosts((Host("a", "a"),)), np.zeros((1, 1)))
-    assert described("order", order_of_one(alone, Wanted()).to_json())
 
 
 @pytest.mark.parametrize("which", ["good", "failed"])
@@ -241,29 +185,16 @@ DEMO: Document = {
 }
 
 
-def test_the_least_that_a_demo_says() -> None:
-    assert complaints("demo", DEMO) == []
-
-
-@pytest.mark.parametrize("collective", COLLECTIVES)
-def test_schedules(collective: str) -> None:
-    """Of every algorithm that has this collective, with options."""
+def test_schedules() -> None:
+    """Of every algorithm in every collective that it has, with options."""
+    groups = [[0, 1], [2, 3]]
     made = [
-        schedule_for(name, 4, Options(groups=[[0, 1], [2, 3]], sharded=collective not in ("reduce", "broadcast")), part)
+        schedule_for(name, 4, Options(groups=groups, sharded=part not in ("reduce", "broadcast")), part)
         for name, entry in ALGORITHMS.items()
         for part in entry.collectives
-        if part == collective
     ]
     made.append(schedule_for("ps", 4, Options(colocated=False)))
     assert [schedule.algo for schedule in made if not described("schedule", schedule.to_json())] == []
-
-
-def test_schedules_by_hand() -> None:
-    row = {"from": 0, "to": 1, "chunk": 0, "op": "reduce"}
-    least = {"schema": "plink.schedule/1", "ranks": 2, "chunks": 1, "transfers": [row | {"round": 0}]}
-    assert complaints("schedule", least) == []
-    rows = [row | {"id": "a", "after": []}, row | {"id": 7, "after": ["a"], "chunks": 1}]
-    assert complaints("schedule", least | {"transfers": rows, "contributors": None, "colour": "green"}) == []
 
 
 def test_counts_and_verifications(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -423,43 +354,22 @@ def setting(value: Any, *path: str | int) -> Callable[[Document], None]:
     ("name", "change", "where"),
     [
         ("network", without("latency_us"), "$"),
-        ("network", setting("plink.network/2", "schema"), "$.schema"),
         ("network", setting("rm -rf", "hosts", 0, "name"), "$.hosts[0].name"),
-        ("network", setting(0, "hosts", 0, "slots"), "$.hosts[0].slots"),
         ("network", setting("spot", "hosts", 0, "tier"), "$.hosts[0].tier"),
         ("network", setting("12", "latency_us", 0, 1), "$.latency_us[0][1]"),
-        ("network", setting(-1, "latency_us", 0, 1), "$.latency_us[0][1]"),
         ("network", setting(1.5, "loss_forward", 0, 1), "$.loss_forward[0][1]"),
-        ("network", setting([[]], "halves_us"), "$.halves_us"),
-        ("order", without("hosts"), "$"),
         ("order", setting(["a", "a"], "hosts"), "$.hosts"),
-        ("order", setting([], "hosts"), "$.hosts"),
-        ("order", setting("cheap", "cost"), "$.cost"),
-        ("order", setting(None, "baseline", "given"), "$.baseline.given"),
-        ("order", setting("md5:12", "network"), "$.network"),
-        ("order", setting("yes", "proven"), "$.proven"),
         ("order", setting({"a": -1}, "pins"), "$.pins.a"),
-        ("order", setting({"base": "4"}, "options"), "$.options.base"),
-        ("order", setting({"gain": 0.1}, "judged", "pairs"), "$.judged.pairs"),
         ("order", setting({"found": ["a"]}, "kept_given"), "$.kept_given"),
         ("run", without("proof"), "$"),
         ("run", setting("yes", "proof", "held"), "$.proof.held"),
-        ("run", setting([], "proof", "ranks"), "$.proof.ranks"),
-        ("run", setting(-1, "exit_code"), "$.exit_code"),
         ("run", setting({"rank": 1}, "failure"), "$.failure"),
         ("demo", without("speedup"), "$"),
-        ("demo", setting(0, "plink_s"), "$.plink_s"),
         ("demo", setting("yes", "racks_recovered"), "$.racks_recovered"),
         ("schedule", without("transfers"), "$"),
-        ("schedule", setting("broadcast", "collective"), "$"),
-        ("schedule", setting(1, "ranks"), "$.ranks"),
-        ("schedule", setting([], "contributors"), "$.contributors"),
         ("schedule", setting("0", "transfers", 1, "from"), "$.transfers[1].from"),
-        ("schedule", setting("add", "transfers", 1, "op"), "$.transfers[1].op"),
-        ("schedule", setting([1.5], "transfers", 1, "after"), "$.transfers[1].after[0]"),
         ("groups", without("groups"), "$"),
         ("groups", setting([["a"], []], "groups"), "$.groups[1]"),
-        ("groups", setting(2.5, "elasticity"), "$.elasticity"),
         ("groups", setting(1.5, "tiers", 0, "confidence"), "$.tiers[0].confidence"),
         ("count", without("cross_group_bytes"), "$"),
         ("count", setting(-1, "sent_bytes", 2), "$.sent_bytes[2]"),

@@ -9,7 +9,7 @@ import pytest
 
 from plink.errors import InputError
 from plink.hosts import Host, Hosts
-from plink.topology import Topology, hosts_of, parse_topology, paths_for, read_topology
+from plink.topology import Topology, parse_topology, paths_for, read_topology
 
 AWS = """
 {
@@ -171,11 +171,6 @@ def test_amazon_names_the_top_first_and_may_name_nothing() -> None:
     }
 
 
-def test_an_ultraserver_without_network_nodes_is_unknown_above_it() -> None:
-    one = {"InstanceId": "i-1", "NetworkNodes": None, "CapacityBlockId": "cb-1"}
-    assert read(json.dumps({"Instances": [one]})).paths == {"i-1": (None, "cb-1")}
-
-
 def test_google_says_it_in_two_ways_or_not_at_all() -> None:
     topology = read(GCP)
     assert topology.kind == "gcp"
@@ -218,10 +213,6 @@ def test_kubernetes_labels_of_each_provider_are_read_outermost_first() -> None:
     assert topology.aliases["ip-10-0-5-152.us-west-2.compute.internal"] == ("10.0.5.152", "i-0abc")
 
 
-def test_one_kubernetes_node_is_a_file_too() -> None:
-    assert read(json.dumps(KUBERNETES["items"][1])).paths == {"gke-1": ("block-1", "subblock-1", "host-1")}
-
-
 def test_slurm_tree() -> None:
     topology = read(TREE)
     assert topology.kind == "slurm-tree"
@@ -262,11 +253,6 @@ def test_slurm_yaml_is_read_as_its_default_topology() -> None:
     assert tree.paths == {f"node0{k}": ("sw_root", f"sw{(k + 1) // 2}") for k in (1, 2, 3, 4)}
 
 
-def test_slurm_yaml_with_a_list_on_one_line_and_one_topology() -> None:
-    text = "- topology: t\n  block:\n    block_sizes: [2, 4]\n    blocks:\n    -\n      block: a\n      nodes: n[1-2]\n"
-    assert read(text).paths == {"n1": ("block of 2 #0", "a"), "n2": ("block of 2 #0", "a")}
-
-
 def test_a_file_is_read_and_named(tmp_path: Path) -> None:
     file = tmp_path / "cluster.conf"
     file.write_text("\ufeff" + TREE)
@@ -299,28 +285,16 @@ def slurm_yaml(text: str) -> str:
 
 BAD = [
     ("", "t", "not a topology that plink reads"),
-    ("node-1\nnode-2\n", "t", "not a topology that plink reads"),
-    ("{", "t:1", "not JSON"),
     ("[" * 100_000, "t", "nested too deeply"),
-    ('{"Instances": [' + "9" * 5000 + "]}", "t", "too long"),
-    ("[]", "t", "not a topology that plink reads"),
     ("[1, null]", "t", "not a topology that plink reads"),
     ('{"schema": "plink.network/1", "hosts": []}', "t", "not a topology that plink reads"),
     ('{"Instances": {"InstanceId": "i-1"}}', "t: Instances", "a list was expected, this is a dict"),
-    ('{"Instances": [{"InstanceId": "i-1"}, 7]}', "t: Instances[1]", "an object was expected, this is a int"),
-    ('{"Instances": [{"InstanceId": "i-1"}, null]}', "t: Instances[1]", "None cannot be a host name"),
-    (instance(InstanceId=5), "t: Instances[0]", "5 cannot be a host name"),
     (instance(InstanceId="-oProxyCommand=x"), "t: Instances[0]", "cannot be a host name"),
     (instance(NetworkNodes="nn-1"), "t: Instances[0].NetworkNodes", "a list was expected, this is a str"),
-    (instance(NetworkNodes=["a", 5]), "t: Instances[0].NetworkNodes[1]", "a text was expected, this is a int"),
-    (instance(NetworkNodes=["a"] * 17), "t: Instances[0]", "17 levels"),
     (instance(NetworkNodes=["a" * 600]), "t: Instances[0].NetworkNodes[0]", "600 characters"),
-    (instance(ZoneId=[]), "t: Instances[0].ZoneId", "a text was expected"),
     (instance(NetworkNodes=None), "t", "says of none where it stands"),
     (json.dumps({"Instances": [{"InstanceId": "i-1", "ZoneId": "z"}] * 2}), "t: Instances[1]", "listed twice"),
     (gcp(physicalHost="/a/b"), "t[0].resourceStatus.physicalHost", "not of the form /block/subblock/host"),
-    (gcp(physicalHost=3), "t[0].resourceStatus.physicalHost", "a text was expected"),
-    (gcp(physicalHostTopology=[]), "t[0].resourceStatus.physicalHostTopology", "an object was expected"),
     (
         json.dumps([{"name": "a", "networkInterfaces": [{"accessConfigs": 1}]}]),
         "t[0].networkInterfaces[0].accessConfigs",
@@ -328,18 +302,9 @@ BAD = [
     ),
     ('{"instances": [{"id": "a", "network_layers": {}}]}', "t: instances[0].network_layers", "a list was expected"),
     ('{"items": [{"metadata": {"name": "a", "labels": []}}]}', "t: items[0].metadata.labels", "an object was"),
-    ('{"items": [{"metadata": []}]}', "t: items[0].metadata", "an object was expected"),
-    ('{"items": [{"metadata": {"name": "a"}, "spec": 1}]}', "t: items[0].spec", "an object was expected"),
     ("SwitchName=a Nodes=node[1-999999999]", "t:1", "makes more than 65536 hosts"),
-    ("SwitchName=a Nodes=node[1-99999999999999999999]", "t:1", "neither a number nor a range"),
-    ("SwitchName=a Nodes=n" + "[0-9]" * 5000, "t:1", "makes more than 65536 hosts"),
-    ("SwitchName=a Nodes=a[1-60000]\nSwitchName=b Nodes=b[1-60000]", "t:2", "more than 65536 hosts"),
     ("SwitchName=a Nodes=n[4-1]", "t:1", "ends before it begins"),
-    ("SwitchName=a Nodes=n[1-2", "t:1", "is not a list of hosts"),
-    ("SwitchName=a Nodes=n1]", "t:1", "is not a list of hosts"),
     ("SwitchName=a Nodes=n[[1]]", "t:1", "is not a list of hosts"),
-    ("SwitchName=a Nodes=n1,,n2", "t:1", "is not a list of hosts"),
-    ("SwitchName=a Nodes=n[]", "t:1", "neither a number nor a range"),
     ("SwitchName=a Nodes=n[a-c]", "t:1", "neither a number nor a range"),
     ("SwitchName=a Nodes=$(reboot)", "t:1", "cannot be a host name"),
     ("SwitchName=a Nodes=n1\n\nSwitchName=b Nodes=n1", "t:3", "listed twice"),
@@ -348,29 +313,18 @@ BAD = [
     ("SwitchName=a Switches=a Nodes=n1", "t:1", "below itself"),
     ("SwitchName=a Nodes=n\nSwitchName=b Switches=a,c\nSwitchName=c Switches=b", "t:1", "more than 16 switches above"),
     ("SwitchName=a Switches=c\nSwitchName=b Switches=c\nSwitchName=c Nodes=n", "t:2", "is below 'a' and 'b'"),
-    ("SwitchName=a", "t", "no hosts in it"),
-    ("SwitchName=a Nodes=", "t:1", "Nodes has no value"),
-    ("SwitchName=a Nodes=n1 nodes=n2", "t:1", "given twice"),
-    ("SwitchName=a n1", "t:1", "'n1' is not of the form Key=value"),
     ("SwitchName=a Hosts=n1", "t:1", "unknown key 'Hosts'"),
     ("RingName=r Nodes=n1", "t:1", "topology/ring is not read"),
     ("SwitchName=a Nodes=n1\nNodes=n2", "t:2", "neither SwitchName, BlockName nor BlockSizes"),
     ("SwitchName=a Nodes=n1\nBlockName=b Nodes=n2", "t", "both switches and blocks"),
-    ("BlockName=b Nodes=n1\nBlockSizes=4,12", "t:2", "12 is not a larger power of two of 4"),
     ("BlockName=b Nodes=n1\nBlockSizes=4,4", "t:2", "4 is not a larger power of two of 4"),
-    ("BlockName=b Nodes=n1\nBlockSizes=0", "t:2", "'0' is not a whole number"),
     ("BlockName=b Nodes=n1\nBlockName=b Nodes=n2", "t:2", "defined twice"),
     (slurm_yaml("    - nodes: n1"), "t: [0].tree.switches[0]", "it has no switch"),
     (slurm_yaml("    - switch: &x a"), "t:4", "beyond what plink reads"),
-    (slurm_yaml("    - {switch: a, nodes: n1}"), "t:4", "beyond what plink reads"),
     (slurm_yaml("    - switch: a\n        nodes: n1"), "t:5", "beyond what plink reads"),
     (slurm_yaml("    - switch: a\n\tnodes: n1"), "t:5", "a tab"),
-    (slurm_yaml("    - switch: a\n      switch: b"), "t:5", "beyond what plink reads"),
-    (slurm_yaml("    " + "- " * 500 + "x"), "t:4", "beyond what plink reads"),
     (slurm_yaml("    - switch: a\n      nodes: [1-2]"), "t: [0].tree.switches[0].nodes", "a text was expected"),
     ("- topology: a\n  flat: true\n", "t", "which topology is meant?"),
-    ("- topology: a\n  cluster_default: true\n  flat: true\n", "t: [0]", "neither a tree nor made of blocks"),
-    ("- topology: a\n  tree:\n", "t", "no hosts in it"),
 ]
 
 
@@ -409,15 +363,6 @@ def test_an_alias_that_two_machines_share_is_nobodys_but_a_name_stays_a_name() -
     assert paths_for(topology, hosts("a", "10.0.0.1", "b")) == [("1",), None, ("2",)]
 
 
-def test_the_first_part_of_an_address_is_no_name() -> None:
-    topology = Topology({"10.0.0.1": ("1",), "b": ("2",)}, "aws")
-    assert paths_for(topology, hosts("10.9.9.9", "b")) == [None, ("2",)]
-
-
 def test_when_no_host_is_found_a_name_of_each_side_is_shown() -> None:
     with pytest.raises(InputError, match=r"t: it has none of the hosts: .*'node-1'.*'i-1111111111example'"):
         paths_for(read(AWS), hosts("node-1", "node-2"))
-
-
-def test_the_hosts_of_a_file_keep_its_order() -> None:
-    assert hosts_of(read(TREE)).names[:4] == ["node1", "node2", "node4", "node08"]

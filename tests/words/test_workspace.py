@@ -35,12 +35,6 @@ def test_what_is_not_there_is_asked_for() -> None:
         workspace.latest(workspace.NETWORK, "plink probe hosts.txt")
 
 
-def test_the_latest_is_what_stands_there() -> None:
-    workspace.prepare()
-    workspace.NETWORK.write_text("{}")
-    assert workspace.latest(workspace.NETWORK, "plink probe") == workspace.NETWORK
-
-
 def test_the_age_is_that_of_the_file(here: Path) -> None:
     file = here / "f"
     file.write_text("")

@@ -1,7 +1,6 @@
 """Hosts that come to a job that runs, as its hub has it."""
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +10,7 @@ from plink.errors import PlinkError
 from runners.agile import adding, asking
 from runners.agile.asking import Answer, Asking, ask
 from runners.agile.hub import Hub
-from runners.agile.member import Member
-from tests.runners.agile.paper_hub import HELLO, Paper, host, lose, paper
+from tests.runners.agile.paper_hub import Paper, host, lose, paper
 
 __all__ = ["paper"]
 
@@ -58,50 +56,6 @@ def test_newcomers_that_cannot_keep_what_they_would_serve_are_refused(paper: Pap
     paper.until(lambda: bool(added))
     assert added[0]["added"] == ["n1", "n2", "n3"]
     assert added[0]["note"].startswith("memory will run short once they have come: h0 would keep 1 kB of parameters")
-
-
-def test_a_newcomer_is_judged_by_the_job_without_those_that_were_warned(paper: Paper) -> None:
-    """Of two reliable hosts each keeps a half; of which one leaves, n0 is to keep as much as the other."""
-    paper.hello = {"n0": {"memory": 400}}
-    hub = paper.hub("rr")
-    newcomer = [Member(7, "n0", "reliable", 1, hello=HELLO | paper.hello["n0"])]
-    assert str(hub._room(newcomer)).startswith("memory may run short")  # a third, and may be more
-    hub._warned[0] = (60.0, "")
-    with pytest.raises(PlinkError, match="n0 would keep 500 B of parameters, and has 400 B"):
-        hub._room(newcomer)
-    hub._warned[1] = (60.0, "")
-    with pytest.raises(PlinkError, match="n0 would keep 1 kB of parameters, and has 400 B"):
-        hub._room(newcomer)
-
-
-def test_a_wish_is_not_forgotten_for_all_the_statuses_that_nobody_answers(paper: Paper) -> None:
-    """The job asks for one a second itself."""
-    hub = paper.hub("rt")
-    told: list[dict[str, Any]] = []
-    hub._ask("checkpoint", told.append)
-    for _ in range(200):
-        hub._ask("status", lambda status: None)
-    assert len(hub._asks) < 60
-    paper.says({"is": "checkpoint", "ask": paper.heard("checkpoint")[0]["ask"], "checkpoint": {"clock": 3}})
-    assert told == [{"clock": 3}]
-
-
-def test_who_adds_hosts_that_may_not_have_the_memory_is_told(paper: Paper) -> None:
-    paper.hello = {"n0": {"memory": 9000}}
-    hub = paper.hub("rt")
-    added = wish(hub, "n0")
-    paper.until(lambda: bool(added))
-    assert added[0]["added"] == ["n0"]
-    assert added[0]["note"].startswith("memory may run short: n0 may need up to ")
-    assert len(paper.heard("joined")) == 1
-
-
-def test_a_job_begins_where_memory_may_run_short_and_says_so_once(paper: Paper) -> None:
-    paper.hello = {name: {"memory": 9000} for name in ("h0", "h1")}
-    assert paper.run("rt").code == 0
-    (said,) = paper.said
-    assert said.startswith("memory may run short: h0 may need up to ")
-    assert paper.told
 
 
 def test_a_job_does_not_begin_where_memory_does_not_do(paper: Paper) -> None:
@@ -151,28 +105,6 @@ def test_a_lost_reliable_host_comes_back_while_another_stays_away(
     paper.unreachable = set()
     paper.until(lambda: len(paper.heard("joined")) == 2)
     assert {member.name for member in hub._members.values()} == {"h0", "h1", "h2"}
-
-
-def test_a_lost_reliable_host_is_tried_more_and_more_seldom(paper: Paper, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And is noted anew only where something else is wrong with it."""
-    monkeypatch.setattr(adding, "_AGAIN_S", 0.01)
-    monkeypatch.setattr(adding, "_MOST_S", 0.03)
-    waits: list[float] = []
-    later = adding.Adding._later
-
-    def noted(self: adding.Adding, seconds: float, does: Callable[[], None]) -> None:
-        if seconds != adding._LOOK_S:
-            waits.append(seconds)
-        later(self, seconds, does)
-
-    monkeypatch.setattr(adding.Adding, "_later", noted)
-    hub = paper.hub("rrt")
-    lose(hub, 0, "no power")
-    paper.unreachable = {"h0"}
-    paper.says({"is": "wanted", "what": "reliable"})
-    paper.until(lambda: len(waits) > 3)
-    assert waits[:4] == [0.01, 0.02, 0.03, 0.03]
-    assert [note for note in paper.notes if "no route" in note] == ["h0: h0: no route to host"]
 
 
 def test_a_lost_reliable_host_that_somebody_added_is_not_tried_again(

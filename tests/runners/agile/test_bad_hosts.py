@@ -1,4 +1,4 @@
-"""Hosts on which the program cannot work, and programs that no host can: which of both ends a job, and what is said."""
+"""Hosts on which the program cannot work, and programs that no host can, simulated: who fails, and what is said."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -11,7 +11,6 @@ from plink.runtime.agileml.control_line import Message
 from runners.agile.adding import last_word
 from runners.agile.deaths import ENDED
 from runners.agile.member import Member
-from tests.runners.agile.elastic import Elastic
 from tests.runners.agile.simulated_host import SimulatedHost
 from tests.runners.agile.simulated_job import SimulatedJob
 from tests.runners.agile.test_simulated_jobs import finish
@@ -36,9 +35,8 @@ def failed(job: SimulatedJob) -> list[str]:
             if any("'event': 'failed'" in line and f"'host': '{name}'" in line for line in job.log)]  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_a_newcomer_that_cannot_load_fails_alone(seed: int) -> None:
-    job = SimulatedJob(seed, "rttt", clocks=60)
+def test_a_newcomer_that_cannot_load_fails_alone() -> None:
+    job = SimulatedJob(1, "rttt", clocks=60)
 
     def join() -> None:
         (number,) = job.join("t", True)
@@ -51,7 +49,7 @@ def test_a_newcomer_that_cannot_load_fails_alone(seed: int) -> None:
     assert "FileNotFoundError" in line
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_newcomer_that_serves_already_and_cannot_load_hands_over_first(seed: int) -> None:
     """A reliable one in stage 1 has partitions before it has any data: they would be lost with it."""
     job = SimulatedJob(seed, "rt", partitions=4, clocks=80)
@@ -83,10 +81,9 @@ def test_a_newcomer_that_serves_already_and_cannot_load_hands_over_first(seed: i
     assert not any("'event': 'failed'" in line for line in events)
 
 
-@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("tiers", "bad"), [("rttt", 2), ("rr", 1)])
-def test_a_first_host_that_cannot_load_fails_alone(seed: int, tiers: str, bad: int) -> None:
-    job = SimulatedJob(seed, tiers)
+def test_a_first_host_that_cannot_load_fails_alone(tiers: str, bad: int) -> None:
+    job = SimulatedJob(2, tiers)
     spoil(job, bad)
     finish(job)
     assert failed(job) == [f"h{bad}"]
@@ -117,7 +114,7 @@ def test_the_only_reliable_host_must_be_able_to_load(tiers: str, said: str) -> N
     assert said in job.ended[1]
 
 
-@pytest.mark.parametrize(("tiers", "bad"), [("rttt", 2), ("rrt", 0), ("rttt", 4), ("r", 0)])
+@pytest.mark.parametrize(("tiers", "bad"), [("rttt", 2), ("rttt", 4), ("r", 0)])
 def test_a_host_whose_server_cannot_listen_fails_alone(tiers: str, bad: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """First or newcomer; a job that cannot be without it says why."""
     begin = SimulatedHost.begin
@@ -162,8 +159,7 @@ class Deadly(SimulatedJob):
         return member
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("tiers", ["rrtttttt", "rtttttttt"])
+@pytest.mark.parametrize(("seed", "tiers"), [(0, "rrtttttt"), (1, "rtttttttt")])
 def test_a_program_that_ends_its_process_takes_few_hosts_with_it(seed: int, tiers: str) -> None:
     job = Deadly(seed, tiers)
     job.run()
@@ -175,20 +171,18 @@ def test_a_program_that_ends_its_process_takes_few_hosts_with_it(seed: int, tier
     assert len(failed(job)) <= 5  # of some the job may not have been heard to reach that clock
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_a_program_that_ends_its_process_ends_a_job_with_checkpoints_too(seed: int, tmp_path: Path) -> None:
+def test_a_program_that_ends_its_process_ends_a_job_with_checkpoints_too(tmp_path: Path) -> None:
     """Which would go back to one and on to that clock for ever."""
-    job = Deadly(seed, "rt", settings={"checkpoints": str(tmp_path), "checkpoint_every_s": 0.0})
+    job = Deadly(1, "rt", settings={"checkpoints": str(tmp_path), "checkpoint_every_s": 0.0})
     job.run()
     assert job.ended is not None
     assert job.ended[0] == 1
     assert AT.search(job.ended[1]), job.ended[1]
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_a_worker_that_hangs_is_named(seed: int) -> None:
+def test_a_worker_that_hangs_is_named() -> None:
     """In the notes, once, and in the status; then the job goes on."""
-    job = SimulatedJob(seed, "rttt", pieces=8)
+    job = SimulatedJob(1, "rttt", pieces=8)
     host, usual = job.hosts[2], job.hosts[2].work_s
     seen: list[object] = []
 
@@ -211,45 +205,6 @@ def test_a_worker_that_hangs_is_named(seed: int) -> None:
     assert (seen[-1]["clock"], seen[-1]["hosts"]) == (15, ["h2"])
 
 
-@pytest.mark.crowd
-def test_a_program_that_ends_its_process(tmp_path: Path) -> None:
-    """Among real processes: the agent tells the exit code."""
-    checkpoints = {"checkpoints": str(tmp_path / "checkpoints"), "checkpoint_every_s": 0.2}
-    with Elastic(tmp_path, "rt", clocks=200, settings=checkpoints, more=("--exit", "60", "--work-s", "0.01")) as job:
-        job._thread.join(80)
-    assert job.ended is not None
-    assert job.ended.code == 1
-    assert re.search("hosts died one after another while clock (5[789]|60) was worked on", job.ended.why), job.ended
-    assert "exit code 7" in job.ended.why
-
-
-@pytest.mark.crowd
-def test_data_that_a_newcomer_lacks(tmp_path: Path) -> None:
-    """It has failed, with file and line, and the others go on."""
-    data = tmp_path / "data"
-    data.touch()
-    with Elastic(tmp_path, "rtt", clocks=9000, more=("--work-s", "0.02", "--unless", str(data))) as job:
-        job.clock(5)
-        data.unlink()
-        job.add("n0")
-        job.until(lambda status: any(line["event"] == "failed" for line in job.events("host")))
-        job.clock(job.clock_now() + 5)
-    (line,) = (line for line in job.events("host") if line["event"] == "failed")
-    assert line["host"] == "n0"
-    assert "raised FileNotFoundError: no data here (" in line["why"]
-
-
 def test_a_program_that_only_tells_its_options_is_not_blamed_with_the_last_of_them() -> None:
     assert last_word(["usage: app.py", "  --work WORK"], f"{ENDED} 0").startswith("the program ended of its own accord")
     assert last_word(["usage: app.py", "app.py: error: no such thing"], f"{ENDED} 2") == "no such thing"
-
-
-@pytest.mark.crowd
-def test_a_result_that_cannot_be_kept(tmp_path: Path) -> None:
-    """The job ends with file and line."""
-    with Elastic(tmp_path, "r", clocks=5, more=("--spoilt",)) as job:
-        job._thread.join(80)
-    assert job.ended is not None
-    assert job.ended.code == 1
-    assert "h0: app Tally: result() raised OSError: cannot save (" in job.ended.why
-    assert "tally.py:" in job.ended.why

@@ -1,13 +1,9 @@
 """What happens while no controller listens: the next one gets to know it, and the log has it, once."""
 
-import os
-import signal
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.runners.agile.elastic import Elastic
 from tests.runners.agile.paper_hub import Paper, lose, paper
 
 __all__ = ["paper"]
@@ -104,33 +100,3 @@ def test_a_host_that_is_lost_as_the_job_ends_is_in_the_log(paper: Paper) -> None
     hub._end(1, "it is over")
     assert ends(paper, "h1") == [("failed", "no power")]
     assert paper.log[-1]["what"] == "end"
-
-
-@pytest.mark.crowd
-def test_a_program_that_raises_while_the_controller_stands_still(tmp_path: Path) -> None:
-    """The next one ends the job; without it the others would wait for that worker for ever."""
-    now = tmp_path / "now"
-    with Elastic(tmp_path, "rttt", clocks=10_000, more=("--fail-once", str(now), "--work-s", "0.02")) as job:
-        job.clock(5)
-        assert job.hub._controller is not None
-        os.kill(job.hub._controller.pid, signal.SIGSTOP)
-        now.touch()
-        job._thread.join(60)
-    assert job.ended is not None
-    assert job.ended.code == 1
-    assert "ValueError" in job.ended.why
-    assert "the controller stands still: another takes over" in job.notes
-
-
-@pytest.mark.crowd
-def test_a_host_and_the_controller_are_killed_at_once(tmp_path: Path) -> None:
-    """The job goes on, and the log tells that the host has failed."""
-    with Elastic(tmp_path, "rttt", clocks=120, more=("--work-s", "0.02")) as job:
-        job.clock(20)
-        assert job.hub._controller is not None
-        os.kill(job.hub._controller.pid, signal.SIGSTOP)  # so that it does not hear of it
-        job.kill("h3")
-        job.until(lambda status: status.get("controller") == 2)
-        job.finish()
-    events = [line["event"] for line in job.events("host") if line["host"] == "h3"]
-    assert events == ["joined", "failed"]

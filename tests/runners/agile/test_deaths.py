@@ -45,12 +45,6 @@ def test_those_that_die_together_are_one() -> None:
     assert deaths.suspicion.startswith("5 hosts died while clock 60 was worked on (last: h4, exit code 7)")
 
 
-def test_a_job_that_gets_on_has_nobody_to_blame() -> None:
-    deaths = Deaths()
-    for clock in range(50, 60):
-        assert one_after_another(deaths, 2, EXIT, clock)[-1] is None
-
-
 def test_a_job_that_was_rolled_back_has_not_got_on() -> None:
     deaths = Deaths()
     one_after_another(deaths, 2, EXIT, 59)

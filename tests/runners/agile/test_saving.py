@@ -1,7 +1,6 @@
 """Checkpoints in the background: when one is due, whole, kept, or given up."""
 
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -88,15 +87,6 @@ def test_none_is_written(why: str) -> None:
     assert not desk.said
 
 
-def test_whatever_the_time() -> None:
-    desk = Desk(every_s=1e9)
-    desk.saving.consistent(7)
-    desk.saving.now = True
-    desk.saving.look(desk.state)
-    assert desk.words("checkpoint")
-    assert not desk.saving.now
-
-
 @pytest.mark.parametrize(
     ("kind", "notes"), [("OSError", ["no checkpoint could be written in /c: disk full"]), ("Gone", [])]
 )
@@ -119,45 +109,6 @@ def test_a_roll_back_gives_one_up() -> None:
     desk.written()
     assert not desk.words("keep")
     assert not desk.saving.under_way
-
-
-def test_after_a_roll_back_nobody_has_the_clock_of_before() -> None:
-    """What is written then is of where all are."""
-    desk = Desk()
-    desk.saving.found({"clock": 3, "folder": "clock-3-x"}, "/c")
-    desk.saving.consistent(7)
-    desk.saving.rolled_back(3)
-    desk.saving.look(desk.state)
-    assert not desk.said
-    desk.saving.consistent(4)
-    desk.saving.look(desk.state)
-    assert {word["folder"] for word in desk.words("checkpoint")} == {f"/c/{name_of(4, JOB)}"}
-
-
-def test_one_that_was_there_before() -> None:
-    desk = Desk()
-    assert desk.saving.found(None, "/old") is None
-    assert desk.saving.found({"clock": 4, "folder": "clock-4-x"}, "/old") == Saved("/old/clock-4-x", 4)
-    desk.saving.consistent(4)
-    desk.saving.look(desk.state)
-    assert not desk.said
-
-
-def test_they_follow_each_other_the_faster_the_less_time_the_last_reliable_host_has() -> None:
-    """A quarter of it, and a moment at least; so that little is done again."""
-    desk, begun = Desk(every_s=1e9), []
-    for tenth in range(103):
-        desk.now = tenth / 10
-        desk.saving.consistent(tenth)
-        before = len(desk.words("checkpoint"))
-        desk.saving.look(desk.state, 10.0 - desk.now)
-        if len(desk.words("checkpoint")) > before:
-            begun.append(desk.now)
-            desk.kept()
-    assert begun[0] == pytest.approx(2.0, abs=0.11)  # which is a quarter of what is left then
-    assert 8 <= len(begun) <= 20
-    assert begun[-1] >= 9.8
-    assert all(later - earlier >= 0.19 for earlier, later in pairwise(begun))
 
 
 class Wishing(Desk):
@@ -209,39 +160,12 @@ def test_a_wish_while_an_older_one_is_written_waits_for_its_own() -> None:
     assert [told["clock"] for told in desk.told] == [7, 9]
 
 
-def test_a_wish_before_it_is_known_which_clock_backups_have() -> None:
-    """As after a change of controllers: what an earlier one has written does not count."""
-    desk = Desk(every_s=1e9)
-    desk.saving.found({"clock": 4, "folder": "clock-4-x"}, "/c")
-    told: list[dict[str, Any]] = []
-    desk.saving.wish(told.append)
-    assert told == []
-    desk.saving.consistent(5)
-    desk.saving.look(desk.state)
-    desk.kept()
-    assert [one["clock"] for one in told] == [5]
-
-
 def test_a_wish_that_cannot_be_fulfilled_is_told_why() -> None:
     desk = Wishing()
     desk.written("disk full", "OSError")
     assert desk.told == [{"why": "no checkpoint could be written in /c: disk full"}]
     desk.saving.look(desk.state)
     assert len(desk.words("checkpoint")) == 2  # and is not tried again
-
-
-def test_a_wish_outlives_a_partition_that_moved_meanwhile() -> None:
-    """It is not told, and tried again, but not at every turn."""
-    desk = Wishing()
-    desk.written("partition 1 is not here", "Refused")
-    assert (desk.told, desk.notes) == ([], [])
-    desk.saving.look(desk.state)
-    assert len(desk.words("checkpoint")) == 2
-    desk.now += 0.3
-    desk.saving.look(desk.state)
-    assert len(desk.words("checkpoint")) == 4
-    desk.kept()
-    assert [told["clock"] for told in desk.told] == [7]
 
 
 def test_one_that_is_due_outlives_a_partition_that_moved_meanwhile_too() -> None:
@@ -261,31 +185,6 @@ def test_one_that_is_due_outlives_a_partition_that_moved_meanwhile_too() -> None
         assert not desk.saving.now
 
 
-def test_one_that_was_not_due_whatever_the_time_is_not_so_because_a_partition_moved() -> None:
-    desk = Desk(every_s=60.0)
-    desk.saving.consistent(7)
-    desk.now = 60.0
-    desk.saving.look(desk.state)
-    desk.written("partition 1 is not here", "Refused")
-    desk.now += 59.0
-    desk.saving.look(desk.state)
-    assert len(desk.words("checkpoint")) == 2
-
-
-@pytest.mark.parametrize("folder", ["/old", "/c/first"])
-def test_a_wish_is_for_one_in_the_folder_of_this_job(folder: str) -> None:
-    """Not for the one elsewhere with which it began, though that has the same clock."""
-    desk = Desk(every_s=1e9)
-    desk.saving.found({"clock": 4, "folder": "clock-4-x"}, folder)
-    desk.saving.consistent(4)
-    told: list[dict[str, Any]] = []
-    desk.saving.wish(told.append)
-    desk.saving.look(desk.state)
-    assert told == []
-    desk.kept()
-    assert [one["folder"] for one in told] == [f"/c/{name_of(4, JOB)}"]
-
-
 @pytest.mark.parametrize("back", [True, False])
 def test_a_wish_outlives_a_host_and_a_roll_back(back: bool) -> None:
     """To a clock before that of the wish, which all may never see again as it was."""
@@ -299,25 +198,6 @@ def test_a_wish_outlives_a_host_and_a_roll_back(back: bool) -> None:
     desk.saving.look(desk.state)
     desk.kept()
     assert [told["clock"] for told in desk.told] == [4 if back else 7]
-
-
-def test_a_job_ends_when_its_last_clock_is_on_disk() -> None:
-    desk = Desk(every_s=1e9)
-    desk.saving.consistent(39)
-    assert not desk.saving.finished(desk.state, 40)
-    assert not desk.said  # backups do not have it yet
-    desk.saving.consistent(40)
-    assert not desk.saving.finished(desk.state, 40)
-    assert desk.saving.under_way
-    assert not desk.saving.finished(desk.state, 40)
-    desk.kept()
-    assert desk.saving.last is not None
-    assert desk.saving.last.clock == 40
-    assert desk.saving.finished(desk.state, 40)
-
-
-def test_a_job_without_a_folder_ends_at_once() -> None:
-    assert Desk(folder="").saving.finished(Desk().state, 40)
 
 
 def test_a_job_ends_though_its_last_clock_cannot_be_written() -> None:

@@ -1,4 +1,4 @@
-"""What a controller is made of, part by part: its channel, who is silent, how a job gets on, rounds of pushes."""
+"""What a controller is made of, part by part: its channel, who is silent, which hosts fit together."""
 
 import json
 import subprocess
@@ -13,12 +13,7 @@ from runners.agile.channel import GONE, Channel
 from runners.agile.fitting import refuse
 from runners.agile.hearing import Hearing
 from runners.agile.member import Member
-from runners.agile.resuming import leaving, shares_of, thresholds_of, torn
-from runners.agile.rounds import Rounds
 from runners.agile.settings import Settings
-from runners.agile.turns import Share
-from solvers.agile.events import PushedTo
-from solvers.agile.partitions import Partition
 
 
 def member(number: int, tier: str = "reliable", **hello: Any) -> Member:
@@ -54,16 +49,6 @@ def test_a_host_that_is_gone_answers_everything_at_once() -> None:
     channel.tell(1, "b", heard.append)
     channel.gone(1)
     assert [(answer["id"], answer["kind"]) for answer in heard] == [(word["id"], GONE) for word in said[:2]]
-
-
-def test_an_answer_to_the_controller_before_is_none_to_this_one() -> None:
-    said: list[dict[str, Any]] = []
-    heard: list[Any] = []
-    Channel(said.append, 1).tell(0, "load", heard.append)
-    channel = Channel(said.append, 2)
-    channel.tell(0, "commit", heard.append)
-    channel.answered(0, {"id": said[0]["id"], "why": None})
-    assert not heard
 
 
 def test_a_host_is_silent_only_while_somebody_listens() -> None:
@@ -106,37 +91,6 @@ def test_where_most_are_silent_at_once_it_is_somebody_elses_fault_for_a_while() 
     assert hearing.silent(three) == three
 
 
-def test_a_round_begins_when_all_have_the_last_and_something_is_new() -> None:
-    pushed: list[int] = []
-    rounds = Rounds(pushed.append)
-    owned = Partition(4, 9, 0, 0)
-    rounds.next(0, 2)
-    assert not pushed
-    for number in (0, 1):
-        assert rounds.reported(4, number, ["serving", 2, 9, 5, 3], owned, 2) == PushedTo(number, 4, 2)
-    rounds.next(0, 2)
-    rounds.next(0, 2)
-    assert (pushed, rounds.clock(2), rounds.clock(3)) == ([5], 5, -1)
-    rounds.reported(4, 0, ["serving", 2, 9, 8, 5], owned, 2)
-    rounds.reported(4, 1, ["serving", 2, 9, 7, 5], owned, 2)
-    rounds.next(5, 2)
-    assert pushed == [5]
-    rounds.next(6, 2)
-    assert pushed == [5, 7]
-    rounds.rolled_back(5)
-    assert (pushed, rounds.clock(2)) == ([5, 7, 5], 5)
-
-
-@pytest.mark.parametrize(
-    ("host", "report"),
-    [(4, ["backup", 2, 9, 5, 3]), (3, ["serving", 2, 9, 5, 3]), (4, ["serving", 1, 9, 5, 3])],
-)
-def test_only_its_owner_speaks_for_a_partition(host: int, report: list[object]) -> None:
-    rounds = Rounds(lambda clock: None)
-    assert rounds.reported(host, 0, report, Partition(4, 9, 0, 0), 2) is None
-    assert not rounds.clocks
-
-
 def test_who_answers_what_makes_no_sense_is_as_good_as_gone() -> None:
     said: list[dict[str, Any]] = []
     heard: list[dict[str, Any]] = []
@@ -157,103 +111,21 @@ def test_who_answers_what_makes_no_sense_is_as_good_as_gone() -> None:
     assert [answer.get("kind") for answer in heard[1:]] == [GONE, GONE]
 
 
-def test_a_server_that_is_its_own_backup_has_what_it_has() -> None:
-    rounds = Rounds(lambda clock: None)
-    assert rounds.reported(4, 0, ["serving", 2, 9, 5, -1], Partition(4, 9, 4, 0), 2) == PushedTo(0, 6, 2)
-
-
-def test_hosts_that_fit() -> None:
-    assert refuse([member(0), member(1, "transient"), member(2, memory=1500)]) is None
-
-
 @pytest.mark.parametrize(
     ("hosts", "why"),
     [
         ([member(0), member(1, tables=2)], "h1 has other tables than h0"),
-        ([member(0), member(1, pieces=9)], "other pieces of data"),
         ([member(0), member(1, batches=2)], "other mini-batches"),
         ([member(0, "transient")], "no reliable host"),
         ([member(0), member(1, version=0)], "h1 has plink 1.2, here it is "),
         ([member(0), Member(1, "h1", "reliable", 1, hello={"tables": 1})], "h1 has plink an older version"),
         ([member(0), member(1, shapes="much")], "h1: what its node says of itself makes no sense: 'hello' with shapes"),
-        ([member(0, shapes=[])], "h0: what its node says of itself makes no sense: 'hello' with shapes"),
         ([member(0, shapes=[[8, 125], [-5, 8]])], "h0: what its node says of itself makes no sense"),
-        ([member(0, shapes=[[8, 0]])], "h0: what its node says of itself makes no sense"),
         ([member(0, pieces=0)], "h0: what its node says of itself makes no sense: 'hello' with pieces"),
-        ([member(0, batches=0)], "h0: what its node says of itself makes no sense: 'hello' with batches"),
     ],
 )
 def test_hosts_that_do_not(hosts: list[Member], why: str) -> None:
     assert why in str(refuse(hosts))
-
-
-def report(clock: int, era: int, everywhere: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """What a host remembers of the map, and does."""
-    latest = {"clock": clock, "era": era, "everywhere": everywhere, "left": []} if everywhere else {}
-    return {"map": latest, "era": era, "workers": {}, "held": False, "stands_in": {}, "backs": {"0": 99}} | more
-
-
-MAP = {"0": [0, [0, 1], 0], "4": [1, [2], 7]}
-
-
-def test_the_latest_map_counts() -> None:
-    older = report(3, 5, {"0": [0, [0, 1, 2], 0]}, workers={"6": [2]})
-    assert shares_of({0: older, 1: report(9, 5, MAP), 2: report(0, 0, {})}) == (
-        {0: Share(0, (0, 1), 0), 4: Share(1, (2,), 7)},
-        7,
-    )
-    assert shares_of({0: report(1, 6, {"9": [0, [0], 1]}), 1: report(9, 5, MAP)})[0] == {9: Share(0, (0,), 1)}
-
-
-def test_the_latest_measure_counts() -> None:
-    """Not everybody may have been told of it."""
-    kept = [{"measure": k, "worker": 1.0, "active": 2.0, "backup_only": 3.0} for k in (4, 5)]
-    assert thresholds_of({0: {"thresholds": {}}, 1: {"thresholds": kept[1]}, 2: {"thresholds": kept[0]}}) == kept[1]
-    assert thresholds_of({0: {"thresholds": {}}}) is None
-
-
-def test_who_leaves_is_in_no_share() -> None:
-    reports = {0: report(9, 5, MAP, workers={"0": [0, 1]}), 1: report(9, 5, MAP, workers={"2": [0], "4": [2]})}
-    assert leaving(reports, shares_of(reports)[0]) == {2: 1}
-
-
-def test_nothing_was_under_way() -> None:
-    assert not torn({0: report(9, 5, MAP), 1: report(9, 5, MAP), 2: report(3, 5, {})})
-
-
-@pytest.mark.parametrize(
-    "reports",
-    [
-        {0: report(9, 5, MAP)},
-        {0: report(9, 5, MAP), 1: report(3, 5, {"0": [0, [0], 0]})},
-        {0: report(9, 5, MAP, held=True), 1: report(9, 5, MAP)},
-        {
-            0: report(9, 5, MAP) | {"era": 6},
-            1: report(9, 5, MAP) | {"era": 6},
-        },  # nobody was told what to do after a roll-back
-        {0: report(9, 5, MAP), 1: report(9, 5, MAP, stands_in={"3": 8})},
-    ],
-)
-def test_something_was(reports: dict[int, dict[str, Any]]) -> None:
-    assert torn(reports)
-
-
-def test_settings_travel() -> None:
-    settings = Settings("k", 4, 12, ((8, 100), (2, 1000)), 5.0, 6.0, slack=2, active=3.0, checkpoints="/c")
-    assert Settings.from_json(settings.to_json()) == settings
-    assert settings.partition_bytes == (1200.0, 1200.0, 200.0, 200.0)
-    assert (settings.bytes, settings.rows) == (2800, 10)
-    assert (settings.thresholds.active, settings.thresholds.backup_only) == (3.0, 15.0)
-    begin = settings.of(Member(3, "h3", "transient", 1, at="10.0.0.1"))
-    assert (begin["number"], begin["address"], begin["slack"], begin["checkpoints"]) == (3, "10.0.0.1", 2, "/c")
-    assert not begin["reliable"]
-    assert settings.of(Member(4, "h4", "reliable", 1))["reliable"]
-
-
-def test_a_member_travels() -> None:
-    one = Member(3, "h3", "transient", 2, price=0.1, at="10.0.0.1", hello={"pid": 1}, rate=1e9)
-    assert Member(**one.to_json()) == one
-    assert one.host.slots == 2
 
 
 def test_only_the_hub_gives_a_controller_its_settings() -> None:

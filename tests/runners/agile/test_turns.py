@@ -2,7 +2,7 @@
 
 import pytest
 
-from runners.agile.turns import Owed, Share
+from runners.agile.turns import Owed
 from tests.runners.agile.turning import Table
 
 
@@ -33,11 +33,6 @@ def test_nothing_begins_before_all_is_there(missing: str) -> None:
         table.turns.wanted = {0: (0,)}
     table.turns.look()
     assert not table.said
-
-
-def test_a_host_has_no_more_workers_than_pieces() -> None:
-    table = Table({0: 8}, {0: (0, 1, 2)}).first()
-    assert table.words("assign")[0]["workers"] == {0: [0], 1: [1], 2: [2]}
 
 
 def test_a_turn_is_at_a_clock_that_nobody_has_begun() -> None:
@@ -91,19 +86,6 @@ def test_owners_that_change_meanwhile_are_asked_again() -> None:
     assert not table.turns.turning
 
 
-def test_an_owner_that_dies_in_take_part_is_replaced() -> None:
-    table = two()
-    table.job.serves = (0, 1)
-    table.want({0: (0, 1, 2), 1: (3,)})
-    table.hold()
-    table.job.serves = (0, 0)
-    table.die(1, wanted={0: (0, 1, 2, 3)})
-    table.part()
-    table.wait()
-    table.part()
-    assert table.turns.shares[1].host == 1 or 1 in table.turns.owed  # it was to take part: another turn sees to it
-
-
 def test_who_is_lost_is_stood_in_for_by_who_has_its_pieces() -> None:
     table = Table({0: 1, 1: 1, 2: 1}, {0: (0,), 1: (1,), 2: (2,)}, clock=3).first()
     table.job.in_memory = {0: frozenset({0, 1}), 2: frozenset({0, 1, 2})}
@@ -133,22 +115,6 @@ def test_a_stand_in_that_dies_is_replaced() -> None:
     assert {owed.host for owed in table.turns.owed.values()} == {left}
 
 
-def test_who_is_lost_while_it_is_told_to_take_part_is_owed_by_the_next_turn() -> None:
-    """And once: what it has to do is known only then."""
-    table = Table({0: 1, 1: 1, 2: 1}, {0: (0,), 1: (1,), 2: (2,)}).first()
-    table.die(2, wanted={0: (0, 2), 1: (1,)})
-    table.hold()
-    table.die(1)
-    table.part()
-    assert 1 in table.turns.shares
-    assert set(table.turns.owed) == {2}
-    table.want({0: (0, 1, 2)})
-    table.hold(begun=2)
-    table.part()
-    assert [(word["worker"], word["until"]) for word in table.words("stand_in")] == [(2, 2), (1, 3)]
-    assert set(table.turns.shares) == {0}
-
-
 def test_the_end_of_less_than_is_owed_is_not_the_end() -> None:
     """Who was told to stand in for longer says that it has done the less that it was told first."""
     table = two()
@@ -163,39 +129,6 @@ def test_the_end_of_less_than_is_owed_is_not_the_end() -> None:
     table.turns.owed[1] = Owed((2, 3), 0, 9, 0)
     table.turns.ended(1)  # the job is over before that
     assert not table.turns.owed
-
-
-def test_who_was_told_to_leave_and_dies_is_owed() -> None:
-    table = two()
-    table.want({0: (0, 1, 2, 3)})
-    table.hold()
-    table.part()
-    assert table.turns.works(1)
-    table.die(1)
-    assert table.turns.owed == {1: Owed((2, 3), 0, 2, 0)}
-    assert not table.turns.works(1)
-
-
-def test_who_was_told_to_leave_works_until_it_has_said_so() -> None:
-    table = two()
-    table.want({0: (0, 1, 2, 3)})
-    assert table.turns.works(1)
-    table.hold()
-    table.part()
-    assert table.turns.works(1)
-    table.turns.ended(1)
-    assert not table.turns.works(1)
-
-
-def test_numbers_of_workers_are_not_used_again() -> None:
-    table = two()
-    table.want({0: (0, 1, 2, 3)})
-    table.hold()
-    table.part()
-    table.want({0: (0, 1), 1: (2, 3)})
-    table.hold()
-    table.part()
-    assert set(table.turns.shares) == {0, 2}
 
 
 @pytest.mark.parametrize("step", ["hold", "take_part"])
@@ -218,36 +151,11 @@ def test_a_roll_back_ends_a_turn(step: str) -> None:
     assert [(word["clock"], word["era"]) for word in table.words("assign")[assigned:]] == [(5, 17), (5, 17)]
 
 
-def test_after_a_roll_back_nobody_owes_anything() -> None:
-    table = Table({0: 1, 1: 1, 2: 1}, {0: (0,), 1: (1,), 2: (2,)}).first()
-    table.die(2, wanted={0: (0, 2), 1: (1,)})
-    table.hold()
-    table.part()
-    table.turns.rolled_back(-1, 3)
-    table.turns.look()
-    table.part()
-    assert not table.turns.owed
-    assert set(table.turns.shares) == {0, 1}
-
-
 def test_nothing_changes_hands_at_the_end_of_the_job() -> None:
     table = two()
     table.turns.frozen = True
     table.want({0: (0, 1, 2), 1: (3,)})
     assert not table.open()
-
-
-def test_two_turns_in_a_row() -> None:
-    table = two()
-    table.want({0: (0, 1, 2), 1: (3,)})
-    table.turns.wanted = {0: (0,), 1: (1, 2, 3)}
-    table.hold()
-    table.turns.wanted = {0: (0, 1, 3), 1: (2,)}
-    table.part()
-    assert [word["clock"] for word in table.open("hold")] == [3, 3]
-    table.hold()
-    table.part()
-    assert table.turns.shares[0].pieces == (0, 1, 3)
 
 
 def test_going_on_where_another_left_off() -> None:
@@ -259,92 +167,3 @@ def test_going_on_where_another_left_off() -> None:
     assert not other.said
     other.want({0: (0, 1, 2, 3), 1: ()})
     assert other.open("hold")[0]["clock"] == 22
-
-
-def test_a_share_begins_no_later_than_the_clock_that_is_redone() -> None:
-    table = two()
-    table.turns.begun = 10
-    table.want({0: (0, 1, 2, 3)})
-    table.hold(begun=10)
-    table.part()
-    table.want({0: (0, 1), 1: (2, 3)})
-    table.hold(begun=11)
-    table.part()
-    table.turns.rolled_back(4, 5)
-    table.turns.look()
-    table.part()
-    table.die(1, wanted={0: (0, 1, 2, 3)})
-    table.hold(begun=5)
-    table.part()
-    assert [word["clock"] for word in table.words("stand_in")] == [5]
-
-
-def test_who_was_told_to_leave_is_told_in_the_new_era_too() -> None:
-    table = two()
-    table.want({0: (0, 1, 2, 3)})
-    table.hold()
-    table.part()
-    table.turns.rolled_back(-1, 5)
-    table.turns.look()
-    table.part()
-    assert [word["workers"] for word in table.words("assign", 1) if word["era"] == 5] == [{}]
-
-
-def test_who_has_not_left_before_the_next_roll_back_is_told_once_more() -> None:
-    table = two()
-    table.turns.rolled_back(-1, 5)
-    table.want({0: (0, 1, 2, 3)})
-    table.part()
-    table.turns.rolled_back(-1, 9)
-    table.turns.look()
-    table.part()
-    assert [word["workers"] for word in table.words("assign", 1) if word["era"] == 9] == [{}]
-    table.turns.ended(1)
-    table.want({0: (0, 1, 2, 3)})
-    table.turns.rolled_back(-1, 11)
-    table.turns.look()
-    table.part()
-    assert [word["era"] for word in table.words("assign", 1)][-1] == 9
-
-
-def test_who_has_not_left_before_the_controller_changes_is_told_after_a_roll_back() -> None:
-    other = Table({0: 1, 1: 1}, {0: (0, 1, 2, 3)})
-    other.turns.resume({0: Share(0, (0, 1, 2, 3), 0)}, 3, 9, 20, {1: 1})
-    other.turns.rolled_back(18, 5)
-    other.turns.look()
-    other.part()
-    assert [word["workers"] for word in other.words("assign", 1)] == [{}]
-
-
-def test_a_host_that_is_lost_at_the_end_is_stood_in_for() -> None:
-    table = two()
-    table.turns.frozen = True
-    table.die(1, wanted={0: (0, 1, 2, 3)})
-    table.hold()
-    table.part()
-    assert table.words("stand_in", 0)
-
-
-def test_a_stand_in_does_each_clock_with_the_pieces_of_that_clock() -> None:
-    """Host 1 had pieces 2 and 3 before clock 2 and 3 alone from there on; it had done nothing yet."""
-    table = two()
-    table.want({0: (0, 1, 2), 1: (3,)})
-    table.hold()
-    table.part()
-    table.die(1, wanted={0: (0, 1, 2, 3)})
-    table.hold(begun=0)
-    table.part()
-    word = table.words("stand_in")[0]
-    assert "2" in str({key: value for key, value in word.items() if key not in ("clock", "until")})
-
-
-def test_a_turn_that_would_leave_out_a_piece_is_off() -> None:
-    """A host dies while all are held, and others have to load its pieces first."""
-    table = two()
-    table.job.hosts[2] = 1
-    table.want({0: (0, 1), 1: (2,), 2: (3,)})
-    table.die(1, wanted={0: (0, 1), 2: (3,)})
-    table.hold()
-    table.part()
-    pieces = [piece for share in table.turns.shares.values() for piece in share.pieces]
-    assert sorted(pieces) == [0, 1, 2, 3]

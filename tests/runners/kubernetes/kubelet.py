@@ -15,6 +15,7 @@ from typing import Any
 
 from tests.runners.kubernetes.written import templates
 
+STRAY_S = 3.0  # how long a pod that may not run tries to tell the others; 10 s outside of tests
 TIMEOUT_S = 300.0  # torch takes a minute to import where many share two cores
 MARK = "plink-rank "
 
@@ -62,7 +63,7 @@ class Kubelet:
     def __init__(self, documents: dict[str, dict[str, Any]], folder: Path, /, **changes: Any) -> None:
         self._templates, self.folder = templates(documents), folder
         for name, text in documents["ConfigMap"]["data"].items():
-            (folder / name).write_text(text)
+            (folder / name).write_text(text.replace("\n_STRAY_S = 10.0 ", f"\n_STRAY_S = {STRAY_S} "))
         settings = json.loads((folder / "settings.json").read_text())
         settings["settings"] |= {"meeting": ["127.0.0.1", free_port()], "wait_s": 60.0, **changes}
         (folder / "settings.json").write_text(json.dumps(settings))

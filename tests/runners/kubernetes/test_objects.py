@@ -98,25 +98,17 @@ def test_resources_are_requests_and_all_but_the_processor_limits() -> None:
     assert "resources" not in launcher["spec"]["containers"][0]
 
 
-@pytest.mark.parametrize(
-    ("resources", "found"),
-    [
-        (["cpu=4,memory=8Gi"], {"cpu": "4", "memory": "8Gi"}),
-        (["cpu=500m", "rdma/hca=1"], {"cpu": "500m", "rdma/hca": "1"}),
-        (["hugepages-2Mi=512Mi, ephemeral-storage=1e9"], {"hugepages-2Mi": "512Mi", "ephemeral-storage": "1e9"}),
-    ],
-)
-def test_resources_are_read(resources: list[str], found: dict[str, str]) -> None:
-    assert parse_resources(resources) == found
+def test_resources_are_read() -> None:
+    assert parse_resources(["cpu=500m,memory=8Gi", "rdma/hca=1, ephemeral-storage=1e9"]) == {
+        "cpu": "500m", "memory": "8Gi", "rdma/hca": "1", "ephemeral-storage": "1e9",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("resources", "why"),
     [
         (["gpu=8"], "--resources gpu=8: write"),
-        (["cpu"], "--resources cpu: write"),
         (["cpu=four"], "four is no quantity of cpu"),
-        (["cpu="], "nothing is no quantity of cpu"),
         (["nvidia.com/gpu=0.5"], "0.5 is no quantity of nvidia.com/gpu"),
         (["cpu=1", "cpu=2"], "cpu is given twice"),
         (["memory=8GB"], "8GB is no quantity"),
@@ -127,9 +119,11 @@ def test_resources_that_are_none(resources: list[str], why: str) -> None:
         parse_resources(resources)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("program", ["train.py", "/opt/My_Tool", "./3d.py", "ü", "x" * 200 + ".py", "-"])
-def test_a_job_is_named_after_its_program(program: str, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "program"),
+    [("job", "train.py"), ("mpijob", "/opt/My_Tool"), ("pytorchjob", "./3d.py"), ("job", "ü"), ("mpijob", "x" * 200)],
+)
+def test_a_job_is_named_after_its_program(kind: str, program: str) -> None:
     hosts = Hosts(tuple(Host(f"n{i}", f"n{i}") for i in range(101)))
     *_, document = written(job(program), hosts, kind=kind).values()
     name = document["metadata"]["name"]
@@ -140,16 +134,16 @@ def test_a_job_is_named_after_its_program(program: str, kind: str) -> None:
         assert name == "train-1a2b3c4d"
 
 
-@pytest.mark.parametrize("name", ["Train", "9lives", "a_b", "a-", "a.b", "x" * 62])
-def test_a_name_that_pods_cannot_have_is_refused(name: str) -> None:
-    with pytest.raises(UsageError, match=f"--job-name {name}: "):
-        text(FULL, name=name)
+def test_a_name_that_pods_cannot_have_is_refused() -> None:
+    for name in ("Train", "9lives", "a_b", "a-", "a.b", "x" * 62):
+        with pytest.raises(UsageError, match=f"--job-name {name}: "):
+            text(FULL, name=name)
 
 
-@pytest.mark.parametrize("name", ["Node", "a_b", "fe80::1", "a..b", "a" * 250 + ".b" * 10])
-def test_a_host_that_can_be_no_node_is_refused(name: str) -> None:
-    with pytest.raises(UsageError, match="cannot be a node's name"):
-        text(FULL, Hosts((Host(name, "10.0.0.1"),)))
+def test_a_host_that_can_be_no_node_is_refused() -> None:
+    for name in ("Node", "a_b", "fe80::1", "a..b", "a" * 250 + ".b" * 10):
+        with pytest.raises(UsageError, match="cannot be a node's name"):
+            text(FULL, Hosts((Host(name, "10.0.0.1"),)))
 
 
 def test_too_much_for_an_object_is_refused() -> None:

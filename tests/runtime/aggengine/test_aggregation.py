@@ -27,7 +27,7 @@ from plink.runtime.aggengine.aggregation import (
 from plink.runtime.aggengine.cut import Cutting
 from plink.storage import read_document
 from solvers.schedules.catalogue import Options, schedule_for
-from tests.runtime.aggengine.ranks import everywhere
+from tests.runtime.aggengine.thread_ranks import everywhere
 
 SCHEMA = Path(__file__).parents[3] / "docs" / "schemas" / "aggregation.schema.json"
 

@@ -1,67 +1,63 @@
 """What the kernel counted of real connections between processes: how much went to whom, and how fast."""
 
-import json
 import os
 import socket
 import time
-from pathlib import Path
+from datetime import timedelta
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
+import torch.distributed as dist
 
 from plink.runtime.aggengine.connections import Connections, sockets
-from tests.runtime.aggengine.processes import run_ranks
+from plink.runtime.aggengine.transport import GlooTransport
+from tests.runtime.ranks import results_of, run_ranks
 
 pytestmark = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs Linux")
 
-SENDS = """
-import json, os, time
-from datetime import timedelta
-import numpy as np, torch, torch.distributed as dist
-from plink.runtime.aggengine.connections import Connections, sockets
-from plink.runtime.aggengine.transport import GlooTransport
-rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-dist.init_process_group("gloo")
-before = sockets()
-store = dist.distributed_c10d._get_default_store()
-transport = GlooTransport(dist.PrefixStore("x/", store), rank, size, 2, timedelta(seconds=60))
-mine = Connections({fd: inode for fd, inode in sockets().items() if before.get(fd) != inode}, size)
-numbers = torch.from_numpy(mine.identities(8))
-everyone = [torch.empty_like(numbers) for _ in range(size)]
-dist.all_gather(everyone, numbers)
-known = mine.meet(torch.stack(everyone).numpy(), rank)
-lost = Connections({}, size).meet(np.zeros((size, 8), dtype=np.int64), rank)
-for lane in range(2):
-    data = torch.zeros(8_000_000)
-    if rank == 0:
-        transport.wait(transport.send(data, 1, lane, 1), 1, lane)
-    elif rank == 1:
-        transport.wait(transport.receive(data, 0, lane, 1), 0, lane)
-dist.barrier()
-time.sleep(0.3)  # until the last of it is acknowledged
-first, second = mine.since(), mine.since()
-dist.barrier()
-print(json.dumps([known, lost, np.nan_to_num(first).tolist(), second[:, :2].sum()]))
-dist.destroy_process_group()
-"""
+
+def send_and_count() -> tuple[bool, bool, Any, float]:
+    """Rank 0 sends rank 1 64 MB; returns what the kernel counted of this rank's connections."""
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    dist.init_process_group("gloo")
+    before = sockets()
+    store = dist.distributed_c10d._get_default_store()
+    transport = GlooTransport(dist.PrefixStore("x/", store), rank, size, 2, timedelta(seconds=60))
+    mine = Connections({fd: inode for fd, inode in sockets().items() if before.get(fd) != inode}, size)
+    numbers = torch.from_numpy(mine.identities(8))
+    everyone = [torch.empty_like(numbers) for _ in range(size)]
+    dist.all_gather(everyone, numbers)
+    known = mine.meet(torch.stack(everyone).numpy(), rank)
+    lost = Connections({}, size).meet(np.zeros((size, 8), dtype=np.int64), rank)
+    for lane in range(2):
+        data = torch.zeros(8_000_000)
+        if rank == 0:
+            transport.wait(transport.send(data, 1, lane, 1), 1, lane)
+        elif rank == 1:
+            transport.wait(transport.receive(data, 0, lane, 1), 0, lane)
+    dist.barrier()
+    time.sleep(0.3)  # until the last of it is acknowledged
+    first, second = mine.since(), mine.since()
+    dist.barrier()
+    dist.destroy_process_group()
+    return known, lost, np.nan_to_num(first), second[:, :2].sum()
 
 
-def test_what_went_to_whom(tmp_path: Path) -> None:
+def test_what_went_to_whom() -> None:
     """64 MB from rank 0 to rank 1 over two connections, and next to nothing else."""
-    (tmp_path / "sends.py").write_text(SENDS)
-    ended = run_ranks(tmp_path / "sends.py", 3)
-    assert [rank.code for rank in ended] == [0, 0, 0], ended
-    said = [json.loads(rank.out) for rank in ended]
-    assert [known for known, *_ in said] == [True] * 3
-    assert [lost for _, lost, *_ in said] == [False] * 3
-    sent, busy, rtt = np.array(said[0][2]).T
+    found = results_of(run_ranks(send_and_count, 3))
+    assert [known for known, *_ in found] == [True] * 3
+    assert [lost for _, lost, *_ in found] == [False] * 3
+    sent, busy, rtt = found[0][2].T
     assert 64e6 <= sent[1] < 64.2e6
     assert sent[2] < 10_000
     assert 0 < busy[1] < 30
     assert (rtt[1:] > 0).all()
     assert (rtt < 1).all()
-    assert np.array(said[1][2])[:, 0].max() < 10_000
-    assert said[0][3] < 10_000  # since the last time
+    assert found[1][2][:, 0].max() < 10_000
+    assert found[0][3] < 10_000  # since the last time
 
 
 def test_a_connection_that_ended_is_passed_over() -> None:

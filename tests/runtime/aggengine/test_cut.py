@@ -31,8 +31,7 @@ def test_cells_cover_the_vector(
 
 @pytest.mark.parametrize(
     ("size", "chunks", "pieces"),
-    [(4, 1, 1), (16 << 10, 1, 1), (48 << 10, 3, 1), (256 << 10, 16, 1), (1 << 20, 16, 4), (4 << 20, 16, 8),
-     (64 << 20, 16, 64)],
+    [(4, 1, 1), (48 << 10, 3, 1), (1 << 20, 16, 4), (64 << 20, 16, 64)],
 )  # fmt: skip
 def test_small_vectors_go_as_few_chunks_and_large_ones_as_many_pieces(size: int, chunks: int, pieces: int) -> None:
     """With the usual settings: 16 KB a chunk at least, 1 MB a piece."""
@@ -42,7 +41,7 @@ def test_small_vectors_go_as_few_chunks_and_large_ones_as_many_pieces(size: int,
 
 @pytest.mark.parametrize(
     ("rate_gbps", "piece"),
-    [(None, 1024), (1e-9, 64), (0.05, 320), (0.198, 640), (0.8, 1280), (5.0, 3200), (10.0, 4096), (math.inf, 4096)],
+    [(None, 1024), (1e-9, 64), (0.8, 1280), (math.inf, 4096)],
 )
 def test_slow_connections_get_smaller_pieces(rate_gbps: float | None, piece: int) -> None:
     """Whole steps of 64 KB, of which there are 1 to 64; smaller vectors have as many pieces whatever the rate."""

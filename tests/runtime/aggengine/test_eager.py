@@ -20,7 +20,7 @@ from plink.runtime.aggengine.connections import own_address, sockets
 from plink.runtime.aggengine.eager import EagerTransport, connected
 from plink.runtime.aggengine.failures import PeerLost
 from plink.runtime.aggengine.meeting import CannotConnect, meet
-from tests.runtime.aggengine.ranks import everywhere
+from tests.runtime.aggengine.thread_ranks import everywhere
 
 HERE = "127.0.0.1"
 
@@ -61,7 +61,7 @@ def test_long_messages_both_ways_at_once() -> None:
         everywhere(4, lambda k: whole(made[k // 2], k // 2, k % 2))
 
 
-@pytest.mark.parametrize("kind", [torch.bfloat16, torch.int16, torch.float64])
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float64])
 def test_one_of_each_size(kind: torch.dtype) -> None:
     """From a number to some kilobytes, between all pairs."""
     sizes = [1, 2, 3, 1000, 5000]
@@ -122,8 +122,7 @@ def test_many_who_say_nothing_keep_nobody_from_meeting() -> None:
     first.join(10)
     assert time.monotonic() - began < meeting._HELLO_S
     for one in silent:
-        with one:
-            assert one.recv(1) == b""
+        one.close()
     for transport in made:
         transport.release()
 

@@ -12,8 +12,8 @@ from plink.runtime.aggengine.cut import Cutting
 from plink.runtime.aggengine.reductions import DTYPES, reduction_for
 from plink.schedule import Schedule
 from solvers.schedules.catalogue import Options, schedule_for
-from tests.runtime.aggengine.ranks import Members, everywhere, gloo_groups
 from tests.runtime.aggengine.schedules import schedules
+from tests.runtime.aggengine.thread_ranks import Members, everywhere, gloo_groups
 
 OPS = [dist.ReduceOp.SUM, dist.ReduceOp.AVG, dist.ReduceOp.MIN, dist.ReduceOp.MAX, dist.ReduceOp.PRODUCT]
 TYPES = sorted(DTYPES, key=str)
@@ -51,19 +51,19 @@ def expected(given: list[torch.Tensor], op: object) -> torch.Tensor:
     return reduced if given[0].dtype.is_floating_point else reduced.trunc()
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(
-    schedules(most_ranks=10), st.integers(1, 3), st.booleans(),
+    schedules(most_ranks=8), st.integers(1, 3), st.booleans(),
     st.lists(
-        st.tuples(st.integers(1, 3000), st.sampled_from(TYPES), st.sampled_from(OPS)), min_size=20, max_size=20
+        st.tuples(st.integers(1, 3000), st.sampled_from(TYPES), st.sampled_from(OPS)), min_size=10, max_size=10
     ),
 )  # fmt: skip
 def test_every_schedule_type_and_operation(
     schedule: Schedule, lanes: int, eager: bool, calls: list[tuple[int, torch.dtype, object]]
 ) -> None:
-    """A thousand vectors: what doubles say within the type's rounding, and every rank the very same bits.
+    """Hundreds of vectors: what doubles say within the type's rounding, and every rank the very same bits.
 
-    Ranks are threads here: sixteen on two cores take three times as long as ten, for the kernel's sake."""
+    Ranks are threads here, and at most eight: two cores run them."""
     with Members(schedule, lanes, eager=eager) as members:
         for number, (elements, dtype, op) in enumerate(calls):
             given = [values(rank, elements, dtype, number) for rank in range(schedule.ranks)]
@@ -112,8 +112,7 @@ def test_many_at_once_come_out_in_order(eager: bool) -> None:
             assert [tensor.unique().tolist() for tensor in tensors] == [[15.0 + 6 * k] for k in range(len(sizes))]
 
 
-@pytest.mark.parametrize("eager", [False, True])
-@pytest.mark.parametrize("algo", ["ring", "flat", "halving-doubling", "tree"])
+@pytest.mark.parametrize(("algo", "eager"), [("ring", False), ("halving-doubling", True), ("tree", True)])
 def test_ranks_that_mean_different_things_are_named(algo: str, eager: bool) -> None:
     """Nobody hangs, nobody gets a sum."""
     schedule = schedule_for(algo, 4)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from plink.runtime.aggengine.cut import Cutting, cut
 from plink.runtime.aggengine.program import ADD, COPY, SEND, Action, compile_program
 from plink.schedule import Schedule, make_schedule
-from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
+from solvers.schedules.catalogue import Options, schedule_for
 from solvers.schedules.verifier import verify
 from tests.runtime.aggengine.schedules import schedules
 
@@ -111,9 +111,9 @@ class _Rehearsal:
         return (rank, peer, number) in self.arrived or self.taken.get((rank, peer), 0) > number
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(
-    schedules(9), st.integers(1, 4000), st.integers(1, 3), st.integers(16, 2000), st.integers(1, 4), st.booleans()
+    schedules(10), st.integers(1, 4000), st.integers(1, 3), st.integers(16, 2000), st.integers(1, 4), st.booleans()
 )  # fmt: skip
 def test_every_rank_ends_with_the_sum(
     schedule: Schedule, elements: int, lanes: int, smallest: int, pieces: int, eager: bool
@@ -121,19 +121,6 @@ def test_every_rank_ends_with_the_sum(
     """Whatever the schedule, whether messages arrive as soon or as late as they can."""
     state = rehearse(schedule, elements, Cutting(smallest, 8 * smallest, pieces, 2 * smallest), lanes, eager)
     assert all(cell == (1,) * schedule.ranks for line in state for cell in line)
-
-
-@pytest.mark.parametrize(
-    ("algo", "ranks"),
-    [(name, ranks) for name in ALGORITHMS if name != "2lha" for ranks in (2, 3, 7, 12, 16)
-     if ranks in (2, 16) or name not in ("bcube", "bml")],
-)  # fmt: skip
-@pytest.mark.parametrize("eager", [False, True])
-def test_every_algorithm_of_the_catalogue(algo: str, ranks: int, eager: bool) -> None:
-    """With many cells a chunk."""
-    schedule = schedule_for(algo, ranks)
-    state = rehearse(schedule, 5000, Cutting(64, 2048, 3, 512), 2, eager)
-    assert all(cell == (1,) * ranks for line in state for cell in line)
 
 
 @pytest.mark.parametrize("givers", [3, 70])
@@ -159,14 +146,6 @@ def test_a_cell_is_not_overwritten_before_it_has_left() -> None:
     schedule = schedule_for("recursive-doubling", 2)
     (lane,) = compile_program(schedule, 0, cut(8, 4, schedule.chunks, Cutting()), 1).lanes
     assert [(action.what, action.after_sends) for action in lane] == [(SEND, ()), (ADD, (0,))]
-
-
-def test_what_comes_back_may_be_received_early() -> None:
-    """The sum cannot arrive before what the rank gave for it has left; a copy of anything else can."""
-    ring = schedule_for("ring", 4)
-    (lane,) = compile_program(ring, 1, cut(1000, 4, ring.chunks, Cutting(64, 4096, 1)), 1).lanes
-    assert all(action.early and not action.after_sends for action in lane if action.what == COPY)
-    assert sum(action.what == COPY for action in lane) == 3
 
 
 def test_phases_of_different_cells_overlap() -> None:

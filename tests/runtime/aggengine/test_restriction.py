@@ -25,7 +25,7 @@ def sends(schedule: Schedule) -> np.ndarray:
     return found
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(schedules(), st.data())
 def test_it_is_an_all_reduce_of_the_members(schedule: Schedule, data: st.DataObject) -> None:
     """Whatever the algorithm, whoever is left, in whatever order; but for what has no trees."""
@@ -48,7 +48,7 @@ def test_what_is_left_of_a_ring_is_a_ring(members: list[int], algo: str) -> None
     assert np.array_equal(sends(found), sends(small))
 
 
-@pytest.mark.parametrize("members", [[4, 5, 6, 7], [1, 5, 9, 13], [0, 2, 4, 6, 8, 10, 12, 14]])
+@pytest.mark.parametrize("members", [[1, 5, 9, 13], [0, 2, 4, 6, 8, 10, 12, 14]])
 def test_what_is_left_of_halving_is_halving_where_it_fits(members: list[int]) -> None:
     """Rows and columns of a mesh."""
     found, small = (
@@ -60,7 +60,7 @@ def test_what_is_left_of_halving_is_halving_where_it_fits(members: list[int]) ->
     assert np.array_equal(sends(found), sends(small))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(0, 23), min_size=2, max_size=24, unique=True))
 def test_groups_stay_groups(members: list[int]) -> None:
     """Two-level aggregation crosses between groups as rarely as can be, there and back, and loads nobody with the work

@@ -1,6 +1,5 @@
 """Tensors that are not in the hosts' memory, aggregated there: on a device of its own kind, since there is no GPU."""
 
-import json
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -14,102 +13,96 @@ import torch.distributed as dist
 from plink.runtime import asked, torch_backend
 from plink.runtime.aggengine import crossover, staging
 from plink.runtime.aggengine.accelerators import Accelerators
-from plink.runtime.aggengine.aggregation import Aggregation, SizeClass, aggregation_to_json
 from plink.runtime.aggengine.crossover import Sizes
 from plink.runtime.aggengine.staging import fetch
-from solvers.schedules.catalogue import Options, schedule_for
-from tests.runtime.aggengine.processes import run_ranks
+from tests.runtime.aggengine.plans import plan_of, two_levels
+from tests.runtime.ranks import Ended, results_of, run_ranks
 
 CUDA = torch.device("cuda", 0)
 
-# The same all-reduces of tensors here and there, one after the other and several at once.
-PROGRAM = """
-import json, torch, torch.distributed as dist
-from tests.runtime.aggengine.faraway import Far
-dist.init_process_group("gloo")
-rank, size = dist.get_rank(), dist.get_world_size()
-values = lambda key, n: torch.rand(n, generator=torch.Generator().manual_seed(64 * key + rank)) - 0.5
-said = {"backend": dist.get_backend(), "same": [], "device": str(Far(torch.ones(1)).device)}
-SUM, AVG, MAX = dist.ReduceOp.SUM, dist.ReduceOp.AVG, dist.ReduceOp.MAX
-for key, (n, kind, op) in enumerate([(1, torch.float32, SUM), (70_000, torch.float32, SUM), (999, torch.bfloat16, AVG),
-                                     (5000, torch.float64, MAX), (3 << 18, torch.float32, AVG)]):
-    here = values(key, n).to(kind)
-    there = Far(here)
-    dist.all_reduce(here, op=op)
-    dist.all_reduce(there, op=op)
-    said["same"].append(torch.equal(here, there.numbers))
-wide = Far(values(9, 600).reshape(20, 30))
-plain = wide.numbers.clone(); dist.all_reduce(plain); dist.all_reduce(wide)
-said["shape"] = [torch.equal(plain, wide.numbers), list(wide.shape)]
-many = [Far(torch.full((n,), float(rank))) for n in (3, 40_000, 500_000, 7)]
-works = [dist.all_reduce(one, async_op=True) for one in many]
-for work in works: work.wait()
-said["many"] = [one.numbers.unique().tolist() for one in many]
-said["is_in_place"] = works[0].result()[0] is many[0]
-pair = dist.new_group([0, 2])
-if rank in (0, 2):
-    one = Far(torch.full((9000,), float(rank))); dist.all_reduce(one, group=pair); said["pair"] = one.numbers[0].item()
-print(json.dumps(said))
-dist.destroy_process_group()
-"""
 
-DIFFERS = """
-import sys, torch, torch.distributed as dist
-from datetime import timedelta
-from tests.runtime.aggengine.faraway import Far
-dist.init_process_group("gloo", timeout=timedelta(seconds=20))
-try:
-    dist.all_reduce(Far(torch.ones(9 if dist.get_rank() == 1 else 8)))
-except RuntimeError as error:
-    sys.exit(str(error).splitlines()[0])
-"""
+def reduce_here_and_there() -> dict[str, Any]:
+    """The same all-reduces of tensors here and there, one after the other and several at once; in one rank."""
+    from tests.runtime.aggengine.faraway import Far  # it registers a device with torch
+
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+
+    def values(key: int, n: int) -> torch.Tensor:
+        return torch.rand(n, generator=torch.Generator().manual_seed(64 * key + rank)) - 0.5
+
+    found: dict[str, Any] = {"backend": dist.get_backend(), "same": [], "device": str(Far(torch.ones(1)).device)}
+    total, average, largest = dist.ReduceOp.SUM, dist.ReduceOp.AVG, dist.ReduceOp.MAX
+    for key, (n, kind, op) in enumerate(
+        [(1, torch.float32, total), (70_000, torch.float32, total), (999, torch.bfloat16, average),
+         (5000, torch.float64, largest), (3 << 18, torch.float32, average)]
+    ):  # fmt: skip
+        here = values(key, n).to(kind)
+        there = Far(here)
+        dist.all_reduce(here, op=op)
+        dist.all_reduce(there, op=op)
+        found["same"].append(torch.equal(here, there.numbers))
+    wide = Far(values(9, 600).reshape(20, 30))
+    dist.all_reduce(plain := wide.numbers.clone())
+    dist.all_reduce(wide)
+    found["shape"] = [torch.equal(plain, wide.numbers), list(wide.shape)]
+    many = [Far(torch.full((n,), float(rank))) for n in (3, 40_000, 500_000, 7)]
+    works: list[Any] = [dist.all_reduce(one, async_op=True) for one in many]
+    for work in works:
+        work.wait()
+    found["many"] = [one.numbers.unique().tolist() for one in many]
+    found["is_in_place"] = works[0].result()[0] is many[0]
+    pair = dist.new_group([0, 2])
+    if rank in (0, 2):
+        one = Far(torch.full((9000,), float(rank)))
+        dist.all_reduce(one, group=pair)
+        found["pair"] = one.numbers[0].item()
+    dist.destroy_process_group()
+    return found
 
 
-@pytest.fixture
-def plan(tmp_path: Path) -> Path:
-    """A two-level schedule of 3 ranks that is used at every size."""
-    path = tmp_path / "plan.json"
-    schedule = schedule_for("2lha", 3, Options(groups=[[0, 2], [1]]))
-    path.write_text(
-        json.dumps(aggregation_to_json(Aggregation((SizeClass(None, "2lha", schedule),), smallest_bytes=0)))
-    )
-    return path
+def reduce_other_lengths() -> str:
+    """Rank 1 means a longer vector; returns what each is told."""
+    from tests.runtime.aggengine.faraway import Far
+
+    dist.init_process_group("gloo", timeout=timedelta(seconds=20))
+    with pytest.raises(RuntimeError) as error:
+        dist.all_reduce(Far(torch.ones(9 if dist.get_rank() == 1 else 8)))
+    return str(error.value)
 
 
-def ranks(tmp_path: Path, text: str, plan: Path, staged: str) -> list[Any]:
-    """Three, of a program."""
-    script = tmp_path / "program.py"
-    script.write_text(text)
-    return run_ranks(script, 3, PLINK_BACKEND="2lha", PLINK_PLAN=str(plan), PLINK_STAGED=staged)
+def ranks(function: Callable[[], Any], folder: Path, staged: str) -> list[Ended]:
+    """Three, by a two-level schedule that is used at every size."""
+    plan = plan_of(folder, two_levels(3))
+    return run_ranks(function, 3, PLINK_BACKEND="2lha", PLINK_PLAN=plan, PLINK_STAGED=staged)
 
 
-def test_sums_on_another_device_are_those_on_the_host(tmp_path: Path, plan: Path) -> None:
+def test_sums_on_another_device_are_those_on_the_host(tmp_path: Path) -> None:
     """Bit for bit, of every shape, whoever waits for what, in groups of some of the ranks too; and said once."""
-    ended = ranks(tmp_path, PROGRAM, plan, "1")
-    assert [end.code for end in ended] == [0, 0, 0], ended
-    told = [json.loads(end.out) for end in ended]
-    for one in told:
-        assert (one["backend"], one["device"]) == ("plink", "far:0")
-        assert one["same"] == [True] * 5
-        assert one["shape"] == [True, [20, 30]]
-        assert one["many"] == [[3.0]] * 4
-        assert one["is_in_place"]
-    assert [one.get("pair") for one in told] == [2.0, None, 2.0]
-    said = "plink: all-reduces on far by schedules, through the hosts' memory\n"
-    assert [end.err.count(said) for end in ended] == [2, 0, 0]  # of all ranks, and of the pair
+    ended = ranks(reduce_here_and_there, tmp_path, "1")
+    found = results_of(ended)
+    for rank in found:
+        assert (rank["backend"], rank["device"]) == ("plink", "far:0")
+        assert rank["same"] == [True] * 5
+        assert rank["shape"] == [True, [20, 30]]
+        assert rank["many"] == [[3.0]] * 4
+        assert rank["is_in_place"]
+    assert [rank.get("pair") for rank in found] == [2.0, None, 2.0]
+    banner = "plink: all-reduces on far by schedules, through the hosts' memory\n"
+    assert [end.err.count(banner) for end in ended] == [2, 0, 0]  # of all ranks, and of the pair
 
 
-def test_without_being_asked_they_are_left_to_what_serves_them(tmp_path: Path, plan: Path) -> None:
+def test_without_being_asked_they_are_left_to_what_serves_them(tmp_path: Path) -> None:
     """Here nothing does, and torch says so."""
-    ended = ranks(tmp_path, PROGRAM, plan, "")
+    ended = ranks(reduce_here_and_there, tmp_path, "")
     assert all(end.code == 1 and "device type far" in end.err for end in ended), ended
 
 
-def test_ranks_that_mean_different_things_are_named(tmp_path: Path, plan: Path) -> None:
+def test_ranks_that_mean_different_things_are_named(tmp_path: Path) -> None:
     """As for tensors in the host's memory."""
-    for end in ranks(tmp_path, DIFFERS, plan, "1"):
-        assert end.code == 1
-        assert "rank 1: sum of 9 x float32" in end.err
+    assert all(
+        "rank 1: sum of 9 x float32" in error for error in results_of(ranks(reduce_other_lengths, tmp_path, "1"))
+    )
 
 
 class Stream:

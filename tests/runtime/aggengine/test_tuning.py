@@ -17,13 +17,13 @@ from plink.runtime.aggengine.connections import Connections
 from plink.runtime.aggengine.crossover import Crossover
 from plink.runtime.aggengine.launcher_line import LauncherLine
 from plink.runtime.aggengine.reductions import reduction_for
-from plink.runtime.aggengine.tuning import Tuning, cycle_of, rows_of
+from plink.runtime.aggengine.tuning import Tuning
 from plink.schedule import Schedule, make_schedule, there_and_back
 from runners.job.rank_line import RankLine
 from solvers.planning.masters import Weights, equal_chunks
 from solvers.schedules.catalogue import schedule_for
 from solvers.schedules.hierarchical import two_level_reduce_scatter
-from tests.runtime.aggengine.ranks import Member, Members, everywhere, gloo_groups
+from tests.runtime.aggengine.thread_ranks import Clock, Member, Members, everywhere, gloo_groups
 
 RANKS = 4
 
@@ -110,7 +110,7 @@ def test_a_new_schedule_is_taken_up_at_the_same_all_reduce() -> None:
         seen[rank].append(0 if current is members.schedule else len(current))
 
     with Members(schedule_for("flat", RANKS)) as members, Launcher(talk) as launcher:
-        all_reduces(members, launcher.line.name, 400, note)
+        all_reduces(members, launcher.line.name, 200, note)
         assert len(launcher.told) > 2
         assert {told["bytes"] for told in launcher.told} == {told["jobs"] * 20_000 for told in launcher.told}
         assert launcher.told[0]["jobs"] == 10
@@ -121,9 +121,7 @@ def test_a_new_schedule_is_taken_up_at_the_same_all_reduce() -> None:
 
 @pytest.mark.parametrize(
     "said",
-    [answer(uneven(), 7), answer(uneven(3), 1), wrong_sums(), '{"epoch": 1, "plan": ""}',
-     '{"epoch": 1, "plan": "UEsDBBQAAAA="}', '{"epoch": 1}', '{"epoch": 1, "plan": "AAAA"}', "[1]", "no JSON",
-     '{"epoch": 1, "plan": "' + "Z" * 9 + '"}', '{"epoch": 1, "plan": 5}'],
+    [answer(uneven(), 7), answer(uneven(3), 1), wrong_sums(), '{"epoch": 1}', '{"epoch": 1, "plan": "AA"}', "no JSON"],
 )  # fmt: skip
 def test_what_is_no_schedule_for_these_ranks_changes_nothing(said: str) -> None:
     def unchanged(rank: int, tuning: Tuning) -> None:
@@ -132,13 +130,6 @@ def test_what_is_no_schedule_for_these_ranks_changes_nothing(said: str) -> None:
     with Members(schedule_for("flat", RANKS)) as members, Launcher(lambda told: [said]) as launcher:
         all_reduces(members, launcher.line.name, 100, unchanged)
         assert len(launcher.told) > 1
-
-
-def test_without_a_launcher_ranks_meet_once() -> None:
-    with Members(schedule_for("flat", RANKS)) as members:
-        tunings = []
-        all_reduces(members, "plink-line-nobody", 50, lambda rank, tuning: tunings.append(tuning))
-        assert {tuning._boundary for tuning in tunings[-RANKS:]} == {1 << 62}
 
 
 def test_a_launcher_that_hangs_up_ends_the_tuning_and_nothing_else() -> None:
@@ -182,16 +173,6 @@ def test_all_reduces_that_are_not_waited_for_change_schedules_at_the_same_one() 
         epochs = everywhere(RANKS, work)
     assert len(set(epochs)) == 1
     assert epochs[0] >= 2
-
-
-class Clock(threading.local):
-    """One for each rank's thread; it goes when it is told."""
-
-    now = 0.0
-
-    def perf_counter(self) -> float:
-        """As ``time``."""
-        return self.now
 
 
 @pytest.mark.parametrize(("slow", "before", "after"), [("gloo", 1 << 20, 0), ("schedule", 4096, 1 << 20)])
@@ -290,21 +271,3 @@ def test_a_stretch_grows_by_little_at_a_time() -> None:
         all_reduces(members, launcher.line.name, 150)
         jobs = [told["jobs"] for told in launcher.told]
     assert all(after <= 4 * before for before, after in pairwise(jobs)), jobs
-
-
-def test_what_was_seen_is_told_of_pairs_that_exchanged_something() -> None:
-    seen = np.zeros((3, 3, 3))
-    seen[:, :, 2] = np.nan
-    seen[0, 2] = 1000, 0.25, 1e-4
-    seen[1, 0] = 5, 0.0, np.nan
-    assert rows_of(seen) == [[0, 2, 1000.0, 0.25, 1e-4]]
-
-
-@pytest.mark.parametrize(
-    ("sizes", "cycle"),
-    [([], 1), ([5], 1), ([5, 5, 5], 1), ([1, 2] * 4, 2), ([10, 25, 25] * 5, 3), ([7, *[10, 25, 25] * 5], 3),
-     ([25, 25, 10, 25, 25, 10, 25, 25], 3), ([1, 2, 3, 4], 1)],
-)  # fmt: skip
-def test_the_stretch_that_sizes_repeat(sizes: list[int], cycle: int) -> None:
-    """As DDP's buckets do."""
-    assert cycle_of(sizes) == cycle

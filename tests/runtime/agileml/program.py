@@ -1,12 +1,7 @@
-"""A server or a worker in a process of its own: ``python -m tests.runtime.agileml.program``, told by JSON on stdin.
+"""A server or a worker in a process of its own, which tells the test over a pipe how it goes."""
 
-A server says its address and serves until it is killed; a worker adds counts, says every clock, and at the end the sum.
-"""
-
-import json
-import sys
 import time
-from typing import Any
+from multiprocessing.connection import Connection
 
 import numpy as np
 
@@ -20,37 +15,27 @@ from plink.runtime.agileml.server import Server
 LAYOUT = Layout((Table("n", 1000, 4, "int64"),), 4)
 
 
-def say(**what: Any) -> None:
-    """One line of JSON."""
-    print(json.dumps(what), flush=True)
-
-
-def serve(asked: dict[str, Any], keys: RunKeys) -> None:
-    """Until killed."""
-    server = Server(LAYOUT, keys, BSP())
-    for partition in asked["partitions"]:
-        server.open(partition, dict.fromkeys(range(asked["workers"]), 0))
-    say(address=server.address)
+def serve(pipe: Connection, keys: bytes, workers: int, partitions: list[int]) -> None:
+    """Tell the address, then serve until killed."""
+    server = Server(LAYOUT, RunKeys(keys), BSP())
+    for partition in partitions:
+        server.open(partition, dict.fromkeys(range(workers), 0))
+    pipe.send(server.address)
     while True:
         time.sleep(1)
 
 
-def work(asked: dict[str, Any], keys: RunKeys) -> None:
-    """The same addition at every clock."""
-    owners = {partition: Ownership(address) for partition, address in enumerate(asked["owners"])}
-    client = Client(LAYOUT, keys, BSP(), asked["worker"], owners, timeout_s=asked["timeout_s"])
-    rows = np.arange(asked["worker"], 1000, 3)
+def work(pipe: Connection, keys: bytes, worker: int, addresses: list[str], clocks: int, timeout_s: float) -> None:
+    """Add the same at every clock and tell each, then the sum of all or the error."""
+    owners = {partition: Ownership(address) for partition, address in enumerate(addresses)}
+    client = Client(LAYOUT, RunKeys(keys), BSP(), worker, owners, timeout_s=timeout_s)
+    rows = np.arange(worker, 1000, 3)
     try:
-        for clock in range(asked["clocks"]):
+        for clock in range(clocks):
             client.read("n", rows[:9])
-            client.update("n", rows, np.full((len(rows), 4), asked["worker"] + 1))
+            client.update("n", rows, np.full((len(rows), 4), worker + 1))
             client.clock()
-            say(clock=clock)
-        say(sum=int(client.read("n", range(1000)).sum()))
+            pipe.send(clock)
+        pipe.send({"sum": int(client.read("n", range(1000)).sum())})
     except PlinkError as error:
-        say(error=str(error), kind=type(error).__name__)
-
-
-if __name__ == "__main__":
-    told = json.load(sys.stdin)
-    (serve if told["what"] == "server" else work)(told, RunKeys(told["keys"].encode()))
+        pipe.send({"error": str(error), "kind": type(error).__name__})

@@ -202,13 +202,13 @@ def play(rule: Rule, orders: list[tuple[str, int]]) -> None:
 orders = st.lists(st.tuples(st.sampled_from(ORDERS), st.integers(0, SERVERS - 1)), min_size=4, max_size=14)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(orders)
 def test_bsp(given: list[tuple[str, int]]) -> None:
     play(BSP(), given)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(orders)
 def test_ssp(given: list[tuple[str, int]]) -> None:
     play(SSP(2), given)

@@ -276,50 +276,6 @@ def test_a_checkpoint_has_the_way_back(tmp_path: Path) -> None:
             run.servers.append(new)
 
 
-def test_workers_change_while_partitions_move() -> None:
-    """Worker 2 comes and goes in the middle of moves; what it adds counts, to the clock."""
-    with working() as (run, further):
-        old, new, _ = run.servers
-        for partition in range(4):
-            old.prepare(partition, new.address, 1, backup="")
-        first = further() + 1000
-        for _ in range(2):
-            for partition in range(4):
-                old.workers_from(partition, [0, 1, 2], first)
-        for partition in range(4):
-            old.workers_from(partition, [0, 1], first)
-            old.commit(partition, 1)
-            new.workers_from(partition, [0, 1], first)
-            with pytest.raises(Refused, match="not served here"):
-                old.workers_from(partition, [0, 1], first)
-        assert sorted(new.owner(0).partition.members) == [0, 1]
-
-
-def test_after_a_roll_back_all_take_part_at_once() -> None:
-    with store(LAYOUT, servers=2) as run:
-        run.open(2, servers=1, history=True)
-        owner, new = run.servers
-        for clock in range(4):
-            for worker in (0, 1):
-                owner.owner(0).ask(update(worker, clock, 1))
-            if clock == 1:
-                owner.workers_from(0, [0, 1, 2], 3)
-                owner.workers_from(0, [0, 2], 3)
-            if clock == 3 - 1:
-                break
-        owner.owner(0).ask(update(0, 3, 1))
-        owner.owner(0).ask(update(2, 3, 1))
-        assert status(owner).clocks[-1] == 3
-        owner.roll_back(0, 1)
-        owner.workers_from(0, [0, 2], 1)
-        owner.prepare(0, new.address, 1, backup="")
-        owner.commit(0, 1)
-        assert status(new).laggards == (0, 2)
-        for worker in (0, 2):
-            new.owner(0).ask(update(worker, 1, 10, era=1))
-        assert (status(new).clocks[-1], value(new)) == (1, 22)
-
-
 def test_a_closed_server_keeps_no_one_waiting() -> None:
     with store(LAYOUT, servers=2) as run:
         run.open(1, servers=1)

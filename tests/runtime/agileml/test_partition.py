@@ -240,18 +240,6 @@ def test_what_one_sent_who_was_given_up_counts_up_to_where_others_go_on(
             np.testing.assert_allclose(partition.read(table, range(ROWS)), values, rtol=1e-4, atol=1e-5)
 
 
-def test_who_was_given_up_may_be_clocks_ahead() -> None:
-    """Under a rule with slack; what others sent before stays in sight."""
-    partition = made(sees_ahead=True)
-    for worker, clock in ((2, 0), (2, 1), (2, 2), (2, 3), (0, 0), (1, 0), (1, 1)):
-        partition.update(worker, clock, (Piece(1, range(ROWS), np.full((ROWS, 1), 10**clock)),))
-    assert partition.workers_from([0, 1, 3], 2)
-    assert (partition.read(1, range(ROWS)) == 3 + 2 * 10).all()
-    assert (partition.clock, partition.laggards(), sorted(partition.ahead)) == (0, [0], [1])
-    with pytest.raises(Refused, match="has begun"):
-        partition.workers_from([2], 0)
-
-
 def test_a_clock_that_all_have_done_is_nobody_elses() -> None:
     """The only worker was given up, and did more than the clock at which another was to go on."""
     partition = Partition(LAYOUT, 0)

@@ -11,7 +11,7 @@ from plink.runtime.agileml import moves
 from plink.runtime.agileml.client import Client, RolledBack
 from plink.runtime.agileml.partition import Refused
 from plink.runtime.agileml.records import Lost
-from plink.runtime.agileml.rules import BSP, SSP, Rule
+from plink.runtime.agileml.rules import SSP, Rule
 from plink.runtime.agileml.server import PartitionStatus, Server
 from plink.runtime.agileml.wire import Kind, Message, Status, Wanted
 from tests.runtime.agileml.counting import COUNTS, count, counted
@@ -70,9 +70,8 @@ def working(rule: Rule | None = None, servers: int = 3) -> Iterator[tuple[Store,
         assert np.array_equal(run.state(), counted(WORKERS, ends[0]))
 
 
-@pytest.mark.parametrize("rule", [BSP(), SSP(2)])
-def test_the_old_owner_serves_on_until_the_commit(rule: Rule) -> None:
-    with working(rule) as (run, further):
+def test_the_old_owner_serves_on_until_the_commit() -> None:
+    with working(SSP(2)) as (run, further):
         old, new, _ = run.servers
         for partition in range(4):
             old.prepare(partition, new.address, 7, backup="")
@@ -104,20 +103,6 @@ def test_what_came_since_the_copy_has_been_sent_before_the_commit() -> None:
         assert (heir.values[0] == 11).all()
         assert sorted(heir.members) == [0, 1, 2]
         assert (status(old).role, status(new).role) == ("serving", "arriving")
-
-
-def test_the_new_owner_can_go_back_to_where_the_old_one_could() -> None:
-    with working() as (run, further):
-        further()
-        old, new, _ = run.servers
-        for partition in range(4):
-            old.prepare(partition, new.address, 1, backup="")
-        further()
-        for partition in range(4):
-            old.commit(partition, 1)
-        new.roll_back(1, era=1)
-        assert {one.clocks[0] for one in new.status()} == {-1}
-        further()
 
 
 @pytest.mark.parametrize("noticed", [True, False])
@@ -196,44 +181,6 @@ def test_a_cancel_ends_a_copy_that_is_under_way() -> None:
 
         together(prepare, cancel)
         assert old.owner(0).ask(update(0, 0, 5)).epoch == 0
-
-
-def test_the_second_move_supersedes_the_first() -> None:
-    with working() as (run, further):
-        old, first, second = run.servers
-        for partition in range(4):
-            old.prepare(partition, first.address, 1, backup="")
-            old.prepare(partition, second.address, 2, backup="")
-            with pytest.raises(Refused, match="a new owner needs a later one"):
-                old.prepare(partition, first.address, 1, backup="")
-            with pytest.raises(Refused, match="in epoch 1 is prepared"):
-                old.commit(partition, 1)
-        further()
-        for partition in range(4):
-            old.commit(partition, 2)
-        assert {one.role for one in second.status()} == {"serving"}
-        for partition in range(4):  # and on, to where the remains of the first move are
-            second.prepare(partition, first.address, 3, backup="")
-        further()
-        for partition in range(4):
-            second.commit(partition, 3)
-
-
-def test_a_roll_back_calls_off_what_is_prepared() -> None:
-    with working() as (run, further):
-        further()
-        old, new, _ = run.servers
-        for partition in range(4):
-            old.prepare(partition, new.address, 1, backup="")
-        for server in (new, old):
-            server.roll_back(1, era=1)
-        assert {one.role for one in new.status()} == {"absent"}
-        with pytest.raises(Refused, match="in epoch 1 is prepared"):
-            old.commit(0, 1)
-        further()
-        for partition in range(4):
-            old.prepare(partition, new.address, 2, backup="")
-            old.commit(partition, 2)
 
 
 def test_the_old_owner_becomes_the_backup() -> None:
@@ -361,20 +308,6 @@ def test_one_who_died_as_it_was_told_to_begin_is_done_without(serves: str) -> No
         assert (owner.owner(0).partition.values[0] == 12).all()
         if serves == "another":
             wait_for(lambda: status(old).role == "backup" and status(old).clocks[-1] == 2)
-
-
-def test_who_stands_in_sends_nobody_to_the_one_who_died() -> None:
-    with store(LAYOUT, servers=2) as run:
-        run.open(1, servers=1, history=True)
-        old, new = run.servers
-        tapped(old, before=lambda message: message.kind is Kind.ACTIVATE and fails(Lost("gone"))())
-        old.prepare(0, new.address, 1, backup=old.address)
-        with pytest.raises(moves.Unsure):
-            old.commit(0, 1)
-        assert status(old).address == new.address
-        old.owner(0).call(old.owner(0).stand_back)
-        read = Message(Kind.READ, 0, worker=0, clock=0, wanted=(Wanted(0, range(4)),))
-        assert old.owner(0).ask(read).status is Status.ABSENT
 
 
 def test_one_who_lacked_memory_to_begin_is_not_taken_for_one_that_has_begun(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,15 +1,11 @@
 """Servers and workers as processes of their own."""
 
 import contextlib
-import json
-import os
 import signal
 import socket
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
@@ -17,106 +13,80 @@ import pytest
 
 from plink.runtime.agileml.client import Client, Ownership
 from plink.runtime.agileml.rules import BSP
-from tests.runtime.agileml.program import LAYOUT
+from tests.runtime.agileml.program import LAYOUT, serve, work
 from tests.runtime.agileml.stores import KEYS, PATIENCE_S, store, together, wait_for
+from tests.runtime.ranks import RankProcess, Ranks
 
-ROOT = Path(__file__).parents[3]
-Process = subprocess.Popen[str]
+Started = tuple[RankProcess, Connection]
 
 
-@contextmanager
-def processes() -> Iterator[list[Process]]:
+@pytest.fixture
+def processes() -> Iterator[Ranks]:
     """Killed at the end."""
-    started: list[Process] = []
-    try:
+    with Ranks() as started:
         yield started
-    finally:
-        for process in started:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            process.communicate()
 
 
-def start(started: list[Process], **asked: Any) -> Process:
-    """One that knows what to be."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.runtime.agileml.program"],
-        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-    )  # fmt: skip
-    started.append(process)
-    assert process.stdin is not None
-    process.stdin.write(json.dumps({**asked, "keys": KEYS.pem.decode()}))
-    process.stdin.close()
-    process.stdin = None
-    return process
+def start(processes: Ranks, function: Callable[..., None], *arguments: Any) -> Started:
+    """Start one that sends what it has to tell."""
+    mine, its = Pipe()
+    with its:
+        return processes.start(function, its, KEYS.pem, *arguments), mine
 
 
-def said(process: Process) -> dict[str, Any]:
-    """The next line."""
-    assert process.stdout is not None
-    line: dict[str, Any] = json.loads(process.stdout.readline())
-    return line
+def next_of(started: Started) -> Any:
+    """Receive the next that it tells."""
+    assert started[1].poll(PATIENCE_S), "it sends nothing"
+    return started[1].recv()
 
 
-def servers(started: list[Process]) -> list[str]:
-    """Two, with two partitions each; the owner of each partition."""
-    pair = [start(started, what="server", workers=3, partitions=each) for each in ([0, 2], [1, 3])]
-    addresses = [said(process)["address"] for process in pair]
-    return [addresses[partition % 2] for partition in range(4)]
+def servers(processes: Ranks) -> tuple[list[Started], list[str]]:
+    """Two, with two partitions each, and the owner of each partition."""
+    pair = [start(processes, serve, 3, each) for each in ([0, 2], [1, 3])]
+    addresses = [next_of(server) for server in pair]
+    return pair, [addresses[partition % 2] for partition in range(4)]
 
 
-def test_three_workers_and_two_servers_count_right() -> None:
-    with processes() as started:
-        owners = servers(started)
-        workers = [
-            start(started, what="worker", worker=worker, owners=owners, clocks=20, timeout_s=30) for worker in range(3)
-        ]
-        wanted = sum(20 * 4 * (worker + 1) * len(range(worker, 1000, 3)) for worker in range(3))
-        for process in workers:
-            lines = [said(process) for _ in range(21)]
-            assert lines[:-1] == [{"clock": clock} for clock in range(20)]
-            assert lines[-1] == {"sum": wanted}
+def test_three_workers_and_two_servers_count_right(processes: Ranks) -> None:
+    _, owners = servers(processes)
+    workers = [start(processes, work, worker, owners, 20, 30) for worker in range(3)]
+    total = sum(20 * 4 * (worker + 1) * len(range(worker, 1000, 3)) for worker in range(3))
+    for worker in workers:
+        assert [next_of(worker) for _ in range(21)] == [*range(20), {"sum": total}]
 
 
-def test_a_server_killed_in_mid_run_is_a_clear_error() -> None:
-    with processes() as started:
-        owners = servers(started)
-        workers = [
-            start(started, what="worker", worker=worker, owners=owners, clocks=100_000, timeout_s=5)
-            for worker in range(3)
-        ]
-        for process in workers:
-            assert said(process) == {"clock": 0}
-        started[1].kill()
-        for process in workers:
-            while "clock" in (line := said(process)):
-                pass
-            assert line["kind"] == "Unanswered"
-            assert f"at {owners[1]}" in line["error"]
+def test_a_server_killed_in_mid_run_is_a_clear_error(processes: Ranks) -> None:
+    pair, owners = servers(processes)
+    workers = [start(processes, work, worker, owners, 100_000, 5) for worker in range(3)]
+    assert [next_of(worker) for worker in workers] == [0, 0, 0]
+    pair[1][0].kill()
+    for worker in workers:
+        while isinstance(told := next_of(worker), int):
+            pass
+        assert told["kind"] == "Unanswered"
+        assert f"at {owners[1]}" in told["error"]
 
 
 @pytest.mark.parametrize("met", [True, False])
-def test_a_frozen_server_is_left_as_soon_as_another_is_named(met: bool) -> None:
+def test_a_frozen_server_is_left_as_soon_as_another_is_named(met: bool, processes: Ranks) -> None:
     """It neither answers nor ends its connections; ``met``: it freezes in an exchange, or before the handshake."""
-    with processes() as started:
-        frozen, other = (start(started, what="server", workers=1, partitions=[0, 1, 2, 3]) for _ in range(2))
-        addresses = [said(process)["address"] for process in (frozen, other)]
-        owners = {partition: Ownership(addresses[0]) for partition in range(4)}
-        with contextlib.closing(Client(LAYOUT, KEYS, BSP(), 0, owners, timeout_s=PATIENCE_S / 4)) as client:
-            if met:
-                client.read("n", range(8))
-            frozen.send_signal(signal.SIGSTOP)
+    frozen, other = (start(processes, serve, 1, [0, 1, 2, 3]) for _ in range(2))
+    addresses = [next_of(server) for server in (frozen, other)]
+    owners = {partition: Ownership(addresses[0]) for partition in range(4)}
+    with contextlib.closing(Client(LAYOUT, KEYS, BSP(), 0, owners, timeout_s=PATIENCE_S / 4)) as client:
+        if met:
+            client.read("n", range(8))
+        frozen[0].send_signal(signal.SIGSTOP)
 
-            def name_another() -> None:
-                wait_for(lambda: any(line._meeting or line._ticket > 1 for line in client._lines.values()))
-                for partition in range(4):
-                    client.point(partition, Ownership(addresses[1], 1))
+        def name_another() -> None:
+            wait_for(lambda: any(line._meeting or line._ticket > 1 for line in client._lines.values()))
+            for partition in range(4):
+                client.point(partition, Ownership(addresses[1], 1))
 
-            found, _ = together(lambda: client.read("n", range(100)), name_another)
-            assert isinstance(found, np.ndarray)
-            assert found.shape == (100, 4)
-            assert {address for address, _ in client._lines} == {addresses[1]}
+        found, _ = together(lambda: client.read("n", range(100)), name_another)
+        assert isinstance(found, np.ndarray)
+        assert found.shape == (100, 4)
+        assert {address for address, _ in client._lines} == {addresses[1]}
 
 
 def test_a_server_that_dies_in_the_handshake_is_asked_again() -> None:

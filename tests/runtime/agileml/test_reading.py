@@ -43,22 +43,6 @@ def asked(owner: Owner, message: Message) -> tuple[threading.Thread, list[Messag
     return thread, answers
 
 
-def test_who_asks_reads_while_the_thread_has_nothing_to_do(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
-    readers: list[str] = []
-    read = Partition.read
-
-    def watched(self: Partition, *more: Any) -> Any:
-        readers.append(threading.current_thread().name)
-        return read(self, *more)
-
-    monkeypatch.setattr(Partition, "read", watched)
-    idle(owner)
-    answer = owner.ask(READ)
-    assert answer.status is Status.OK
-    assert np.array_equal(answer.pieces[0].values, np.zeros((4, 2)))
-    assert readers == [threading.current_thread().name]
-
-
 def test_what_the_thread_does_is_done_before_it_is_read(owner: Owner) -> None:
     """Nobody sees half of a change."""
     begun, go_on = threading.Event(), threading.Event()
@@ -114,11 +98,3 @@ def test_a_state_that_is_not_there_yet_is_waited_for(owner: Owner) -> None:
     assert owner.ask(Message(Kind.UPDATE, 0, worker=0)).status is Status.OK
     thread.join(10)
     assert [answer.status for answer in answers] == [Status.OK]
-
-
-def test_after_the_end_nobody_reads(owner: Owner) -> None:
-    idle(owner)
-    owner.close()
-    owner.thread.idle = True  # as it is just before
-    with pytest.raises(Exception, match="the server is closed"):
-        owner.ask(READ)

@@ -9,7 +9,6 @@ from plink.runtime.agileml.owner import Role
 from plink.runtime.agileml.partition import Partition, Refused
 from plink.runtime.agileml.parts import parts_of
 from plink.runtime.agileml.pieces import Piece
-from plink.runtime.agileml.rules import BSP, SSP, Rule
 from plink.runtime.agileml.wire import Kind, Message, Status
 from tests.runtime.agileml.stores import hand_over, store
 
@@ -24,47 +23,6 @@ def of(number: int) -> tuple[Piece, ...]:
 def update(worker: int, clock: int, number: int, era: int = 0) -> Message:
     """As a client sends it."""
     return Message(Kind.UPDATE, 0, worker=worker, clock=clock, era=era, sequence=clock, pieces=of(number))
-
-
-@pytest.mark.parametrize("rule", [BSP(), SSP(3)])
-def test_a_drain_that_failed_half_way_is_repeated_and_counts_once(rule: Rule) -> None:
-    """The first attempt ends before the backup is told to begin: it has the parts, and gets them again."""
-    with store(LAYOUT, rule, servers=2) as run:
-        run.open(3, servers=1)
-        run.servers[0].back_up(0, run.servers[1].address)
-        active, backup = run.servers[0].owner(0), run.servers[1].owner(0)
-        for worker in (0, 1):
-            assert active.ask(update(worker, 0, 10**worker)).status is Status.OK
-        real, backup._activate = backup._activate, lambda message: backup._said(Status.REFUSED, "not now")  # type: ignore[method-assign]
-        with pytest.raises(Refused, match="not now"):
-            hand_over(run.servers[0], 0, run.servers[1].address, 1)
-        backup._activate = real  # type: ignore[method-assign]
-        hand_over(run.servers[0], 0, run.servers[1].address, 2)
-        if rule.sees_ahead:
-            assert (backup.partition.read(0, range(4)) == 11).all()
-        assert backup.ask(update(2, 0, 100)).status is Status.OK
-        assert (backup.partition.values[0] == 111).all()
-
-
-def test_a_backup_that_is_pushed_to_again_has_not_had_its_last_push() -> None:
-    with store(LAYOUT, servers=2) as run:
-        run.open(1, servers=1)
-        run.servers[0].back_up(0, run.servers[1].address)
-        active, backup = run.servers[0].owner(0), run.servers[1].owner(0)
-        for last in (True, False, True):
-            push = active.partition.take_push(run.servers[1].address, last=last)
-            backup.ask(
-                Message(
-                    Kind.PUSH,
-                    0,
-                    flags=int(last),
-                    sequence=push.sequence,
-                    before=push.before,
-                    clock=push.after,
-                    pieces=push.pieces,
-                )
-            )
-            assert backup.ended is last
 
 
 def test_a_roll_back_asked_for_twice_leaves_the_work_of_its_era() -> None:

@@ -9,7 +9,7 @@ import pytest
 from plink.errors import PlinkError
 from plink.runtime.agileml import progress
 from plink.runtime.agileml.app import Score, Stop, layout_of
-from plink.runtime.agileml.assigned import Assigned, Assignment
+from plink.runtime.agileml.assigned import Assignment
 from plink.runtime.agileml.client import Unanswered
 from plink.runtime.agileml.local import Trained, train
 from plink.runtime.agileml.params import Params
@@ -35,9 +35,8 @@ def same(made: Store, app: Means, wanted: Trained) -> None:
     assert (made.state(1) == wanted.tables["n"]).all()
 
 
-@pytest.mark.parametrize("workers", [3, 4])
-def test_any_number_of_workers_gives_the_same_under_bsp(workers: int) -> None:
-    one, many = train(Means()), train(Means(), workers=workers, servers=2)
+def test_any_number_of_workers_gives_the_same_under_bsp() -> None:
+    one, many = train(Means()), train(Means(), workers=3, servers=2)
     for name, values in one.tables.items():
         np.testing.assert_allclose(many.tables[name], values, rtol=1e-9, atol=1e-12)
     assert (many.tables["n"] == one.tables["n"]).all()
@@ -249,15 +248,6 @@ def test_pieces_that_are_none() -> None:
             first.assigned.add(Assignment(10, 0, (1,)))
         with pytest.raises(PlinkError, match="clock 10 has begun"):
             first.assigned.add(Assignment(4, 0, None))
-
-
-def test_the_assignment_that_was_told_last_counts() -> None:
-    assigned = Assigned([0, 1])
-    assert assigned.begin(0, 0) == (0, 1)
-    assigned.add(Assignment(5, 0, (2,)))
-    assigned.add(Assignment(3, 1, (3,)))
-    assert [assigned.begin(clock, 0) for clock in (4, 5, 6)] == [(0, 1), (2,), (2,)]
-    assert [assigned.begin(clock, 1) for clock in (2, 3, 6)] == [(0, 1), (3,), (3,)]
 
 
 def test_runs_are_folded() -> None:

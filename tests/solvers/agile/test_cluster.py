@@ -1,14 +1,15 @@
 """What follows from an event, case by case."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plink.errors import UsageError
 from solvers.agile import actions as act
 from solvers.agile.cluster import apply
-from solvers.agile.events import Failed, Joined, Left, Measured, Moved, PushedTo, Ready, Warned
+from solvers.agile.events import Failed, Joined, Left, Measured, Moved, PushedTo, Ready, Unserved, Warned
 from solvers.agile.hosts import Host, Tier
+from solvers.agile.partitions import Partition
 from solvers.agile.stages import Stage, Traffic
 from solvers.agile.start import start
 from tests.solvers.agile.jobs import owners, push_all, running
@@ -20,7 +21,8 @@ ONE, TWO, THREE = Stage.PARAMETER_SERVERS, Stage.ACTIVE_AND_BACKUP, Stage.BACKUP
 # Joining
 
 
-@given(st.integers(3, 12), st.integers(1, 12), st.integers(2, 12), st.booleans())
+@settings(max_examples=30)
+@given(st.integers(3, 9), st.integers(1, 9), st.integers(2, 12), st.booleans())
 def test_hosts_that_join_move_no_more_partitions_than_the_new_servers_need(
     transient: int, joining: int, partitions: int, bulk: bool
 ) -> None:
@@ -159,6 +161,16 @@ def test_who_was_to_send_a_backup_to_a_host_that_fails_is_told_to_stop() -> None
     assert {one.host for one in of(act.BackUp, world.moves)} == {8}
     actions = world.tell(Failed((8,)))
     assert {(*one.hosts, one.partition, one.epoch) for one in of(act.Cancel, actions)} == under_way
+    assert not world.moves
+    assert {one.backup for one in world.state.partitions} == {0, 1}
+
+
+def test_copies_to_a_warned_host_are_cancelled() -> None:
+    world = running(2, 6, partitions=4)
+    world.join(1, 0)
+    under_way = {(one.partition, one.epoch) for one in of(act.BackUp, world.moves)}
+    actions = warn(world, 8)
+    assert {(one.partition, one.epoch) for one in of(act.Cancel, actions)} == under_way != set()
     assert not world.moves
     assert {one.backup for one in world.state.partitions} == {0, 1}
 
@@ -373,3 +385,125 @@ def test_a_job_begun_again_from_a_checkpoint_takes_nothing_stale_for_its_own() -
 def test_hosts_with_numbers_that_cannot_be_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(UsageError, match="host a"):
         Host(**{"number": 1, "name": "a", "tier": Tier.RELIABLE, **wrong})  # type: ignore[arg-type]
+
+
+def test_in_stage_one_reliable_hosts_serve_what_they_back_up() -> None:
+    state, actions = start(hosts(2, 1), [1.0] * 3, 1)
+    assert state.stage is ONE
+    assert [(one.owner, one.backup) for one in state.partitions] == [(0, 0), (0, 0), (1, 1)]
+    assert of(act.PointWorkers, actions)[0].owners == (0, 0, 1)
+
+
+def test_hosts_that_are_not_told_apart_are_refused_and_the_least_job_is_not() -> None:
+    for other in (Host(0, "b", Tier.TRANSIENT), Host(1, "a", Tier.TRANSIENT)):
+        with pytest.raises(UsageError, match="two hosts of one name or number"):
+            start((Host(0, "a", Tier.RELIABLE), other), [1.0], 1)
+    state, _ = start((Host(0, "a", Tier.RELIABLE),), [1.0], 1)
+    assert state.partitions == (Partition(0, 1, 0, 0),)
+
+
+# State lost on its way
+
+
+def test_a_partition_that_was_lost_on_its_way_is_restored_from_its_backup_and_no_other_is() -> None:
+    world = running(1, 4, partitions=4)
+    assert owners(world) == [1, 2, 1, 2]
+    push_all(world, 3)
+    era = world.state.era
+    actions = world.tell(Unserved(1, world.state.partitions[1].epoch, backed=True))
+    assert [(one.partition, one.source, one.to, one.clock) for one in of(act.Restore, actions)] == [(1, 0, 2, 3)]
+    assert of(act.RollBack, actions)[0].clock == 3
+    assert "partition 1 was lost on its way to h2" in of(act.RollBack, actions)[0].reason
+    assert world.state.era > era
+    assert [one.waiting for one in world.state.partitions] == [False, True, False, False]
+    world.settle()
+
+
+def test_a_partition_that_was_lost_on_its_way_and_has_no_backup_is_lost() -> None:
+    world = running(1, 4, partitions=4)
+    (halt,) = world.tell(Unserved(2, world.state.partitions[2].epoch, backed=False))
+    assert isinstance(halt, act.Halt)
+    assert halt.lost == (2,)
+    assert world.state.halted
+
+
+def test_the_last_word_of_an_earlier_owner_or_of_no_partition_changes_nothing() -> None:
+    world = running(1, 4, partitions=4)
+    epoch = world.state.partitions[3].epoch
+    for partition, of_epoch in ((3, epoch - 1), (3, epoch + 1), (-1, epoch), (4, epoch)):
+        assert apply(world.state, Unserved(partition, of_epoch, backed=True)) == (world.state, ())
+
+
+# Clocks
+
+
+def test_what_all_backups_have_is_told_when_the_last_one_has_it() -> None:
+    world = running(1, 4, partitions=4)
+    for index in range(3):
+        assert not world.tell(PushedTo(index, 6 + index, world.state.era))
+    (told,) = world.tell(PushedTo(3, 4, world.state.era))
+    assert isinstance(told, act.Consistent)
+    assert (told.clock, world.state.consistent) == (4, 4)
+    assert [one.clock for one in world.state.partitions] == [6, 7, 8, 4]
+    world.consistent = 4
+    assert not world.tell(PushedTo(2, 9, world.state.era)), "the least stays where it is"
+
+
+@pytest.mark.parametrize(("partition", "clock", "era"), [(-1, 9, 0), (4, 9, 0), (0, 5, 0), (0, 4, 0), (0, 9, 1)])
+def test_a_clock_that_is_no_news_changes_nothing(partition: int, clock: int, era: int) -> None:
+    world = running(1, 4, partitions=4)
+    push_all(world, 5)
+    assert apply(world.state, PushedTo(partition, clock, era)) == (world.state, ())
+
+
+# Coming and going
+
+
+def test_a_newcomer_loads_as_many_spares_as_it_has_to_do() -> None:
+    """Of 24 pieces a fifth host is due five at most of one slot; it loads as many again ahead of need."""
+    world = running(1, 3, pieces=24)
+    actions = world.join(0, 1)
+    first, spare = of(act.Load, actions)
+    assert (first.host, first.ahead, spare.host, spare.ahead) == (4, False, 4, True)
+    assert len(first.pieces) == len(spare.pieces) == 24 // 5
+    assert not set(first.pieces) & set(spare.pieces)
+    reliable = world.join(1, 0)
+    assert not [load for load in of(act.Load, reliable) if load.ahead], "who is there to stay steps in for nobody"
+
+
+def test_who_is_warned_may_go_when_nobody_needs_it_and_is_told_once() -> None:
+    world = running(1, 4, partitions=2, pieces=8)
+    warn(world, 4)
+    world.settle()
+    assert [action.host for action in of(act.LetGo, world.said)] == [4]
+    assert world.state.let_go == {4}
+    warn(world, 3)
+    world.settle()
+    assert [action.host for action in of(act.LetGo, world.said)] == [4, 3]
+    world.tell(Left((4,)))
+    assert world.state.let_go == {3}
+
+
+def test_of_several_warned_those_without_time_have_failed_and_the_others_leave() -> None:
+    world = running(1, 6)
+    world.tell(Warned({5: 0.0, 4: -1.0, 6: 1e-3}))
+    assert set(world.state.members) == {0, 1, 2, 3, 6}
+    assert world.state.leaving == {6: 1e-3}
+    assert "h6 leaves in 0.001 s" in world.said[-1].reason
+
+
+def test_a_job_that_is_given_up_says_so_alone_and_nothing_follows_any_more() -> None:
+    world = running(1, 4, partitions=4)
+    (halt,) = world.tell(Failed((0, 1)))
+    assert isinstance(halt, act.Halt)
+    assert halt.lost == (0, 2), "those of host 1, whose backup was host 0"
+    for event in (Failed((2,)), Warned({3: 9.0}), Joined(hosts(1, 0, 9)), Ready(2, 1)):
+        assert apply(world.state, event) == (world.state, ())
+
+
+def test_the_last_reliable_host_takes_the_job_with_it_though_all_is_served() -> None:
+    world = running(1, 4, partitions=4)
+    (halt,) = world.tell(Failed((0,)))
+    assert isinstance(halt, act.Halt)
+    assert halt.lost == ()
+    assert "the last reliable host" in halt.reason

@@ -59,7 +59,7 @@ def test_numbers_that_cannot_be(price: float | None, stretch: tuple[float, float
         Held("a", price, (stretch,))
 
 
-@pytest.mark.parametrize("work", [-1, math.nan, math.inf])
-def test_work_that_cannot_be(work: float) -> None:
-    with pytest.raises(UsageError, match="no amount of work"):
-        cost_of([], work)
+def test_work_that_cannot_be() -> None:
+    for work in (-1, math.nan, math.inf):
+        with pytest.raises(UsageError, match="no amount of work"):
+            cost_of([], work)

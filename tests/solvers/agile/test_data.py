@@ -1,19 +1,22 @@
 """Whose the pieces of the input data are."""
 
+import math
 from collections import Counter
+from fractions import Fraction
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solvers.agile import data
-from solvers.agile.data import Piece
+from solvers.agile.data import Loading, Piece
 
+SOON, AHEAD = Loading(1, ahead=False), Loading(2, ahead=True)
 Slots = st.dictionaries(st.integers(0, 9), st.integers(1, 8), min_size=1, max_size=6)
 
 
-def has(owner: int, *previous: int, loaded: tuple[int, ...] = ()) -> Piece:
+def has(owner: int, *previous: int, loaded: tuple[int, ...] = (), heir: int | None = None) -> Piece:
     """A piece that its owner and all previous ones have in memory, and some others."""
-    return Piece(owner, previous, frozenset((owner, *previous, *loaded)))
+    return Piece(owner, previous, frozenset((owner, *previous, *loaded)), heir=heir)
 
 
 @given(st.integers(1, 60), Slots)
@@ -107,3 +110,46 @@ def test_a_host_gives_up_first_what_it_has_not_loaded_yet() -> None:
     pieces = (has(1), Piece(1, loading={1: soon}), has(1), has(1))
     found = data.rebalanced(pieces, {1: 3, 2: 1})
     assert [piece.heir for piece in found] == [None, 2, None, None]
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 60), Slots, st.dictionaries(st.integers(0, 9), st.integers(0, 9)))
+def test_shares_go_by_slots_and_odd_pieces_by_what_is_due_and_then_by_what_is_held(
+    number: int, slots: dict[int, int], held: dict[int, int]
+) -> None:
+    exact = {host: Fraction(number * count, sum(slots.values())) for host, count in slots.items()}
+    due = {host: math.floor(share) for host, share in exact.items()}
+    order = sorted(slots, key=lambda host: (due[host] - exact[host], -held.get(host, 0), host))
+    for host in order[: number - sum(due.values())]:
+        due[host] += 1
+    assert data.shares(number, slots, held) == due
+
+
+def test_a_home_is_the_reliable_host_that_keeps_the_fewest() -> None:
+    """What is being loaded counts as kept; pieces that a reliable host has, owns or is to own have one."""
+    pieces = (
+        Piece(5, loading={0: AHEAD}), Piece(5, (7,), frozenset({5, 7})), Piece(5, heir=1), Piece(0), Piece(5), Piece(5),
+    )  # fmt: skip
+    found = data.with_homes(pieces, [1, 0])
+    assert [piece.previous for piece in found] == [(), (1, 7), (), (), (0,), (1,)]
+    assert found[0] is pieces[0]
+
+
+def test_spares_are_what_the_fewest_transient_hosts_have_and_then_what_the_givers_have() -> None:
+    transient = {2, 3, 4}
+    pieces = (
+        has(2, 0), has(3, 0), has(2, loaded=(3,)), has(0), has(2, heir=4), has(0, loaded=(4,)), has(3, heir=2),
+        Piece(0, loading={3: AHEAD}),
+    )  # fmt: skip
+    # Host 4 takes one over from 2. One transient host has 0, 1 and 7, two 2 and 6, none 3; 5 it has, 4 it will.
+    assert data.spares(pieces, 4, 9, transient) == (3, 0, 1, 7, 2, 6)
+    assert data.spares(pieces, 4, 2, transient) == (3, 0)
+    assert data.spares(pieces, 4, 0, transient) == ()
+
+
+def test_everything_of_a_host_that_is_gone_is_forgotten_and_other_pieces_stay_as_they_are() -> None:
+    touched = Piece(1, (2, 3), frozenset({1, 2, 3}), {4: SOON, 2: AHEAD}, heir=2)
+    alone = Piece(1, (3,), frozenset({1, 3}), {4: SOON}, heir=4)
+    found = data.without((touched, alone), {2}, {1: 1, 3: 1, 4: 1})
+    assert found == (Piece(1, (3,), frozenset({1, 3}), {4: SOON}), alone)
+    assert data.without((alone,), {4}, {1: 1}) == (Piece(1, (3,), frozenset({1, 3})),)

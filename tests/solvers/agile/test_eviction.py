@@ -89,3 +89,24 @@ def test_a_deadline_of_nothing_saves_nothing() -> None:
 
 def test_hosts_whose_rate_nobody_knows_are_fast_enough() -> None:
     assert [one.fate for one in rescue(threatened([(0, 9, 9), (1, 9, 9)]), {0: 1e-3, 1: 30}, {})] == [Fate.MOVE] * 2
+
+
+def one(partition: int, host: int, move: float, drain: float, heir: int | None = HEIR) -> Threatened:
+    return Threatened(partition, host, BACKUP, heir, move, drain)
+
+
+def fates(threatened: list[Threatened], deadlines: dict[int, float], rates: dict[int, float]) -> dict[int, Fate]:
+    return {found.partition: found.fate for found in rescue(threatened, deadlines, rates)}
+
+
+def test_lines_in_and_out_are_two() -> None:
+    """Host 2 gives up what it has and is the backup of host 1's partition: ten bytes each way in ten seconds."""
+    threatened = [Threatened(0, 1, 2, None, 10, 10), Threatened(1, 2, BACKUP, None, 10, 10)]
+    assert fates(threatened, {1: 10.0, 2: 10.0}, {2: 1.0}) == {0: Fate.DRAIN, 1: Fate.DRAIN}
+
+
+def test_moves_are_chosen_by_how_little_more_they_send_than_drains() -> None:
+    """Host 1 sends twelve in time, four of them as drains: eight are left, for one of seven more or of two and five."""
+    threatened = [one(0, 1, 8, 1), one(1, 1, 4, 2), one(2, 1, 6, 1)]
+    assert fates(threatened, {1: 12.0}, {1: 1.0}) == {0: Fate.DRAIN, 1: Fate.MOVE, 2: Fate.MOVE}
+    assert fates(threatened, {1: 10.9}, {1: 1.0}) == {0: Fate.DRAIN, 1: Fate.MOVE, 2: Fate.DRAIN}

@@ -72,7 +72,7 @@ def do(world: World, kind: str, a: int, b: int) -> None:
                 assert not world.tell(late)
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(st.integers(1, 3), st.integers(0, 6), st.integers(1, 7), st.integers(1, 30), st.booleans(), Doings)
 def test_whatever_happens_everything_has_an_owner_a_backup_and_a_way_there(
     reliable: int, transient: int, partitions: int, pieces: int, low: bool, doings: list[tuple[str, int, int]]
@@ -88,7 +88,7 @@ def test_whatever_happens_everything_has_an_owner_a_backup_and_a_way_there(
     world.settle()
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(st.integers(1, 3), st.integers(1, 12), st.integers(1, 7), st.integers(1, 30), Doings)
 def test_all_transient_hosts_at_once_may_go_at_any_time(
     reliable: int, transient: int, partitions: int, pieces: int, doings: list[tuple[str, int, int]]

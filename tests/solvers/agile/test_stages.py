@@ -1,5 +1,8 @@
 """When the stage changes, and when it does not."""
 
+import math
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -63,3 +66,33 @@ def test_a_bottleneck_that_holds_the_workers_down_is_still_one() -> None:
 def test_measurements_that_differ_little_change_nothing() -> None:
     now = Thresholds(3, 30)
     assert measured_thresholds(Traffic(worker=21e6, capacity=100e6, backup=2e6), now) == now
+
+
+def test_each_threshold_on_the_way_down_must_be_undercut() -> None:
+    """Ten reliable hosts: edges at 20 and 30, left at 18 and 27."""
+    limits = Thresholds(2.0, 3.0)
+    wanted = {28: THREE, 27: TWO, 21: TWO, 20: TWO, 19: TWO, 18: ONE, 1: ONE}
+    assert {transient: stage_for(10, transient, limits, THREE) for transient in wanted} == wanted
+    assert stage_for(10, 19, limits, TWO) is TWO
+    assert stage_for(10, 28, limits, TWO) is TWO, "up it goes over the edge itself"
+    assert stage_for(10, 31, limits, TWO) is THREE
+
+
+def test_measured_thresholds_by_hand() -> None:
+    """Of 100 a half may be used. Workers take 10: five hosts, one of them itself. Backups 2: 40 of what is left."""
+    now = Thresholds(1.0, 2.0)
+    traffic = Traffic(worker=10.0, capacity=100.0, backup=2.0, load=0.5)
+    assert measured_thresholds(traffic, now) == Thresholds(4.0, 20.0)
+    assert measured_thresholds(Traffic(10.0, 100.0, None, 0.5), now) == Thresholds(4.0, 4.0), "never below the first"
+    assert measured_thresholds(Traffic(10.0, 100.0, 0.0, 0.5), Thresholds(1.0, 30.0)) == Thresholds(4.0, 30.0)
+    assert measured_thresholds(Traffic(0.0, 100.0, 5.0, 0.5), now) == Thresholds(1.0, 10.0)
+    assert measured_thresholds(Traffic(0.5, 1.0, 1.0, 0.5), now) == Thresholds(0.0, 0.0)
+    assert measured_thresholds(Traffic(80.0, 100.0, 5.0, 0.5), now) == Thresholds(0.0, 0.0), "none below nothing"
+
+
+@pytest.mark.parametrize("wrong", [{"worker": -1.0}, {"capacity": math.inf}, {"backup": -0.1}, {"load": math.nan}])
+def test_traffic_that_cannot_be_is_refused(wrong: dict[str, float]) -> None:
+    right: dict[str, Any] = {"worker": 0.0, "capacity": 0.0, "backup": 0.0, "load": 0.0}
+    Traffic(**right)
+    with pytest.raises(UsageError, match="traffic"):
+        Traffic(**(right | wrong))

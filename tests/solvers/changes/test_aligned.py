@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from plink.errors import InputError
 from plink.hosts import Host, Hosts
 from plink.network import Matrix, Network
 from solvers.changes.aligned import align, otherwise
@@ -87,14 +86,6 @@ def test_pairs_measured_otherwise_are_those_where_both_files_say_how_and_it_diff
     assert ways(old, old, "", "stamp", "icmp") == ([], "")
 
 
-def test_of_several_ways_the_one_that_most_pairs_took_is_said() -> None:
-    old = even(3, 1)
-    assert ways(old, even(3, 1, x01=2, x02=3, x10=3), "", "a", "b", "c")[1] == "a -> c"
-    assert ways(old, even(3, 1, x01=2, x02=3, x10=2), "", "a", "b", "c")[1] == "a -> b"
-    each = even(3, 1, x01=2, x02=3, x10=4, x12=5, x20=6, x21=7)
-    assert ways(old, each, "", "a", *"bcdefg")[1] == "a -> b", "the first of those that as many took"
-
-
 def test_a_file_that_does_not_say_how_it_measured_differs_from_none() -> None:
     says: dict[str, Any] = {"methods": ["", "a", "b"], "method_used": even(2, 1)}
     other = says | {"method_used": even(2, 2)}
@@ -106,12 +97,3 @@ def test_a_file_that_does_not_say_how_it_measured_differs_from_none() -> None:
             assert mask.shape == (2, 2)
             assert not mask.any()
             assert said == ""
-
-
-def test_a_number_stands_for_a_word_up_to_the_last_one() -> None:
-    alone: dict[str, Any] = {"methods": ["a"], "method_used": even(2, 0)}
-    assert otherwise(align(named("ab", **alone), named("ab", **alone)), "methods", "method_used")[1] == ""
-    with pytest.raises(InputError, match="method_used: there are only 1 methods"):
-        otherwise(
-            align(named("ab", **alone), named("ab", **(alone | {"method_used": even(2, 1)}))), "methods", "method_used"
-        )

@@ -6,7 +6,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from solvers.changes.causes import KINDS, Labels, Mask, Pairs, explain, network_wide
+from solvers.changes.causes import KINDS, Mask, Pairs, explain, network_wide
 
 Pair = tuple[int, int]
 
@@ -112,7 +112,7 @@ def drawn(seed: int) -> tuple[int, set[Pair], set[Pair], list[int]]:
     return n, known, moved, label.tolist()
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize("block", range(3))
 def test_the_first_cause_is_the_one_of_all_that_saves_most_and_the_first_kind_of_these(
     block: int,
 ) -> None:
@@ -133,10 +133,9 @@ def test_the_first_cause_is_the_one_of_all_that_saves_most_and_the_first_kind_of
     assert spoke > 10
 
 
-@pytest.mark.parametrize("block", range(2))
-def test_a_cause_that_does_not_hold_is_passed_over_for_the_next_best(block: int) -> None:
+def test_a_cause_that_does_not_hold_is_passed_over_for_the_next_best() -> None:
     """Refused: all that save as much as the first one."""
-    for seed in range(1000 + 40 * block, 1040 + 40 * block):
+    for seed in range(1000, 1060):
         n, known, moved, label = drawn(seed)
         wanted = sorted(by_the_book(n, known, moved, label), key=lambda one: one[:2])
         refused = [sorted(one[5]) for one in wanted if wanted and one[0] == wanted[0][0]]
@@ -167,26 +166,6 @@ def test_a_host_s_trouble_is_more_than_four_fifths_of_its_pairs(changed: int, na
     assert told(11, {(0, j) for j in range(1, changed + 1)}) == ([("host", (0,), ())] if named else [])
 
 
-@pytest.mark.parametrize(("changed", "named"), [(2, True), (1, False)])
-def test_a_link_is_blamed_where_each_host_has_two_thirds_of_it(changed: int, named: bool) -> None:
-    """Six hosts to three others: of 18 pairs one or two did not change, all of them host 0's; and all of host 0's pairs
-    with third parties did, which is no part of the link."""
-    label = [0] * 6 + [1] * 3 + [2] * 4
-    moved = between(range(6), range(6, 9)) - {(0, j) for j in range(6 + changed, 9)}
-    link = ("link", (0, 1, 2, 3, 4, 5), (6, 7, 8))
-    assert (link in told(13, moved, [label])) is named
-    assert (link in told(13, moved | between([0], range(9, 12)), [label])) is named
-
-
-@pytest.mark.parametrize(("innocent", "named"), [(1, True), (2, False)])
-def test_a_tenth_of_the_hosts_may_be_spared_by_what_befell_the_network(innocent: int, named: bool) -> None:
-    """Of ten hosts one has four pairs of nine that did not change, or two have: of 45 pairs 41 changed, or 37."""
-    spared = {(0, j) for j in (2, 3, 4, 5)} | ({(1, j) for j in (6, 7, 8, 9)} if innocent == 2 else set())
-    moved = every(10) - spared
-    assert (("network", tuple(range(10)), ()) in told(10, moved)) is named
-    assert network_wide(mask_of(10, every(10)), mask_of(10, moved), []) is named
-
-
 def test_what_befell_the_network_befell_every_tier_of_it() -> None:
     """Of 28 pairs 24 changed, but none within the groups of two."""
     label = [0, 0, 1, 1, 2, 2, 3, 3]
@@ -197,35 +176,9 @@ def test_what_befell_the_network_befell_every_tier_of_it() -> None:
     assert network_wide(mask_of(8, moved), mask_of(8, moved), [np.array(label)]), "what nobody knows is no evidence"
 
 
-@pytest.mark.parametrize(("changed", "wide"), [(4, False), (5, True)])
-def test_four_fifths_of_a_tier_are_not_nearly_all_of_it(changed: int, wide: bool) -> None:
-    """Of ten hosts in twos all 40 pairs between groups changed, and four of the five within, or all."""
-    within = [(2 * k, 2 * k + 1) for k in range(5)]
-    moved = every(10) - set(within[changed:])
-    assert network_wide(mask_of(10, every(10)), mask_of(10, moved), [np.arange(10) // 2]) is wide
-
-
-@pytest.mark.parametrize(("hosts", "wide"), [(2, False), (3, True)])
-def test_a_network_is_three_pairs_at_least(hosts: int, wide: bool) -> None:
-    assert network_wide(mask_of(hosts, every(hosts)), mask_of(hosts, every(hosts)), []) is wide
-    assert told(hosts, every(hosts)) == ([("network", (0, 1, 2), ())] if wide else [])
-
-
 def test_one_pair_alone_is_nobody_s_trouble_and_two_are_a_host_s() -> None:
     assert told(3, {(0, 1)}) == []
     assert told(3, {(0, 1), (0, 2)}) == [("host", (0,), ())]
-
-
-def test_a_host_s_link_to_a_group_is_three_pairs_at_least() -> None:
-    for far in (2, 3):
-        label = [0] + [1] * far + [2] * 6
-        moved = between([0], range(1, 1 + far))
-        wanted = [("link", (0,), tuple(range(1, 1 + far)))] if far == 3 else []
-        assert told(len(label), moved, [label]) == wanted
-
-
-def test_who_is_at_the_far_end_of_a_host_s_link_has_one_pair_in_it_and_may_be_spared() -> None:
-    assert told(13, between([0], range(1, 6)), [[0] + [1] * 6 + [2] * 6]) == [("link", (0,), tuple(range(1, 7)))]
 
 
 # Slow hosts, of whom every pair changed, wherever they stand
@@ -286,36 +239,6 @@ def test_slow_hosts_beside_another_cause_are_named_with_it(
     assert sorted(told(n, moved, [label])) == [*(("host", (host,), ()) for host in slow), beside]
 
 
-@pytest.mark.parametrize(("n", "spared", "hosts"), [
-    (6, {(4, 5)}, [0, 1, 2, 3]),
-    (7, {(5, 6)}, None),
-    (8, {(0, 3), (5, 7)}, None),
-    (8, {(1, 3), (3, 6)}, [0, 2, 4, 5, 7]),
-    (9, {(1, 3), (3, 6)}, [0, 2, 4, 5, 7, 8]),
-])  # fmt: skip
-def test_one_untouched_pair_that_is_told_is_as_bad_as_four_causes_and_a_pair_alone_as_two(
-    n: int, spared: set[Pair], hosts: list[int] | None
-) -> None:
-    """The whole network with one or two that are not so is 5 or 9. Of six hosts, 4 slow ones; of seven, as many as 5.
-    Of eight, 4 and the four pairs between 0, 3 and 5, 7, which is 12; or 5 and the pair of 1 and 6, which is 7; of
-    nine, 8."""
-    wanted = [("network", tuple(range(n)), ())] if hosts is None else [("host", (host,), ()) for host in hosts]
-    assert sorted(told(n, every(n) - spared)) == wanted
-
-
-@pytest.mark.parametrize(("sizes", "spared", "first"), [
-    ([5, 4], {(1, 2)}, "host"), ([8, 16], {(1, 2), (3, 4)}, "host"), ([8, 14], {(1, 2), (3, 4)}, "inside"),
-])  # fmt: skip
-def test_an_untouched_pair_weighs_as_much_as_two_that_changed(sizes: list[int], spared: set[Pair], first: str) -> None:
-    """Host 0 is slow to all, 8, 23 or 21 pairs; and so are those within its group, of which 9 of 10 or 26 of 28
-    changed: as much as 7 or 22."""
-    label = np.repeat(np.arange(len(sizes)), sizes).tolist()
-    n, group = len(label), range(sizes[0])
-    found = told(n, between([0], range(n)) | between(group, group) - spared, [label])
-    causes = [("host", (0,), ()), ("inside", tuple(group), ())]
-    assert found == (causes if first == "host" else causes[::-1])
-
-
 # Causes of whose pairs a few are spared, or seem so
 
 
@@ -350,8 +273,7 @@ def test_a_cause_is_named_though_a_smaller_one_is_exact(
 @pytest.mark.parametrize(
     ("sizes", "slow"),
     [
-        ([4, 4, 4, 4], [0, 1]), ([8, 8, 8, 7], [0, 1]), ([3, 5, 5, 4], [1, 2]), ([6, 8, 8, 6], [1, 2]),
-        ([4, 4, 4, 4, 4], [0, 1, 2]), ([2, 2, 2, 2, 2], [0, 2, 4]), ([4] * 6, [0, 1, 2, 3]),
+        ([8, 8, 8, 7], [0, 1]), ([3, 5, 5, 4], [1, 2]), ([2, 2, 2, 2, 2], [0, 2, 4]), ([4] * 6, [0, 1, 2, 3]),
     ],
 )  # fmt: skip
 def test_slow_uplinks_are_told_and_not_all_that_is_between_groups(sizes: list[int], slow: list[int]) -> None:
@@ -375,61 +297,6 @@ def test_pairs_of_one_cause_are_done_with_before_the_next_is_named() -> None:
         ("uplink", (1, 2, 3), 27), ("host", (0,), 8),
     ]  # fmt: skip
     assert (left == mask_of(12, every(12) - moved)).all()
-
-
-@pytest.mark.parametrize(("pairs", "named"), [(6, False), (7, False), (8, True)])
-def test_what_is_left_of_a_host_must_still_be_more_than_four_fifths(pairs: int, named: bool) -> None:
-    """Of six, seven or eight pairs of host 0 all but one changed, but two of these are of the trouble of {1, 2}: three
-    of four are left, four of five, or five of six."""
-    label = np.array([0, 1, 1, 2, 2, 2, 2, 2, 2, 3, 3, 3])
-    known = between([0], range(1, pairs + 1)) | between([1, 2], range(3, 9)) | between([9, 10, 11], [3])
-    moved = known - {(0, pairs)} - between([9, 10, 11], [3])
-    found, left = explain(mask_of(12, known), mask_of(12, moved), [label], lambda pairs: True)
-    assert [(cause.kind, cause.near) for cause in found] == [("uplink", (1, 2)), ("host", (0,))][: 1 + named]
-    assert left[0].sum() == (0 if named else pairs - 2)
-
-
-def test_what_is_left_of_a_host_is_one_pair_and_no_cause() -> None:
-    """Host 4 had two pairs, one of them with host 0, which is slow to everybody."""
-    moved = {(0, 1), (0, 2), (0, 3), (0, 4), (4, 5)}
-    found, left = explain(
-        mask_of(6, moved | {(1, 2), (2, 3), (1, 3), (1, 5)}), mask_of(6, moved), [], lambda pairs: True
-    )
-    assert [(cause.kind, cause.near) for cause in found] == [("host", (0,))]
-    assert left[4, 5]
-
-
-def test_what_explains_most_of_what_is_left_comes_next() -> None:
-    """Hosts 0, 1 and 2 have nine pairs each, of which they share three; host 10 has eight that nobody shares."""
-    known = every(10) | between([10], [*range(3, 10), 11])
-    moved = between([0, 1, 2], range(10)) | between([10], range(14)) & known
-    found = told(14, moved, known=known)
-    assert [near for _, near, _ in found] == [(0,), (1,), (10,), (2,)]
-
-
-def test_the_network_is_no_cause_of_what_others_have_left() -> None:
-    """Its gain is the largest but it is refused, a host is found; asked again it would be the same evidence twice."""
-    n = 6
-    asked: list[int] = []
-
-    def holds(pairs: Pairs) -> bool:
-        asked.append(len(pairs[0]))
-        return len(pairs[0]) < 15
-
-    found, left = explain(mask_of(n, every(n)), mask_of(n, every(n)), [], holds)
-    assert asked[0] == 15
-    assert [cause.kind for cause in found] == ["host"] * 4
-    assert [len(cause.pairs[0]) for cause in found] == [5, 4, 3, 2]
-    assert left.sum() == 2
-
-
-def test_labels_are_not_touched_and_masks_are_not_written_to() -> None:
-    known, moved = mask_of(5, every(5)), mask_of(5, between([0], range(5)))
-    label: Labels = np.array([0, 0, 1, 1, 1])
-    copies = known.copy(), moved.copy(), label.copy()
-    explain(known, moved, [label], lambda pairs: True)
-    for one, copy in zip((known, moved, label), copies, strict=True):
-        assert (one == copy).all()
 
 
 def test_what_is_not_known_did_not_change() -> None:

@@ -1,7 +1,6 @@
 """Two measurements of a network: noise is passed over, and what changed is told once, by its cause."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ from plink.network import Matrix, Network, to_rows
 from solvers.changes.causes import explain
 from solvers.changes.compare import Comparison, compare
 from solvers.changes.finding import Finding, Limits
-from solvers.changes.noise import noise
 
 LIMITS = Limits()
 SEEDS = st.integers(0, 2**32 - 1)
@@ -145,13 +143,10 @@ def test_half_of_the_hosts_are_named_each() -> None:
     assert {one.hosts[0] for one in found.findings if one.where == "host"} == {f"host{k}" for k in range(0, 32, 2)}
 
 
-@pytest.mark.parametrize("sigma", [0.03, 0.07])
 @pytest.mark.parametrize(("racks_of", "slow"), [
     ("00110011", "0123"), ("00010111", "0123"), ("00001111", "012"), ("00001111", "014"), ("00001111", "01245"),
 ])  # fmt: skip
-def test_hosts_that_halve_the_bandwidth_of_their_pairs_are_named_and_no_others(
-    sigma: float, racks_of: str, slow: str
-) -> None:
+def test_hosts_that_halve_the_bandwidth_of_their_pairs_are_named_and_no_others(racks_of: str, slow: str) -> None:
     """A pair carries what its slower host does; of 20 such days 18 at least are told by exactly these hosts."""
     rack = np.array([int(one) for one in racks_of])
     rtt = np.where(rack[:, None] == rack, 30.0, 100.0) * ~np.eye(8, dtype=bool)
@@ -160,7 +155,7 @@ def test_hosts_that_halve_the_bandwidth_of_their_pairs_are_named_and_no_others(
     right = 0
     for seed in range(20):
         rng = np.random.default_rng(seed)
-        old, new = (plain(rtt, gbps * rng.lognormal(0, sigma, (8, 8))) for gbps in (10.0, rates))
+        old, new = (plain(rtt, gbps * rng.lognormal(0, 0.07, (8, 8))) for gbps in (10.0, rates))
         right += {(one.verdict, one.where, *one.hosts) for one in compare(old, new, LIMITS).findings} == {
             ("worse", "host", f"h{host}") for host in slow
         }
@@ -273,41 +268,6 @@ def test_hops_that_changed_are_neither_better_nor_worse() -> None:
     assert (one.what, one.verdict, one.where, one.hosts, one.old, one.new) == (
         "hops", "changed", "host", ("h3",), 1, 2,
     )  # fmt: skip
-
-
-def test_hops_that_are_known_one_way_are_compared_that_way() -> None:
-    before, after = np.ones((8, 8)), np.ones((8, 8))
-    below = np.tril_indices(8, -1)
-    before[below], after[below] = np.nan, np.nan
-    after[3, 4:], after[:3, 3] = 2, 2
-    (one,) = compare(plain(flat(), hops=to_rows(before)), plain(flat(), hops=to_rows(after)), LIMITS).findings
-    assert (one.what, one.where, one.hosts, one.old, one.new) == ("hops", "host", ("h3",), 1, 2)
-
-
-@pytest.mark.parametrize("members", [[], "h0", None, [1, 2], ["h0", 1], {"h0": 1}])
-def test_a_group_of_something_else_than_names_is_none(members: Any) -> None:
-    """Two files of the same group: a fall is told; of what is no group nothing is, and nothing breaks."""
-    rows = [
-        [{"members": ["h0", "h1"], "out_gbps": gbps, "in_gbps": gbps}, {"members": members, "out_gbps": gbps}]
-        for gbps in (1.0, 0.2)
-    ]
-    old, new = (plain(flat(), shared_links=row) for row in rows)
-    found = compare(old, new, LIMITS)
-    assert {one.hosts for one in found.findings} == {("h0", "h1")}
-
-
-def test_a_pair_without_halves_takes_the_noise_of_pairs_like_it() -> None:
-    """It does not make theirs smaller."""
-    level, change = flat(), np.zeros((8, 8))
-    known = ~np.eye(8, dtype=bool)
-    first, second = level * np.exp(0.1), level * np.exp(-0.1)
-    there = np.zeros((8, 8), dtype=bool)
-    there[:6, :6] = known[:6, :6]
-    some = SimpleNamespace(halves=lambda: (np.where(there, first, np.nan), np.where(there, second, np.nan)))
-    every = SimpleNamespace(halves=lambda: (first, second))
-    of_some, of_every = (noise(change, known, level, (side,), 0.1).sigma for side in (some, every))  # type: ignore[arg-type]
-    assert of_every[known] == pytest.approx(0.1)
-    assert of_some[there] == pytest.approx(0.1)
 
 
 def test_hosts_are_matched_by_name() -> None:

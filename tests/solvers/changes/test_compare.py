@@ -106,29 +106,6 @@ def test_notes_say_what_could_not_be_compared() -> None:
     assert (found.pairs, found.rates, found.shared) == (27, 27, 0)
 
 
-def test_a_pair_that_differs_by_method_or_by_clock_is_not_compared() -> None:
-    words: dict[str, Any] = {"methods": ["", "a", "b"], "clocks": ["", "a", "b"]}
-    slow = racks()
-    slow[0, 1] = slow[1, 0] = slow[2, 3] = slow[3, 2] = slow[4, 5] = slow[5, 4] = 900.0
-    old = named("abcdefgh", racks(), **words, method_used=even(8, 1), clock_used=even(8, 1))
-    new = named("abcdefgh", slow, **words, method_used=even(8, 1, x01=2, x10=2), clock_used=even(8, 1, x23=2, x32=2))
-    assert told(compare(old, new, LIMITS)) == [("latency", "pair", ("e",))]
-
-
-def test_two_hosts_in_common_are_enough() -> None:
-    assert compare(named("abx", flat(3)), named("yab", flat(3)), LIMITS).pairs == 1
-    with pytest.raises(NoAnswer, match=r"share one host \(b\), by name"):
-        compare(named("ab", flat(2)), named("bc", flat(2)), LIMITS)
-
-
-def test_an_assumed_file_is_compared_with_another_one_only() -> None:
-    assumed = named("abc", assumed_from="topo.yaml")
-    assert compare(assumed, assumed, LIMITS).pairs == 3
-    for files in ((assumed, named("abc")), (named("abc"), assumed)):
-        with pytest.raises(NoAnswer, match=r"assumed from topo\.yaml"):
-            compare(*files, LIMITS)
-
-
 def test_rates_alone_or_missing_pairs_alone_are_something_to_compare() -> None:
     none, rates = np.full((3, 3), NAN), np.ones((3, 3))
     assert compare(named("abc", none, rates), named("abc", none, rates), LIMITS).rates == 3

@@ -9,7 +9,7 @@ from scipy.stats import t as student
 
 from plink.network import Matrix, to_rows
 from solvers.changes.aligned import Mask, Side, align
-from solvers.changes.noise import FALSE_ALARMS, Noise, chance, noise
+from solvers.changes.noise import FALSE_ALARMS, Noise, noise
 from tests.solvers.changes.files import flat, named
 
 HOSTS = "abcdefghijklmnopqrstuvwxyz"
@@ -32,7 +32,7 @@ def test_a_change_is_beyond_noise_where_it_is_more_than_so_many_standard_errors_
     assert found.tolist() == [[False, True], [True, True]]
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 9])
+@pytest.mark.parametrize("count", [1, 3, 9])
 def test_a_cause_s_median_counts_as_that_of_four_pairs_at_most(count: int) -> None:
     """A median's standard error is sqrt(pi / 2) of a mean's, which is one error over the root of the number."""
     sigma, times = 0.3, 2.0
@@ -42,20 +42,6 @@ def test_a_cause_s_median_counts_as_that_of_four_pairs_at_most(count: int) -> No
     for sign in (1, -1):
         assert one.holds(np.full((10, 10), sign * reach * 1.001), pairs)
         assert not one.holds(np.full((10, 10), sign * reach * 0.999), pairs)
-
-
-def test_a_sign_of_a_cause_is_half_of_what_one_of_many_pairs_must_have() -> None:
-    """Of the least worth naming, or of what noise leaves, sqrt(pi / 2) of 0.1: whichever is more. One way only."""
-    half_reach = 0.1 * math.sqrt(math.pi / 2) / 2
-    for least, bar in ((0.2, 0.1), (0.1, half_reach)):
-        found = Noise(np.full((2, 2), 0.1), 2.0).signs(np.array([[bar + 1e-9, bar - 1e-9], [-1.0, 1.0]]), least)
-        assert found.tolist() == [[True, False], [False, True]]
-
-
-def test_a_change_of_nothing_is_no_more_than_noise_of_nothing() -> None:
-    pairs = (np.array([0]), np.array([1]))
-    assert not Noise(np.zeros((2, 2)), 3.0).holds(np.zeros((2, 2)), pairs)
-    assert not Noise(np.zeros((2, 2)), 3.0).beyond(np.zeros((2, 2))).any()
 
 
 def test_of_a_cause_the_median_change_is_held_against_the_median_noise() -> None:
@@ -86,30 +72,12 @@ def test_the_wander_is_at_most_what_it_may_be_and_that_of_known_pairs() -> None:
     assert noise(change, known, flat(4), (), WIDE).sigma[0, 1] == pytest.approx(0.2 / NormalDist().inv_cdf(0.6))
 
 
-def test_of_nothing_there_is_no_noise() -> None:
-    found = noise(np.zeros((3, 3)), np.zeros((3, 3), dtype=bool), flat(3), (), WIDE)
-    assert not found.sigma.any()
-    assert found.times == pytest.approx(student.ppf(1 - FALSE_ALARMS / 2, 4), rel=1e-3)
-
-
-@pytest.mark.parametrize(("hosts", "freedom"), [(2, 4), (3, 4), (4, 4), (5, 8), (7, 20), (8, 26), (14, 90)])
+@pytest.mark.parametrize(("hosts", "freedom"), [(2, 4), (5, 8), (14, 90)])
 def test_how_far_is_beyond_noise_goes_by_how_many_changes_it_was_told_from(hosts: int, freedom: int) -> None:
     """One degree of freedom less than pairs, an even number of them, four at least; Student's distribution."""
     pairs = hosts * (hosts - 1) // 2
     found = noise(np.zeros((hosts, hosts)), off(hosts), flat(hosts), (), WIDE)
     assert found.times == pytest.approx(student.ppf(1 - FALSE_ALARMS / 2 / pairs, freedom), rel=1e-3)
-
-
-def test_one_false_alarm_in_a_hundred_among_all_that_were_looked_at() -> None:
-    assert FALSE_ALARMS == 0.01
-    for count in (1, 2, 500):
-        assert chance(count) == pytest.approx(NormalDist().inv_cdf(1 - 0.005 / count))
-    assert chance(0) == chance(1)
-
-
-def test_from_a_hundred_degrees_of_freedom_on_student_s_distribution_is_gauss_s() -> None:
-    assert chance(3, freedom=98) == pytest.approx(student.ppf(1 - 0.005 / 3, 98), rel=1e-4)
-    assert chance(3, freedom=98) > chance(3, freedom=100) == chance(3)
 
 
 # A pair's own noise
@@ -145,7 +113,7 @@ def by_hand(known: Mask, level: Matrix, halves: list[tuple[Matrix, Matrix]]) -> 
     return sigma
 
 
-@pytest.mark.parametrize(("n", "share"), [(2, 1.0), (5, 1.0), (9, 1.0), (10, 0.8), (25, 1.0), (24, 0.5)])
+@pytest.mark.parametrize(("n", "share"), [(2, 1.0), (10, 0.8), (24, 0.5)])
 def test_a_pair_s_own_noise_is_that_of_the_halves_held_against_pairs_like_it(n: int, share: float) -> None:
     rng = np.random.default_rng(n)
     level = changes(n, *rng.permutation(n * (n - 1) // 2) + 1.0)

@@ -110,10 +110,6 @@ def test_without_hops_in_both_files_there_is_nothing_to_say() -> None:
     assert routers(None, even(6, 3)) == routers(even(6, 3), None) == routers(None, None) == []
 
 
-def test_hops_of_a_host_to_itself_are_none() -> None:
-    assert routers(even(6, 3), even(6, 3, x00=5, x33=7)) == []
-
-
 @pytest.mark.parametrize(("alike", "where"), [(0, "host"), (1, "pair")])
 def test_a_host_has_other_ways_where_all_of_them_changed(alike: int, where: str) -> None:
     """Those that are known: of five one is not, and one may be alike."""

@@ -62,31 +62,10 @@ def test_pairs_that_were_measured_and_are_not_now_are_counted_and_not_compared()
     assert told(None, None) == ([], 0, 0)
 
 
-def test_a_rate_with_itself_is_none() -> None:
-    old, new = rates(), rates()
-    np.fill_diagonal(old, 10.0)
-    np.fill_diagonal(new, 1.0)
-    assert told(old, new) == ([], 15, 0)
-    assert told(old, None) == ([], 0, 15)
-    for j in range(1, 5):  # four of five pairs of host a are not nearly all, though its own would make it five of six
-        old[0, j] = 100.0
-        old[j, 0] = 100.0
-    assert {one.where for one in told(old, rates())[0]} == {"pair"}
-
-
-def test_rates_below_a_gigabit_count_too() -> None:
-    assert of(told(rates(gbps=0.5), rates(gbps=0.5, r01=0.1))) == [("worse", "pair", ("a", "b"), 0.5, 0.1)]
-
-
 @pytest.mark.parametrize(("now", "named"), [(8.01, False), (7.99, True)])
 def test_a_fall_is_worth_naming_beyond_the_share(now: float, named: bool) -> None:
     assert len(told(rates(), rates(r01=now))[0]) == named
     assert len(told(rates(r01=now), rates())[0]) == named
-
-
-@pytest.mark.parametrize(("share", "named"), [(0.9, True), (1.1, False)])
-def test_twice_the_rate_is_a_share_of_one(share: float, named: bool) -> None:
-    assert len(told(rates(r01=5.0), rates(), share)[0]) == named
 
 
 def test_a_rate_of_none_is_worse_than_any_and_of_none_before_and_after_nothing_is_said() -> None:
@@ -96,15 +75,6 @@ def test_a_rate_of_none_is_worse_than_any_and_of_none_before_and_after_nothing_i
         ("worse", "pair", ("a", "b"), 10, 0), ("worse", "pair", ("c", "d"), 10, 1),
     ]  # fmt: skip
     assert of(told(rates(r01=0.0), rates())) == [("better", "pair", ("a", "b"), 0, 10)]
-
-
-def test_none_counts_as_a_thousandth_of_what_it_was() -> None:
-    """Beyond a thousand times nothing is the larger change: of five pairs the one that fell to none is not beyond one
-    that fell to a 2,000th, and both come as the pairs do."""
-    found = told(rates(), rates(r01=0.005, r23=0.0))
-    assert [one[2] for one in of(found)] == [("a", "b"), ("c", "d")]
-    found = told(rates(), rates(r01=0.02, r23=0.0))
-    assert [one[2] for one in of(found)] == [("c", "d"), ("a", "b")]
 
 
 def test_what_rates_wander_is_at_most_a_fifth() -> None:
@@ -159,21 +129,20 @@ def test_ranges_of_runs_must_be_apart(was: list[float], now: list[float], apart:
     assert [one.verdict for one in both(low, high)[0]] == (["better"] if apart else [])
 
 
-@pytest.mark.parametrize(
-    "spread", [[1.0], [1.0, 2.0, 3.0], [-1, 9.0], ["1", 9.0], [True, 9.0], [1.0, math.inf], None, 3.0]
-)
-def test_a_range_that_is_none_is_that_of_the_figure_alone(spread: Any) -> None:
+def test_a_range_that_is_none_is_that_of_the_figure_alone() -> None:
     """Whichever range it is of; with one it would not be told."""
     wide = shared(group(out=4.0, out_gbps=[1.0, 9.0]))
-    for old in (shared(group(out=4.0, out_gbps=spread)), shared(group(out=4.0) | {"interval": 7})):
+    spreads: list[Any] = [[1.0], [1.0, 2.0, 3.0], [-1, 9.0], ["1", 9.0], [True, 9.0], [1.0, math.inf], None, 3.0]
+    bad = [shared(group(out=4.0, out_gbps=spread)) for spread in spreads] + [shared(group(out=4.0) | {"interval": 7})]
+    for old in bad:
         assert [one.verdict for one in both(old, shared(group(out=2.0)))[0]] == ["worse"]
     assert both(wide, shared(group(out=2.0)))[0] == []
 
 
-@pytest.mark.parametrize("value", [-1.0, True, "4", None, math.inf, math.nan])
-def test_what_is_no_rate_is_not_compared(value: Any) -> None:
-    assert both(shared(group()), shared(group(out=value)))[1:] == (1, 0, 1)
-    assert both(shared(group(into=value)), shared(group()))[1:] == (1, 0, 0)
+def test_what_is_no_rate_is_not_compared() -> None:
+    for value in (-1.0, True, "4", None, math.inf, math.nan):
+        assert both(shared(group()), shared(group(out=value)))[1:] == (1, 0, 1)
+        assert both(shared(group(into=value)), shared(group()))[1:] == (1, 0, 0)
 
 
 def test_a_link_that_carries_nothing_any_more_is_worse() -> None:
@@ -183,11 +152,6 @@ def test_a_link_that_carries_nothing_any_more_is_worse() -> None:
     assert found == [Finding("capacity", "worse", "uplink", ("a", "b"), (), 4.0, 0.0, 1, "out")]
     assert [one.verdict for one in both(nothing, shared(group()))[0]] == ["better"]
     assert both(nothing, nothing)[0] == []
-
-
-def test_a_rate_may_be_a_whole_number_and_small() -> None:
-    found, count, _, _ = both(shared(group(out=4)), shared(group(out=0.001)))
-    assert (count, len(found)) == (2, 1)
 
 
 def test_a_group_is_the_same_hosts_in_any_order() -> None:
@@ -209,7 +173,7 @@ def test_figures_that_are_not_there_any_more_are_counted() -> None:
     assert both(named(HOSTS), named(HOSTS))[1:] == (0, 0, 0)
 
 
-@pytest.mark.parametrize("members", [(), "ab", None, ("a", 1), 7])
-def test_rows_without_names_are_no_groups(members: Any) -> None:
-    assert both(shared(group(members), "row", None), shared(group()))[1:] == (0, 0, 0)
+def test_rows_without_names_are_no_groups() -> None:
+    for members in ((), "ab", None, ("a", 1), 7):
+        assert both(shared(group(members), "row", None), shared(group()))[1:] == (0, 0, 0)
     assert both(named(HOSTS, shared_links="all"), shared(group()))[1:] == (0, 0, 0)

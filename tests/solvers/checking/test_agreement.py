@@ -21,7 +21,7 @@ def test_by_hand() -> None:
     assert found.high == pytest.approx(math.tanh(math.atanh(0.9) + half), abs=1e-4)
 
 
-@pytest.mark.parametrize("n", [4, 6, 10, 40])
+@pytest.mark.parametrize("n", [4, 10])
 def test_a_perfect_one_is_as_sure_as_orders_are_many(n: int) -> None:
     found = rank_correlation(list(range(n)), list(range(n)))
     assert (found.spearman, found.high) == (pytest.approx(1), 1)
@@ -35,7 +35,7 @@ def test_a_perfect_one_is_as_sure_as_orders_are_many(n: int) -> None:
         assert fewer.low < found.low
 
 
-@pytest.mark.parametrize("n", [*range(4, 41), 45, 60, 100, 150])
+@pytest.mark.parametrize("n", [4, 5, 9, 15, 100])
 def test_what_is_exactly_a_limit_is_not_below_it(n: int) -> None:
     """Also where adding up leaves something: a perfect ranking, its reverse, and two neighbours changed over."""
     up = list(range(n))
@@ -60,20 +60,20 @@ def test_nothing_to_rank(predicted: list[float], measured: list[float]) -> None:
         rank_correlation(predicted, measured)
 
 
-@pytest.mark.parametrize("true", [0.0, 0.6, 0.9])
+@pytest.mark.parametrize("true", [0.0, 0.9])
 def test_the_interval_holds_what_many_orders_show(true: float) -> None:
     """Of pairs of normal numbers Spearman's correlation is 6 / pi asin(r / 2): in 95 % of samples of ten it is within;
-    of 2,000 samples at least 92 %, which Pearson's variance, 1 / (n - 3), does not reach at 0.9 (90 %)."""
+    of 1,000 samples at least 92 %, which Pearson's variance, 1 / (n - 3), does not reach at 0.9 (90 %)."""
     rng = np.random.default_rng(5)
     wanted, held = 6 / math.pi * math.asin(true / 2), 0
-    for _ in range(2000):
+    for _ in range(1000):
         first = rng.normal(size=10)
         second = true * first + math.sqrt(1 - true * true) * rng.normal(size=10)
         found = rank_correlation(first.tolist(), second.tolist())
         assert found.low is not None
         assert found.high is not None
         held += found.low <= wanted <= found.high
-    assert 0.92 <= held / 2000 <= 0.98
+    assert 0.92 <= held / 1000 <= 0.98
 
 
 def test_calibration() -> None:
@@ -94,12 +94,6 @@ def test_the_same_times_are_not_slower(times: list[float], share: float) -> None
     assert slower(times, times, Tolerance(time=share)) is None
 
 
-def test_slower_beyond_tolerance_and_noise() -> None:
-    assert slower([1.0, 1.1, 1.2], [1.3, 1.4, 1.5], Tolerance(time=0.1)) == pytest.approx(1.4 / 1.1)
-    assert slower([1.0, 1.1, 1.2], [1.3, 1.4, 1.5], Tolerance(time=0.3)) is None  # tolerated
-    assert slower([1.0, 1.1, 2.0], [1.3, 1.4, 1.5], Tolerance(time=0.1)) is None  # once before it took longer
-
-
 def test_ranks_worse_beyond_tolerance_and_noise() -> None:
     """Of four orders two neighbours change over without that meaning anything; of thirty that many do not."""
     assert ranks_worse(Correlation(0.98, None, None, 3), 0.92, Tolerance())
@@ -109,3 +103,30 @@ def test_ranks_worse_beyond_tolerance_and_noise() -> None:
     assert not ranks_worse(rank_correlation([1, 2, 3, 4], [1, 2, 3, 4]), 0.8, Tolerance())
     ten = list(range(10))
     assert ranks_worse(rank_correlation(ten, ten), 0.9, Tolerance())
+
+
+def test_a_time_for_each_prediction_is_needed() -> None:
+    with pytest.raises(ValueError, match="3 predicted and 2 measured"):
+        rank_correlation([1, 2, 3], [1, 2])
+
+
+# Exactly at what is tolerated
+
+
+def test_exactly_the_tolerance_or_the_worst_before_is_not_slower() -> None:
+    """Medians 1 and 1.5, of a tolerance of a half; and a median of 3 where it took 3 once before."""
+    assert slower([1.0, 1.0], [1.5, 1.5], Tolerance(time=0.5)) is None
+    assert slower([1.0, 1.0], [1.5, 1.5], Tolerance(time=0.49)) == 1.5
+    assert slower([1.0, 1.0, 3.0], [3.0, 3.0, 2.0], Tolerance(time=0.5)) is None
+    assert slower([1.0, 1.0, 2.9], [3.0, 3.0, 2.0], Tolerance(time=0.5)) == 3.0
+    assert slower([2.0], [1.0], Tolerance(time=0.0)) is None
+    assert slower([2.0], [6.0], Tolerance(time=0.0)) == 3.0
+
+
+def test_exactly_the_tolerance_or_the_end_of_the_interval_ranks_no_worse() -> None:
+    before = Correlation(0.75, None, None, 3)
+    assert not ranks_worse(before, 0.5, Tolerance(spearman=0.25))
+    assert ranks_worse(before, 0.499, Tolerance(spearman=0.25))
+    known = Correlation(0.75, 0.25, 0.9, 9)
+    assert not ranks_worse(known, 0.25, Tolerance(spearman=0.25))
+    assert ranks_worse(known, 0.249, Tolerance(spearman=0.25))

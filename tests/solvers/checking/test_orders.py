@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plink.errors import NoAnswer
@@ -15,6 +15,7 @@ def crossings(order: Order) -> float:
     return float((groups != np.roll(groups, 1)).sum())
 
 
+@settings(max_examples=25)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 12))
 def test_from_the_cheapest_to_the_dearest(seed: int, number: int) -> None:
     """Sixteen hosts in four groups: a ring leaves one 4 to 16 times, and both ends are met."""
@@ -84,3 +85,57 @@ def test_places_stand_at_even_steps_of_the_cost() -> None:
     chosen = spread(costs, 5, np.random.default_rng(0))
     assert costs[chosen].tolist() == pytest.approx([1, 2, 3, 4, 5])
     assert len(set(spread(np.ones(20), 12, np.random.default_rng(0)))) == 12
+
+
+def test_orders_that_are_met_begin_with_the_best_and_reach_every_one_of_few() -> None:
+    seen: list[list[int]] = []
+
+    def price(order: Order) -> float:
+        seen.append(order.tolist())
+        return float(10 * order[0] + order[1] + 1)
+
+    found = orders_between(np.array([2, 2, 0, 1, 1]), np.array([1, 2, 2], dtype=np.intp), price, 99, 0)
+    assert seen[0] == [2, 2, 0, 1, 1]
+    assert len(found) == 6
+
+
+def test_two_orders_with_a_price_are_enough() -> None:
+    """Of six."""
+
+    def price(order: Order) -> float:
+        if order[0]:
+            raise NoAnswer("that pair was not measured")
+        return float(order[1])
+
+    found = orders_between(np.arange(3), np.ones(3, np.intp), price, 6, 0)
+    assert [order.tolist() for order, _ in found] == [[0, 1, 2], [0, 2, 1]]
+
+
+def test_the_dearest_are_looked_for_swap_by_swap_where_random_orders_do_not_come() -> None:
+    """The cost is the number of hosts at their own place: one or two in random orders, none in the cheapest known. A
+    climb keeps every swap that is no cheaper, and gets far above these."""
+    best = np.roll(np.arange(12), 1)
+    found = orders_between(best, np.ones(12, np.intp), lambda order: float((order == np.arange(12)).sum()), 12, 3)
+    assert found[0][1] == 0
+    assert found[-1][1] >= 9
+
+
+def test_a_climb_that_begins_without_a_price_takes_the_first_that_has_one() -> None:
+    """A pair of three is not measured, so that most orders have no price, and a climb does not end there."""
+    prices: list[float | None] = []
+
+    def price(order: Order) -> float:
+        if order[0] in (1, 2, 3, 4, 5):
+            prices.append(None)
+            raise NoAnswer("that pair was not measured")
+        prices.append(float(order[1]) + 1)
+        return float(order[1]) + 1
+
+    found = orders_between(np.arange(7), np.ones(7, np.intp), price, 9, 5)
+    assert {order[0] for order, _ in found} == {0, 6}
+    climbs = [prices[-101 * k : -101 * (k - 1) or None] for k in (1, 2, 3)]
+    late = [climb for climb in climbs if climb[0] is None]
+    assert late, "one of the three begins without a price"
+    for climb in late:
+        priced = [cost for cost in climb if cost is not None]
+        assert max(priced) >= priced[0]

@@ -2,10 +2,11 @@
 
 import dataclasses
 import math
+from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from plink.errors import UsageError
@@ -15,36 +16,22 @@ from solvers.schedules.catalogue import ALGORITHMS, Options
 from tests.solvers.costs.test_cost_models import fabric
 
 
-@pytest.mark.parametrize("algo", ALGORITHMS)
-def test_an_algorithm_is_its_own_whole(algo: str) -> None:
-    for size in (1.0, 1e6, 4e6, 1e12):
+def test_an_algorithm_is_its_own_whole() -> None:
+    for algo, size in product(ALGORITHMS, (1.0, 1e6, 4e6, 1e12)):
         assert parts_of(algo, size) == [(1.0, algo)]
 
 
-@pytest.mark.parametrize("size", [0.0, 1e-3, 1.0, 5e5, 1e6])
-def test_nccl_is_a_tree_up_to_a_megabyte(size: float) -> None:
-    """Of no bytes too."""
-    assert parts_of("nccl", size) == [(1.0, "nccl-tree")]
-
-
-@pytest.mark.parametrize("size", [16e6, 17e6, 1e12])
-def test_nccl_is_a_ring_from_sixteen_megabytes(size: float) -> None:
-    assert parts_of("nccl", size) == [(1.0, "nccl-ring")]
-
-
-@pytest.mark.parametrize(("size", "ring"), [(2e6, 0.25), (4e6, 0.5), (8e6, 0.75), (1e6 * 2**0.5, 0.125)])
-def test_between_it_is_both_by_the_logarithm(size: float, ring: float) -> None:
-    """Four doublings from 1 MB to 16 MB, a quarter each."""
-    parts = {name: weight for weight, name in parts_of("nccl", size)}
-    assert parts == {"nccl-tree": pytest.approx(1 - ring), "nccl-ring": pytest.approx(ring)}
-
-
 @given(st.floats(1e-3, 1e12))
-def test_the_parts_are_a_whole(size: float) -> None:
+@example(0.0)
+@example(1e6)
+@example(4e6)
+@example(16e6)
+def test_nccl_goes_from_tree_to_ring_by_the_logarithm(size: float) -> None:
+    """A tree up to 1 MB, a ring from 16 MB; between, a quarter for each doubling."""
     parts = parts_of("nccl", size)
     assert sum(weight for weight, _ in parts) == pytest.approx(1.0)
     assert all(weight > 0 for weight, _ in parts)
-    ring = min(1.0, max(0.0, math.log2(size / 1e6) / 4))
+    ring = min(1.0, max(0.0, math.log2(max(size, 1.0) / 1e6) / 4))
     assert dict.fromkeys(MIXED["nccl"], 0.0) | {name: weight for weight, name in parts} == pytest.approx(
         {"nccl-tree": 1 - ring, "nccl-ring": ring}, abs=1e-12
     )

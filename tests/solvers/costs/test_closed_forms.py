@@ -4,6 +4,8 @@ import dataclasses
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from plink.errors import NoAnswer, UsageError
 from plink.schedule import make_schedule
@@ -17,9 +19,7 @@ from tests.solvers.costs.test_cost_models import fabric, options_for
 NINE = np.arange(9)
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("algo", ALGORITHMS)
-@pytest.mark.parametrize("pairs", [False, True])
+@given(st.sampled_from(list(ALGORITHMS)), st.sampled_from(MODELS), st.booleans())
 def test_few_ranks_on_many_hosts_and_many_on_few(algo: str, model: str, pairs: bool) -> None:
     """Four ranks on some of nine hosts, and sixteen on three of them."""
     found = fabric(9, seed=3, groups=4, pairs=pairs)
@@ -73,7 +73,7 @@ def test_everyone_to_everyone_by_hand() -> None:
         closed_form(everyone_pattern(4), found, 4e6, "latency")(order)
 
 
-@pytest.mark.parametrize("pace", PACES)
+@given(st.sampled_from(PACES))
 def test_a_pair_of_the_way_back_need_not_be_known_for_its_latency(pace: str) -> None:
     """Which prices the way there."""
     found = fabric(3)
@@ -94,5 +94,5 @@ def test_a_pair_of_the_way_back_need_not_be_known_for_its_latency(pace: str) -> 
 def test_what_has_no_price_is_refused_before_any_order_is_seen() -> None:
     with pytest.raises(UsageError, match="--model guess"):
         closed_form(everyone_pattern(4), fabric(4), 1e6, "guess")
-    with pytest.raises(UsageError, match="--size 0"):
+    with pytest.raises(UsageError, match="--size"):
         closed_form(everyone_pattern(4), fabric(4), 0.0, "latency")

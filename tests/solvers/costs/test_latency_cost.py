@@ -28,7 +28,7 @@ def test_a_ring_costs_the_same_turned_or_mirrored(n: int, seed: int, turn: int) 
     assert ring_cost(cost, order[::-1]) == ring_cost(cost, order)
 
 
-@settings(deadline=None)  # whoever comes first waits for the compiler
+@settings(max_examples=40)
 @given(st.integers(1, 7), SEED, st.sampled_from([3, 1000]))
 @example(6, 1408138, 3)  # a ring of cost 0: penalties that should cancel leave 3e-18
 def test_no_ring_costs_less_than_the_bound(n: int, seed: int, high: int) -> None:
@@ -62,7 +62,3 @@ def test_a_missing_pair_is_named_once() -> None:
     with pytest.raises(NoAnswer, match=r"^2 pairs were not measured, the first ada - cem; .*`plink probe`$") as caught:
         require_complete(cost, ["ada", "bob", "cem"])
     assert caught.value.exit_code == 4
-
-
-def test_a_complete_network_passes() -> None:
-    require_complete(random_costs(4, 1), ["a", "b", "c", "d"])

@@ -6,18 +6,19 @@ from itertools import product
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from plink.errors import UsageError
 from plink.schedule import Schedule, dependencies, make_schedule
 from solvers.costs.by_name import pattern_for
 from solvers.costs.closed_forms import closed_form
 from solvers.costs.evaluator import way_there
-from solvers.costs.master_patterns import masters_pattern, servers_pattern, two_level_pattern
-from solvers.costs.patterns import Pattern, chunked_ring_pattern, everyone_pattern, pattern_of, ring_pattern
-from solvers.planning.masters import equal_chunks
+from solvers.costs.master_patterns import masters_pattern, servers_pattern
+from solvers.costs.patterns import Pattern, pattern_of
 from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
-from solvers.schedules.hierarchical import two_level
 from tests.solvers.costs.test_cost_models import fabric
+from tests.solvers.requests import requests
 
 Round = tuple[tuple[tuple[int, int, float], ...], float, float]
 
@@ -73,48 +74,22 @@ def same(pattern: Pattern, schedule: Schedule) -> None:
     assert merged(told(pattern)) == told(pattern_of(schedule)) == counted(schedule)
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 4, 7])
-def test_rings_made_directly_are_the_schedules(ranks: int) -> None:
-    same(ring_pattern(ranks), schedule_for("ring", ranks))
-    for algo in ("ring", "gloo", "nccl-ring", "openmpi-ring"):
-        same(pattern_for(algo, ranks, Options()), schedule_for(algo, ranks))
-    for pieces in (1, 2, 3, 5, 11):
-        options = Options(pieces=pieces)
-        same(chunked_ring_pattern(ranks, pieces), schedule_for("ring-chunked", ranks, options))
-        same(pattern_for("ring-chunked", ranks, options), schedule_for("ring-chunked", ranks, options))
+@pytest.mark.parametrize("algo", ALGORITHMS)
+@settings(max_examples=25)
+@given(data=st.data())
+def test_pattern_is_that_of_the_schedule(algo: str, data: st.DataObject) -> None:
+    """Whether it is made directly or derived; options of other algorithms make no difference."""
+    ranks, options = data.draw(requests(algo, 13))
+    if options.groups is None:
+        options = dataclasses.replace(options, groups=tuple((rank,) for rank in range(ranks)))
+    same(pattern_for(algo, ranks, options), schedule_for(algo, ranks, options))
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 4, 7])
-def test_everyone_to_everyone_is_listed_nowhere(ranks: int) -> None:
-    same(everyone_pattern(ranks), schedule_for("flat", ranks))
+def test_everyone_to_everyone_is_listed_nowhere() -> None:
     for algo in ("flat", "ps"):
-        pattern = pattern_for(algo, ranks, Options())
-        assert pattern.everyone == 1 / ranks
+        pattern = pattern_for(algo, 7, Options())
+        assert pattern.everyone == 1 / 7
         assert len(pattern.source) == 0
-        same(pattern, schedule_for(algo, ranks))
-
-
-FORMS = [
-    Options(sharded=sharded, colocated=colocated, servers=servers, root=root)
-    for sharded, colocated, servers, root in product((True, False), (True, False), (None, 0, 1, 2, 5), (0, 2, 5))
-]
-
-
-@pytest.mark.parametrize("ranks", [2, 3, 5, 6])
-@pytest.mark.parametrize("options", FORMS)
-def test_every_form_of_the_parameter_server_has_the_pattern_of_its_schedule(ranks: int, options: Options) -> None:
-    """And where there is no such schedule there is no pattern, for the same reason."""
-    said = []
-    for make in (schedule_for, pattern_for):
-        try:
-            make("ps", ranks, options)
-        except UsageError as error:
-            said.append(str(error))
-        else:
-            said.append("")
-    assert said[0] == said[1]
-    if not said[0]:
-        same(pattern_for("ps", ranks, options), schedule_for("ps", ranks, options))
 
 
 def test_servers_by_hand() -> None:
@@ -123,21 +98,6 @@ def test_servers_by_hand() -> None:
     pushed = [(a, b, round(1 / 3, 12)) for a in (0, 1) for b in (2, 3, 4)]
     pulled = sorted((b, a, share) for a, b, share in pushed)
     assert told(pattern) == [(tuple(pushed), 1.0, 1.0), (tuple(pulled), 1.0, 0.0)]
-
-
-PARTS = [[[0, 1], [2, 3]], [[3, 0, 4], [1], [2, 5]], [[0], [1], [2]], [[2, 0, 1]], [[0, 3, 4, 5], [1, 2]]]
-
-
-@pytest.mark.parametrize("groups", PARTS)
-def test_masters_made_directly_are_the_schedule(groups: list[list[int]]) -> None:
-    ranks = sum(map(len, groups))
-    same(two_level_pattern(groups), two_level(groups))
-    same(pattern_for("2lha", ranks, Options(groups=groups)), schedule_for("2lha", ranks, Options(groups=groups)))
-    masters = equal_chunks(groups, ranks)
-    same(masters_pattern(groups, *masters), two_level(groups))
-    # Sizes count by their proportions only.
-    by_size = masters_pattern(groups, *masters, sizes=[7.0] * ranks)
-    assert told(by_size) == told(masters_pattern(groups, *masters))
 
 
 def test_masters_of_chunks_of_several_sizes_by_hand() -> None:
@@ -152,51 +112,28 @@ def test_masters_of_chunks_of_several_sizes_by_hand() -> None:
     assert told(pattern) == sorted([(inside, 1.0, 1.0), (across, 1.0, 1.0), (back, 1.0, 0.0), (again, 1.0, 0.0)])
 
 
-@pytest.mark.parametrize(
-    "options", [Options(colocated=False), Options(colocated=False, servers=1), Options(sharded=False, root=3)]
-)
-@pytest.mark.parametrize("algo", ALGORITHMS)
-def test_options_of_other_algorithms_make_no_difference(algo: str, options: Options) -> None:
-    options = dataclasses.replace(options, groups=((0, 2), (3, 1)), pieces=2, fan_out=3)
-    same(pattern_for(algo, 4, options), schedule_for(algo, 4, options))
+WRONG = [
+    ("2lha", 4, Options(groups=[[0, 1], [1, 2]])),
+    ("2lha", 4, Options(groups=[[0, 1], [2]])),
+    ("2lha", 4, Options(groups=[[0, 1, 2, 3], []])),
+    ("2lha", 4, Options()),
+    ("ps", 4, Options(servers=2)),
+    ("ps", 4, Options(sharded=False, root=4)),
+    ("ps", 4, Options(colocated=False, servers=4)),
+    ("ps", 4, Options(colocated=False, sharded=False, servers=2)),
+    *((algo, 1, Options(groups=[[0]])) for algo in ("ring", "gloo", "ring-chunked", "flat", "ps", "2lha", "tree")),
+]
 
 
-@pytest.mark.parametrize("groups", [[[0, 1], [1, 2]], [[0, 1], [2]], [[0, 1, 2, 3], []], [[1, 2, 3, 4]]])
-def test_wrong_groups_are_refused_by_pattern_and_schedule_alike(groups: list[list[int]]) -> None:
-    said = []
+@pytest.mark.parametrize(("algo", "ranks", "options"), WRONG)
+def test_what_has_no_schedule_has_no_pattern(algo: str, ranks: int, options: Options) -> None:
+    """For the same reason."""
+    errors = []
     for make in (pattern_for, schedule_for):
         with pytest.raises(UsageError) as caught:
-            make("2lha", 4, Options(groups=groups))
-        said.append(str(caught.value))
-    assert said[0] == said[1]
-
-
-def test_groups_are_asked_for() -> None:
-    with pytest.raises(UsageError, match="2lha needs groups"):
-        pattern_for("2lha", 4, Options())
-
-
-@pytest.mark.parametrize("algo", ["ring", "gloo", "ring-chunked", "flat", "ps", "2lha", "tree"])
-def test_one_rank_has_no_pattern(algo: str) -> None:
-    with pytest.raises(UsageError, match="two ranks or more, not 1"):
-        pattern_for(algo, 1, Options(groups=[[0]]))
-
-
-@pytest.mark.parametrize(
-    ("algo", "options"),
-    [
-        ("halving-doubling", Options()),
-        ("recursive-doubling", Options()),
-        ("tree", Options(fan_out=3)),
-        ("double-binary-tree", Options()),
-        ("bcube", Options(base=2)),
-        ("bml", Options(base=2)),
-        ("lightgbm", Options()),
-    ],
-)
-@pytest.mark.parametrize("ranks", [2, 4, 8])
-def test_what_is_derived_is_what_can_be_counted(algo: str, options: Options, ranks: int) -> None:
-    same(pattern_for(algo, ranks, options), schedule_for(algo, ranks, options))
+            make(algo, ranks, options)
+        errors.append(str(caught.value))
+    assert errors[0] == errors[1]
 
 
 def test_equal_rounds_are_one_and_what_goes_the_same_way_is_put_together() -> None:
@@ -228,8 +165,8 @@ def waits(pattern: Pattern) -> Iterator[tuple[int, int, frozenset[int]]]:
                 yield int(place), int(edge), frozenset()
 
 
-@pytest.mark.parametrize("ranks", [2, 5, 8, 13])
-@pytest.mark.parametrize("algo", ["tree", "double-binary-tree", "nccl-tree"])
+@settings(max_examples=30)
+@given(st.sampled_from(["tree", "double-binary-tree", "nccl-tree"]), st.integers(2, 16))
 def test_a_chain_waits_for_what_its_transfers_wait_for(algo: str, ranks: int) -> None:
     """On the way there; and nothing comes before what it waits for."""
     schedule = schedule_for(algo, ranks)
@@ -262,9 +199,3 @@ def test_a_round_of_a_chain_may_hold_what_waits_and_what_does_not() -> None:
     assert closed_form(pattern_of(schedule), hosts, 1.0, "latency")(np.arange(5)) == 35.0
     hosts.rtt_us[0, 1] = hosts.rtt_us[1, 0] = 20.0
     assert closed_form(pattern_of(schedule), hosts, 1.0, "latency")(np.arange(5)) == 40.0
-
-
-def test_only_chains_have_levels() -> None:
-    assert pattern_of(schedule_for("ring", 4)).chain == ()
-    assert pattern_of(schedule_for("flat", 4)).chain == ()
-    assert len(pattern_of(schedule_for("tree", 4)).chain) > 0

@@ -7,9 +7,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from plink.network import Matrix
-from solvers.diagnosis.bandwidth import SHARE, SlowHost, SlowLink, slow_rates, slow_shared_links
+from plink.hosts import Host, Hosts
+from plink.network import Network
+from solvers.diagnosis.bandwidth import SlowHost, SlowLink, slow_rates, slow_shared_links
+from solvers.diagnosis.findings import diagnose
+from tests.solvers.synthetic import Matrix, racks
 
 
 def finite(values: list[float]) -> list[float]:
@@ -60,35 +65,10 @@ def test_slow_hosts_are_those_whose_best_rate_is_less_than_half_of_what_is_usual
     assert spoke > 10
 
 
-@pytest.mark.parametrize("alone", [False, True])
-def test_three_rates_are_enough_of_a_host_and_of_others(alone: bool) -> None:
-    gbps = np.full((5, 5), np.nan)
-    gbps[0, 1:4] = 0.4
-    gbps[1, 2] = gbps[2, 3] = gbps[3, 1] = 1.0
-    label = np.array([0, 1, 2, 3, 1]) if alone else np.zeros(5, dtype=np.intp)
-    assert slow_rates(gbps, label) == [SlowHost(0, {"out": (0.4, 1.0)})]
-    assert slow_rates(np.where(np.arange(5) == 3, np.nan, gbps), label) == []
-
-
-def test_far_below_is_half() -> None:
-    assert SHARE == 0.5
-
-
-def test_a_host_alone_is_held_against_pairs_between_groups() -> None:
-    """Those between the others' groups carry 2, and within them 10, which are more: host 7 has 1.5 or 0.9."""
-    label = np.array([0, 0, 0, 0, 0, 1, 1, 2])
-    gbps = np.where(label[:, None] == label, 10.0, 2.0)
-    for rate, slow in ((1.5, []), (0.9, [7])):
-        gbps[7], gbps[:, 7] = rate, rate
-        assert [one.host for one in slow_rates(gbps, label)] == slow
-    gbps[7], gbps[:, 7] = 1.5, 1.5
-    assert [one.host for one in slow_rates(gbps, np.minimum(label, 1))] == [7], "where it is not alone all count"
-
-
 # Shared links
 
 
-def row(members: list[str], out: Any, limited: Any = "link", high: Any = None) -> dict[str, Any]:
+def one_way(members: list[str], out: Any, limited: Any = "link", high: Any = None) -> dict[str, Any]:
     found = {"members": members, "out_gbps": out, "out_limited_by": limited}
     return found if not high else found | {"interval": {"out_gbps": [0.1, high]}}
 
@@ -116,8 +96,10 @@ def test_a_slow_link_is_less_than_half_of_the_others_in_all_and_for_each_host() 
         names = [str(k) for k in range(int(sizes.sum()))]
         places = np.split(rng.permutation(len(names)), np.cumsum(sizes)[:-1])
         rows = [
-            row([names[k] for k in sorted(place)], rng.choice([1.0, 2.0, 4.0, 8.0, 0.0], p=[0.3, 0.2, 0.2, 0.2, 0.1]),
-                rng.choice(["link", "hosts"], p=[0.8, 0.2]), rng.choice([0.0, 1.5, 4.0]))
+            one_way(
+                [names[k] for k in sorted(place)], rng.choice([1.0, 2.0, 4.0, 8.0, 0.0], p=[0.3, 0.2, 0.2, 0.2, 0.1]),
+                rng.choice(["link", "hosts"], p=[0.8, 0.2]), rng.choice([0.0, 1.5, 4.0]),
+            )
             for place in places
         ]  # fmt: skip
         found = slow_shared_links(rows, names)
@@ -126,26 +108,128 @@ def test_a_slow_link_is_less_than_half_of_the_others_in_all_and_for_each_host() 
     assert spoke > 20
 
 
+def test_the_top_of_a_range_excuses_where_there_is_one() -> None:
+    rows = [one_way([str(2 * k), str(2 * k + 1)], 1.0) for k in range(4)]
+    ranges: list[Any] = [{"out_gbps": [0.1, 2.0]}, {"out_gbps": [2.0, 0.4]}, {"out_gbps": [2.0]}, None]
+    ranges += [{"out_gbps": [0.1, "2"]}, {"in_gbps": [0.1, 2.0]}, {"out_gbps": None}, [0.1, 2.0]]
+    for k, interval in enumerate(ranges):
+        rows[1] |= {"out_gbps": 0.3, "interval": interval}
+        assert bool(slow_shared_links(rows, [str(k) for k in range(8)])) is (k > 0)
+
+
+# Healthy clouds and limited ones.
+
+SIZES = st.lists(st.integers(1, 5), min_size=1, max_size=4).filter(lambda sizes: sum(sizes) >= 4)
+SEEDS = st.integers(0, 2**32 - 1)
+some = settings(max_examples=40, deadline=None)
+
+
+def rates(sizes: list[int], seed: int, near: float, far: float, noise: float) -> tuple[Matrix, npt.NDArray[np.intp]]:
+    """What pairs in one rack and across racks carry, Gbit/s, each direction with noise of its own; the racks."""
+    distance, rack_of = racks(sizes, seed, near=near, far=far)
+    found = distance * np.random.default_rng(seed).uniform(1 - noise, 1 + noise, distance.shape)
+    np.fill_diagonal(found, np.nan)
+    return found, rack_of
+
+
+def row(members: list[str], out: float, into: float, limited: str = "link") -> dict[str, Any]:
+    interval = {"out_gbps": [0.95 * out, 1.05 * out], "in_gbps": [0.95 * into, 1.05 * into]}
+    limits = {"out_limited_by": limited, "in_limited_by": limited}
+    return {"members": members, "out_gbps": out, "in_gbps": into, "interval": interval} | limits
+
+
+def names(count: int) -> list[str]:
+    return [f"h{i}" for i in range(count)]
+
+
+@some
+@given(SIZES, SEEDS, st.floats(0.2, 1.0), st.floats(0, 0.25))
+def test_a_healthy_cloud_s_noise_is_no_slow_host(sizes: list[int], seed: int, uplink: float, noise: float) -> None:
+    """Also where pairs across racks carry less than pairs within them."""
+    found, rack_of = rates(sizes, seed, 10.0, 10.0 * (uplink if min(sizes) > 1 else max(uplink, 0.9)), noise)
+    assert slow_rates(found, rack_of) == []
+
+
+@some
+@given(st.lists(st.integers(3, 5), min_size=2, max_size=4), SEEDS, st.floats(0.1, 1.0), st.floats(0.01, 0.25))
+def test_a_host_alone_across_a_slow_link_is_no_slow_host(sizes: list[int], seed: int, far: float, noise: float) -> None:
+    found, rack_of = rates([*sizes, 1], seed, 1.0, far, noise)
+    assert slow_rates(found, rack_of) == []
+
+
+@some
+@given(SIZES, SEEDS, st.floats(0.01, 0.3), st.sampled_from(["out", "in", "both"]), st.data())
+def test_a_host_with_a_limited_rate_is_named_with_the_way_and_no_other_is(
+    sizes: list[int], seed: int, limit: float, way: str, data: st.DataObject
+) -> None:
+    found, rack_of = rates(sizes, seed, 1.0, 1.0, 0.1)
+    host = data.draw(st.integers(0, len(found) - 1))
+    if way != "in":
+        found[host] = np.minimum(found[host], limit)
+    if way != "out":
+        found[:, host] = np.minimum(found[:, host], limit)
+    (slow,) = slow_rates(found, rack_of)
+    assert slow.host == host
+    assert set(slow.rates) == ({"out", "in"} if way == "both" else {way})
+    assert all(most <= limit < usual / 2 for most, usual in slow.rates.values())
+
+
+def test_the_slowest_comes_first_and_two_among_eight_are_both_named() -> None:
+    found, rack_of = rates([4, 4], 1, 1.0, 1.0, 0.05)
+    for host, limit in ((2, 0.3), (5, 0.1)):
+        found[host], found[:, host] = np.minimum(found[host], limit), np.minimum(found[:, host], limit)
+    assert [slow.host for slow in slow_rates(found, rack_of)] == [5, 2]
+
+
+def test_what_was_not_measured_accuses_nobody() -> None:
+    found = np.full((6, 6), np.nan)
+    assert slow_rates(found, np.zeros(6, dtype=np.intp)) == []
+    found[0, 1] = 0.01
+    found[2:, 2:] = 1.0
+    assert slow_rates(found, np.zeros(6, dtype=np.intp)) == []
+
+
+@some
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=5), SEEDS, st.floats(0, 0.25), st.booleans())
+def test_healthy_uplinks_are_not_named(sizes: list[int], seed: int, noise: float, by_size: bool) -> None:
+    """Whether all racks have one kind of uplink, or one for their number of hosts."""
+    rng, rows, first = np.random.default_rng(seed), [], 0
+    for size in sizes:
+        out, into = (10.0 * (size if by_size else 1) * rng.uniform(1 - noise, 1 + noise) for _ in range(2))
+        rows.append(row(names(sum(sizes))[first : first + size], out, into))
+        first += size
+    assert slow_shared_links(rows, names(sum(sizes))) == []
+
+
 @pytest.mark.parametrize("way", ["out", "in"])
-def test_each_way_is_told_by_groups_that_have_a_figure_of_it(way: str) -> None:
-    """Three have one of this way, and two of the other; a slow one of these is not told."""
-    rows = [{"members": [str(k)], f"{way}_gbps": 0.3 if k else 1.0, f"{way}_limited_by": "link"} for k in (0, 1)] + [
-        {"members": ["2"], f"{way}_gbps": 1.0},
-        {"members": ["3"], f"{way}_gbps": 1.0},
-    ]
-    assert [(link.members, link.way) for link in slow_shared_links(rows, list("0123"))] == [((1,), way)]
-    other = "in" if way == "out" else "out"
-    for row in rows[:2]:
-        row |= {f"{other}_gbps": row[f"{way}_gbps"], f"{other}_limited_by": "link"}
-    assert [(link.members, link.way) for link in slow_shared_links(rows, list("0123"))] == [((1,), way)]
+def test_a_slow_uplink_is_named_with_its_hosts_and_way(way: str) -> None:
+    rows = [row([f"h{2 * k}", f"h{2 * k + 1}"], 1.0, 1.0) for k in range(4)]
+    rows[2] = row(["h4", "h5"], 0.2 if way == "out" else 1.0, 0.2 if way == "in" else 1.0)
+    (link,) = slow_shared_links(rows, names(8))
+    assert (link.members, link.way, link.gbps, link.usual_gbps) == ((4, 5), way, 0.2, 1.0)
+    assert slow_shared_links([rows[2], rows[3]], names(8)) == []  # of two neither is usual
+    rows[2][f"{way}_limited_by"] = "hosts"
+    assert slow_shared_links(rows, names(8)) == []
+    rows[2] |= {f"{way}_limited_by": "link", "interval": {f"{way}_gbps": [0.1, 0.9]}}
+    assert slow_shared_links(rows, names(8)) == []  # its runs were too far apart to tell
 
 
-@pytest.mark.parametrize(("interval", "slow"), [
-    ({"out_gbps": [0.1, 2.0]}, False), ({"out_gbps": [2.0, 0.4]}, True), ({"out_gbps": [2.0]}, True), (None, True),
-    ({"out_gbps": [0.1, 2.0, 0.3]}, True), ({"out_gbps": [0.1, "2"]}, True), ({"in_gbps": [0.1, 2.0]}, True),
-    ({"out_gbps": None}, True), ([0.1, 2.0], True),
-])  # fmt: skip
-def test_the_top_of_a_range_excuses_where_there_is_one(interval: Any, slow: bool) -> None:
-    rows = [row([str(2 * k), str(2 * k + 1)], 1.0) for k in range(4)]
-    rows[1] |= {"out_gbps": 0.3, "interval": interval}
-    assert bool(slow_shared_links(rows, [str(k) for k in range(8)])) is slow
+def test_rows_that_say_nothing_are_passed_over() -> None:
+    for rows in (None, 7, "x", [], [1, None, {}], [{"members": ["h0"], "out_gbps": "fast"}] * 4):
+        assert slow_shared_links(rows, names(4)) == []
+
+
+def test_findings_have_evidence_in_people_s_units() -> None:
+    latency, rack_of = racks([4, 4], 1)
+    found, _ = rates([4, 4], 1, 1.5, 1.5, 0.0)
+    found[3], found[:, 3] = 0.02, 0.021
+    found[3, 3] = np.nan
+    shared = [row([f"h{2 * k}", f"h{2 * k + 1}"], 1.0 if k else 0.1, 1.0) for k in range(4)]
+    hosts = Hosts(tuple(Host(name, name) for name in names(8)))
+    slow, link = diagnose(Network(hosts, latency, found, {"shared_links": shared}), rack_of, {})
+    assert (slow.kind, slow.hosts) == ("slow host (bandwidth)", ["h3"])
+    assert slow.evidence == (
+        "sends at most 20 Mbit/s and receives at most 21 Mbit/s with anybody, other pairs 1.5 Gbit/s (median)"
+    )
+    assert (link.kind, link.hosts) == ("slow shared link", ["h0", "h1"])
+    assert link.evidence == "together they get 100 Mbit/s out, other groups 1 Gbit/s (median)"

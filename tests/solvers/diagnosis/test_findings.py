@@ -102,18 +102,6 @@ def test_a_lopsided_pair_is_told_slow_direction_first_with_both_figures() -> Non
 # Bandwidths
 
 
-def test_a_rate_is_told_in_megabits_below_one_gigabit() -> None:
-    rates = flat(us=2.5)
-    rates[3], rates[:, 3] = 0.9994, 1.0
-    (one,) = diagnose(network(flat(), rates), ONE, {})
-    assert one.evidence == (
-        "sends at most 999 Mbit/s and receives at most 1 Gbit/s with anybody, other pairs 2.5 Gbit/s (median)"
-    )
-    rates[3] = 2.5
-    (one,) = diagnose(network(flat(), rates), ONE, {})
-    assert one.evidence == "receives at most 1 Gbit/s with anybody, other pairs 2.5 Gbit/s (median)"
-
-
 # Other keys
 
 
@@ -126,14 +114,6 @@ def test_a_loss_is_worth_naming_beyond_one_in_a_thousand(share: float, named: bo
         found = told(flat(), **details)
         assert [one.hosts for one in found] == ([["h4", "h1"]] if named else [])
         assert all(one.evidence == f"0.12 % of the probes are lost on the way {way} h1" for one in found)
-
-
-def test_a_loss_that_nobody_measured_is_none_and_one_way_does_not_hide_the_other() -> None:
-    forth, back = np.full((N, N), math.nan), np.full((N, N), math.nan)
-    back[0, 1] = 0.5
-    assert [one.hosts for one in told(flat(), loss_forward=to_rows(forth), loss_back=to_rows(back))] == [["h0", "h1"]]
-    (one,) = told(flat(), loss_back=to_rows(back))
-    assert one.evidence == "50.00 % of the probes are lost on the way back from h1"
 
 
 def test_clock_steps_are_counted_by_who_measured() -> None:
@@ -158,25 +138,6 @@ def test_what_was_not_measured_names_who_lacks_most_first_and_those_only() -> No
     (one,) = told(lacking((4, 0), (1, 4), (4, 2), (1, 3)))
     assert (one.kind, one.hosts) == ("unmeasured", ["h4", "h1", "h0", "h2", "h3"])
     assert one.evidence == "4 round trips were not measured, first h1 -> h3: never tried"
-
-
-def test_eight_hosts_that_lack_something_are_named_at_most() -> None:
-    """Each of the twelve lacks as much as its partner: in the order of the file."""
-    (one,) = told(lacking(*((k, k + 1) for k in range(0, 12, 2)), n=12))
-    assert one.hosts == [f"h{k}" for k in range(8)]
-    (one,) = told(lacking((0, 1), (2, 3), (4, 5), (6, 7), n=12))
-    assert len(one.hosts) == 8
-
-
-def test_the_reason_is_that_of_the_first_pair_in_its_direction() -> None:
-    errors = [
-        {"from": "h4", "to": "h1", "why": "the way back"}, {"from": "h1", "to": "h4", "why": "refused"}, "text",
-        {"from": "h1", "to": "h5", "why": "another"},
-    ]  # fmt: skip
-    rows = lacking((1, 4), (4, 1), (1, 5))
-    assert told(rows, errors=errors)[0].evidence == "3 round trips were not measured, first h1 -> h4: refused"
-    assert told(rows, errors=errors[:1])[0].evidence.endswith("first h1 -> h4: never tried")
-    assert told(rows, errors="text")[0].evidence.endswith("never tried")
 
 
 def test_of_a_sparse_file_only_what_failed_is_told_as_missing() -> None:

@@ -70,25 +70,6 @@ def test_what_a_pair_usually_takes() -> None:
         assert np.array_equal(expected(cost, groups), usual(cost, groups), equal_nan=True), seed
 
 
-def test_what_is_usual_says_nothing_of_a_host_and_itself_and_leaves_the_round_trips_as_they_are() -> None:
-    cost = np.array([[0.0, 3.0, 5.0], [3.0, 0.0, 7.0], [5.0, 7.0, 0.0]])
-    before = cost.copy()
-    assert np.isnan(expected(cost, np.zeros(3, dtype=np.intp)).diagonal()).all()
-    assert (cost == before).all()
-
-
-def test_a_host_in_a_group_of_its_own_is_no_standard_for_itself() -> None:
-    """Host 4 is far from all; it is held against the 90 between the others' groups, or their 40 if they are one."""
-    cost = np.full((5, 5), 40.0)
-    cost[:2, 2:4] = cost[2:4, :2] = 90.0
-    cost[4], cost[:, 4] = 1000.0, 1000.0
-    np.fill_diagonal(cost, 0.0)
-    assert expected(cost, np.array([0, 0, 1, 1, 2]))[4, :4].tolist() == [90.0] * 4
-    cost[:4, :4] = 40.0
-    assert expected(cost, np.array([0, 0, 0, 0, 1]))[4, :4].tolist() == [40.0] * 4
-    assert np.isnan(expected(np.full((3, 3), np.nan), np.array([0, 0, 1]))).all()
-
-
 def of_hosts(cost: Matrix, groups: Groups, limits: Limits) -> tuple[list[Suspect], list[float]]:
     n = len(cost)
     takes = usual(cost, groups)
@@ -105,7 +86,7 @@ def of_hosts(cost: Matrix, groups: Groups, limits: Limits) -> tuple[list[Suspect
     return sorted(found, key=lambda one: -one.excess_us), offsets
 
 
-LIMITS = [Limits(), Limits(0.5, 0.0), Limits(0.0, 1.0), Limits(0.1, 2.0, 0.5, 4.0), Limits(0.25, 0.5, 0.2, 0.0)]
+LIMITS = [Limits(), Limits(0.1, 2.0, 0.5, 4.0), Limits(0.25, 0.5, 0.2, 0.0)]
 
 
 @pytest.mark.parametrize("limits", LIMITS)
@@ -170,26 +151,6 @@ def test_lopsided_pairs_differ_by_far_more_than_others_and_than_clocks_do(limits
         assert lopsided(latency, limits) == wanted, seed
         spoke += bool(wanted)
     assert spoke > 1
-
-
-def test_what_is_far_out_of_line_is_as_documented() -> None:
-    assert Limits() == Limits(share=0.25, sigmas=6.0, asymmetry=0.3, grain_us=5.0)
-
-
-@pytest.mark.parametrize(("more", "named"), [(5.0, False), (5.1, True)])
-def test_two_directions_may_differ_by_what_busy_clocks_do(more: float, named: bool) -> None:
-    latency = np.full((4, 4), 10.0)
-    np.fill_diagonal(latency, 0.0)
-    latency[2, 1] += more
-    assert lopsided(latency, Limits()) == ([(2, 1)] if named else [])
-
-
-@pytest.mark.parametrize(("more", "named"), [(30.0, False), (30.5, True)])
-def test_two_directions_may_differ_by_a_share_of_the_faster(more: float, named: bool) -> None:
-    latency = np.full((4, 4), 100.0)
-    np.fill_diagonal(latency, 0.0)
-    latency[2, 1] += more
-    assert lopsided(latency, Limits()) == ([(2, 1)] if named else [])
 
 
 # Whom to measure a suspect against

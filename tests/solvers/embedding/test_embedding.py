@@ -38,8 +38,7 @@ def off(fitted: Matrix, true: Matrix) -> float:
     return float(np.median(np.abs(fitted - true)[upper]) / np.median(true[upper]))
 
 
-@pytest.mark.parametrize(("dimension", "alpha"), [(2, 1.0), (3, 1.0), (3, 1.5), (3, 2.0)])
-@pytest.mark.parametrize("relative", [False, True])
+@pytest.mark.parametrize(("dimension", "alpha", "relative"), [(2, 1.0, False), (3, 1.5, True), (3, 2.0, False)])
 def test_distances_without_noise_are_found_again(dimension: int, alpha: float, relative: bool) -> None:
     true = points(24, dimension, alpha)
     found = embed(true, Wishes(dimension, alpha, heights=False, relative=relative))
@@ -69,14 +68,12 @@ def test_heights_are_found() -> None:
     assert (found >= 0).all()
 
 
-def test_no_heights_no_microseconds_of_them() -> None:
-    assert not embed(points(12, 2), Wishes(heights=False)).heights_us.any()
-
-
 def test_the_better_setting_is_chosen() -> None:
     """What is the square of distances in a plane is fitted best as such."""
     flat, squared = points(32, 2), points(32, 2, alpha=2.0)
-    assert embed(flat, Wishes(heights=False)).alpha == 1.0
+    plain = embed(flat, Wishes(heights=False))
+    assert plain.alpha == 1.0
+    assert not plain.heights_us.any()
     assert embed(squared, Wishes(heights=False)).alpha == 2.0
 
 
@@ -145,14 +142,11 @@ def test_a_host_of_which_nothing_is_known_is_left_out() -> None:
     assert np.isfinite(np.delete(np.delete(found.fitted_us, 5, 0), 5, 1)).all()
 
 
-@pytest.mark.parametrize("n", [0, 2, 3])
-def test_three_hosts_are_too_few(n: int) -> None:
-    with pytest.raises(NoAnswer, match=f"takes 4 hosts with measured distances, here are {n} "):
-        embed(points(n, 2))
-
-
-def test_nothing_measured_is_no_answer() -> None:
-    with pytest.raises(NoAnswer, match=r"here are 0 \(of 8\)"):
+def test_three_hosts_are_too_few() -> None:
+    for n in (0, 2, 3):
+        with pytest.raises(NoAnswer, match=f"4 hosts .* {n} "):
+            embed(points(n, 2))
+    with pytest.raises(NoAnswer, match=r"0 \(of 8\)"):
         embed(np.full((8, 8), np.nan))
 
 
@@ -169,19 +163,13 @@ def test_a_tree_of_pairs_places_nobody() -> None:
     rtt = np.full((5, 5), np.nan)
     for k in range(4):
         rtt[k, k + 1] = 10.0
-    with pytest.raises(NoAnswer, match="4 measured pairs join 5 hosts without a loop"):
+    with pytest.raises(NoAnswer, match="without a loop"):
         embed(rtt)
-
-
-@pytest.mark.parametrize("alpha", [0.9, 2.1, float("nan")])
-def test_alpha_is_one_to_two(alpha: float) -> None:
-    with pytest.raises(UsageError, match="alpha"):
-        embed(points(8, 2), Wishes(alpha=alpha))
 
 
 @pytest.mark.parametrize("device", ["abacus", "meta"])
 def test_a_device_that_cannot_be_used_is_named(device: str) -> None:
-    with pytest.raises(UsageError, match=f"device '{device}': PyTorch cannot use it"):
+    with pytest.raises(UsageError, match=f"device '{device}'"):
         embed(points(8, 2), device=device)
 
 
@@ -193,20 +181,8 @@ def test_a_gpu_gives_the_same_distances() -> None:
     assert off(embed(true, Wishes(2, 1.0, heights=False), device="cuda").fitted_us, true) < 0.03
 
 
-def test_what_is_tried_depends_on_how_many_hosts_there_are() -> None:
-    tried = {n: {setting.dimension for setting in Wishes().settings(n)} for n in (4, 16, 64, 1024, 10_000)}
-    assert tried == {4: {2}, 16: {2, 4}, 64: {2, 4, 8, 16}, 1024: {8, 16, 32}, 10_000: {32}}
-    assert len(Wishes(alpha=1.5, heights=True).settings(64)) == 8
-
-
-@pytest.mark.parametrize("dimension", [0, 65])
-def test_dimensions_have_limits(dimension: int) -> None:
-    with pytest.raises(UsageError, match="dimension"):
-        embed(points(8, 2), Wishes(dimension=dimension))
-
-
 @given(n=st.integers(4, 40), share=st.floats(0, 0.9), seed=st.integers(0, 1000))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_what_is_left_to_fit_still_joins_all_hosts(n: int, share: float, seed: int) -> None:
     measured, _ = without(points(n, 2, seed=seed), share, seed)
     try:
@@ -225,7 +201,7 @@ def test_what_is_left_to_fit_still_joins_all_hosts(n: int, share: float, seed: i
 
 
 @given(n=st.integers(3, 12), seed=st.integers(0, 1000))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_detours_are_counted_as_one_would(n: int, seed: int) -> None:
     rtt = np.random.default_rng(seed).integers(1, 10, (n, n)).astype(float)
     rtt = np.maximum(rtt, rtt.T)
@@ -256,12 +232,11 @@ def test_fitting_helps_where_noise_is_large_and_hurts_where_it_is_small() -> Non
     assert hurts.raw_error < 0.05 < hurts.fitted_error
 
 
-@pytest.mark.parametrize("sigma", [0.1, 0.2, 0.4])
-def test_errors_by_halves_are_those_to_the_truth(sigma: float) -> None:
+def test_errors_by_halves_are_those_to_the_truth() -> None:
     """Of all samples together, and of one half; the fit of a half is a little worse than that of the whole."""
     true = three_tier(48, 3, "powers", noise_sigma=0.2).rtt_us
     rng = np.random.default_rng(2)
-    noise = [np.triu(rng.normal(0, sigma, true.shape), 1) for _ in range(2)]  # the same in both directions
+    noise = [np.triu(rng.normal(0, 0.2, true.shape), 1) for _ in range(2)]  # the same in both directions
     halves = true * np.exp(noise[0] + noise[0].T), true * np.exp(noise[1] + noise[1].T)
     both = np.sqrt(halves[0] * halves[1])
     found = embed(both, Wishes(8, 1.0, heights=False, relative=True))
@@ -274,17 +249,6 @@ def test_errors_by_halves_are_those_to_the_truth(sigma: float) -> None:
     assert verdict.raw_error == pytest.approx(off(both), rel=0.15)
     assert of_half.raw_error == pytest.approx(off(halves[0]), rel=0.15)
     assert off(found.fitted_us) * 0.9 < verdict.fitted_error < off(found.fitted_us) * 1.6
-
-
-@pytest.mark.parametrize("half", [0, 1])
-def test_pairs_that_one_half_lacks_are_not_judged_by(half: int) -> None:
-    true = points(24, 2)
-    halves = [true * np.random.default_rng(seed).lognormal(0, 0.05, true.shape) for seed in (1, 2)]
-    halves[half][0, 5] = halves[half][5, 0] = np.nan
-    verdict = judge_halves((halves[0], halves[1]), embed(true, Wishes(dimension=2, alpha=1.0, heights=False)))
-    assert verdict.pairs == 24 * 23 // 2 - 1
-    assert 0 < verdict.raw_error < 0.1
-    assert 0 < verdict.fitted_error < 0.1
 
 
 def test_held_out_errors_are_those_of_the_fit() -> None:
@@ -303,18 +267,3 @@ def test_without_halves_pairs_are_held_out() -> None:
     assert (verdict.word, verdict.basis) == ("helps", "held-out")
     alike = np.full((24, 24), 60.0) * np.random.default_rng(0).lognormal(0, 0.1, (24, 24))
     assert judge_held_out(alike, embed(alike, Wishes(dimension=8, alpha=2.0, heights=False))).word != "helps"
-
-
-def test_few_pairs_judge_nothing() -> None:
-    rtt = points(5, 2)
-    with pytest.raises(NoAnswer, match="too few to judge"):
-        judge_held_out(rtt, embed(rtt, Wishes(dimension=2)))
-
-
-def test_halves_without_a_pair_in_common_are_no_answer() -> None:
-    rtt, none = points(16, 2), np.tri(16, dtype=bool)
-    odd = (np.add.outer(np.arange(16), np.arange(16)) % 3 == 0) | none
-    even = (np.add.outer(np.arange(16), np.arange(16)) % 3 != 0) | none
-    halves = np.where(odd, np.nan, rtt), np.where(even, np.nan, rtt)
-    with pytest.raises(NoAnswer):
-        judge_halves(halves, embed(rtt, Wishes(dimension=2)))

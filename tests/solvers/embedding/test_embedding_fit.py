@@ -1,10 +1,11 @@
-"""Equation 4.1 against a second, slower way to fit it: Adam as in the paper, gradients by PyTorch."""
+"""Equation 4.1 against a second, slower way to fit it: Adam as in the paper, gradients by PyTorch; and its lanes."""
 
 import itertools
 import math
-import signal
-import threading
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -99,9 +100,7 @@ FOLDS_OF_SIX = [np.array([1]), np.array([2])]
 FOLDS = [np.array([0, 7, 20]), np.array([1, 2, 30]), np.array([0, 7, 20]), np.array([4, 5, 6])]
 
 
-@pytest.mark.parametrize(
-    ("steps", "alphas"), [(1, (1.0, 2.0)), (1, (2.0, 2.0)), (12, (1.0, 2.0)), (12, (1.5, 1.2)), (12, (1.0, 1.0))]
-)
+@pytest.mark.parametrize(("steps", "alphas"), [(1, (2.0, 2.0)), (12, (1.0, 2.0)), (12, (1.5, 1.2))])
 def test_a_batch_of_fits_is_what_adam_makes_of_each_of_them(steps: int, alphas: tuple[float, float]) -> None:
     pairs = measured(9)
     settings = [
@@ -134,14 +133,6 @@ def test_lanes_give_each_setting_the_fit_of_its_own_lane() -> None:
     assert [int((one != 0).any(axis=0).sum()) for one in found.coordinates] == [3, 1, 2, 2]
 
 
-def test_one_setting_alone_is_one_lane() -> None:
-    pairs = measured(6)
-    np.testing.assert_array_equal(
-        fit_all(pairs, SETTINGS[:1], [NOTHING], 4, 3).coordinates,
-        fit(pairs, SETTINGS[:1], [NOTHING], 8, 3).coordinates,
-    )
-
-
 def test_no_two_seeds_begin_alike() -> None:
     pairs = measured(6)
     begun = [
@@ -165,17 +156,32 @@ def test_pytorch_has_one_thread_while_lanes_run_and_as_many_as_before_then() -> 
     assert torch.get_num_threads() == 2
 
 
+CTRL_C = """
+import itertools, signal, threading
+from solvers.embedding.lanes import fit_all
+from tests.solvers.embedding.test_embedding_fit import FOLDS_OF_SIX, SETTINGS, measured
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+steps = itertools.count()
+
+def pressed():
+    if next(steps) == 10:
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+    return True
+
+try:
+    fit_all(measured(6), SETTINGS[:2], FOLDS_OF_SIX, 0, 50_000, keep_going=pressed)
+except KeyboardInterrupt:
+    print("interrupted", next(steps) < 50_000)
+"""
+
+
 def test_ctrl_c_ends_the_lanes() -> None:
-    """It arrives in the main thread, which waits for them; they would go on for a minute."""
-    asked = itertools.count()
-
-    def pressed() -> bool:
-        if next(asked) == 10:
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-        return True
-
-    with pytest.raises(KeyboardInterrupt):
-        fit_all(measured(6), SETTINGS[:2], FOLDS_OF_SIX, 0, 50_000, keep_going=pressed)
+    """In a process of its own: it arrives in the main thread, which waits for the lanes."""
+    child = subprocess.run(
+        [sys.executable, "-c", CTRL_C], cwd=Path(__file__).parents[3], capture_output=True, text=True, timeout=120
+    )
+    assert child.stdout == "interrupted True\n", child.stderr
 
 
 def test_lanes_that_were_stopped_tell_as_many_checks_as_the_one_that_came_least_far() -> None:
@@ -183,17 +189,6 @@ def test_lanes_that_were_stopped_tell_as_many_checks_as_the_one_that_came_least_
     found = fit_all(measured(6), SETTINGS[:2], FOLDS_OF_SIX, 0, 300, keep_going=lambda: next(asked) < 250)
     assert found.held_out.shape == (2, len(found.checks), 1)
     assert len(found.checks) >= 1
-
-
-@pytest.mark.parametrize(
-    ("steps", "expected"),
-    [(1, [1]), (99, [99]), (100, [100]), (101, [100, 101]), (140, [100, 120, 140]), (150, [100, 120, 140, 150])],
-)
-def test_held_out_pairs_are_looked_at_from_the_hundredth_step_on(steps: int, expected: list[int]) -> None:
-    """Every twentieth, and at the last one; before, the learning rate is too large for it to mean much."""
-    found = fit(measured(5), [Setting(1, 1.0, heights=False, relative=False)], [np.array([3])], 0, steps)
-    assert found.checks.tolist() == expected
-    assert found.held_out.shape == (1, len(expected), 1)
 
 
 def test_a_fit_that_goes_on_was_the_shorter_one_by_then() -> None:
@@ -212,26 +207,21 @@ def test_after_a_no_the_fit_is_what_it_is_by_then() -> None:
     np.testing.assert_array_equal(stopped.coordinates, whole.coordinates)
 
 
-@pytest.mark.parametrize("hosts", [8, 131])
-@pytest.mark.parametrize("alpha", [1.0, 1.3, 2.0])
-def test_of_the_pairs_seen_half_are_fitted_too_long_and_half_too_short(hosts: int, alpha: float) -> None:
+@pytest.mark.parametrize(("hosts", "alpha", "within"), [(8, 1.3, 1e-4), (131, 2.0, 0.05)])
+def test_half_of_the_pairs_seen_are_fitted_too_long(hosts: int, alpha: float, within: float) -> None:
     """The median of measured by fitted is one; of 8,515 pairs every other one is looked at for it."""
     pairs = measured(hosts)
     setting, fold = Setting(2, alpha, heights=True, relative=True), np.arange(3)
     found = fit(pairs, [setting], [fold], 0, 6)
     fitted = distances_us(found.coordinates[0], found.heights_us[0], alpha)[pairs.i, pairs.j][seen(pairs, fold)]
-    ratio = np.median(pairs.rtt_us[seen(pairs, fold)] / fitted)
-    assert ratio == pytest.approx(1.0, rel=1e-4 if hosts == 8 else 0.05)
+    assert np.median(pairs.rtt_us[seen(pairs, fold)] / fitted) == pytest.approx(1.0, rel=within)
 
 
-@pytest.mark.parametrize("heights", [False, True])
-def test_looking_at_some_rows_at_a_time_comes_to_the_same_distances(
-    monkeypatch: pytest.MonkeyPatch, heights: bool
-) -> None:
+def test_looking_at_some_rows_at_a_time_comes_to_the_same_distances(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the batch is too large to look at all of it: 16 of 24 hosts, drawn anew each time."""
     place = np.random.default_rng(1).uniform(0, 100, (24, 2))
     true = np.linalg.norm(place[:, None] - place, axis=2)
-    pairs, setting = observed(true), Setting(2, 1.0, heights, relative=True)
+    pairs, setting = observed(true), Setting(2, 1.0, heights=True, relative=True)
     monkeypatch.setattr(solvers.embedding.fitting, "_AT_ONCE", 1)
     found = fit(pairs, [setting] * 3, [NOTHING] * 3, 0)
     best = int(found.loss.argmin())
@@ -243,23 +233,12 @@ def test_looking_at_some_rows_at_a_time_comes_to_the_same_distances(
     np.testing.assert_allclose(whole.loss.min(), found.loss.min(), atol=0.001)
 
 
-def test_the_loss_is_told_of_all_rows_also_where_a_step_looks_at_some(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a step that is too small to move anything both ways tell the loss of where they began."""
-    pairs, setting = measured(40), Setting(2, 1.0, heights=False, relative=True)
-    monkeypatch.setattr(solvers.embedding.fitting, "_RATE", 1e-9)
-    monkeypatch.setattr(solvers.embedding.fitting, "_LAST_RATE", 1e-9)
-    whole = fit(pairs, [setting], [NOTHING], 0, 1)
-    monkeypatch.setattr(solvers.embedding.fitting, "_AT_ONCE", 1)
-    assert fit(pairs, [setting], [NOTHING], 0, 1).loss == pytest.approx(whole.loss, rel=1e-5)
-
-
-@pytest.mark.parametrize("alpha", [1.0, 1.5, 2.0])
-def test_distances_are_powers_of_those_in_space_and_both_heights(alpha: float) -> None:
+def test_distances_are_powers_of_those_in_space_and_both_heights() -> None:
     rng = np.random.default_rng(2)
     place, height = rng.normal(size=(7, 3)), rng.uniform(0, 2, 7)
-    found = distances_us(place, height, alpha)
-    for i in range(7):
-        for j in range(7):
+    for alpha in (1.0, 1.5, 2.0):
+        found = distances_us(place, height, alpha)
+        for i, j in itertools.product(range(7), repeat=2):
             there = math.dist(place[i], place[j]) ** alpha + height[i] + height[j] if i != j else 0.0
             assert found[i, j] == pytest.approx(there, abs=1e-6)
 
@@ -278,31 +257,41 @@ def test_errors_are_logarithms_of_what_is_above_a_hundredth_of_the_median() -> N
 
 
 @pytest.mark.parametrize("rows", [[3, 0, 7], list(range(9))])
-def test_the_loss_of_some_rows_is_the_sum_over_their_pairs(rows: list[int]) -> None:
-    """To all hosts, so that a pair of two such rows counts twice; pairs held out count nothing."""
+def test_loss_and_gradient_of_some_rows(rows: list[int]) -> None:
+    """Of their pairs to all hosts, so that a pair of two such rows counts twice; pairs held out count nothing. The
+    gradient that is written out is the one that PyTorch works out."""
     pairs = measured(9)
     unit = median_us(pairs)
     problem = Problem(pairs, SETTINGS, FOLDS, unit, "cpu")
     place, height = problem.start(torch.Generator().manual_seed(1))
+    place.requires_grad_()
+    height.requires_grad_()
     found = problem.loss(place, height, torch.tensor(rows))
+    expected = torch.autograd.grad(found.sum(), (place, height))
+    place, height = place.detach(), height.detach()
+    for slope, other in zip(problem.gradient(place, height, torch.tensor(rows)), expected, strict=True):
+        torch.testing.assert_close(slope, other, rtol=1e-4, atol=1e-5)
     for k, (setting, fold) in enumerate(zip(SETTINGS, FOLDS, strict=True)):
         kept = seen(pairs, fold)
         single = loss(
             *off(pairs, kept, unit, place[k].double(), height[k].double(), setting.alpha), setting.relative
         ).numpy()
         times = np.isin(pairs.i[kept], rows).astype(int) + np.isin(pairs.j[kept], rows)
-        assert float(found[k]) == pytest.approx(float((single * times).sum()), rel=1e-4)
+        assert float(found[k].detach()) == pytest.approx(float((single * times).sum()), rel=1e-4)
 
 
-def test_fits_begin_about_one_unit_from_each_other_with_small_heights() -> None:
-    """The mean square of distances is 1 in any number of dimensions; those a fit does not have stay empty."""
-    settings = [Setting(dimension, 1.0, dimension == 2, relative=False) for dimension in (1, 2, 8, 32)]
-    pairs = measured(150)
-    place, height = Problem(pairs, settings, [NOTHING] * 4, 1.0, "cpu").start(torch.Generator().manual_seed(0))
-    for k, setting in enumerate(settings):
-        points = place[k].double().numpy()
-        assert not points[:, setting.dimension :].any()
-        assert (points[:, : setting.dimension] != 0).all()
-        square = ((points[:, None] - points) ** 2).sum(axis=2)
-        assert square[np.triu_indices(150, 1)].mean() == pytest.approx(1.0, rel=0.25)
-        assert ((height[k] > 0).all() and (height[k] < 0.1).all()) if setting.heights else not height[k].any()
+@pytest.mark.parametrize("alphas", [(2.0, 2.0), (1.0, 1.5)])
+def test_the_gradient_is_that_of_the_loss(alphas: tuple[float, float]) -> None:
+    """Where a pair was not measured too, and for powers of which each is worked out in its own way."""
+    drawn = np.triu(np.random.default_rng(0).lognormal(3.0, 1.0, (12, 12)), 1)
+    drawn[2, 5] = np.nan
+    settings = [Setting(3, alphas[0], True, True), Setting(2, alphas[1], False, False)]
+    problem = Problem(observed(drawn + drawn.T), settings, FOLDS[:2], 20.0, "cpu")
+    place, height = problem.start(torch.Generator().manual_seed(1))
+    place.requires_grad_()
+    height.requires_grad_()
+    rows = torch.tensor([3, 0, 7])
+    expected = torch.autograd.grad(problem.loss(place, height, rows).sum(), (place, height))
+    found = problem.gradient(place.detach(), height.detach(), rows)
+    for slope, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(slope, other, rtol=1e-4, atol=1e-5)

@@ -1,11 +1,13 @@
 """Balanced groups: everyone in one, sizes within bounds, racks found, the same by the same seed."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.metrics import adjusted_mutual_info_score
 
 from plink.errors import UsageError
 from plink.network import Matrix
@@ -41,6 +43,7 @@ def fits(label: Labels, sizes: Sizes) -> bool:
     return len(found) == sizes.number and sizes.least <= found.min() and found.max() <= sizes.most
 
 
+@settings(max_examples=50)
 @given(st.integers(1, 5000), st.floats(1, 2), st.data())
 def test_groups_of_allowed_sizes_can_always_be_made(n: int, elasticity: float, data: st.DataObject) -> None:
     sizes = sizes_for(n, data.draw(st.none() | st.integers(1, n)), elasticity)
@@ -50,9 +53,8 @@ def test_groups_of_allowed_sizes_can_always_be_made(n: int, elasticity: float, d
         assert sizes.most - sizes.least <= 1
 
 
-@pytest.mark.parametrize(
-    ("n", "number", "elasticity", "expected"),
-    [
+def test_sizes_as_the_thesis_chooses_them() -> None:
+    for n, number, elasticity, expected in (
         (64, None, 1.0, (8, 8, 8)),
         (64, None, 2.0, (8, 4, 16)),  # sqrt(n) / 2 at least, as in the thesis
         (64, 4, 2.0, (4, 8, 32)),
@@ -61,23 +63,20 @@ def test_groups_of_allowed_sizes_can_always_be_made(n: int, elasticity: float, d
         (1, None, 2.0, (1, 1, 1)),
         (6, 6, 2.0, (6, 1, 1)),
         (30, None, 1.1, (5, 5, 7)),
-    ],
-)
-def test_sizes_by_hand(n: int, number: int | None, elasticity: float, expected: tuple[int, int, int]) -> None:
-    sizes = sizes_for(n, number, elasticity)
-    assert (sizes.number, sizes.least, sizes.most) == expected
+    ):
+        sizes = sizes_for(n, number, elasticity)
+        assert (sizes.number, sizes.least, sizes.most) == expected, (n, number, elasticity)
 
 
 @pytest.mark.parametrize(
     ("number", "elasticity", "said"),
     [
-        (0, 1.0, "--groups 0: 1 to 8 groups can be made of 8 hosts"),
-        (9, 1.0, "--groups 9: 1 to 8"),
-        (-1, 1.0, "--groups -1: 1 to 8"),
-        (2, 0.99, "--elasticity 0.99: it takes 1"),
+        (0, 1.0, "--groups 0"),
+        (9, 1.0, "--groups 9"),
+        (-1, 1.0, "--groups -1"),
+        (2, 0.99, "--elasticity 0.99"),
         (2, 2.01, "--elasticity 2.01"),
         (2, float("nan"), "--elasticity nan"),
-        (2, float("inf"), "--elasticity inf"),
     ],
 )
 def test_what_cannot_be_is_refused(number: int, elasticity: float, said: str) -> None:
@@ -85,7 +84,7 @@ def test_what_cannot_be_is_refused(number: int, elasticity: float, said: str) ->
         sizes_for(8, number, elasticity)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=30)
 @given(st.integers(2, 24), st.sampled_from([1.0, 1.3, 2.0]), st.integers(0, 2**32 - 1), st.data())
 def test_a_clustering_keeps_to_the_sizes_and_no_exchange_makes_it_better(
     n: int, elasticity: float, seed: int, data: st.DataObject
@@ -107,7 +106,7 @@ def test_a_clustering_keeps_to_the_sizes_and_no_exchange_makes_it_better(
             assert objective(distances, other) >= cost - 1e-6
 
 
-@settings(deadline=None)
+@settings(max_examples=50)
 @given(st.integers(2, 20), st.integers(0, 999), st.sampled_from([1, 3, 1000]), st.data())
 def test_exchanges_never_make_it_worse(n: int, seed: int, high: int, data: st.DataObject) -> None:
     """Also where distances are zero, or alike, or no distances at all."""
@@ -120,6 +119,16 @@ def test_exchanges_never_make_it_worse(n: int, seed: int, high: int, data: st.Da
     assert cost <= objective(distances, begun) + 1e-9
 
 
+@pytest.mark.parametrize("factor", [1e-6, 1e7])
+def test_k_means_does_not_depend_on_units_nor_on_the_origin(factor: float) -> None:
+    rng = np.random.default_rng(2)
+    rack = np.repeat(np.arange(4), 4)
+    place = np.array([[0, 0], [9, 0], [0, 9], [9, 9.0]])[rack] + rng.normal(0, 0.2, (16, 2))
+    for shift in (0.0, 30.0):
+        label = k_means(factor * (place + shift), sizes_for(16, 4), 0)
+        assert by_appearance(label).tolist() == rack.tolist()
+
+
 def test_k_means_keeps_to_the_sizes_where_all_are_in_one_place() -> None:
     sizes = sizes_for(9, 4, 1.5)
     for place in (np.zeros((9, 2)), np.full((9, 3), 1e12), np.eye(9) * 1e-12):
@@ -128,17 +137,21 @@ def test_k_means_keeps_to_the_sizes_where_all_are_in_one_place() -> None:
 
 @pytest.mark.parametrize("elasticity", [1.0, 2.0])
 def test_the_same_seed_gives_the_same_groups(elasticity: float) -> None:
+    """And progress is reported, one clustering after the other."""
     place, distances = cloud(30, 4, 7)
     sizes = sizes_for(30, None, elasticity)
-    first, second = (balanced_groups(place, distances, sizes, seed=3) for _ in range(2))
+    progress: list[tuple[int, int]] = []
+    first = balanced_groups(place, distances, sizes, 3, lambda done, total: progress.append((done, total)))
+    second = balanced_groups(place, distances, sizes, seed=3)
     assert first.label.tolist() == second.label.tolist()
     assert first.agreement == second.agreement
     assert 0.2 < first.agreement <= 1.0
+    assert progress == [(done, first.runs) for done in range(1, first.runs + 1)]
 
 
-@pytest.mark.parametrize("elasticity", [1.0, 1.5, 2.0])
+@pytest.mark.parametrize("elasticity", [1.0, 2.0])
 def test_racks_well_apart_are_recovered(elasticity: float) -> None:
-    for seed in range(10):
+    for seed in range(5):
         rtt, rack_of = racks([5, 5, 5, 5, 5], seed)
         place = np.eye(5)[rack_of] * 90
         found = balanced_groups(place, rtt, sizes_for(25, None, elasticity), seed)
@@ -177,18 +190,29 @@ def test_agreement_is_one_of_the_same_and_about_zero_of_unrelated_groups() -> No
     assert agreement([label]) == 1.0
 
 
+def test_agreement_is_the_mean_over_any_two() -> None:
+    """Also where some are the same but numbered otherwise."""
+    rng = np.random.default_rng(1)
+    found = [rng.integers(0, 3, 20) for _ in range(3)]
+    found += [(found[0] + 1) % 3, found[1]]
+    pairs = itertools.combinations(found, 2)
+    assert agreement(found) == pytest.approx(np.mean([adjusted_mutual_info_score(a, b) for a, b in pairs]))
+    assert agreement(found) < 1
+
+
+@settings(max_examples=50)
 @given(st.integers(1, 200), st.integers(0, 999), st.data())
 def test_random_groups_are_balanced(n: int, seed: int, data: st.DataObject) -> None:
     sizes = sizes_for(n, data.draw(st.integers(1, n)))
     assert fits(random_groups(sizes, np.random.default_rng(seed)), sizes)
 
 
-def test_evidence_is_both_what_was_measured_and_what_was_fitted() -> None:
-    measured = np.array([[0, 10, np.nan], [10, 0, 0], [np.nan, 0, 0]])
-    fitted = np.array([[0, 40, 30], [40, 0, 100.0], [30, 100, 0]])
+def test_evidence_combines_measured_and_fitted_round_trips() -> None:
+    """A geometric mean of what is a hundredth of the median (of 100, 200 and 400) at least; in any unit."""
+    fitted = np.array([[0, 100, 400], [100, 0, 200], [400, 200, 0.0]])
+    measured = np.array([[0, 9, 0], [9, 0, np.nan], [0, np.nan, 0]])
     found = evidence_us(measured, fitted)
-    assert found[0, 1] == found[1, 0] == pytest.approx(20)
-    assert found[0, 2] == pytest.approx(30)
-    assert found[1, 2] == pytest.approx(np.sqrt(0.4 * 100))  # a hundredth of the median, not nothing
-    assert np.diagonal(found).tolist() == [0, 0, 0]
+    assert found[0] == pytest.approx([0, 30, math.sqrt(400 * 2)])
+    assert found[1] == pytest.approx([30, 0, 200])
+    assert evidence_us(7 * measured, 7 * fitted) == pytest.approx(7 * found)
     assert np.isfinite(evidence_us(np.zeros((3, 3)), np.zeros((3, 3)))).all()

@@ -1,12 +1,14 @@
 """From round trips to groups and tiers: few hosts, hosts all alike, hosts that nobody measured, racks in noise."""
 
+import itertools
+
 import numpy as np
 import pytest
 
 from plink.errors import NoAnswer, UsageError
 from plink.network import Matrix
-from solvers.grouping.cluster import cluster, longest_within
-from tests.solvers.synthetic import racks
+from solvers.grouping.cluster import apart, cluster, longest_within
+from tests.solvers.synthetic import racks, random_costs
 
 
 def alike(n: int, us: float) -> Matrix:
@@ -16,15 +18,15 @@ def alike(n: int, us: float) -> Matrix:
 
 
 @pytest.mark.parametrize("us", [0.0, 50.0])
-@pytest.mark.parametrize(("n", "sizes"), [(1, [1]), (2, [2]), (3, [1, 2]), (4, [2, 2]), (5, [2, 3])])
-def test_few_hosts_and_hosts_all_alike(n: int, sizes: list[int], us: float) -> None:
-    found = cluster(alike(n, us))
-    assert sorted(len(group) for group in found.groups) == sizes
-    assert sorted(host for group in found.groups for host in group) == list(range(n))
-    assert (found.tiers, found.left_out) == ([], ())
-    assert np.isnan(found.found.within_us) == (n == 1)
-    if n > 2:
-        assert found.found.within_us == found.found.across_us == us
+def test_few_hosts_and_hosts_all_alike(us: float) -> None:
+    for n, sizes in ((1, [1]), (2, [2]), (3, [1, 2]), (4, [2, 2]), (5, [2, 3])):
+        found = cluster(alike(n, us))
+        assert sorted(len(group) for group in found.groups) == sizes
+        assert sorted(host for group in found.groups for host in group) == list(range(n))
+        assert (found.tiers, found.left_out) == ([], ())
+        assert np.isnan(found.found.within_us) == (n == 1)
+        if n > 2:
+            assert found.found.within_us == found.found.across_us == us
 
 
 def test_near_hosts_are_together_though_they_cannot_be_embedded() -> None:
@@ -81,10 +83,9 @@ def test_measurements_that_fall_apart_have_no_answer() -> None:
         cluster(np.where(np.eye(3, dtype=bool), 0.0, np.nan))
 
 
-@pytest.mark.parametrize("elasticity", [0.5, 2.5])
-def test_elasticity_out_of_range_is_refused_before_anything_else(elasticity: float) -> None:
+def test_elasticity_out_of_range_is_refused_before_anything_else() -> None:
     with pytest.raises(UsageError, match="elasticity"):
-        cluster(np.full((3, 3), np.nan), elasticity=elasticity)
+        cluster(np.full((3, 3), np.nan), elasticity=2.5)
 
 
 def test_who_sets_no_limit_gets_all_the_work() -> None:
@@ -100,3 +101,36 @@ def test_mean_and_longest_within() -> None:
     assert longest_within(rtt, [0, 1, 2]) == (20, 30)
     assert np.isnan(longest_within(rtt, [0, 2])).all()
     assert np.isnan(longest_within(rtt, [1])).all()
+
+
+def test_within_and_across_groups_are_means_over_pairs() -> None:
+    rtt = random_costs(7, 3)
+    rtt[0, 3] = rtt[3, 0] = rtt[1, 2] = rtt[2, 1] = np.nan
+    label = np.array([0, 0, 1, 1, 2, 0, 1])
+    sides: dict[bool, list[float]] = {True: [], False: []}
+    for i, j in itertools.combinations(range(7), 2):
+        if not np.isnan(rtt[i, j]):
+            sides[bool(label[i] == label[j])].append(rtt[i, j])
+    found = apart(rtt, label)
+    assert (found.within_us, found.across_us) == pytest.approx((np.mean(sides[True]), np.mean(sides[False])))
+    assert np.isnan(apart(rtt, np.arange(7)).within_us)
+    assert np.isnan(apart(rtt, np.zeros(7, dtype=np.intp)).across_us)
+
+
+def test_random_groups_are_as_far_apart_inside_as_all_hosts_are() -> None:
+    rtt = random_costs(12, 1, low=500, high=1000)
+    mean = rtt[np.triu_indices(12, 1)].mean()
+    found = cluster(rtt, 3, keep_going=lambda: False).random
+    assert (found.within_us, found.across_us) == pytest.approx((mean, mean), rel=0.05)
+
+
+def test_tiers_have_to_stand_out_in_both_halves_of_the_samples() -> None:
+    """Of three hosts, of which two are near each other; a pair that a half lacks is as in the whole."""
+    rtt = np.array([[0, 10, 90], [10, 0, 90], [90, 90, 0.0]])
+    assert cluster(rtt, 2, halves_us=[rtt, rtt]).tiers == [[[0, 1], [2]]]
+    assert cluster(rtt, 2, halves_us=[alike(3, 60.0)] * 2).tiers == []
+    gap = rtt.copy()
+    gap[0, 1] = gap[1, 0] = np.nan
+    (tier,) = cluster(rtt, 2, halves_us=[gap, gap]).hierarchy
+    assert tier.label.tolist() == [0, 0, 1]
+    assert tier.confidence == 1.0

@@ -43,7 +43,7 @@ def nearest_first(cost: Matrix) -> Tour:
     return np.array(order, dtype=np.intp)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(2, 7), st.integers(0, 999), st.sampled_from([3, 1000]), st.booleans(), st.booleans())
 def test_the_proven_ring_is_the_cheapest_of_all(n: int, seed: int, high: int, directed: bool, bottleneck: bool) -> None:
     """Whole numbers, many ties and hops that cost nothing among them: the bound is met exactly."""
@@ -58,7 +58,7 @@ def test_the_proven_ring_is_the_cheapest_of_all(n: int, seed: int, high: int, di
     assert found.cost * (1 - 1e-6) <= found.lower_bound <= found.cost
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(4, 7), st.integers(0, 999), st.booleans(), st.booleans())
 def test_bounds_hold_for_costs_that_are_not_whole_and_however_little_is_tried(
     n: int, seed: int, directed: bool, bottleneck: bool
@@ -105,7 +105,7 @@ def test_where_the_way_matters_each_host_has_to_reach_each() -> None:
     assert prove_ring(cost, nearest_first(cost), CircuitEffort(2.0), bottleneck=True).optimal
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(4, 7), st.integers(0, 999), st.sampled_from([4, 1000]))
 def test_edges_that_are_left_out_are_in_no_ring_as_cheap(n: int, seed: int, high: int) -> None:
     """Proofs rest on this: the penalties come from doubles, the bound must not."""
@@ -120,15 +120,7 @@ def test_edges_that_are_left_out_are_in_no_ring_as_cheap(n: int, seed: int, high
             assert paid > most or needed[ring, np.roll(ring, -1)].all()
 
 
-def test_most_edges_between_tiers_are_left_out() -> None:
-    whole = np.floor(tiers(32, 5) * 1000).astype(np.int64)
-    best = prove_ring(whole.astype(float), nearest_first(whole.astype(float)), CircuitEffort()).cost
-    bound, needed = _needed(whole, int(best))
-    assert 0.98 * best < bound <= best
-    assert needed.sum() < 0.4 * needed.size
-
-
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(3, 7), st.integers(0, 999), st.booleans(), st.booleans())
 def test_a_longest_hop_is_kept_to_and_the_proof_is_of_such_rings(n: int, seed: int, directed: bool, near: bool) -> None:
     """The longest hop first, the sum second; or any ring's longest hop as the limit."""
@@ -157,7 +149,7 @@ def test_a_longest_hop_costs_the_sum_something() -> None:
     assert free.cost <= both.lower_bound <= both.cost < price(cost, longest.order, False)
 
 
-@pytest.mark.parametrize(("times", "near"), [(10.0, True), (100.0, True), (100.0, False)])
+@pytest.mark.parametrize(("times", "near"), [(10.0, True), (100.0, False)])
 def test_hosts_kept_together_by_a_constant_are_ordered_as_well_as_without_it(times: float, near: bool) -> None:
     """On a circle the best ring goes round it, whatever is added between its eighths; the last start costs seven times
     as much."""
@@ -193,6 +185,54 @@ def test_a_time_limit_ends_it_with_what_there_is() -> None:
     cost = tiers(32, 4)
     found = prove_ring(cost, np.arange(32), CircuitEffort(time_limit_s=1.0))
     assert found.lower_bound <= found.cost <= ring_cost(cost, np.arange(32))
+
+
+@pytest.mark.parametrize("bottleneck", [False, True])
+def test_smallest_rings_are_proven_without_a_search(bottleneck: bool) -> None:
+    """Two hosts, and three that are alike both ways, make one ring; where the way matters three make two; and nothing
+    is cheaper than nothing."""
+    for n in (1, 2, 3):
+        cost, order = random_costs(n, 4, 5), np.arange(n)[::-1].copy()
+        found = prove_ring(cost, order, CircuitEffort(1e-9), bottleneck)
+        paid = price(cost, order, bottleneck)
+        assert (found.order.tolist(), found.cost, found.lower_bound) == (order.tolist(), paid, paid)
+        assert found.optimal
+    one_way = np.array([[0.0, 9.0, 1.0], [1.0, 0.0, 9.0], [9.0, 1.0, 0.0]])
+    found = prove_ring(one_way, np.array([0, 1, 2]), CircuitEffort(), bottleneck)
+    assert np.roll(found.order, -int(np.flatnonzero(found.order == 0)[0])).tolist() == [0, 2, 1]
+    assert found.cost == found.lower_bound == (1.0 if bottleneck else 3.0)
+    free = np.full((5, 5), 7.0)
+    free[np.arange(5), (np.arange(5) + 1) % 5] = 0.0
+    found = prove_ring(free, np.arange(5), CircuitEffort(1e-9), bottleneck)
+    assert (found.order.tolist(), found.cost, found.lower_bound, found.optimal) == (list(range(5)), 0.0, 0.0, True)
+
+
+@pytest.mark.parametrize("bottleneck", [False, True])
+def test_what_a_host_costs_to_itself_plays_no_part(bottleneck: bool) -> None:
+    cost = random_costs(6, 3, 5)
+    plain = prove_ring(cost, np.arange(6), CircuitEffort(), bottleneck)
+    for diagonal in (1e9, np.nan, np.inf):
+        np.fill_diagonal(cost, diagonal)
+        found = prove_ring(cost, np.arange(6), CircuitEffort(), bottleneck)
+        assert (found.cost, found.optimal) == (plain.cost, True)
+        assert found.lower_bound == pytest.approx(plain.cost, rel=1e-6)
+
+
+@pytest.mark.parametrize("times", [1e-6, 1e9])
+def test_a_start_a_million_times_as_dear_is_no_worse_a_start(times: float) -> None:
+    """What is rounded down is a share of what the order costs that is found, not of the one it began with."""
+    n = 7
+    cost = random_costs(n, 2, 1, 50) + 0.25
+    rings = [np.array((0, *rest)) for rest in itertools.permutations(range(1, n))]
+    best = min(rings, key=lambda ring: price(cost, ring, False))
+    far = np.full((n, n), 1e6)
+    for a, b in zip(best.tolist(), np.roll(best, -1).tolist(), strict=True):
+        far[a, b] = far[b, a] = cost[a, b]
+    start = next(ring for ring in rings if price(far, ring, False) > 6e6)
+    found = prove_ring(far * times, start, CircuitEffort())
+    assert found.optimal
+    assert found.cost == pytest.approx(price(cost, best, False) * times)
+    assert found.cost * (1 - 1e-6) <= found.lower_bound <= found.cost
 
 
 def test_bad_input_is_refused() -> None:

@@ -1,13 +1,14 @@
-"""Orders to begin with, each written out a second time: by group, by the hierarchy's leaves, along a line."""
+"""Orders to begin with: by group, by the hierarchy's leaves, along a line; the given one first, none twice."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from solvers.costs.fabric import Fabric
-from solvers.grouping.even import leaves
-from solvers.ordering.initial import _seriated, initial_orders
+from solvers.ordering.initial import initial_orders
 from tests.solvers.costs.test_cost_models import fabric
 from tests.solvers.synthetic import Matrix, random_costs
 
@@ -19,32 +20,22 @@ def on_a_line(places: list[float]) -> Matrix:
     return apart
 
 
-def written_out(found: Fabric, given: list[int]) -> list[list[int]]:
-    """The orders, one after the other, none twice."""
-    hosts = sorted(set(given))
-    group = found.group_of.tolist()
-    orders = [given, sorted(given, key=lambda host: group[host])]
-    if len(hosts) > 2:
-        rtt = found.rtt_us[np.ix_(hosts, hosts)]
-        leaf = {hosts[k]: place for place, k in enumerate(leaves(rtt).tolist())}
-        along = {hosts[k]: place for place, k in enumerate(_seriated(rtt).tolist())}
-        ranks = {g: sum(group[host] == g for host in given) for g in group}
-        first = {g: min((leaf[host] for host in hosts if group[host] == g), default=len(hosts)) for g in group}
-        orders.append(sorted(given, key=leaf.__getitem__))
-        orders.append(sorted(given, key=along.__getitem__))
-        orders.append(sorted(given, key=lambda host: (-ranks[group[host]], first[group[host]], leaf[host])))
-    return list(map(list, dict.fromkeys(map(tuple, orders))))
-
-
-@pytest.mark.parametrize("n", [2, 3, 4, 6, 9, 14])
-def test_orders_by_groups_leaves_and_a_line_are_what_they_say(n: int) -> None:
-    """Of some of the hosts there are, in groups of many sizes; a host's ranks stay together."""
-    for seed in range(6):
-        rng = np.random.default_rng(seed)
-        found = dataclasses.replace(fabric(n + 4, seed, groups=4), rtt_us=random_costs(n + 4, seed, 10, 1000))
-        hosts = rng.permutation(n + 4)[:n]
-        given = np.repeat(hosts, rng.integers(1, 4, n)) if seed % 2 else hosts
-        assert [order.tolist() for order in initial_orders(found, given)] == written_out(found, given.tolist())
+@settings(max_examples=40)
+@given(st.integers(2, 14), st.integers(0, 999), st.booleans())
+def test_orders_to_begin_with_are_orders(n: int, seed: int, several: bool) -> None:
+    """Of some of the hosts there are, in groups of many sizes; a host's ranks stay together, one order is by groups."""
+    rng = np.random.default_rng(seed)
+    found = dataclasses.replace(fabric(n + 4, seed, groups=4), rtt_us=random_costs(n + 4, seed, 10, 1000))
+    hosts = rng.permutation(n + 4)[:n]
+    given = np.repeat(hosts, rng.integers(1, 4, n)) if several else hosts
+    orders = initial_orders(found, given)
+    assert orders[0].tolist() == given.tolist()
+    assert len({order.tobytes() for order in orders}) == len(orders)
+    for order in orders:
+        assert sorted(order.tolist()) == sorted(given.tolist())
+        assert 1 + int((np.diff(order) != 0).sum()) == n
+    group = found.group_of[given]
+    assert min(1 + int((np.diff(found.group_of[order]) != 0).sum()) for order in orders) == len(set(group.tolist()))
 
 
 def test_groups_with_more_ranks_come_first_and_of_those_with_as_many_the_one_that_the_hierarchy_meets_first() -> None:
@@ -71,14 +62,36 @@ def test_orders_that_are_the_same_are_begun_from_once() -> None:
     assert len({tuple(order) for order in orders}) == len(orders) <= 2
 
 
-@pytest.mark.parametrize("unit", [1e-3, 1.0, 1e6])
-def test_who_is_farthest_from_the_others_comes_last_on_the_line_in_any_unit(unit: float) -> None:
-    """The vector's largest entry is made positive, and it is that of the host that is farthest off."""
-    places = [3.0, 0.0, 9.0, 1.0, 2.0]
-    assert _seriated(on_a_line(places) * unit).tolist() == [1, 3, 4, 0, 2]
-    assert _seriated(on_a_line([10.0 - place for place in places]) * unit).tolist() == [1, 3, 4, 0, 2]
+@pytest.mark.parametrize("unit", [1e-3, 1e6])
+def test_hosts_on_a_line_are_found_in_their_order(unit: float) -> None:
+    """By the second eigenvector of the graph of who is near; who is farthest from the others comes last."""
+    for line in ([3.0, 0.0, 9.0, 1.0, 2.0], [7.0, 10.0, 1.0, 9.0, 8.0]):
+        found = dataclasses.replace(fabric(5), rtt_us=on_a_line(line) * unit)
+        assert [1, 3, 4, 0, 2] in [order.tolist() for order in initial_orders(found, np.arange(5))]
+    places = np.random.default_rng(4).permutation(12).astype(float)
+    found = dataclasses.replace(fabric(12), rtt_us=10 * on_a_line(places.tolist()))
+    orders = [np.abs(np.diff(places[order])).tolist() for order in initial_orders(found, np.arange(12))]
+    assert [1.0] * 11 in orders
 
 
-def test_hosts_at_no_distance_from_each_other_are_seriated_too() -> None:
+def test_hosts_at_no_distance_from_each_other_have_orders_too() -> None:
     """The median round trip is 0 and no unit of length; one host is off."""
-    assert _seriated(on_a_line([0.0, 0.0, 5.0, 0.0, 0.0]))[-1] == 2
+    found = dataclasses.replace(fabric(5), rtt_us=on_a_line([0.0, 0.0, 5.0, 0.0, 0.0]))
+    assert any(order[-1] == 2 for order in initial_orders(found, np.arange(5)))
+
+
+def test_orders_to_begin_with_do_not_depend_on_the_library_that_finds_eigenvectors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A vector and its negative are the same answer, and libraries differ in which one they give."""
+    import scipy.linalg
+
+    found, order, eigh = fabric(12, 3), np.random.default_rng(3).permutation(12), scipy.linalg.eigh
+
+    def other_way(*given: Any, **more: Any) -> Any:
+        values, vectors = eigh(*given, **more)
+        return values, -vectors
+
+    one = [begun.tolist() for begun in initial_orders(found, order)]
+    monkeypatch.setattr(scipy.linalg, "eigh", other_way)
+    assert [begun.tolist() for begun in initial_orders(found, order)] == one

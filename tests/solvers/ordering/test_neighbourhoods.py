@@ -6,17 +6,27 @@ import numpy as np
 import pytest
 
 from solvers.costs.closed_forms import closed_form
-from solvers.costs.evaluator import MODELS
 from solvers.ordering.neighbourhoods import Improved, improve
 from solvers.ordering.smt import Effort
 from solvers.ordering.smt_windows import EPSILON
-from tests.solvers.ordering.test_smt import SIZE, made, neighbours, pattern
+from tests.solvers.ordering.instances import neighbours, pattern_of, tied
+
+SIZE = 1e5
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize(("algo", "n"), [("ring", 7), ("halving-doubling", 6), ("tree", 7)])
+@pytest.mark.parametrize(
+    ("algo", "n", "model"),
+    [
+        ("ring", 7, "latency"),
+        ("ring", 6, "alpha-beta"),
+        ("ring", 6, "contention"),
+        ("halving-doubling", 6, "contention"),
+        ("halving-doubling", 6, "latency"),
+        ("tree", 6, "alpha-beta"),
+    ],
+)
 def test_small_orders_are_improved_until_proven(algo: str, n: int, model: str) -> None:
-    one, found = pattern(algo, n), made(n, 6, False)
+    one, found = pattern_of(algo, n), tied(n, 6, False)
     price = closed_form(one, found, SIZE, model)
     best = min(price(np.array(other)) for other in itertools.permutations(range(n)))
     whole = [[[rank] for rank in range(n)]]
@@ -28,12 +38,10 @@ def test_small_orders_are_improved_until_proven(algo: str, n: int, model: str) -
     assert result.asked >= 1
 
 
-@pytest.mark.parametrize(
-    ("algo", "model"), [("halving-doubling", "latency"), ("tree", "latency"), ("ring", "contention")]
-)
+@pytest.mark.parametrize(("algo", "model"), [("tree", "latency"), ("ring", "contention")])
 def test_windows_and_blocks_improve_a_larger_order_and_a_seed_is_a_seed(algo: str, model: str) -> None:
     n = 16
-    one, found, order = pattern(algo, n), made(n, 3, False), np.random.default_rng(1).permutation(n)
+    one, found, order = pattern_of(algo, n), tied(n, 3, False), np.random.default_rng(1).permutation(n)
     classes = [[[rank] for rank in range(n)], [list(range(k, k + 4)) for k in range(0, n, 4)]]
     price = closed_form(one, found, SIZE, model)
 
@@ -50,7 +58,7 @@ def test_windows_and_blocks_improve_a_larger_order_and_a_seed_is_a_seed(algo: st
 
 
 def test_only_what_the_classes_allow_is_exchanged() -> None:
-    one, found, order = pattern("ring", 12), made(12, 3, False), np.random.default_rng(2).permutation(12)
+    one, found, order = pattern_of("ring", 12), tied(12, 3, False), np.random.default_rng(2).permutation(12)
     blocks = [[[0, 1, 2], [3, 4, 5], [9, 10, 11]]]
     result = improve(one, found, SIZE, "latency", order, blocks, lambda: True, Effort(), 0, 20)
     price = closed_form(one, found, SIZE, "latency")
@@ -61,7 +69,7 @@ def test_only_what_the_classes_allow_is_exchanged() -> None:
 
 def test_windows_are_found_where_the_dearest_hops_are_of_ranks_that_stay() -> None:
     n = 24
-    one, found, order = pattern("ring", n), made(n, 3, False), np.arange(n)
+    one, found, order = pattern_of("ring", n), tied(n, 3, False), np.arange(n)
     found.rtt_us[:12, :12] *= 100
     result = improve(
         one, found, SIZE, "latency", order, [[[rank] for rank in range(13, n)]], lambda: True, Effort(1_000_000), 5, 6
@@ -72,7 +80,7 @@ def test_windows_are_found_where_the_dearest_hops_are_of_ranks_that_stay() -> No
 
 
 def test_without_effort_or_time_nothing_is_claimed() -> None:
-    one, found, order = pattern("ring", 10), made(10, 3, False), np.arange(10)
+    one, found, order = pattern_of("ring", 10), tied(10, 3, False), np.arange(10)
     units = [[rank] for rank in range(10)]
     price = closed_form(one, found, SIZE, "latency")(order)
     result = improve(one, found, SIZE, "latency", order, [units], lambda: True, Effort(rlimit=1000), 0, 3)
@@ -82,9 +90,38 @@ def test_without_effort_or_time_nothing_is_claimed() -> None:
 
 
 def test_what_was_not_measured_is_not_used() -> None:
-    one, found = pattern("ring", 5), made(5, 2, False)
+    one, found = pattern_of("ring", 5), tied(5, 2, False)
     found.rtt_us[0, 1] = found.rtt_us[1, 0] = np.nan
     order, units = np.array([0, 2, 1, 3, 4]), [[rank] for rank in range(5)]
     result = improve(one, found, SIZE, "latency", order, [units], lambda: True, Effort(), 0, 20)
     assert result.proved
     assert np.isfinite(result.cost)
+
+
+def test_where_nothing_can_be_exchanged_the_order_is_the_best_without_a_question() -> None:
+    order = np.random.default_rng(1).permutation(6)
+    for classes in ([], [[[0]], [[1, 2]]]):
+        result = improve(pattern_of("tree", 6), tied(6, 3, False), SIZE, "latency", order, classes, lambda: True,
+                         Effort(), 1, 9)  # fmt: skip
+        assert (result.order.tolist(), result.proved, result.asked) == (order.tolist(), True, 0)
+
+
+def test_no_more_questions_are_asked_than_allowed() -> None:
+    order, units = np.arange(6), [[rank] for rank in range(6)]
+    for most in (0, 1, 2):
+        result = improve(pattern_of("tree", 6), tied(6, 3, False), SIZE, "latency", order, [units], lambda: True,
+                         Effort(), 1, most)  # fmt: skip
+        assert result.asked == most
+        assert not result.proved
+
+
+def test_small_classes_are_searched_whole_and_once() -> None:
+    """Two classes of few units that share a rank: nothing is proven, and there is no third question."""
+    order, pairs = np.arange(12), [[[0, 1], [2, 3], [4, 5]], [[5, 6], [7, 8], [9, 10]]]
+    result = improve(pattern_of("ring", 12), tied(12, 2, False), SIZE, "latency", order, pairs, lambda: True,
+                     Effort(), 1, 99)  # fmt: skip
+    assert not result.proved
+    again = improve(pattern_of("ring", 12), tied(12, 2, False), SIZE, "latency", result.order, pairs, lambda: True,
+                    Effort(), 1, 99)  # fmt: skip
+    assert again.order.tolist() == result.order.tolist()
+    assert again.asked == 2

@@ -47,7 +47,7 @@ def least_tree_with(cost: Matrix, edge: frozenset[int] | None) -> float:
     return total
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(3, 8), SEED, HIGH)
 def test_no_ring_is_cheaper_than_the_bound(n: int, seed: int, high: int) -> None:
     """Not metric, with ties and hops that cost nothing."""
@@ -55,7 +55,7 @@ def test_no_ring_is_cheaper_than_the_bound(n: int, seed: int, high: int) -> None
     assert 0 <= one_tree(cost, always).bound <= brute_force(cost) + _ROUNDING * cost.max()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(4, 7), SEED, st.floats(1e-3, 1e6))
 def test_nor_when_some_hosts_are_far_or_costs_are_of_another_size(n: int, seed: int, times: float) -> None:
     cost = random_costs(n, seed, 1, 9) * times
@@ -64,7 +64,7 @@ def test_nor_when_some_hosts_are_far_or_costs_are_of_another_size(n: int, seed: 
     assert one_tree(cost, always).bound <= brute_force(cost) + _ROUNDING * cost.max()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(3, 9), SEED, HIGH)
 def test_the_bound_is_what_its_penalties_say(n: int, seed: int, high: int) -> None:
     """A spanning tree that is cheapest under the penalties, one more edge at a leaf, less the penalties twice."""
@@ -81,7 +81,7 @@ def test_the_bound_is_what_its_penalties_say(n: int, seed: int, high: int) -> No
     assert tree.bound == pytest.approx(bound, abs=1e-6)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(3, 9), SEED, HIGH)
 def test_a_parent_joins_before_its_children(n: int, seed: int, high: int) -> None:
     tree = one_tree(random_costs(n, seed, high=high), always)
@@ -91,7 +91,7 @@ def test_a_parent_joins_before_its_children(n: int, seed: int, high: int) -> Non
     assert all(when[tree.parent[host]] < when[host] for host in range(n) if host != root)
 
 
-@pytest.mark.parametrize("n", [3, 4, 7, 50])
+@pytest.mark.parametrize("n", [3, 50])
 def test_the_bound_is_exact_where_a_1_tree_is_a_ring(n: int) -> None:
     """Hosts on a circle, the hops along it cheap: without any penalty."""
     turned = np.random.default_rng(n).permutation(n)
@@ -120,7 +120,7 @@ def test_it_ends_when_it_is_told() -> None:
     assert 0 < one_tree(cost, lambda: False).bound <= few <= all_
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(3, 8), SEED, HIGH, st.integers(1, 10))
 def test_candidates_are_the_least_dear_to_force_into_the_tree(n: int, seed: int, high: int, width: int) -> None:
     """alpha, from its definition: what the cheapest spanning tree costs more with the edge in it."""
@@ -138,13 +138,3 @@ def test_candidates_are_the_least_dear_to_force_into_the_tree(n: int, seed: int,
         assert len(set(chosen)) == width
         assert host not in chosen
         assert [alpha[k] for k in chosen] == pytest.approx(sorted(alpha.values())[:width], abs=1e-6)
-
-
-def test_candidates_contain_the_neighbours_in_the_tree() -> None:
-    """Their alpha is 0."""
-    cost = random_costs(40, 3)
-    tree = one_tree(cost, always)
-    edges = tree_edges(tree)
-    most = max(sum(host in edge for edge in edges) for host in range(40))
-    found = candidates(cost, tree, most)
-    assert all(b in found[a] and a in found[b] for a, b in map(tuple, edges))

@@ -1,12 +1,12 @@
 """Proofs of small orders: the best of all that are allowed, bounds that no order is below, the same every time."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
 
 from solvers.costs.by_name import pricing_for
-from solvers.costs.evaluator import MODELS
 from solvers.ordering.proving import Budget, prove, proven
 from solvers.ordering.ring import longest_hop
 from solvers.ordering.search import search
@@ -15,11 +15,11 @@ from solvers.ordering.smt_windows import EPSILON
 from solvers.ordering.task import Found, Task
 from solvers.schedules.catalogue import Options
 from tests.solvers.costs.test_cost_models import fabric
-from tests.solvers.ordering.test_seats import is_allowed
-from tests.solvers.ordering.test_wishes import PAIRS, SIZE, allowed_orders, given_order
-from tests.solvers.synthetic import loop_cost
+from tests.solvers.ordering.instances import allowed_orders, given_order, is_allowed
+from tests.solvers.synthetic import Tour, loop_cost
 
-ALGORITHMS = ["ring", "halving-doubling", "tree", "double-binary-tree"]
+SIZE = 4e6
+PAIRS = [[0, 3], [1, 4], [2, 5]]
 SAME_WORK = Budget(None, lambda: True)
 
 
@@ -61,8 +61,17 @@ def is_sound(result: Found, task: Task, best: float) -> None:
         assert result.cost <= best * (1 + 2 * EPSILON)
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("algo", ALGORITHMS)
+@pytest.mark.parametrize(
+    ("algo", "model"),
+    [
+        ("ring", "latency"),
+        ("ring", "contention"),
+        ("halving-doubling", "latency"),
+        ("halving-doubling", "alpha-beta"),
+        ("tree", "latency"),
+        ("double-binary-tree", "latency"),
+    ],
+)
 def test_the_dearest_order_becomes_the_cheapest_and_is_proven(algo: str, model: str) -> None:
     for n in (3, 5):
         task = task_of([1] * n, Wishes(), algo, model, n)
@@ -74,19 +83,21 @@ def test_the_dearest_order_becomes_the_cheapest_and_is_proven(algo: str, model: 
         assert dataclasses.replace(first, order=task.given) == dataclasses.replace(second, order=task.given)
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("algo", ["ring", "tree"])
 @pytest.mark.parametrize(
-    ("slots", "wishes", "provable"),
+    ("slots", "wishes", "provable", "algo", "model"),
     [
-        ([1] * 6, Wishes({2: 0}), True),
-        ([1] * 6, Wishes({4: 0, 1: 5}), True),
-        ([1] * 5, Wishes({}, [[k] for k in range(5)]), True),
-        ([1] * 4, Wishes({0: 0}, [[0, 1], [2, 3]]), True),
-        ([1] * 6, Wishes({}, PAIRS), False),
-        ([1] * 6, Wishes({4: 2}, PAIRS), False),
-        ([2] * 4, Wishes(), True),
-        ([2] * 4, Wishes({1: 2}), True),
+        ([1] * 6, Wishes({2: 0}), True, "ring", "latency"),
+        ([1] * 6, Wishes({2: 0}), True, "tree", "latency"),
+        ([1] * 6, Wishes({4: 0, 1: 5}), True, "ring", "latency"),
+        ([1] * 6, Wishes({4: 0, 1: 5}), True, "ring", "alpha-beta"),
+        ([1] * 5, Wishes({}, [[k] for k in range(5)]), True, "ring", "contention"),
+        ([1] * 4, Wishes({0: 0}, [[0, 1], [2, 3]]), True, "tree", "contention"),
+        ([1] * 6, Wishes({}, PAIRS), False, "ring", "latency"),
+        ([1] * 6, Wishes({}, PAIRS), False, "tree", "latency"),
+        ([1] * 6, Wishes({4: 2}, PAIRS), False, "ring", "latency"),
+        ([2] * 4, Wishes(), True, "ring", "latency"),
+        ([2] * 4, Wishes(), True, "tree", "alpha-beta"),
+        ([2] * 4, Wishes({1: 2}), True, "ring", "contention"),
     ],
 )
 def test_wishes_are_kept_and_proofs_are_of_orders_that_keep_them(
@@ -101,17 +112,18 @@ def test_wishes_are_kept_and_proofs_are_of_orders_that_keep_them(
         assert proven(result)
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("algo", ["ring", "tree", "halving-doubling"])
 @pytest.mark.parametrize(
-    ("slots", "wishes"),
+    ("slots", "wishes", "algo", "model"),
     [
-        ([3, 1, 1], Wishes()),
-        ([3, 1, 2, 2, 1], Wishes()),
-        ([3, 1, 2, 1], Wishes({2: 0})),
-        ([1, 3, 2, 2], Wishes({}, [[0, 1], [2, 3]])),
-        ([1] * 5, Wishes({}, [[0, 1], [2, 3, 4]])),
-        ([1] * 5, Wishes({}, [[0], [1, 2, 3, 4]])),
+        ([3, 1, 1], Wishes(), "ring", "contention"),
+        ([3, 1, 2, 2, 1], Wishes(), "ring", "latency"),
+        ([3, 1, 2, 2, 1], Wishes(), "tree", "latency"),
+        ([3, 1, 2, 1], Wishes({2: 0}), "halving-doubling", "latency"),
+        ([3, 1, 2, 1], Wishes({2: 0}), "ring", "alpha-beta"),
+        ([1, 3, 2, 2], Wishes({}, [[0, 1], [2, 3]]), "ring", "latency"),
+        ([1, 3, 2, 2], Wishes({}, [[0, 1], [2, 3]]), "halving-doubling", "alpha-beta"),
+        ([1] * 5, Wishes({}, [[0, 1], [2, 3, 4]]), "tree", "contention"),
+        ([1] * 5, Wishes({}, [[0], [1, 2, 3, 4]]), "ring", "latency"),
     ],
 )
 def test_uneven_hosts_and_groups_are_not_proven_wrongly(
@@ -178,9 +190,125 @@ def test_no_question_is_asked_when_there_is_no_time() -> None:
     assert (result.order.tolist(), result.cost, result.lower_bound) == (start.order.tolist(), start.cost, None)
 
 
-@pytest.mark.parametrize(
-    ("cost", "bound", "is_so"),
-    [(100.0, 100.0, True), (100.0, 99.99995, True), (100.0, 99.9, False), (100.0, None, False), (0.0, 0.0, True)],
-)
-def test_proven_is_within_a_millionth(cost: float, bound: float | None, is_so: bool) -> None:
-    assert proven(Found(np.arange(2), cost, bound, None, cost, cost, 0)) is is_so
+def test_proven_is_within_a_millionth() -> None:
+    for cost, bound, is_so in (
+        (100.0, 100.0, True), (100.0, 99.99995, True), (100.0, 99.9, False), (100.0, None, False), (0.0, 0.0, True),
+    ):  # fmt: skip
+        assert proven(Found(np.arange(2), cost, bound, None, cost, cost, 0)) is is_so, (cost, bound)
+
+
+N = 6
+ORDERS = [np.array(order) for order in itertools.permutations(range(N))]
+
+
+def ring_task(wishes: Wishes | None = None, objective: str = "auto", seed: int = 3) -> Task:
+    return Task(fabric(N, seed), np.arange(N), "ring", Options(), 1e6, "latency", objective, wishes=wishes or Wishes())
+
+
+def found_of(task: Task, order: Tour, bound: float | None = None) -> Found:
+    rtt = task.fabric.rtt_us
+    longest = task.objective == "bottleneck"
+    cost = longest_hop(rtt, order) if longest else loop_cost(rtt, order)
+    return Found(
+        order, cost, bound, None if bound is None else "1-tree", cost, cost, 0, "bottleneck" if longest else "sum"
+    )
+
+
+def best_and_dearest(task: Task) -> tuple[Tour, Tour]:
+    by_sum = sorted(ORDERS, key=lambda order: loop_cost(task.fabric.rtt_us, order))
+    return by_sum[0], by_sum[-1]
+
+
+def test_the_cheapest_ring_is_left_as_it_is_written_and_proven() -> None:
+    """Whichever host it begins with, and either way round."""
+    task = ring_task()
+    for turn in (0, 5):
+        order = np.roll(best_and_dearest(task)[0][::-1], turn)
+        result = prove(task, found_of(task, order), 1, SAME_WORK)
+        assert result.order.tolist() == order.tolist()
+        assert result.bound_by == "cp-sat"
+        assert proven(result)
+        assert result.lower_bound is not None
+        assert result.cost * (1 - 1e-6) <= result.lower_bound <= result.cost == loop_cost(task.fabric.rtt_us, order)
+
+
+@pytest.mark.parametrize(("share", "by"), [(0.5, "cp-sat"), (1.0, "1-tree")])
+def test_a_bound_as_good_as_the_proof_stays_and_one_that_is_not_is_raised(share: float, by: str) -> None:
+    task = ring_task()
+    best, dearest = best_and_dearest(task)
+    least = loop_cost(task.fabric.rtt_us, best)
+    result = prove(task, found_of(task, dearest, share * least), 1, SAME_WORK)
+    assert result.cost == pytest.approx(least)
+    assert (result.bound_by, proven(result)) == (by, True)
+    assert result.lower_bound == pytest.approx(least, rel=1e-6)
+    assert result.also["bottleneck"] == longest_hop(task.fabric.rtt_us, result.order)
+
+
+def test_a_ring_through_groups_is_proven_without_the_tolls() -> None:
+    """Three pairs of hosts, each entered once: the least of all such rings, and nothing said of its longest hop."""
+    task, group = ring_task(Wishes({}, PAIRS)), np.array([0, 1, 2, 0, 1, 2])
+    rtt = task.fabric.rtt_us
+    allowed = [order for order in ORDERS if (group[order][::2] == group[order][1::2]).all()]
+    dearest = max(allowed, key=lambda order: loop_cost(rtt, order))
+    least = min(loop_cost(rtt, order) for order in allowed)
+    result = prove(task, dataclasses.replace(found_of(task, dearest), also={"bottleneck": 1.0}), 1, SAME_WORK)
+    assert result.cost == pytest.approx(least)
+    assert result.lower_bound == pytest.approx(least, rel=2e-5)
+    assert result.lower_bound is not None
+    assert result.lower_bound <= result.cost
+    assert any(np.array_equal(result.order, order) for order in allowed)
+    assert result.also == {}
+
+
+def test_of_rings_with_the_shortest_longest_hop_the_least_sum_is_proven() -> None:
+    """Whatever bounds were known before; the larger bound of the sum stays."""
+    task = ring_task(objective="bottleneck")
+    rtt = task.fabric.rtt_us
+    shortest = min(longest_hop(rtt, order) for order in ORDERS)
+    worst = max(ORDERS, key=lambda order: longest_hop(rtt, order))
+    least = min(loop_cost(rtt, order) for order in ORDERS if longest_hop(rtt, order) == shortest)
+    for known in (None, 0.5, 1.0):
+        start = found_of(task, worst, None if known is None else known * shortest)
+        result = prove(task, start, 1, SAME_WORK)
+        assert (result.cost, result.lower_bound, result.bound_by) == (shortest, shortest, "cp-sat")
+        assert result.also["sum"] == pytest.approx(least)
+        assert result.also["sum_lower_bound"] == pytest.approx(least, rel=1e-6)
+        assert longest_hop(rtt, result.order) == shortest
+    start = dataclasses.replace(found_of(task, worst), also={"sum": 1.0, "sum_lower_bound": 1e9})
+    assert prove(task, start, 1, SAME_WORK).also["sum_lower_bound"] == 1e9
+
+
+@pytest.mark.parametrize("objective", ["auto", "bottleneck"])
+def test_time_that_is_not_needed_changes_no_proof(objective: str) -> None:
+    task = ring_task(objective=objective)
+    start = found_of(task, max(ORDERS, key=lambda order: longest_hop(task.fabric.rtt_us, order)))
+    result = prove(task, start, 1, Budget(600.0, lambda: True))
+    assert proven(result)
+    assert result.cost == prove(task, start, 1, SAME_WORK).cost
+
+
+def test_the_longest_hop_of_a_ring_that_cannot_be_turned_is_left() -> None:
+    task = ring_task(Wishes({0: 0, 3: 1}), "bottleneck")
+    start = found_of(task, np.array([0, 3, 1, 2, 4, 5]))
+    assert prove(task, start, 1, SAME_WORK) is start
+
+
+def test_it_is_said_how_many_questions_were_asked() -> None:
+    """A tree of six is one question until nothing is cheaper, and whatever was said besides is kept."""
+    task = Task(fabric(N, 3), np.arange(N), "tree", Options(), 1e6, "latency")
+    start = dataclasses.replace(found_of(task, np.arange(N)), cost=1e9, also={"bottleneck": 7.0})
+    result = prove(task, start, 1, SAME_WORK)
+    assert result.also["bottleneck"] == 7.0
+    assert result.also["questions"] >= 1
+    assert result.lower_bound == result.cost
+    again = prove(task, dataclasses.replace(result, lower_bound=None), 1, SAME_WORK)
+    assert again.also["questions"] == 1
+    assert again.order.tolist() == result.order.tolist()
+
+
+@pytest.mark.parametrize("algo", ["tree", "ring"])
+def test_three_hosts_are_enough_for_a_proof_and_two_are_not(algo: str) -> None:
+    for n, changed in ((2, False), (3, True)):
+        task = Task(fabric(n, 2), np.arange(n), algo, Options(), 1e6, "latency")
+        start = Found(np.arange(n), 1e9, None, None, 1e9, 1e9, 0, "sum" if algo == "ring" else "time")
+        assert (prove(task, start, 1, SAME_WORK) is not start) is changed

@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -17,32 +16,13 @@ from solvers.costs.fabric import Fabric
 from solvers.costs.patterns import Pattern
 from solvers.ordering.smt import Answer, Effort, cheaper
 from solvers.ordering.smt_windows import EPSILON
-from tests.solvers.costs.test_cost_models import fabric, options_for
-from tests.solvers.synthetic import Tour, random_costs
+from solvers.schedules.catalogue import Options
+from tests.solvers.costs.test_cost_models import fabric
+from tests.solvers.ordering.instances import neighbours, pattern_of, tied
+from tests.solvers.synthetic import Tour
 
 ALGORITHMS = ["ring", "ring-chunked", "halving-doubling", "bcube", "bml", "double-binary-tree", "tree", "2lha", "flat"]
 SIZE = 1e5
-
-
-def made(n: int, seed: int, ties: bool) -> Fabric:
-    """Random round trips and rates; small whole numbers for ties, rates of pairs for odd seeds."""
-    found = fabric(n, seed, pairs=seed % 2 == 1)
-    return dataclasses.replace(found, rtt_us=random_costs(n, seed, 1, 5)) if ties else found
-
-
-def pattern(algo: str, n: int, seed: int = 1) -> Pattern:
-    return pattern_for(algo, n, options_for(algo, n, seed))
-
-
-def neighbours(order: Tour, units: Sequence[Sequence[int]]) -> list[Tour]:
-    """All orders that exchanging the contents of units makes."""
-    found = []
-    for contents in itertools.permutations(units):
-        changed = order.copy()
-        for unit, content in zip(units, contents, strict=True):
-            changed[list(unit)] = order[list(content)]
-        found.append(changed)
-    return found
 
 
 def agrees(answer: Answer, one: Pattern, found: Fabric, model: str, orders: list[Tour], below: float) -> None:
@@ -56,14 +36,27 @@ def agrees(answer: Answer, one: Pattern, found: Fabric, model: str, orders: list
         assert min(price(order) for order in orders) >= below * (1 - 2 * EPSILON)
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("algo", ALGORITHMS)
+@pytest.mark.parametrize(
+    ("algo", "model"),
+    [
+        ("ring", "latency"),
+        ("ring", "contention"),
+        ("ring-chunked", "alpha-beta"),
+        ("halving-doubling", "latency"),
+        ("halving-doubling", "alpha-beta"),
+        ("bml", "contention"),
+        ("double-binary-tree", "latency"),
+        ("tree", "latency"),
+        ("tree", "contention"),
+        ("2lha", "alpha-beta"),
+    ],
+)
 def test_answers_about_whole_orders_are_right(algo: str, model: str) -> None:
     """Just below the best, just above it, and below the second best."""
-    for n, seed, ties in ((4, 1, True), (4, 2, False), (5, 3, True), (6, 4, False)):
-        if algo in ("bcube", "bml") and n != 4:
+    for n, seed, ties in ((4, 1, True), (4, 2, False), (5, 3, True)):
+        if algo == "bml" and n != 4:
             continue
-        one, found = pattern(algo, n, seed), made(n, seed, ties)
+        one, found = pattern_of(algo, n, seed), tied(n, seed, ties)
         price = closed_form(one, found, SIZE, model)
         orders = [np.array(order) for order in itertools.permutations(range(n))]
         costs = sorted(price(order) for order in orders)
@@ -75,14 +68,14 @@ def test_answers_about_whole_orders_are_right(algo: str, model: str) -> None:
                 agrees(answer, one, found, model, orders, below)
 
 
-@settings(max_examples=35, deadline=None)
+@settings(max_examples=25)
 @given(st.data())
 def test_answers_about_windows_and_blocks_are_right(data: st.DataObject) -> None:
     """Only the units move; blocks keep what is inside them; hosts may have several ranks."""
     algo, model = data.draw(st.sampled_from(ALGORITHMS)), data.draw(st.sampled_from(MODELS))
-    n, seed = (8 if algo in ("bcube", "bml") else data.draw(st.integers(5, 9))), data.draw(st.integers(0, 99))
+    n, seed = (8 if algo in ("bcube", "bml") else data.draw(st.integers(5, 8))), data.draw(st.integers(0, 99))
     rng = np.random.default_rng(seed)
-    one, found = pattern(algo, n, seed), made(n, seed, data.draw(st.booleans()))
+    one, found = pattern_of(algo, n, seed), tied(n, seed, data.draw(st.booleans()))
     order = rng.integers(0, n, n) if data.draw(st.booleans()) else rng.permutation(n)
     length = data.draw(st.integers(1, 2))
     count = data.draw(st.integers(2, min(4, n // length)))
@@ -96,19 +89,32 @@ def test_answers_about_windows_and_blocks_are_right(data: st.DataObject) -> None
             agrees(answer, one, found, model, orders, below)
 
 
+def test_candidates_that_are_not_cheaper_are_refused() -> None:
+    """Where groups share bytes, the tables know the largest load and not the norm: what they offer is priced, and
+    refused where it is too dear."""
+    one, found = pattern_of("bml", 8, 58), tied(8, 58, False)
+    order, units = np.array([4, 2, 4, 7, 7, 1, 5, 1]), [[4], [7], [1]]
+    orders = neighbours(order, units)
+    price = closed_form(one, found, SIZE, "contention")
+    for below in (price(order), min(map(price, orders))):
+        answer = cheaper(one, found, SIZE, "contention", order, units, below, Effort())
+        agrees(answer, one, found, "contention", orders, below)
+
+
 def test_without_effort_nothing_is_claimed() -> None:
-    one, found, order = pattern("ring", 10), made(10, 3, False), np.arange(10)
+    one, found, order = pattern_of("ring", 10), tied(10, 3, False), np.arange(10)
     units = [[rank] for rank in range(10)]
     price = closed_form(one, found, SIZE, "latency")(order)
     assert cheaper(one, found, SIZE, "latency", order, units, price / 3, Effort(rlimit=1000)) == Answer(None, False)
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("algo", ["tree", "halving-doubling"])
+@pytest.mark.parametrize(
+    ("algo", "model"), [("tree", "latency"), ("halving-doubling", "alpha-beta"), ("halving-doubling", "contention")]
+)
 def test_where_all_hosts_are_alike_that_nothing_is_cheaper_is_seen_at_once(algo: str, model: str) -> None:
     """Without trying thousands of orders that cost the same."""
     n = 8
-    one, found = pattern(algo, n), fabric(n, 2)
+    one, found = pattern_of(algo, n), fabric(n, 2)
     rates, free = np.full(n, 5.0), np.full(len(found.group_out_gbps), np.inf)
     found = dataclasses.replace(
         found,
@@ -125,7 +131,47 @@ def test_where_all_hosts_are_alike_that_nothing_is_cheaper_is_seen_at_once(algo:
 
 
 def test_what_was_not_measured_has_no_price() -> None:
-    one, found = pattern("ring", 5), made(5, 2, False)
+    one, found = pattern_of("ring", 5), tied(5, 2, False)
     found.rtt_us[0, 1] = found.rtt_us[1, 0] = np.nan
     with pytest.raises(NoAnswer, match="h0 - h1"):
         cheaper(one, found, SIZE, "latency", np.arange(5), [[rank] for rank in range(5)], 1.0, Effort())
+
+
+def test_what_needs_no_question() -> None:
+    """An order that is below already is given back; there is nothing to exchange; nothing costs less than nothing."""
+    ring, flat = pattern_of("ring", 4), pattern_of("flat", 4)
+    found, order, units = fabric(4, 1), np.arange(4), [[rank] for rank in range(4)]
+    cost = closed_form(ring, found, SIZE, "latency")(order)
+    answer = cheaper(ring, found, SIZE, "latency", order, units, cost * 1.01, Effort(rlimit=1))
+    assert answer == Answer(order, False)
+    assert cheaper(ring, found, SIZE, "latency", order, units[:1], cost / 2, Effort(rlimit=1)) == Answer(None, True)
+    assert cheaper(ring, found, SIZE, "latency", order, units, 0.0, Effort(rlimit=1)) == Answer(None, True)
+    everyone = closed_form(flat, found, SIZE, "latency")(order)
+    assert cheaper(flat, found, SIZE, "latency", order, units, everyone, Effort(rlimit=1)) == Answer(None, True)
+
+
+def test_two_units_are_enough_to_exchange() -> None:
+    """A line of hosts, two of which stand at each other's place; a limit of time that is not met changes nothing."""
+    found = dataclasses.replace(fabric(6), rtt_us=np.abs(np.subtract.outer(np.arange(6.0), np.arange(6.0))))
+    ring, order = pattern_of("ring", 6), np.array([0, 3, 2, 1, 4, 5])
+    for effort in (Effort(), Effort(timeout_ms=60_000)):
+        answer = cheaper(ring, found, SIZE, "latency", order, [[3], [1]], 14.0, effort)
+        assert answer.order is not None
+        assert answer.order.tolist() == [0, 1, 2, 3, 4, 5]
+        assert cheaper(ring, found, SIZE, "latency", order, [[3], [1]], 10.0, effort) == Answer(None, True)
+
+
+def test_what_groups_share_alike_is_proven_by_tangents_and_not_by_refusing_order_after_order() -> None:
+    """Five racks of two whose ways out and in are all that counts: the 24 * 2^5 rings that leave each rack once cost
+    the 16-norm of ten equal loads, a seventh more than the largest of them. More than may be refused one by one."""
+    n = 10
+    uplinks, rates = np.full(5, 0.1), np.full(n, 1e6)
+    found = Fabric(
+        tuple(f"h{k}" for k in range(n)), 1.0 * ~np.eye(n, dtype=bool), None, rates, rates, np.arange(n) // 2,
+        uplinks, uplinks, "measured",
+    )  # fmt: skip
+    ring, units = pattern_for("ring", n, Options()), [[rank] for rank in range(n)]
+    cost = closed_form(ring, found, SIZE, "contention")(np.arange(n))
+    assert cost == pytest.approx(18 * (0.5 + 10 ** (1 / 16) * SIZE / n / (0.1 * 125)))
+    answer = cheaper(ring, found, SIZE, "contention", np.arange(n), units, 0.99 * cost, Effort())
+    assert answer == Answer(None, True)

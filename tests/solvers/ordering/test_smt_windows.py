@@ -6,12 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from scipy.optimize import linear_sum_assignment
 
 from solvers.costs.by_name import pattern_for
 from solvers.costs.closed_forms import closed_form
 from solvers.costs.fabric import Fabric
-from solvers.ordering.smt_windows import EPSILON, Load, Longest, Term, Window, longest_of
+from solvers.ordering.smt_windows import Longest, Window, longest_of
 from solvers.schedules.catalogue import Options
 from tests.solvers.costs.test_cost_models import fabric
 from tests.solvers.synthetic import Matrix, Tour
@@ -45,15 +44,6 @@ def placed(order: Tour, units: Sequence[Sequence[int]], contents: Sequence[int])
     return changed
 
 
-@pytest.mark.parametrize("below", [0.7, 1.0, 3.0, 1024.0, 1e6, 123456.789])
-def test_the_bound_has_29_bits_and_whole_microseconds_stay_whole(below: float) -> None:
-    """The scale is the largest power of two at which the bound is 2^29 or less."""
-    window = Window(np.arange(4), [[0], [1]], below)
-    assert float(np.log2(window.scale)).is_integer()
-    assert 2**28 < below * window.scale <= 2**29
-    assert (window.bound - 1) / window.scale <= below * (1 - EPSILON) < window.bound / window.scale
-
-
 def test_exchanged_contents_keep_their_places_in_a_unit() -> None:
     window = Window(np.array([10, 11, 12, 13, 14, 15, 16]) - 10, [[0, 2], [5, 3], [6, 1]], 100.0)
     assert window.identity() == [0, 1, 2]
@@ -62,7 +52,7 @@ def test_exchanged_contents_keep_their_places_in_a_unit() -> None:
     assert window.unit_of.tolist() == [0, 2, 0, 1, -1, 1, 2]
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_a_load_of_whole_costs_is_the_sum_of_its_hops_whatever_is_exchanged(seed: int) -> None:
     """Hops between units, inside one, to ranks that stay and among these, also from a rank to the same one."""
     n = 6
@@ -83,29 +73,6 @@ def test_a_load_of_whole_costs_is_the_sum_of_its_hops_whatever_is_exchanged(seed
             assert (term.values >= 0).all()
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_what_any_choice_costs_is_taken_out_of_the_tables(seed: int) -> None:
-    """Every rank moves and has a hop to a rank of its own that stays: who goes where is an assignment, and the least is
-    its optimum but for rounding, one for each unit."""
-    m = 6
-    cost, order = one_way(2 * m, seed), np.random.default_rng(seed).permutation(2 * m)
-    window = Window(order, [[rank] for rank in range(m)], 1e4)
-    load = window.load(np.arange(m), np.arange(m, 2 * m), np.ones(m), lambda i, j: cost[i, j])
-    matrix = cost[np.ix_(order[:m], order[m:])]
-    content, rank = linear_sum_assignment(matrix)
-    best = float(matrix[content, rank].sum()) * window.scale
-    assert best - m <= load.least <= best
-
-
-def test_of_pairs_of_units_too() -> None:
-    """A ring of all ranks, every hop 100 and something: five of them cost 500 at least."""
-    n = 5
-    cost, order = 100.0 + one_way(n, 3, high=7), np.arange(n)
-    window = Window(order, [[rank] for rank in range(n)], 1e4)
-    load = window.load(np.arange(n), (np.arange(n) + 1) % n, np.ones(n), lambda i, j: cost[i, j])
-    assert load.least >= n * 100 * window.scale - 2 * n
-
-
 def test_a_cost_that_is_not_known_is_more_than_the_bound() -> None:
     """Only where it plays a part: between the contents of two units, or of a unit and a rank that stays."""
     cost = np.full((4, 4), 10.0)
@@ -120,29 +87,6 @@ def test_a_cost_that_is_not_known_is_more_than_the_bound() -> None:
             assert value == 10 * window.scale if np.isfinite(hop) else value > window.bound
     still = Window(np.arange(4), [[2], [3]], 50.0)
     assert still.load(np.array([0]), np.array([1]), np.ones(1), lambda i, j: cost[i, j]).least > still.bound
-
-
-def test_what_depends_on_one_unit_only_is_a_table_of_that_one() -> None:
-    """Costs by who sends, and by who receives: a hop between two units needs no table of both."""
-    by_host = np.array([3.0, 1.0, 4.0, 1.5, 9.0])
-    for kept, cost in (("source", lambda i, j: by_host[i] + 0 * j), ("target", lambda i, j: by_host[j] + 0 * i)):
-        window = Window(np.arange(5), [[0], [1], [2]], 100.0)
-        load = window.load(np.array([0]), np.array([1]), np.ones(1), cost)
-        assert [term.units for term in load.terms] == [(0,) if kept == "source" else (1,)]
-        assert load.least == 1.0 * window.scale
-
-
-def test_entries_of_a_table_name_who_gets_whose_contents() -> None:
-    assert Term((2,), np.array([5, 0, 7])).entries() == [(((2, 0),), 5), (((2, 1),), 0), (((2, 2),), 7)]
-    pair = Term((1, 3), np.array([[9, 2], [3, 9]])).entries()
-    assert pair == [(((1, 0), (3, 1)), 2), (((1, 1), (3, 0)), 3)]
-
-
-def test_no_choice_makes_the_longest_smaller_than_any_load_at_its_least() -> None:
-    low, high, shared = Load(3, ()), Load(5, ()), Load(8, ())
-    assert Longest((low, high)).least == 5
-    assert Longest((low,), (shared, high)).least == 8
-    assert Longest(()).least == 0
 
 
 def said(parts: list[Longest], contents: list[int]) -> float:
@@ -163,17 +107,16 @@ def narrow(n: int, seed: int, pairs: bool) -> Fabric:
     return dataclasses.replace(found, group_of=np.arange(n) % 3, group_out_gbps=out, group_in_gbps=into)
 
 
-@pytest.mark.parametrize("slots", [1, 2])
 @pytest.mark.parametrize(
-    ("algo", "model"),
+    ("algo", "model", "slots"),
     [
-        ("ring", "latency"),
-        ("ring-chunked", "latency"),
-        ("halving-doubling", "latency"),
-        ("halving-doubling", "alpha-beta"),
-        ("2lha", "alpha-beta"),
-        ("ring", "contention"),
-        ("halving-doubling", "contention"),
+        ("ring", "latency", 1),
+        ("ring-chunked", "latency", 2),
+        ("halving-doubling", "latency", 2),
+        ("halving-doubling", "alpha-beta", 1),
+        ("2lha", "alpha-beta", 2),
+        ("ring", "contention", 2),
+        ("halving-doubling", "contention", 1),
     ],
 )
 def test_tables_say_of_every_choice_what_the_price_says_but_for_rounding(algo: str, model: str, slots: int) -> None:

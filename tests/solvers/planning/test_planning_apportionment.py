@@ -5,7 +5,6 @@ from fractions import Fraction
 from math import ceil, floor
 
 import numpy as np
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +12,7 @@ from solvers.planning.apportionment import apportioned, nested
 from solvers.planning.partition import partition
 
 WEIGHTS = st.lists(st.integers(1, 1000), min_size=1, max_size=12)
-CALM = settings(max_examples=300, deadline=None)
+CALM = settings(max_examples=100, deadline=None)
 
 
 def shares(chunks: int, weights: list[int]) -> list[Fraction]:
@@ -29,9 +28,13 @@ def within_one(counts: list[int], due: list[Fraction]) -> bool:
 @CALM
 @given(st.integers(1, 5000), WEIGHTS)
 def test_shares_are_rounded_down_or_up(chunks: int, weights: list[int]) -> None:
-    counts = apportioned(chunks, np.array(weights, dtype=np.float64)).tolist()
+    """And nobody with a smaller remainder is rounded up before another."""
+    counts, due = apportioned(chunks, np.array(weights, dtype=np.float64)).tolist(), shares(chunks, weights)
     assert sum(counts) == chunks
-    assert within_one(counts, shares(chunks, weights))
+    assert within_one(counts, due)
+    up = [share - floor(share) for count, share in zip(counts, due, strict=True) if count > floor(share)]
+    down = [share - floor(share) for count, share in zip(counts, due, strict=True) if count == floor(share)]
+    assert min(up, default=Fraction(1)) >= max(down, default=Fraction(0))
 
 
 def test_the_largest_remainders_are_rounded_up() -> None:
@@ -96,52 +99,6 @@ def test_loads_that_are_there_already_count() -> None:
     assert partition(np.zeros(0), np.ones(2)).tolist() == []
 
 
-@pytest.mark.parametrize("chunks", [1, 7, 1000])
-def test_one_taker_takes_all(chunks: int) -> None:
-    assert apportioned(chunks, np.array([0.3])).tolist() == [chunks]
-
-
-SMALL = [weights for number in (1, 2, 3, 4) for weights in itertools.product((1, 2, 3, 5), repeat=number)]
-
-
-def raised(counts: list[int], due: list[Fraction]) -> list[bool]:
-    """Who got more than its share rounded down."""
-    return [count > floor(share) for count, share in zip(counts, due, strict=True)]
-
-
-@pytest.mark.parametrize("chunks", [1, 2, 5, 7, 12])
-def test_nobody_with_a_smaller_remainder_is_rounded_up_before_another(chunks: int) -> None:
-    """Over all small weights; of equal weights the first is rounded up first."""
-    for weights in SMALL:
-        due = shares(chunks, list(weights))
-        counts = apportioned(chunks, np.array(weights, dtype=np.float64)).tolist()
-        assert sum(counts) == chunks
-        assert within_one(counts, due)
-        up = raised(counts, due)
-        for (one, yes), (other, no) in itertools.product(zip(due, up, strict=True), repeat=2):
-            assert not (yes and not no and one - floor(one) < other - floor(other))
-        for a, b in itertools.combinations(range(len(weights)), 2):
-            assert weights[a] != weights[b] or counts[a] >= counts[b]
-
-
-@pytest.mark.parametrize(("part", "chunks"), [(1, 2), (2, 4), (3, 5), (4, 6), (5, 6), (6, 12), (7, 7), (0, 3)])
-def test_those_who_would_be_bound_outside_are_rounded_up_inside_last(part: int, chunks: int) -> None:
-    """Over all small weights. Whose share of the part and of all have the same whole number, and is rounded up inside,
-    must be so outside: no more of these are chosen than there have to be, which is what is left when all others that
-    have a remainder are rounded up."""
-    for weights in SMALL:
-        inner, outer = shares(part, list(weights)), shares(chunks, list(weights))
-        inside, all_ = (counts.tolist() for counts in nested(part, chunks, np.array(weights, dtype=np.float64)))
-        assert (sum(inside), sum(all_)) == (part, chunks)
-        assert within_one(inside, inner)
-        assert within_one(all_, outer)
-        assert all(one <= other for one, other in zip(inside, all_, strict=True))
-        bound = [floor(a) == floor(b) for a, b in zip(inner, outer, strict=True)]
-        free = sum(share > floor(share) for share, tight in zip(inner, bound, strict=True) if not tight)
-        up = raised(inside, inner)
-        assert sum(yes and tight for yes, tight in zip(up, bound, strict=True)) == max(0, sum(up) - free)
-
-
 def test_a_part_by_hand() -> None:
     """Shares of 0.4, 0.4 and 1.2 of two, and 0.8, 0.8 and 2.4 of four: the third may be rounded up inside, where it has
     the least remainder, without being so outside."""
@@ -152,9 +109,8 @@ def test_a_part_by_hand() -> None:
     assert (inside.tolist(), all_.tolist()) == ([3, 1, 0], [4, 1, 1])
 
 
-@pytest.mark.parametrize("scale", [1e-9, 0.1, 1 / 3, 1e9])
-def test_only_the_proportions_of_weights_count(scale: float) -> None:
-    for weights in ([1.0, 2.0, 4.0], [3.0, 3.0, 3.0], [7.0, 11.0]):
+def test_only_the_proportions_of_weights_count() -> None:
+    for scale, weights in itertools.product((1e-9, 1 / 3, 1e9), ([1.0, 2.0, 4.0], [3.0, 3.0, 3.0], [7.0, 11.0])):
         for chunks in (1, 9, 49, 1000):
             one, other = (apportioned(chunks, np.array(weights) * by).tolist() for by in (1.0, scale))
             assert one == other

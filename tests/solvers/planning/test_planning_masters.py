@@ -18,13 +18,13 @@ from solvers.costs.evaluator import MODELS, evaluate
 from solvers.costs.master_patterns import masters_pattern, two_level_pattern
 from solvers.costs.patterns import pattern_of
 from solvers.planning.masters import Weights, check_groups, equal_chunks, sized_chunks
-from solvers.planning.pricing import random_groups_median, two_level_cost, weights_by
+from solvers.planning.pricing import random_groups_median, two_level_cost
 from solvers.schedules.hierarchical import balanced_masters, two_level, two_level_reduce_scatter
 from solvers.schedules.verifier import verify
 from tests.solvers.costs.test_cost_models import fabric
 from tests.solvers.simulator import simulate
 
-CALM = settings(max_examples=80, deadline=None)
+CALM = settings(max_examples=50, deadline=None)
 Groups = list[list[int]]
 
 
@@ -196,12 +196,8 @@ def test_what_is_wrong_is_refused() -> None:
         ([[0], [1, 2, 3]], 8, [1, 1, 0, 0, 2, 2, 3, 3]),
         # One chunk in the middle of five, of equals the first group first.
         ([[0], [1, 2, 3, 4, 5]], 6, [1, 2, 0, 3, 4, 5]),
-        ([[0, 1, 2, 3, 4], [5]], 6, [0, 1, 2, 5, 3, 4]),
-        # Two at 1/4 and 3/4, four at 1/8, 3/8, 5/8 and 7/8.
-        ([[4, 5], [3, 2, 1, 0]], 6, [3, 4, 2, 1, 5, 0]),
         # One chunk goes to the larger group; the other group is global master of none.
         ([[0], [1, 2]], 1, [1]),
-        ([[2, 1, 0]], 3, [2, 1, 0]),
     ],
 )
 def test_chunks_go_round_the_groups(groups: Groups, chunks: int, final: list[int]) -> None:
@@ -209,15 +205,6 @@ def test_chunks_go_round_the_groups(groups: Groups, chunks: int, final: list[int
     local, global_group = equal_chunks(groups, chunks)
     assert local[np.arange(chunks), global_group].tolist() == final
     assert [groups[g].count(rank) for g, rank in zip(global_group.tolist(), final, strict=True)] == [1] * chunks
-
-
-def test_local_masters_take_turns_in_the_order_of_their_group() -> None:
-    """Of eight chunks ranks 0 and 1 master two each globally, in turns with the others, so two more each locally: the
-    first of the others' four go to 0, the rest to 1."""
-    local, global_group = equal_chunks([[0, 1], [2, 3]], 8)
-    assert global_group.tolist() == [0, 0, 1, 1, 0, 0, 1, 1]
-    assert local[:, 0].tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
-    assert local[:, 1].tolist() == [2, 2, 2, 2, 3, 3, 3, 3]
 
 
 def test_tensors_by_hand() -> None:
@@ -289,12 +276,3 @@ def test_groups_at_random_take_two_hosts_and_something_measured() -> None:
     assert two == two_level_cost(groups, equal_chunks(groups, 2), hosts, np.array([0, 1]), 1e6, "contention")
     hosts.rtt_us[:] = np.nan
     assert random_groups_median(*ask, np.array([0, 1]), 1e6, "contention", seed=1) is None
-
-
-def test_weights_have_names() -> None:
-    groups = [[0, 1, 2], [3]]
-    hosts = fabric(4, seed=5)
-    by_size = weights_by("sizes", hosts, np.arange(4), groups)
-    assert (by_size.groups.tolist(), by_size.ranks.tolist()) == ([3.0, 1.0], [1.0] * 4)
-    own = np.minimum(hosts.host_out_gbps, hosts.host_in_gbps)
-    assert weights_by("bandwidth", hosts, np.arange(4), groups).ranks.tolist() == own.tolist()

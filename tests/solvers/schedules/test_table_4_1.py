@@ -15,8 +15,8 @@ from solvers.schedules.catalogue import Options, schedule_for
 from solvers.schedules.counter import Count, count
 from solvers.schedules.trees import heap_parents
 
-SHAPES = [(2, 2), (4, 2), (2, 4), (3, 3), (4, 4), (5, 3), (3, 7), (8, 8)]
-POWERS = [(2, 2), (4, 2), (2, 4), (4, 4), (8, 2), (8, 8), (4, 16)]
+SHAPES = [(2, 2), (4, 2), (3, 7), (8, 8)]
+POWERS = [(2, 2), (8, 2), (2, 4), (8, 8)]
 
 
 def counted(algo: str, n: int, c: int, **options: int) -> Count:
@@ -160,7 +160,7 @@ def test_one_server_carries_what_all_the_others_send(workers: int) -> None:
     assert apart.received_bytes[-1] == apart.sent_bytes[-1] == workers
 
 
-@pytest.mark.parametrize("power", [1, 2, 3, 6])
+@pytest.mark.parametrize("power", [1, 3, 6])
 def test_how_rounds_and_bytes_of_collectives_grow(power: int) -> None:
     """O(N) steps for the ring, O(log2 N) for halving-doubling and the two trees, O(NS) bytes for each of them; each of
     the two trees has half of S."""
@@ -207,3 +207,17 @@ def test_what_is_sent_is_received(algo: str, size: int) -> None:
 
 def test_one_group_is_never_left() -> None:
     assert counted("ring", 6, 1).cross_group_bytes == 0
+
+
+def test_a_count_by_hand() -> None:
+    """A chain of three ranks and 12 bytes: 1 and 2 send all they have up, and get it again; 0 and 1 are one group."""
+    found = count(schedule_for("tree", 3, Options(fan_out=1)), 12.0, np.array([7, 7, 9]))
+    assert found.to_json() == {
+        "schema": "plink.count/1",
+        "rounds": 4,
+        "transfers": 4,
+        "bytes_on_wire": 48.0,
+        "sent_bytes": [12.0, 24.0, 12.0],
+        "received_bytes": [12.0, 24.0, 12.0],
+        "cross_group_bytes": 24.0,
+    }

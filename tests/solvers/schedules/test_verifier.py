@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 from plink.errors import UsageError
 from plink.schedule import Schedule, awaited, dependencies, make_schedule
 from plink.schedule_file import schedule_from_json
+from solvers.schedules import verifier
 from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
 from solvers.schedules.verifier import verify
 from tests.solvers.requests import requests
 from tests.solvers.simulator import Wrong, simulate
 
 Row = list[int]  # round, source, target, first, count, copies
+Move = tuple[int, int, int, int, int, int]
 ALL = [(algo, collective) for algo, entry in ALGORITHMS.items() for collective in ("all-reduce", *entry.parts)]
 
 
@@ -48,6 +50,13 @@ def is_right(schedule: Schedule) -> bool:
     return True
 
 
+def owned(collective: str, ranks: int, owners: list[int], rows: list[Move]) -> Schedule:
+    return make_schedule("mine", ranks, len(owners), rows, collective, np.array(owners, dtype=np.int32))
+
+
+RIGHT: list[Move] = [(0, 1, 0, 0, 4, 0), (0, 2, 0, 0, 4, 0), (1, 0, 1, 0, 4, 1), (1, 0, 2, 0, 4, 1)]
+
+
 @st.composite
 def made(draw: st.DrawFn, most: int) -> Schedule:
     """Any right schedule of the catalogue."""
@@ -73,11 +82,6 @@ def test_what_is_written_is_proven_right_too(schedule: Schedule) -> None:
     """In the file ``after`` is all that says what waits for what. Six ranks are where halving and doubling adds to what
     a copy has put there."""
     assert verify(through_a_file(schedule)) == []
-
-
-@pytest.mark.parametrize("algo", ["ring", "flat", "halving-doubling"])
-def test_so_are_large_ones(algo: str) -> None:
-    assert verify(schedule_for(algo, 128)) == []
 
 
 # Changed schedules.
@@ -117,7 +121,7 @@ def changed(draw: st.DrawFn) -> Schedule:
     return with_rows(schedule, rows)
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(changed())
 def test_changed_schedules_are_judged_as_the_simulator_does(schedule: Schedule) -> None:
     possible = all(row[4] >= 1 for row in rows_of(schedule))  # what moves nothing does nothing, and is no transfer
@@ -188,30 +192,6 @@ def explicit(rows: list[Row], after: list[list[int]], **changes: int) -> Schedul
     return dataclasses.replace(schedule, after=(offsets, np.array([k for line in after for k in line], dtype=np.int32)))
 
 
-# 2 and 3 swap at the beginning; then 0 and 1 are added to the copy at 2, which hands out the sum.
-OVERWRITTEN = [[0, 2, 3, 0, 1, 0], [1, 3, 2, 0, 1, 1], [2, 0, 2, 0, 1, 0], [3, 1, 2, 0, 1, 0]]
-OVERWRITTEN += [[4, 2, rank, 0, 1, 1] for rank in (0, 1, 3)]
-LAST = [[1, 2, 3]] * 3
-
-
-@pytest.mark.parametrize(
-    ("after", "later", "sooner"),
-    [
-        ([[], [0], [1], [1], *LAST], None, None),
-        ([[], [0], [1], [2], *LAST], None, None),
-        ([[], [0], [], [1], *LAST], 2, 1),
-        ([[], [0], [1], [], *LAST], 3, 1),  # not the one right before it, but the one that copied
-    ],
-)
-def test_what_is_added_to_a_copy_waits_for_it(after: list[list[int]], later: int | None, sooner: int | None) -> None:
-    schedule = explicit(OVERWRITTEN, after)
-    if later is None:
-        assert verify(schedule) == []
-        return
-    who = f"{schedule.describe(later)} and transfer {sooner}"
-    assert verify(schedule) == [f"{who} write the same chunk in no order: one of them copies"]
-
-
 def test_a_copy_waits_for_all_that_it_replaces() -> None:
     """Rank 1 gets two sums that nobody needs before it gets the result."""
     rows = [[0, 1, 0, 0, 1, 0], [0, 2, 0, 0, 1, 0], [1, 2, 1, 0, 1, 0], [2, 2, 1, 0, 1, 0]]
@@ -223,21 +203,7 @@ def test_a_copy_waits_for_all_that_it_replaces() -> None:
         assert error.startswith(f"{schedule.describe(4)} and transfer {missing} write the same chunk in no order")
 
 
-def test_a_deadlock_is_told() -> None:
-    schedule = explicit([[0, 0, 1, 0, 1, 0], [0, 1, 0, 0, 1, 0]], [[1], [0]], ranks=2)
-    assert verify(schedule) == [
-        f"{schedule.describe(0)} waits for transfer 1, which is no earlier: a deadlock",
-        f"{schedule.describe(1)} waits for transfer 0, which is no earlier: a deadlock",
-    ]
-
-
 # Who is to blame.
-
-
-def test_what_is_sent_before_it_is_there() -> None:
-    owners = np.zeros(2, dtype=np.int32)
-    schedule = make_schedule("mine", 3, 2, [(0, 0, 1, 0, 1, 1), (1, 1, 2, 0, 2, 1)], "broadcast", owners)
-    assert verify(schedule) == [f"{schedule.describe(1)} sends chunk 1 before it is there"]
 
 
 def test_what_is_added_before_there_is_anything() -> None:
@@ -255,13 +221,6 @@ def test_what_is_added_twice(at: int) -> None:
     (error,) = verify(schedule)
     assert error.startswith(f"{schedule.describe(at + 1)} adds what rank ")
     assert error.endswith(f" contributed to chunk {schedule.first[at]} a second time")
-
-
-def test_very_many_at_once_are_not_taken_for_one() -> None:
-    """65,537 times the same contribution, which counters of 16 bits could not tell from one."""
-    rows = [(0, 1, 0, 0, 1, 0)] * ((1 << 16) + 1) + [(1, 0, 1, 0, 1, 1)]
-    (error,) = verify(make_schedule("mine", 2, 1, rows))
-    assert error.startswith("transfer 65536 ")
 
 
 def test_writes_that_have_no_order() -> None:
@@ -285,13 +244,6 @@ def test_a_missing_one_is_not_put_down_to_a_harmless_other() -> None:
     assert verify(make_schedule("mine", 3, 1, rows)) == [
         "rank 1 ends without what rank 0 contributed in chunk 0; nobody sends it any"
     ]
-
-
-def test_places_that_there_are_none_of() -> None:
-    rows = [(0, 0, 3, 0, 1, 0), (0, 1, 1, 0, 1, 0), (0, 1, 2, 1, 2, 0), (0, 2, 1, 0, 0, 0)]
-    schedule = make_schedule("mine", 3, 2, rows)
-    assert [error.split(":")[0] for error in verify(schedule)] == [schedule.describe(m) for m in range(4)]
-    assert verify(make_schedule("mine", 2, 1, [], contributors=[2])) == ["contributors: there is no rank 2"]
 
 
 def test_few_errors_tell_as_much_as_many() -> None:
@@ -326,11 +278,11 @@ def test_too_many_ranks_are_refused() -> None:
         verify(make_schedule("mine", 40_000, 1, [(0, 0, 1, 0, 1, 0)]))
 
 
-@pytest.mark.parametrize("algo", ["flat", "ring"])
-def test_a_long_file_whose_waits_are_roundabout_is_judged_too(algo: str) -> None:
-    """Each transfer after the one before it, 48 ranks: right, though no wait is direct; and one link of the chain less
+@pytest.mark.parametrize(("algo", "ranks"), [("flat", 32), ("ring", 40)])
+def test_a_long_file_whose_waits_are_roundabout_is_judged_too(algo: str, ranks: int) -> None:
+    """Each transfer after the one before it: right, though no wait is direct; and one link of the chain less
     is found out."""
-    document = schedule_for(algo, 48).to_json()
+    document = schedule_for(algo, ranks).to_json()
     for m, transfer in enumerate(document["transfers"]):
         del transfer["round"]
         transfer["after"] = [m - 1] if m else []
@@ -338,3 +290,143 @@ def test_a_long_file_whose_waits_are_roundabout_is_judged_too(algo: str) -> None
     cut = len(document["transfers"]) - 1
     document["transfers"][cut]["after"] = []
     assert verify(schedule_from_json(document, "f"))
+
+
+# Errors one by one.
+
+
+def test_impossible_transfers_are_named_alone() -> None:
+    """One step beyond the first or the last rank or chunk, from a rank to itself, or of no chunks; no other error is
+    reported then."""
+    beyond: list[Move] = [(1, -1, 0, 0, 1, 0), (1, 0, -1, 0, 1, 0), (1, 3, 0, 0, 1, 0), (1, 0, 3, 0, 1, 0)]
+    beyond += [(1, 2, 2, 0, 1, 0), (1, 0, 1, -1, 1, 0), (1, 0, 1, 4, 1, 0), (1, 0, 1, 3, 2, 0), (1, 0, 1, 0, 5, 0)]
+    beyond += [(1, 0, 1, 2, 0, 0), (1, 0, 1, 2, -1, 0)]
+    assert verify(make_schedule("mine", 3, 4, RIGHT)) == []
+    for row in beyond:
+        schedule = make_schedule("mine", 3, 4, [*RIGHT, row])
+        (m,) = [m for m in range(5) if tuple(rows_of(schedule)[m]) == row]
+        (error,) = verify(schedule)
+        assert error.split(":")[0] == schedule.describe(m)
+    assert len(verify(make_schedule("mine", 3, 4, [(0, 1, 1, 0, 1, 0)] * 25))) == 20
+
+
+@pytest.mark.parametrize(("named", "who"), [([0, 3], 3), ([-1, 0], -1), ([4, 1], 4)])
+def test_contributors_that_are_no_ranks(named: list[int], who: int) -> None:
+    assert verify(make_schedule("mine", 3, 4, RIGHT, contributors=[2, 0, 1, 2])) == []
+    (error,) = verify(make_schedule("mine", 3, 4, RIGHT, contributors=named))
+    assert f"no rank {who}" in error
+
+
+def test_rounds_come_in_their_order() -> None:
+    right = make_schedule("mine", 3, 4, RIGHT)
+    wrong = dataclasses.replace(right, round=right.round[::-1].copy())
+    assert verify(wrong) == ["the transfers are not in the order of their rounds"]
+    assert verify(dataclasses.replace(right, round=right.round + np.int32(7))) == []
+
+
+@pytest.mark.parametrize("waits", [0, 1])
+def test_a_transfer_waits_for_earlier_rounds_only(waits: int) -> None:
+    """Of its own round, and itself, is no earlier."""
+    schedule = make_schedule("mine", 3, 4, RIGHT)
+    after = np.array([0, 0, 1, 3, 5]), np.array([waits, 0, 1, 0, 1], dtype=np.int32)
+    assert verify(dataclasses.replace(schedule, after=after)) == [
+        f"{schedule.describe(1)} waits for transfer {waits}, which is no earlier: a deadlock"
+    ]
+    fine = np.array([0, 0, 0, 2, 4]), np.array([0, 1, 0, 1], dtype=np.int32)
+    assert verify(dataclasses.replace(schedule, after=fine)) == []
+
+
+def test_twenty_missing_waits_are_enough() -> None:
+    """Thirty ranks send to the first, which hands out the sum without waiting for any."""
+    rows = [(0, rank, 0, 0, 1, 0) for rank in range(1, 31)] + [(1, 0, rank, 0, 1, 1) for rank in range(1, 31)]
+    schedule = make_schedule("mine", 31, 1, rows)
+    after = np.zeros(61, dtype=np.int64), np.zeros(0, dtype=np.int32)
+    assert verify(dataclasses.replace(schedule, after=after)) == [
+        f"{schedule.describe(30)} sends what transfer {k} writes and does not wait for it" for k in range(20)
+    ]
+
+
+def test_a_contribution_is_told_by_its_rank_not_by_its_number() -> None:
+    """Ranks 1 and 3 contribute; rank 1 gets nothing of 3, and of the others nobody is asked."""
+    rows: list[Move] = [(0, 1, 2, 0, 1, 0), (1, 2, 3, 0, 1, 0)]
+    schedule = make_schedule("mine", 4, 1, rows, contributors=[1, 3])
+    assert verify(schedule) == ["rank 1 ends without what rank 3 contributed in chunk 0; nobody sends it any"]
+
+
+def test_only_owners_have_to_end_with_a_reduction() -> None:
+    right = owned("reduce-scatter", 3, [0, 2, 2], [(0, 1, 0, 0, 1, 0), (0, 2, 0, 0, 1, 0), (0, 0, 2, 1, 2, 0)])
+    assert verify(right) == [
+        f"rank 2 ends without what rank 1 contributed in chunk 1; the last to write it was {right.describe(2)}"
+    ]
+    done = owned("reduce-scatter", 3, [0, 2, 2], [
+        (0, 1, 0, 0, 1, 0), (0, 2, 0, 0, 1, 0), (0, 0, 2, 1, 2, 0), (0, 1, 2, 1, 2, 0)
+    ])  # fmt: skip
+    assert verify(done) == []
+    # Neighbouring chunks that always go together, but end at different ranks.
+    swapped = owned("reduce-scatter", 2, [0, 1], [(0, 1, 0, 0, 2, 0)])
+    assert verify(swapped) == ["rank 1 ends without what rank 0 contributed in chunk 1; nobody sends it any"]
+
+
+def test_what_is_newly_there_twice_is_told_beside_what_was_already() -> None:
+    """Rank 1's is there a second time by transfer 1, rank 2's by transfer 3, in one place."""
+    rows: list[Move] = [(0, 1, 0, 0, 1, 0), (1, 1, 0, 0, 1, 0), (2, 2, 0, 0, 1, 0), (3, 2, 0, 0, 1, 0)]
+    schedule = make_schedule("mine", 3, 1, [*rows, (4, 0, 1, 0, 1, 1), (4, 0, 2, 0, 1, 1)])
+    assert verify(schedule) == [
+        f"{schedule.describe(1)} adds what rank 1 contributed to chunk 0 a second time",
+        f"{schedule.describe(3)} adds what rank 2 contributed to chunk 0 a second time",
+    ]
+
+
+def test_a_result_that_is_added_to_itself() -> None:
+    """What is handed out counts as one thing; chunks by their own numbers."""
+    rows: list[Move] = [(0, 0, 1, 0, 3, 1), (1, 0, 1, 2, 1, 0)]
+    schedule = owned("broadcast", 2, [0, 0, 0], rows)
+    assert verify(schedule) == [f"{schedule.describe(1)} adds the result to chunk 2 a second time"]
+
+
+def test_two_copies_at_once_have_no_order_and_two_additions_need_none() -> None:
+    gather: list[Move] = [(0, 0, 1, 0, 1, 1), (1, 0, 2, 0, 1, 1), (1, 1, 2, 0, 1, 1)]
+    schedule = owned("broadcast", 3, [0], gather)
+    assert verify(schedule) == [
+        f"{schedule.describe(m)} writes chunk 0 in the same round as another: unordered writes" for m in (1, 2)
+    ]
+    # Into two places there is nothing to order.
+    assert verify(owned("broadcast", 3, [0], [(0, 0, 1, 0, 1, 1), (0, 0, 2, 0, 1, 1)])) == []
+    assert verify(owned("reduce", 3, [0], [(0, 1, 0, 0, 1, 0), (0, 2, 0, 0, 1, 0)])) == []
+
+
+def test_what_is_gathered_is_kept_by_chunk_and_owner() -> None:
+    """Three owners of two chunks each; whoever sends what another owns sends nothing."""
+    owners = [0, 0, 1, 1, 2, 2]
+    rows: list[Move] = [(0, a, b, 2 * a, 2, 1) for a in range(3) for b in range(3) if a != b]
+    assert verify(owned("all-gather", 3, owners, rows)) == []
+    for a in range(3):
+        schedule = owned("all-gather", 3, owners, [*rows, (0, a, (a + 1) % 3, (2 * a + 3) % 6, 1, 1)])
+        (error,) = verify(schedule)
+        assert error == f"{schedule.describe(6)} sends chunk {(2 * a + 3) % 6} before it is there"
+    fewer = owned("all-gather", 3, owners, rows[:-1])
+    assert verify(fewer) == ["rank 1 ends without it in chunk 4; nobody sends it any"]
+
+
+def test_a_broadcast_to_very_many_can_be_proven() -> None:
+    """It takes one count a rank, where an all-reduce takes one for every two."""
+    assert verify(schedule_for("tree", 40_000, Options(fan_out=200), "broadcast")) == []
+
+
+def test_some_chunks_at_a_time_find_the_same_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever fits in memory at once: schedules of several chunks, right and wrong."""
+    doubled: list[Move] = [*((t, 1, 0, t, 2, 0) for t in range(4)), (5, 0, 1, 0, 5, 1)]
+    ring = schedule_for("ring", 5)
+    rows = rows_of(ring)
+    schedules = [
+        ring,
+        with_rows(ring, rows[:7] + rows[8:]),
+        schedule_for("ring", 5, None, "all-gather"),
+        make_schedule("mine", 2, 5, doubled),
+        owned("broadcast", 3, [0] * 4, [(0, 0, 1, 0, 3, 1), (1, 1, 2, 0, 4, 1)]),
+        owned("all-gather", 3, [0, 1, 2], [(0, 0, 1, 0, 1, 1), (0, 1, 2, 1, 1, 1), (1, 1, 2, 0, 1, 1)]),
+    ]
+    whole = [sorted(verify(schedule)) for schedule in schedules]
+    for block_bytes in (1, 50, 100):
+        monkeypatch.setattr(verifier, "_BLOCK_BYTES", block_bytes)
+        assert [sorted(verify(schedule)) for schedule in schedules] == whole

@@ -1,0 +1,106 @@
+"""The examples as elastic jobs: what they keep and print at the end is what the same program finds in one process."""
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from examples import agile_lda, agile_mf, agile_mlr, agile_torch
+from plink.runtime.agileml.local import train
+from tests.conftest import plink
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+MF = ("--users", "200", "--movies", "80", "--count", "8000", "--rank", "4", "--pieces", "6", "--clocks", "20")
+MLR = ("--items", "3000", "--features", "20", "--classes", "5", "--pieces", "6", "--clocks", "40")
+LDA = ("--documents", "150", "--vocabulary", "100", "--length", "30", "--topics", "4", "--pieces", "6", "--clocks=12")
+TORCH = ("--items", "300", "--side", "8", "--classes", "3", "--batches", "2", "--pieces", "6", "--clocks", "12")
+
+
+def launched(folder: Path, name: str, *words: str) -> "subprocess.CompletedProcess[str]":
+    """A job of one reliable and two transient hosts, which serve: stage 2."""
+    return plink(
+        "launch", "--runner", "local", "--slots", "3", "--backend", "agileml", "--timeout", "100s",
+        str(EXAMPLES / name), *words, cwd=folder,
+    )  # fmt: skip
+
+
+def kept(folder: Path, name: str, *words: str) -> tuple[dict[str, Any], list[str]]:
+    """What the file has in the end, named as seen from the folder, and what the program printed."""
+    done = launched(folder, name, *words, "--save", "kept.npz")
+    assert done.returncode == 0, done.stderr
+    assert "stage 2" in done.stderr
+    said = [line.removeprefix("[0] ") for line in done.stdout.splitlines()]
+    assert said[-1] == f"saved in {folder}/kept.npz"
+    assert sorted(path.name for path in folder.iterdir()) == [".plink", "kept.npz"]
+    if name == "agile_torch.py":
+        return torch.load(folder / "kept.npz"), said[:-1]
+    with np.load(folder / "kept.npz") as file:
+        return dict(file), said[:-1]
+
+
+def test_factors(tmp_path: Path) -> None:
+    found, said = kept(tmp_path, "agile_mf.py", *MF)
+    app, _ = agile_mf.make([*MF])
+    trained = train(app, workers=3)
+
+    def error(users: Any, movies: Any) -> float:
+        data = app.data
+        guess = found["mean"] + np.einsum("nk,nk->n", users[data.user], movies[data.movie])
+        return float(np.sqrt(np.mean((data.stars - guess) ** 2)))
+
+    alone = error(trained.tables["users"][:, :-1], trained.tables["movies"][:, :-1])
+    assert error(found["users"], found["movies"]) == pytest.approx(alone, rel=1e-3)
+    assert alone < 0.7 * app.data.stars.std()
+    assert said == []
+
+
+def test_classes(tmp_path: Path) -> None:
+    found, said = kept(tmp_path, "agile_mlr.py", *MLR)
+    app, _ = agile_mlr.make([*MLR])
+    trained = train(app, workers=3)
+    np.testing.assert_allclose(found["weights"], trained.tables["weights"], rtol=1e-3, atol=1e-4)
+    guessed = found["labels"][agile_mlr.probabilities(found["weights"], app.data.x).argmax(axis=1)]
+    right = (guessed == app.data.y).mean()
+    assert right > app.data.best - 0.02
+    assert said == [f"{right:.4f} right ({app.data.best:.4f} by the weights that made them)"]
+
+
+def test_topics(tmp_path: Path) -> None:
+    found, said = kept(tmp_path, "agile_lda.py", *LDA)
+    app, _ = agile_lda.make([*LDA])
+    words = train(app, workers=3).tables["words"]
+    assert (found["counts"] == words.T).all()
+    np.testing.assert_allclose(found["topics"].sum(axis=1), 1)
+    likely = (words.T + app.beta) / (words.sum(axis=0)[:, None] + app.beta * app.data.vocabulary)
+    np.testing.assert_allclose(found["topics"], likely)
+    assert (found["alpha"], found["beta"], found["words"].size) == (app.alpha, app.beta, 0)
+    assert len(said) == 4
+    for line in said:
+        topic, top = re.fullmatch(r"topic (\d) \(\d+\.\d% of the tokens\): ((?:\d+ ?){8})", line).groups()  # type: ignore[union-attr]
+        counts = found["counts"][int(topic)]
+        assert [counts[int(word)] for word in top.split()] == sorted(counts, reverse=True)[:8]
+
+
+def test_a_network(tmp_path: Path) -> None:
+    found, said = kept(tmp_path, "agile_torch.py", *TORCH)
+    app, _ = agile_torch.make([*TORCH])
+    model = app.trained(train(app, workers=3).tables)
+    for name, values in model.state_dict().items():
+        np.testing.assert_allclose(found[name], values, rtol=1e-2, atol=1e-3)
+    right = re.fullmatch(r"(0\.\d{4}) of the images held out are told rightly", said[0])
+    assert right is not None
+    assert float(right[1]) == pytest.approx(app.right(model), abs=0.05)
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_the_work(tmp_path: Path) -> None:
+    done = launched(tmp_path, "agile_mlr.py", "--clocks", "1000000", "--save", "nowhere/kept.npz")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        f"plink: error: local-0: what is learnt could not be kept: {tmp_path}/nowhere/kept.npz: there is no folder "
+        f"{tmp_path}/nowhere"
+    )
+    assert "iteration" not in done.stderr

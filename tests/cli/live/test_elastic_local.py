@@ -1,0 +1,228 @@
+"""An elastic job on this machine, as its user sees it: what it prints, leaves and answers is what the schemas say."""
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import threading
+from pathlib import Path
+from typing import Any
+
+from plink.storage import read_document
+from tests.cli.files import refusal
+from tests.conftest import typed
+from tests.lab.jobs import Running
+from tests.lab.waiting import until
+from tests.words.schemas import complaints, described, keys
+
+PROGRAM = Path(__file__).parents[2] / "runners/agile/tally.py"
+
+
+def launched(folder: Path, *words: str, options: tuple[str, ...] = ()) -> Running:
+    """A job of two hosts. ``options``: of plink, beside those that all jobs here have."""
+    return Running(
+        folder, "launch", "--runner", "local", "--slots", "2", "--backend", "agileml", "--timeout", "100s", "--json",
+        *options, str(PROGRAM), "--out", str(folder / "out.json"), "--pieces", "4", *words,
+    )  # fmt: skip
+
+
+def kept(folder: Path) -> list[dict[str, Any]]:
+    """The runs that are listed, each held against its schema."""
+    found = json.loads(typed("runs", "--json", cwd=folder).stdout)
+    assert described("runs", found)
+    assert complaints("runs", found | {"runs": [{"id": "1"}]}) == ["$.runs[0]"]
+    for run in found["runs"]:
+        assert described("run", run)
+    runs: list[dict[str, Any]] = found["runs"]
+    return runs
+
+
+def status(folder: Path) -> dict[str, Any]:
+    """By the command, once there is work; empty before."""
+    done = typed("agile", "status", "last", "--json", cwd=folder)
+    found: dict[str, Any] = json.loads(done.stdout) if done.returncode == 0 else {}
+    return found if found.get("stage") else {}
+
+
+def test_a_job_that_ends_well(tmp_path: Path) -> None:
+    job = launched(tmp_path, "--clocks", "40", "--work-s", "0.04")
+    try:
+        stands = until(lambda: status(tmp_path), 60, "work")
+        (begun,) = kept(tmp_path)
+        where = read_document(tmp_path / ".plink/runs" / begun["id"] / "agile.json")
+        assert job.ends(100) == 0, job.err
+    finally:
+        job.close()
+    assert described("elastic-status", stands)
+    assert set(stands) == keys("elastic-status")
+    assert (begun["exit_code"], begun["backend"], stands["run"]) == (None, "agileml", begun["id"])
+    assert described("elastic-job", where)
+    assert set(where) == keys("elastic-job")
+    assert (where["pid"], where["lab"], where["runner"]) == (job.process.pid, None, "local")
+    assert complaints("elastic-job", where | {"pid": 0}) == ["$.pid"]
+    ended = json.loads(job.out)
+    assert described("elastic", ended)
+    assert set(ended) == keys("elastic")
+    assert (ended["exit_code"], ended["iterations"], ended["why"]) == (0, 40, "")
+    assert complaints("elastic", ended | {"iteration_s": "fast"}) == ["$.iteration_s"]
+    (run,) = kept(tmp_path)
+    assert (run["exit_code"], run["why"]) == (0, "")
+
+
+def test_a_checkpoint_is_asked_for(tmp_path: Path) -> None:
+    folder, seldom = tmp_path / "saved", ("--checkpoint", "saved", "--checkpoint-every", "1h")
+    job = launched(tmp_path, "--clocks", "4000", "--work-s", "0.04", options=seldom)
+    try:
+        until(lambda: status(tmp_path), 60, "work")
+        done = typed("agile", "checkpoint", "last", "--json", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        found = json.loads(done.stdout)
+        shown = typed("agile", "checkpoint", "last", cwd=tmp_path)
+        latest = read_document(folder / "latest.json")
+        job.process.send_signal(signal.SIGINT)
+        assert job.ends(20) == 130, job.err
+    finally:
+        job.close()
+    assert described("elastic-checkpoint", found)
+    assert set(found) == keys("elastic-checkpoint")
+    assert complaints("elastic-checkpoint", found | {"clock": -1}) == ["$.clock"]
+    assert (found["run"], Path(found["folder"]).parent) == (kept(tmp_path)[0]["id"], folder)
+    assert shown.stdout == f"clock {latest['clock']}: {folder}/{latest['folder']}\n"
+    assert latest["clock"] >= found["clock"]
+    ended = typed("agile", "checkpoint", "last", cwd=tmp_path)
+    assert "the job does not answer" in refusal(ended, 1)
+
+
+def test_a_job_that_fails_at_once(tmp_path: Path) -> None:
+    job = launched(tmp_path, "--fail", "1")
+    try:
+        assert job.ends(100) == 1, job.err
+    finally:
+        job.close()
+    ended = json.loads(job.out)
+    assert described("elastic", ended)
+    assert (ended["exit_code"], ended["objective"]) == (1, None)
+    assert "ValueError" in ended["why"]
+    (run,) = kept(tmp_path)
+    assert run["why"] == ended["why"]
+
+
+def nodes(folder: Path) -> list[int]:
+    """Processes of the job's nodes."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if str(folder / "out.json").encode() in path.read_bytes() and int(path.parent.name) != os.getpid():
+                found.append(int(path.parent.name))
+    return found
+
+
+def test_ctrl_c_ends_the_job_and_its_nodes(tmp_path: Path) -> None:
+    """And what was written of it by then can be read."""
+    job = launched(tmp_path, "--clocks", "4000", "--work-s", "0.04")
+    try:
+        until(lambda: status(tmp_path), 60, "work")
+        assert len(nodes(tmp_path)) == 3  # this command's own among them
+        job.process.send_signal(signal.SIGINT)
+        assert job.ends(20) == 130, job.err
+    finally:
+        job.close()
+    until(lambda: not nodes(tmp_path), 20, "the end of its nodes")
+    assert "Traceback" not in job.err
+    (run,) = kept(tmp_path)
+    assert run["exit_code"] == 130
+    summary = typed("agile", "summary", run["id"], "--json", cwd=tmp_path)
+    assert summary.returncode == 0, summary.stderr
+    done = typed("agile", "status", "last", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "the job does not answer" in done.stderr
+
+
+RESIZED = re.compile(
+    r"from clock \d+ on (\d) workers on (\d) hosts do the work, before (\d) on (\d); the global batch stays the same: "
+    r"one mini-batch of each of the 4 pieces \(strong scaling\)"
+)
+
+
+def test_hosts_that_come_together_and_leave_together_are_a_line_each(tmp_path: Path) -> None:
+    """Where there is no live view."""
+    job = launched(tmp_path, "--clocks", "4000", "--work-s", "0.04")
+    try:
+        until(lambda: status(tmp_path), 60, "work")
+        assert typed("agile", "add", "last", "n0", "n1", cwd=tmp_path).returncode == 0
+        until(lambda: status(tmp_path)["workers"] == 4, 60, "newcomers")
+        assert typed("agile", "evict", "last", "n0", "n1", "--in", "9s", cwd=tmp_path).returncode == 0
+        until(lambda: len(status(tmp_path)["hosts"]) == 2, 60, "the end of their work")
+        job.process.send_signal(signal.SIGINT)
+        assert job.ends(20) == 130, job.err
+    finally:
+        job.close()
+    assert RESIZED.findall(job.err) == [("4", "4", "2", "2"), ("2", "2", "4", "4")]
+
+
+def test_hosts_that_come_are_a_line_above_the_live_view(tmp_path: Path) -> None:
+    reading, writing = os.openpty()
+    fcntl.ioctl(writing, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 300, 0, 0))
+    words = ("launch", "--runner", "local", "--slots", "2", "--backend", "agileml", "--timeout", "100s", str(PROGRAM))
+    words += ("--out", str(tmp_path / "out.json"), "--pieces", "4", "--clocks", "4000", "--work-s", "0.04")
+    shown: list[bytes] = []
+
+    def look() -> None:
+        with contextlib.suppress(OSError):  # its end
+            while data := os.read(reading, 1 << 16):
+                shown.append(data)
+
+    with subprocess.Popen(
+        [sys.executable, "-m", "plink", *words], cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=writing, stderr=writing,
+        env={**os.environ, "TERM": "xterm-256color"},
+    ) as process:  # fmt: skip
+        os.close(writing)
+        looking = threading.Thread(target=look)
+        looking.start()
+        try:
+            until(lambda: status(tmp_path), 60, "work")
+            assert typed("agile", "add", "last", "n0", "n1", cwd=tmp_path).returncode == 0
+            until(lambda: RESIZED.search(b"".join(shown).decode(errors="replace")), 60, "the line")
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(20)
+            looking.join(20)
+    os.close(reading)
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", b"".join(shown).decode())
+    assert RESIZED.findall(text) == [("4", "4", "2", "2")]
+
+
+def test_the_live_view_of_a_terminal(tmp_path: Path) -> None:
+    """Stage, hosts and events stay below, and what hosts print goes above it, line by line."""
+    reading, writing = os.openpty()
+    fcntl.ioctl(writing, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+    words = ("launch", "--runner", "local", "--slots", "2", "--backend", "agileml", "--timeout", "100s", str(PROGRAM))
+    words += ("--out", str(tmp_path / "out.json"), "--pieces", "4", "--clocks", "60", "--work-s", "0.04", "--say")
+    with subprocess.Popen(
+        [sys.executable, "-m", "plink", *words], cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=writing, stderr=writing,
+        env={**os.environ, "TERM": "xterm-256color"},
+    ) as process:  # fmt: skip
+        os.close(writing)
+        shown = b""
+        with contextlib.suppress(OSError):  # its end
+            while data := os.read(reading, 1 << 16):
+                shown += data
+        os.close(reading)
+        assert process.wait(20) == 0, shown
+    text = shown.decode()
+    assert "\x1b[32mpiece 2\x1b[0m" in text
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+    lines = [line.strip() for line in re.split(r"[\r\n]+", plain)]
+    title = re.compile(r"stage 1  iteration \d+  clock \d+  .+ an iteration  objective .+")
+    assert any(map(title.fullmatch, lines))
+    assert [line for line in lines if re.fullmatch(r"local-0 +reliable +\d+ +2 .+B .+B", line)]
+    said = [line for line in lines if " at clock " in line]
+    assert len(said) == 4 * 60
+    assert all(re.fullmatch(r"\[[01]\] piece \d at clock \d+(, and on){12}", line) for line in said)
+    assert "60 iterations in" in plain.splitlines()[-2]

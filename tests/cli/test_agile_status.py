@@ -1,0 +1,54 @@
+"""How an elastic job is shown that runs: by `plink agile status`, in the live view of `plink launch`, and before."""
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from plink.cli.agile_live import _lines
+from plink.cli.elastic_screen import view
+from tests.conftest import typed
+
+COST = {"total": 1.10004, "per_iteration": 0.36671, "without_price": []}
+
+
+def status(**more: Any) -> dict[str, Any]:
+    """Of one host, as the job's hub tells it."""
+    host = {"name": "h0", "number": 0, "tier": "reliable", "state": "there", "serves": [0], "backs": [], "pieces": 4,
+            "sent": 0, "received": 0, "price": None}  # fmt: skip
+    return {
+        "stage": 1, "hosts": [host], "clock": 3, "consistent": 3, "era": 0, "controller": 1, "checkpoint": None,
+        "waits": None, "iteration": 2, "iteration_s": 0.5, "objective": None, "workers": 1, "begun": 4, **more,
+    }  # fmt: skip
+
+
+def seen(status: dict[str, Any]) -> str:
+    """The live view's lines, and those of `plink agile status`."""
+    console = Console(width=200)
+    with console.capture() as capture:
+        console.print(view(status, []))
+    return capture.get() + "\n".join(_lines(status))
+
+
+def test_cost_so_far_is_in_the_live_view_and_the_status() -> None:
+    """Without prices there is no word of it: in a job of an earlier plink, or where no host has a price."""
+    told = "1.1, 0.367 an iteration (without the one host that has no price)\n"
+    lines = [line.rstrip() + "\n" for line in seen(status(cost=COST | {"without_price": ["h1"]})).splitlines()]
+    assert f"stage 1  iteration 3  clock 4  0.5 s an iteration  cost {told}" in lines
+    assert f"cost so far: {told}" in lines
+    for more in ({}, {"cost": None}):
+        assert "cost" not in seen(status(**more))
+
+
+def test_a_rehearsal_says_what_it_did_not_look_at(tmp_path: Path) -> None:
+    """It asks no host, not even this one."""
+    words = ("--dry-run", "--runner", "local", "--slots", "2", "--backend", "agileml", "fit.py")
+    done = typed("launch", *words, cwd=tmp_path)
+    assert done.returncode == 0
+    assert [line for line in done.stdout.splitlines() if line.startswith("#")] == [
+        "# on local-0, reliable", "# on local-1, transient",
+    ]  # fmt: skip
+    assert done.stderr == (
+        "plink: no host was asked: whether it can be reached, makes the program and has the memory shows when the job "
+        "starts\n"
+    )

@@ -1,0 +1,1 @@
+"""One true path of each real thing, on lab hosts: what the quick tier keeps of labs, launchers and whole jobs."""

@@ -1,0 +1,165 @@
+"""16 hosts in a random order: every rank runs where the order says, and a broken order is caught before it runs.
+
+So for the ranks that plink starts itself, for its torchruns, and for torchruns that were typed on every host.
+"""
+
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.files import write
+from tests.conftest import Lab, plink
+from tests.lab.jobs import write_hosts, write_script
+from tests.lab.test_proof import ran, swap
+from tests.lab.test_torchrun import BROKEN
+from tests.lab.traces import guests
+from tests.lab.waiting import until
+from tests.runtime.torchruns import Ended, Torchruns
+
+pytestmark = pytest.mark.lab
+
+SEED = 3
+ENDS_S = 240
+# Says which rank it is and at which address, which no two hosts share, and leaves a trace of having run.
+WHO = """
+import json, os, socket
+open(f"ran-{os.environ['RANK']}", "w").close()
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+    sock.connect((os.environ["MASTER_ADDR"], 9))
+    print(json.dumps([int(os.environ["RANK"]), sock.getsockname()[0]]))
+"""
+Order = list[str]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left(lab: Lab) -> Iterator[None]:
+    """However a job of this file ended, nothing of it runs on a host a little later."""
+    yield
+    until(lambda: not guests(lab), 10, "agents, torchruns and ranks to be gone")
+
+
+def prepared(lab: Lab, folder: Path) -> Order:
+    """A random order of the 16 hosts, beside their hosts file, who they are, and the program."""
+    write_hosts(lab, folder)
+    write_script(folder, WHO)
+    names = lab.hosts.names
+    (folder / ".plink").mkdir()
+    machines = [{"hostname": host.name, "addresses": [host.address]} for host in lab.hosts]
+    network = {"hosts": [host.to_json() for host in lab.hosts], "lab": lab.name, "machines": machines}
+    latency = [[0 if a == b else 100 for a in names] for b in names]
+    document = {"schema": "plink.network/1", "latency_us": latency, "bandwidth_gbps": None}
+    write(folder / ".plink" / "network.json", document | network)
+    order = random.Random(SEED).sample(names, len(names))
+    write_order(folder, "order.txt", order)
+    return order
+
+
+def write_order(folder: Path, name: str, order: Order) -> None:
+    (folder / name).write_text("\n".join(order) + "\n")
+
+
+def addresses(lab: Lab, order: Order) -> list[str]:
+    known = lab.hosts.by_name()
+    return [known[name].address for name in order]
+
+
+def words(runner: str, *more: str) -> tuple[str, ...]:
+    return "launch", "--hosts", "hosts.txt", "--order", "order.txt", "--runner", runner, *more
+
+
+@pytest.mark.parametrize("runner", ["ssh", "torchrun"])
+def test_the_proof_and_the_ranks_agree_with_the_order(runner: str, lab: Lab, tmp_path: Path) -> None:
+    order = prepared(lab, tmp_path)
+    done = plink(*words(runner, "--json", "train.py"), cwd=tmp_path, timeout=ENDS_S)
+    assert done.returncode == 0, done.stderr
+    run = json.loads(done.stdout)
+    assert run["proof"]["held"] is True
+    assert [row["rank"] for row in run["proof"]["ranks"]] == list(range(16))
+    assert [row["host"] for row in run["proof"]["ranks"]] == order
+    assert [row["hostname"] for row in run["proof"]["ranks"]] == order
+    assert [row["addresses"] for row in run["proof"]["ranks"]] == [[address] for address in addresses(lab, order)]
+    logs = tmp_path / ".plink" / "runs" / run["id"] / "logs"
+    said = [json.loads((logs / f"rank-{rank}.out").read_text()) for rank in range(16)]
+    assert said == [list(pair) for pair in enumerate(addresses(lab, order))]
+
+
+def test_hosts_that_changed_places_are_caught(lab: Lab, tmp_path: Path) -> None:
+    """Two hosts have got each other's address since they were measured."""
+    order = prepared(lab, tmp_path)
+    a, b = sorted(random.Random(SEED).sample(range(16), 2))
+    swap(tmp_path / "hosts.txt", *addresses(lab, [order[a], order[b]]))
+    done = plink(*words("ssh", "train.py"), cwd=tmp_path)
+    assert done.returncode == 1, done.stderr
+    marked = [line for line in done.stderr.splitlines() if "<-" in line]
+    assert [line.partition("  <-")[0].removeprefix("plink: ") for line in marked] == [
+        f"rank {a:>2}: asked for {order[a]}, found {order[b]}",
+        f"rank {b:>2}: asked for {order[b]}, found {order[a]}",
+    ]
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("plink: error: the order was not kept: 2 of 16 ranks")
+    assert "nothing was run" in last
+    assert ran(tmp_path) == []
+
+
+def test_torchruns_that_were_told_otherwise_are_caught(lab: Lab, tmp_path: Path) -> None:
+    """Two hosts' torchruns get each other's node rank."""
+    order = prepared(lab, tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", BROKEN, *words("torchrun", "train.py")],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=ENDS_S,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    for rank, found in ((1, 2), (2, 1)):
+        (line,) = [line for line in done.stderr.splitlines() if f"rank {rank:>2}: asked for {order[rank]}" in line]
+        assert line.endswith(f"found {order[found]}  <- started on {order[found]}")
+    assert "nothing was run" in done.stderr.splitlines()[-1]
+    assert ran(tmp_path) == []
+
+
+@pytest.fixture
+def torchruns(tmp_path: Path) -> Iterator[Torchruns]:
+    """torchruns in the test's folder; none is left afterwards."""
+    with Torchruns(tmp_path) as started:
+        yield started
+
+
+def on_all(lab: Lab, torchruns: Torchruns, changed: dict[str, dict[str, str]]) -> dict[str, Ended]:
+    """torchrun typed once on each host, in the hosts file's order; ``changed``: environments, by host."""
+    for name in lab.hosts.names:
+        network = ["nsenter", f"--net=/run/netns/{lab.blueprint.namespace(name)}"]
+        given = {"PLINK_ORDER": "order.txt", "PLINK_HOSTS": "hosts.txt"} | changed.get(name, {})
+        torchruns.start("--nnodes=16", "train.py", prefix=network, **given)
+    return dict(zip(lab.hosts.names, torchruns.ended(ENDS_S), strict=True))
+
+
+def test_torchruns_typed_on_every_host_keep_the_order(lab: Lab, torchruns: Torchruns, tmp_path: Path) -> None:
+    order = prepared(lab, tmp_path)
+    ended = on_all(lab, torchruns, {})
+    assert {name: end.code for name, end in ended.items()} == dict.fromkeys(order, 0), ended
+    said = [json.loads(ended[name].out) for name in order]
+    assert said == [list(pair) for pair in enumerate(addresses(lab, order))]
+
+
+def test_torchruns_that_were_given_another_order_are_caught(lab: Lab, torchruns: Torchruns, tmp_path: Path) -> None:
+    """One host's order file has two hosts the other way round: all end with the same line, which says so."""
+    order = prepared(lab, tmp_path)
+    a, b = random.Random(SEED).sample(range(16), 2)
+    other = [*order]
+    other[a], other[b] = order[b], order[a]
+    write_order(tmp_path, "other.txt", other)
+    stranger = order[7]
+    ended = on_all(lab, torchruns, {stranger: {"PLINK_ORDER": "other.txt"}})
+    assert 0 not in {end.code for end in ended.values()}
+    (error,) = {end.error for end in ended.values()}
+    assert "the nodes were given different orders" in error
+    assert f" on {stranger}" in error
+    assert ran(tmp_path) == []

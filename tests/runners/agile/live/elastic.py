@@ -1,0 +1,141 @@
+"""Elastic jobs of processes on this machine, with a hub in this one: real servers, real controllers, real deaths."""
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from plink.hosts import Host, Hosts
+from runners.agile.asking import ask
+from runners.agile.hub import Ended, Hub, Report, Wishes
+from runners.job.job import Job
+from runners.local import LocalConnector
+from tests.runners.agile.tally import expected
+
+PROGRAM = Path(__file__).parents[1] / "tally.py"
+
+
+@dataclass
+class Elastic:
+    """One job. ``tiers``: a letter a host, r or t."""
+
+    folder: Path
+    tiers: str
+    clocks: int = 40
+    pieces: int = 12
+    settings: dict[str, Any] = field(default_factory=dict)
+    more: tuple[str, ...] = ()
+    most_hosts: int | None = 8
+    timeout_s: float = 90.0
+    log: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    ended: Ended | None = None
+    error: BaseException | None = None
+
+    def __enter__(self) -> "Elastic":
+        out = self.folder / "result.json"
+        words = ("--out", str(out), "--pieces", str(self.pieces), "--clocks", str(self.clocks), *self.more)
+        job = Job(
+            program=sys.executable, args=("-m", "plink.runtime.agileml.node", str(PROGRAM), *words),
+            workdirs=(os.getcwd(),), timeout_s=self.timeout_s, env={"OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+        report = Report(
+            sink=lambda number, stream, line: self.lines.append(line), log=self.log.append, note=self.notes.append,
+            say=self.notes.append, on_proof=lambda findings: None, folder=self.folder,
+        )  # fmt: skip
+        self.hub = Hub(LocalConnector(), job, Wishes(self.settings, self.most_hosts), report, None, time.monotonic)
+        hosts = Hosts(tuple(host(f"h{k}", tier) for k, tier in enumerate(self.tiers)))
+        self._thread = threading.Thread(target=self._run, args=(hosts,))
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if error[0] is not None or self.ended is None:
+            self.hub._queue.put(lambda: self.hub._end(99, "the test is over"))
+        self._thread.join(30)
+        if error[0] is not None:
+            print("\n".join([*map(json.dumps, self.log[-60:]), *self.notes[-40:], *self.lines[-20:]]))
+            errors = self.folder / "controller.err"
+            print(errors.read_text() if errors.exists() else "")
+
+    def _run(self, hosts: Hosts) -> None:
+        try:
+            self.ended = self.hub.run(hosts)
+        except BaseException as error:
+            self.error = error
+
+    def status(self) -> dict[str, Any]:
+        """As `plink agile status` has it."""
+        return ask(self.hub.asking.name, {"do": "status"})
+
+    def until(self, what: Callable[[dict[str, Any]], bool], seconds: float = 30.0) -> dict[str, Any]:
+        """The first status that fits."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            assert self.error is None, self.error
+            assert self.ended is None, self.ended
+            if self.hub._settings is not None and what(status := self.status()):
+                return status
+            time.sleep(0.05)
+        raise AssertionError("that did not come")
+
+    def clock_now(self) -> int:
+        """The latest that was begun."""
+        return int(self.status().get("begun", -1))
+
+    def clock(self, clock: int) -> dict[str, Any]:
+        """Wait for a clock to have been begun."""
+        return self.until(lambda status: status.get("begun", -1) >= clock)
+
+    def pid(self, name: str) -> int:
+        """Of a host's node."""
+        return int(next(m.hello["pid"] for m in self.hub._members.values() if m.name == name))
+
+    def kill(self, *names: str, number: int = signal.SIGKILL) -> None:
+        """All at once."""
+        for pid in [self.pid(name) for name in names]:
+            os.kill(pid, number)
+
+    def evict(self, *names: str, seconds: float) -> None:
+        """As `plink agile evict`."""
+        ask(self.hub.asking.name, {"do": "evict", "hosts": list(names), "seconds": seconds})
+
+    def add(self, *names: str, tier: str = "t", bulk: bool = True) -> None:
+        """As `plink agile add`."""
+        hosts = [vars(host(name, tier)) for name in names]
+        ask(self.hub.asking.name, {"do": "add", "hosts": hosts, "bulk": bulk})
+
+    def checkpoint(self) -> dict[str, Any]:
+        """As `plink agile checkpoint`."""
+        return ask(self.hub.asking.name, {"do": "checkpoint"})
+
+    def finish(self, *, exactly: bool = True) -> dict[str, Any]:
+        """To the end; the result, with every update in it once; ``exactly``: and made of what should be read."""
+        self._thread.join(self.timeout_s + 10)
+        assert self.error is None, self.error
+        assert self.ended is not None
+        assert self.ended.code == 0, self.ended
+        found: dict[str, Any] = json.loads((self.folder / "result.json").read_text())
+        wanted = expected(self.pieces, self.clocks)
+        assert {key: found[key] for key in wanted} == wanted
+        m = [1 - 0.9**self.clocks] * 4
+        assert not exactly or all(
+            abs(one - other) < 1e-9 for row in found["m"] for one, other in zip(row, m, strict=True)
+        )
+        return found
+
+    def events(self, what: str) -> list[dict[str, Any]]:
+        """Of the log."""
+        return [line for line in self.log if line["what"] == what]
+
+
+def host(name: str, tier: str) -> Host:
+    """On this machine."""
+    return Host(name, "127.0.0.1", tier="reliable" if tier == "r" else "transient")

@@ -1,0 +1,158 @@
+"""Jobs of real processes whose hosts come and go, are warned, and die: no update is lost, none counts twice."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from plink.errors import PlinkError
+from tests.runners.agile.live.elastic import Elastic
+
+
+@pytest.mark.parametrize("tiers", ["r", "rt", "rrttt"])
+def test_a_job_from_beginning_to_end(tmp_path: Path, tiers: str) -> None:
+    """In every stage the same comes out."""
+    with Elastic(tmp_path, tiers) as job:
+        job.finish()
+    stage = 1 if tiers.count("t") <= tiers.count("r") else 2
+    assert [line["stage"] for line in job.events("stage")] == [stage]
+    iterations = [line["iteration"] for line in job.events("iteration")]
+    assert iterations == list(range(40))
+
+
+def test_stage_3(tmp_path: Path) -> None:
+    """Reliable hosts only keep backups."""
+    with Elastic(tmp_path, "rttt", settings={"active": 1.0, "backup_only": 2.0}) as job:
+        status = job.clock(5)
+        assert status["stage"] == 3
+        assert [host["pieces"] for host in status["hosts"] if host["tier"] == "reliable"] == [0]
+        job.finish()
+
+
+def test_hosts_are_added_and_evicted(tmp_path: Path) -> None:
+    """Up a stage and down again, with no roll-back."""
+    with Elastic(tmp_path, "rt", clocks=150, more=("--megabytes", "4", "--work-s", "0.008")) as job:
+        job.clock(10)
+        job.add("n0", "n1", "n2")
+        job.until(lambda status: status["workers"] == 5)
+        job.evict("n0", "n1", "n2", "h1", seconds=20)
+        job.until(lambda status: {host["name"] for host in status["hosts"]} == {"h0"})
+        job.finish()
+    assert not job.events("rolled back")
+    assert [line["stage"] for line in job.events("stage")] == [1, 2, 1]
+
+
+@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="this kernel has no autogroups")
+def test_a_newcomer_leaves_the_cores_to_the_others_until_it_has_loaded(tmp_path: Path) -> None:
+    """And the first ones never do that."""
+
+    def nice(name: str) -> str:
+        return Path(f"/proc/{job.pid(name)}/autogroup").read_text().split()[-1]
+
+    with Elastic(tmp_path, "rt", clocks=400, more=("--load-s", "0.5")) as job:
+        job.clock(5)
+        assert [nice("h0"), nice("h1")] == ["0", "0"]
+        job.add("n0")
+        job.until(lambda status: any(host["name"] == "n0" for host in status["hosts"]))
+        later = job.clock(job.clock_now() + 10)  # what is said to all meanwhile is said to it, too
+        assert [host["state"] for host in later["hosts"] if host["name"] == "n0"] == ["joining"]
+        assert int(nice("n0")) > 0
+        job.until(lambda status: status["workers"] == 3)
+        assert nice("n0") == "0"
+        job.finish()
+
+
+@pytest.mark.parametrize("who", ["server", "worker", "all"])
+def test_transient_hosts_are_killed(tmp_path: Path, who: str) -> None:
+    """One that serves, one that only works, all of them."""
+    with Elastic(tmp_path, "rtttt", clocks=120) as job:
+        status = job.clock(20)
+        transient = [host for host in status["hosts"] if host["tier"] == "transient"]
+        names = [host["name"] for host in transient if who == "all" or bool(host["serves"]) == (who == "server")]
+        job.kill(*(names if who == "all" else names[:1]))
+        job.finish()
+    assert bool(job.events("rolled back")) == (who != "worker")
+    assert len([line for line in job.events("host") if line["event"] == "failed"]) == (4 if who == "all" else 1)
+
+
+def test_a_host_that_is_frozen_is_given_up(tmp_path: Path) -> None:
+    """Within two seconds; and when it comes to again it changes nothing."""
+    with Elastic(tmp_path, "rttt", clocks=400) as job:
+        status = job.clock(20)
+        name = next(host["name"] for host in status["hosts"] if host["serves"] and host["tier"] == "transient")
+        pid = job.pid(name)
+        os.kill(pid, signal.SIGSTOP)
+        begun = time.monotonic()
+        job.until(lambda status: name not in {host["name"] for host in status["hosts"]})
+        assert time.monotonic() - begun < 4  # two seconds, and what this machine takes to tell
+        job.clock(100)
+        job.finish()
+    assert job.events("rolled back")
+
+
+def test_sigterm_to_everything_on_a_host_is_a_notice(tmp_path: Path) -> None:
+    """As from a system that shuts down, or from Slurm: the agent, whose end is its node's end, stays that long too."""
+    with Elastic(tmp_path, "rttt", clocks=120, more=("--work-s", "0.02")) as job:
+        job.clock(20)
+        pid = job.pid("h2")
+        agent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        assert b"plink" in Path(f"/proc/{agent}/cmdline").read_bytes()
+        for one in (agent, pid):
+            os.kill(one, signal.SIGTERM)
+        job.until(lambda status: "h2" not in {host["name"] for host in status["hosts"]})
+        job.finish()
+    assert not job.events("rolled back")
+    events = [line["event"] for line in job.events("host") if line["host"] == "h2"]
+    assert (events[:2], events[-2:]) == (["joined", "warned"], ["let go", "left"])
+
+
+def test_sigterm_for_the_second_time_ends_a_host(tmp_path: Path) -> None:
+    """It has failed, at once, and the others go on."""
+    with Elastic(tmp_path, "rttt", clocks=60, settings={"notice_s": 300.0}, more=("--work-s", "0.05")) as job:
+        job.clock(5)
+        pid = job.pid("h2")
+        os.kill(pid, signal.SIGSTOP)  # so that it has no time to leave
+        agent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        os.kill(agent, signal.SIGTERM)
+        time.sleep(0.3)
+        assert Path(f"/proc/{pid}").exists()
+        os.kill(agent, signal.SIGTERM)
+        job.until(lambda status: "h2" not in {host["name"] for host in status["hosts"]})
+        job.finish()
+    assert not Path(f"/proc/{agent}").exists()
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_a_node_that_says_what_no_node_says_is_ended(tmp_path: Path) -> None:
+    """It has failed; the controller has not, and the others go on."""
+    stage_3 = {"active": 1.0, "backup_only": 2.0}
+    with Elastic(tmp_path, "rttt", clocks=120, settings=stage_3, more=("--nonsense", "5")) as job:
+        job.until(lambda status: len(status["hosts"]) == 3)
+        job.finish()
+    (failed,) = (line for line in job.events("host") if line["event"] == "failed")
+    assert failed["why"] == "its node was ended: what it said makes no sense: 'clock' with clock 'ten'"
+    assert [line["event"] for line in job.events("controller")] == ["started"]
+
+
+def test_a_reliable_host_is_killed_in_stage_2(tmp_path: Path) -> None:
+    """Its backups are made anew from those who serve; nothing is redone."""
+    with Elastic(tmp_path, "rrtttt", clocks=150) as job:
+        job.clock(20)
+        job.kill("h1")
+        job.finish()
+    assert not job.events("rolled back")
+
+
+def test_a_host_comes_back_under_its_name(tmp_path: Path) -> None:
+    """As another member; one that is there already is refused."""
+    with Elastic(tmp_path, "rtt", clocks=200, more=("--work-s", "0.02")) as job:
+        job.clock(10)
+        with pytest.raises(PlinkError, match="in the job already"):
+            job.add("h1")
+        job.kill("h1")
+        job.until(lambda status: "h1" not in {host["name"] for host in status["hosts"]})
+        job.add("h1")
+        job.until(lambda status: {host["number"] for host in status["hosts"] if host["name"] == "h1"} == {3})
+        job.finish()

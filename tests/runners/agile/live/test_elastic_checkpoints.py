@@ -1,0 +1,112 @@
+"""Jobs that lose what only reliable hosts had, and go on from a checkpoint."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from plink.errors import PlinkError
+from tests.runners.agile.live.elastic import Elastic
+
+
+def saving(folder: Path) -> dict[str, object]:
+    """Checkpoints as often as can be."""
+    return {"checkpoints": str(folder / "checkpoints"), "checkpoint_every_s": 0.3}
+
+
+def test_the_only_reliable_host_is_killed(tmp_path: Path) -> None:
+    """It is started anew, and all go on from the last checkpoint; nothing counts twice."""
+    more = ("--work-s", "0.02")
+    with Elastic(tmp_path, "rtt", clocks=90, settings=saving(tmp_path), more=more) as job:
+        job.until(lambda status: (status.get("checkpoint") or -1) > 5)
+        job.kill("h0")
+        job.finish()
+    assert job.events("checkpoint")
+    assert job.events("rolled back")
+    assert [line["event"] for line in job.events("host") if line["host"] == "h0"][:2] == ["joined", "failed"]
+
+
+def test_the_only_reliable_host_and_the_controller_are_killed(tmp_path: Path) -> None:
+    """The next controller has nobody to ask for the state, and waits for the reliable host as the first would have."""
+    with Elastic(tmp_path, "rtt", clocks=90, settings=saving(tmp_path), more=("--work-s", "0.02")) as job:
+        job.until(lambda status: (status.get("checkpoint") or -1) > 5)
+        assert job.hub._controller is not None
+        os.kill(job.hub._controller.pid, signal.SIGSTOP)  # so that it does not hear of it
+        job.kill("h0")
+        job.until(lambda status: status.get("controller") == 2)
+        job.finish()
+    assert job.events("rolled back")
+    assert [line["event"] for line in job.events("host") if line["host"] == "h0"][:2] == ["joined", "failed"]
+
+
+def test_a_parameter_server_of_two_is_killed(tmp_path: Path) -> None:
+    """In stage 1 nobody else has its partitions: the other goes on from the checkpoint that both can read."""
+    more = ("--work-s", "0.02")
+    with Elastic(tmp_path, "rr", clocks=90, settings=saving(tmp_path), more=more) as job:
+        job.until(lambda status: (status.get("checkpoint") or -1) > 5)
+        job.kill("h1")
+        job.finish()
+    assert job.events("rolled back")
+
+
+def test_without_a_checkpoint_the_loss_is_said(tmp_path: Path) -> None:
+    """In one line, with what would have helped."""
+    with Elastic(tmp_path, "rr", clocks=400) as job:
+        job.clock(10)
+        job.kill("h1")
+        job._thread.join(30)
+    assert job.ended is not None
+    assert job.ended.code == 1
+    assert "--checkpoint" in job.ended.why
+
+
+def test_another_job_goes_on_exactly_where_one_ended(tmp_path: Path) -> None:
+    """From the checkpoint of the last clock, however seldom they are written."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    with Elastic(first, "rt", clocks=30, settings={"checkpoints": str(tmp_path / "checkpoints")}) as job:
+        job.finish()
+    assert [line["clock"] for line in job.events("checkpoint")] == [30]
+    with Elastic(second, "rtt", clocks=50, settings={"restore": str(tmp_path / "checkpoints")}) as again:
+        again.finish()
+    assert [line["iteration"] for line in again.events("iteration")] == list(range(30, 50))
+
+
+def test_one_is_asked_for_and_another_job_goes_on_from_it(tmp_path: Path) -> None:
+    """It is whole when that is answered, though the next was due in an hour; also where a controller is lost before it
+    has answered."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    folder = tmp_path / "checkpoints"
+    settings = {"checkpoints": str(folder), "checkpoint_every_s": 3600.0}
+    with Elastic(first, "rtt", clocks=4000, settings=settings, more=("--work-s", "0.02")) as job:
+        safe = job.until(lambda status: status.get("consistent", -1) >= 5)["consistent"]
+        saved = job.checkpoint()
+        assert saved["clock"] >= safe
+        assert job.status()["checkpoint"] == saved["clock"]
+        latest = json.loads((folder / "latest.json").read_text())
+        assert (latest["clock"], str(folder / latest["folder"])) == (saved["clock"], saved["folder"])
+        assert len(list(Path(saved["folder"]).iterdir())) == latest["partitions"]
+        assert job.hub._controller is not None
+        os.kill(job.hub._controller.pid, signal.SIGSTOP)
+        later = job.checkpoint()
+        assert later["clock"] > saved["clock"]
+        assert job.status()["controller"] == 2
+        job.hub._queue.put(lambda: job.hub._end(9, "that is enough"))
+    clocks = later["clock"] + 20
+    with Elastic(second, "rtt", clocks=clocks, settings={"restore": str(folder)}) as again:
+        again.finish()
+    iterations = [line["iteration"] for line in again.events("iteration")]
+    assert iterations == list(range(later["clock"], clocks))
+
+
+def test_none_is_asked_for_where_there_is_no_folder(tmp_path: Path) -> None:
+    with Elastic(tmp_path, "rt", more=("--work-s", "0.02")) as job:
+        job.clock(5)
+        with pytest.raises(PlinkError, match="started without --checkpoint DIR"):
+            job.checkpoint()
+        job.finish()

@@ -1,0 +1,16 @@
+"""Jobs whose hosts are child processes of the test."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.child_hosts import ChildHosts
+from tests.runners.child_jobs import ChildJobs
+
+
+@pytest.fixture
+def jobs(tmp_path: Path) -> Iterator[ChildJobs]:
+    """Jobs in an empty folder; their processes are gone afterwards."""
+    with ChildHosts() as connector:
+        yield ChildJobs(connector, tmp_path)

@@ -1,0 +1,132 @@
+"""Ranks as threads of this process, with real Gloo connections over loopback between them."""
+
+import threading
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from plink.runtime.aggengine.aggregation import Aggregation, SizeClass
+from plink.runtime.aggengine.cut import Cutting
+from plink.runtime.aggengine.eager import EagerTransport
+from plink.runtime.aggengine.engine import Engine
+from plink.runtime.aggengine.failures import AggregationError, Watch
+from plink.runtime.aggengine.meeting import meet
+from plink.runtime.aggengine.reductions import reduction_for
+from plink.runtime.aggengine.transport import GlooTransport
+from plink.schedule import Schedule
+
+FINE = Cutting(chunk_bytes=64, piece_bytes=2048, pieces=3, least_bytes=512)  # many cells of small vectors
+
+
+def everywhere(ranks: int, work: Callable[[int], Any], patience_s: float = 60.0) -> list[Any]:
+    """What each rank's thread returned; what one raised is raised here."""
+    found: list[Any] = [None] * ranks
+    errors: list[BaseException] = []
+
+    def one(rank: int) -> None:
+        try:
+            found[rank] = work(rank)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=one, args=(rank,), daemon=True) for rank in range(ranks)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(patience_s)
+        assert not thread.is_alive(), "a rank hangs"
+    for error in errors:
+        raise error
+    return found
+
+
+class Clock(threading.local):
+    """One for each rank's thread; it goes when it is told."""
+
+    now = 0.0
+
+    def perf_counter(self) -> float:
+        """As ``time``."""
+        return self.now
+
+
+@dataclass
+class Member:
+    """One rank's engine."""
+
+    rank: int
+    engine: Engine
+    schedule: Schedule
+
+    def reduce(self, tensor: torch.Tensor, op: Any = dist.ReduceOp.SUM, patience_s: float = 60.0) -> str | None:
+        """All-reduce in place; what went wrong."""
+        ended = threading.Event()
+        said: list[str | None] = []
+
+        def done(why: str | None) -> None:
+            said.append(why)
+            ended.set()
+
+        reduction = reduction_for(op, tensor.dtype)
+        assert reduction is not None
+        try:
+            self.engine.submit(tensor, self.schedule, reduction, done)
+        except AggregationError as error:
+            return str(error)
+        assert ended.wait(patience_s), f"rank {self.rank} waits for ever"
+        return said[0]
+
+
+class Members:
+    """The engines of all ranks of one schedule, on connections of their own."""
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        lanes: int = 2,
+        cutting: Cutting = FINE,
+        timeout_s: float = 20.0,
+        eager: bool = False,
+    ) -> None:
+        self.schedule = schedule
+        store = dist.HashStore()
+        aggregation = Aggregation((SizeClass(None, schedule.algo, schedule),), lanes, cutting)
+
+        def join(rank: int) -> Member:
+            timeout = timedelta(seconds=timeout_s)
+            transport = GlooTransport(dist.PrefixStore("t/", store), rank, schedule.ranks, lanes, timeout * 2)
+            everyone = range(schedule.ranks)
+            met = (
+                meet(dist.PrefixStore("e/", store), rank, schedule.ranks, lanes, "127.0.0.1", everyone, 20)
+                if eager
+                else {}
+            )
+            short = EagerTransport(met, lanes, timeout * 2, everyone) if eager else None
+            watch = Watch(dist.PrefixStore("w/", store), rank, schedule.ranks, timeout, slow_s=1.0)
+            return Member(rank, Engine(aggregation, rank, transport, watch, short), schedule)
+
+        self.members: list[Member] = everywhere(schedule.ranks, join)
+
+    def __enter__(self) -> "Members":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # All at once, and the last reference with it: Gloo takes its time to take a rank's connections apart.
+        everywhere(len(self.members), lambda rank: self.members.pop().engine.close(2.0))
+
+    def reduce(self, tensors: list[torch.Tensor], op: Any = dist.ReduceOp.SUM) -> list[str | None]:
+        """All ranks all-reduce their tensors in place; what went wrong for each."""
+        return everywhere(len(tensors), lambda rank: self.members[rank].reduce(tensors[rank], op))
+
+
+@contextmanager
+def gloo_groups(ranks: int, timeout_s: float = 20.0) -> Any:
+    """Stock Gloo groups of as many ranks."""
+    store = dist.HashStore()
+    timeout = timedelta(seconds=timeout_s)
+    yield everywhere(ranks, lambda rank: dist.ProcessGroupGloo(store, rank, ranks, timeout))

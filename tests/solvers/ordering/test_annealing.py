@@ -1,0 +1,177 @@
+"""Annealing: how many moves, when it ends, what it keeps up move by move agrees with the price, wishes hold."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+
+from solvers.costs.by_name import pattern_for
+from solvers.costs.fabric import Fabric
+from solvers.ordering.annealing import Annealed, Annealer
+from solvers.ordering.moves import Moves, moves_of
+from solvers.ordering.progress import Progress
+from solvers.ordering.seats import Seats, Wishes
+from solvers.schedules.catalogue import Options
+from tests.solvers.costs.test_cost_models import fabric
+from tests.solvers.ordering.instances import alike, always, until
+from tests.solvers.synthetic import Tour, racks
+
+ALGO = "halving-doubling"
+
+
+def annealer_of(found: Fabric, n: int) -> tuple[Annealer, Moves]:
+    moves = moves_of(Seats(np.arange(n), found.names, Wishes()).classes(np.arange(n)), n)
+    assert moves is not None
+    return Annealer(pattern_for(ALGO, n, Options()), found, 1e6, "latency"), moves
+
+
+def told_of(starts: list[Tour], found: Fabric, most: int) -> tuple[Annealed, list[Progress]]:
+    told: list[Progress] = []
+
+    def watch(progress: Progress) -> bool:
+        told.append(progress)
+        return True
+
+    annealer, moves = annealer_of(found, len(starts[0]))
+    return annealer.search(starts, moves, 3, most, watch), told
+
+
+def test_just_so_many_moves_are_tried_as_are_allowed() -> None:
+    """Two at a time, and the last one alone."""
+    found = fabric(6, 2)
+    for most in (0, 1, 2, 1001, 40_003):
+        result, told = told_of([np.arange(6)], found, most)
+        assert result.moves == most
+        counts = [one.moves for one in told]
+        assert counts == sorted(counts)
+        assert not told or (counts[0] == 0 and counts[-1] == most)
+
+
+def test_what_is_told_is_the_best_cost_so_far() -> None:
+    found = fabric(12, 4)
+    result, told = told_of([np.arange(12), np.random.default_rng(1).permutation(12)], found, 100_000)
+    annealer, _ = annealer_of(found, 12)
+    costs = [one.cost for one in told]
+    assert costs == sorted(costs, reverse=True)
+    assert costs[0] == min(annealer.price(one) for one in (np.arange(12), np.random.default_rng(1).permutation(12)))
+    assert costs[-1] == pytest.approx(result.cost)
+    assert result.cost == annealer.price(result.order)
+
+
+def test_the_cheapest_start_is_kept_where_nothing_is_tried() -> None:
+    found = fabric(8, 4)
+    annealer, moves = annealer_of(found, 8)
+    starts = [np.random.default_rng(seed).permutation(8) for seed in range(5)]
+    best = min(starts, key=annealer.price)
+    for most, exchanged in ((0, moves), (1000, None)):
+        result = annealer.search(starts, exchanged, 1, most, always)
+        assert (result.order.tolist(), result.cost, result.moves) == (best.tolist(), annealer.price(best), 0)
+
+
+def test_where_all_hosts_are_in_one_place_there_is_nothing_to_try() -> None:
+    found = dataclasses.replace(fabric(6), rtt_us=np.zeros((6, 6)))
+    annealer, moves = annealer_of(found, 6)
+    assert annealer.search([np.arange(6)], moves, 1, 5000, always).moves == 0
+
+
+def test_it_ends_where_the_bound_is_met_and_not_before() -> None:
+    """A cost that is by a billionth above the bound is the bound's, but for rounding."""
+    found = fabric(6, 2)
+    annealer, moves = annealer_of(found, 6)
+    best = min(annealer.price(np.array(order)) for order in itertools.permutations(range(6)))
+    dear = max((np.array(order) for order in itertools.permutations(range(6))), key=annealer.price)
+    met = annealer.search([dear], moves, 3, 10**7, always, best)
+    assert met.cost == pytest.approx(best)
+    assert 0 < met.moves < 10**7
+    assert annealer.search([dear], moves, 3, 500, always, annealer.price(dear) * (1 - 1e-6)).moves > 0
+    assert annealer.search([dear], moves, 3, 500, always, annealer.price(dear) * (1 - 1e-10)).moves == 0
+    assert annealer.search([dear], moves, 3, 500, always, 0.0).moves == 500
+
+
+def test_a_run_ends_when_it_is_told() -> None:
+    """Before the first move, after the first slice of a run, before the next one."""
+    annealer, moves = annealer_of(fabric(6, 2), 6)
+    ends = [annealer.search([np.arange(6)], moves, 3, 10**9, until(calls)).moves for calls in range(5)]
+    assert ends[0] == 0 < ends[1] == ends[2] < ends[3] == ends[4]
+
+
+def test_units_of_time_play_no_part() -> None:
+    """Everything takes a thousand and twenty-four times as long: the same order."""
+    found = fabric(9, 5)
+    slower = dataclasses.replace(found, rtt_us=found.rtt_us * 1024)
+    results = []
+    for one in (found, slower):
+        annealer, moves = annealer_of(one, 9)
+        results.append(annealer.search([np.arange(9)], moves, 4, 3000, always))
+    assert results[0].order.tolist() == results[1].order.tolist()
+    assert results[1].cost == pytest.approx(1024 * results[0].cost, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("algo", "model", "slots"),
+    [
+        ("ring", "latency", 2),
+        ("ring", "alpha-beta", 1),
+        ("halving-doubling", "latency", 1),
+        ("halving-doubling", "contention", 2),
+        ("recursive-doubling", "alpha-beta", 2),
+        ("bml", "latency", 2),
+        ("bml", "contention", 1),
+        ("tree", "latency", 1),
+        ("tree", "contention", 1),
+        ("double-binary-tree", "latency", 2),
+        ("nccl-tree", "latency", 1),
+        ("nccl-tree", "alpha-beta", 2),
+    ],
+)
+def test_cost_kept_up_by_moves_is_the_price(algo: str, model: str, slots: int) -> None:
+    """After thousands of moves, blocks too, in the compiled loops of all three kinds; orders keep the wishes."""
+    n = 16 // slots
+    found, order = fabric(n, 8), np.repeat(np.random.default_rng(8).permutation(n), slots)
+    annealer = Annealer(pattern_for(algo, len(order), Options()), found, 1e6, model)
+    for wishes in (Wishes(), Wishes({3: 6}), Wishes({}, [list(range(k, n, 4)) for k in range(4)])):
+        seats = Seats(order, found.names, wishes)
+        start = seats.arrange(seats.hosts)
+        moves = moves_of(seats.classes(start), len(order))
+        assert moves is not None
+        for count in (0, 1, 3000):
+            best, cost, last = annealer.run(start, moves, count, 1e3, 1.0, 5)
+            assert cost == pytest.approx(annealer.price(best), rel=1e-9)
+            assert cost <= min(annealer.price(start), annealer.price(last)) * (1 + 1e-9)
+            for result in (best, last):
+                assert seats.arrange(list(dict.fromkeys(result.tolist()))).tolist() == result.tolist()
+
+
+@pytest.mark.parametrize(
+    ("algo", "model"), [("halving-doubling", "latency"), ("tree", "latency"), ("double-binary-tree", "contention")]
+)
+def test_annealing_finds_the_best_of_few(algo: str, model: str) -> None:
+    """What the search of so few leaves to trying every order."""
+    n = 6
+    found = fabric(n, 7)
+    order, annealer = np.arange(n), Annealer(pattern_for(algo, n, Options()), found, 1e6, model)
+    moves = moves_of(Seats(order, found.names, Wishes()).classes(order), n)
+    result = annealer.search([order], moves, 3, 60_000, always)
+    best = min(annealer.price(np.array(other)) for other in itertools.permutations(range(n)))
+    assert result.cost == pytest.approx(best)
+
+
+@pytest.mark.parametrize("algo", ["tree", "double-binary-tree", "nccl-tree"])
+def test_annealed_chains_rarely_leave_racks(algo: str) -> None:
+    """Sixteen racks of eight: far below what is dealt at random, where nearly every hop leaves a rack."""
+    found = alike(racks([8] * 16, 1, near=1.0, far=100.0)[0])
+    annealer = Annealer(pattern_for(algo, 128, Options()), found, 1e6, "latency")
+    moves = moves_of(Seats(np.arange(128), found.names, Wishes()).classes(np.arange(128)), 128)
+    assert moves is not None
+    _, cost, _ = annealer.run(np.arange(128), moves, 600_000, 10.0, 1.0, 5)
+    assert cost < 0.7 * np.median([annealer.price(np.random.default_rng(k).permutation(128)) for k in range(20)])
+
+
+def test_round_trips_of_nothing_do_no_harm() -> None:
+    annealer = Annealer(pattern_for("tree", 8, Options()), alike(np.zeros((8, 8))), 1e6, "latency")
+    moves = moves_of(Seats(np.arange(8), list("abcdefgh"), Wishes()).classes(np.arange(8)), 8)
+    assert moves is not None
+    best, cost, _ = annealer.run(np.arange(8), moves, 2000, 10.0, 1.0, 5)
+    assert sorted(best.tolist()) == list(range(8))
+    assert cost == 0
