@@ -7,6 +7,7 @@ standard library only.
 from __future__ import annotations
 
 import contextlib
+import errno
 import resource
 import selectors
 import socket
@@ -23,6 +24,8 @@ _CONNECT_S = 5.0
 _AGAIN_S = 0.1
 _LEAVE_S = 5.0
 _MOST_WAITING = 4096
+_GREETING_S = 5.0  # until a connection has said which rank it is
+_MAX_STRANGERS = 256  # connections that have not
 _GO = b"g"
 
 
@@ -54,31 +57,56 @@ def _keep(server: socket.socket, token: str, missing: set[int]) -> str | None:
     names = {f"{token} {rank}\n".encode(): rank for rank in missing}
     longest = max(map(len, names), default=0)
     said: dict[socket.socket, bytes] = {}
+    strangers: dict[socket.socket, float] = {}  # who has not given a name yet, until when
     deadline = time.monotonic() + _ALL_S
     with contextlib.ExitStack() as guests, selectors.DefaultSelector() as selector:
+
+        def accept() -> None:
+            if len(strangers) >= _MAX_STRANGERS:
+                hang_up(next(iter(strangers)))
+            try:
+                guest = guests.enter_context(server.accept()[0])
+            except OSError as error:  # it has gone again, or no descriptors are left
+                if error.errno in (errno.EMFILE, errno.ENFILE):
+                    if strangers:
+                        hang_up(next(iter(strangers)))
+                    else:
+                        time.sleep(_AGAIN_S)
+                return
+            guest.setblocking(False)
+            said[guest], strangers[guest] = b"", time.monotonic() + _GREETING_S
+            selector.register(guest, selectors.EVENT_READ, guest)
+
+        def hang_up(guest: socket.socket) -> None:
+            selector.unregister(guest)
+            strangers.pop(guest, None)
+            word = said.pop(guest)
+            if word in names and word not in said.values():
+                missing.add(names[word])
+            guest.close()
+
         selector.register(server, selectors.EVENT_READ, server)
         while missing:
-            left = deadline - time.monotonic()
-            if left <= 0:
+            now = time.monotonic()
+            if now >= deadline:
                 first = ", ".join(map(str, sorted(missing)[:4])) + (" ..." if len(missing) > 4 else "")
                 address, port = server.getsockname()[:2]
                 return f"not all ranks reached port {port} of {address} within {_ALL_S:.0f} s (missing: {first})"
-            for key, _ in selector.select(left):
-                if key.data is server:
-                    with contextlib.suppress(OSError):  # who has gone again before
-                        guest = guests.enter_context(server.accept()[0])
-                        guest.setblocking(False)
-                        said[guest] = b""
-                        selector.register(guest, selectors.EVENT_READ, guest)
-                    continue
-                piece = _read(key.data)
-                said[key.data] += piece or b""
-                # Who leaves before the gate opens does not count any more, nor who has more to say than a rank.
-                if piece is None or len(said[key.data]) > longest:
-                    selector.unregister(key.data)
-                    missing |= {names[word] for word in (said.pop(key.data),) if word in names}
-                    key.data.close()
-                missing -= {names[word] for word in said.values() if word in names}
+            for guest in [guest for guest, until in strangers.items() if until <= now]:
+                hang_up(guest)
+            for key, _ in selector.select(min([deadline, *strangers.values()]) - now):
+                guest = key.data
+                if guest is server:
+                    accept()
+                elif guest in said:  # nobody hung up on it meanwhile
+                    piece = _read(guest)
+                    said[guest] += piece or b""
+                    # Who leaves before the gate opens does not count any more, nor who has more to say than a rank.
+                    if piece is None or len(said[guest]) > longest:
+                        hang_up(guest)
+                    elif said[guest] in names:
+                        strangers.pop(guest, None)
+                        missing.discard(names[said[guest]])
         for guest in [guest for guest, word in said.items() if word not in names]:  # strangers hear nothing
             selector.unregister(guest)
             del said[guest]

@@ -1,5 +1,6 @@
 """One TCP flow between two agents, on loopback: counted after its ramp, from the right sender only, and it ends."""
 
+import contextlib
 import socket
 import threading
 from typing import Any
@@ -69,3 +70,44 @@ def test_a_sink_that_is_not_there_is_an_error() -> None:
         sock.bind(("127.0.0.1", 0))
         found = flows.send({"peer": [*sock.getsockname()], "token": TOKEN.hex(), "seconds": 0.2})
     assert found["error"].startswith("no flow to 127.0.0.1: ")
+
+
+def test_slow_stranger_does_not_delay_the_sender() -> None:
+    """A client that sends a byte of some token now and then is read beside the sender, not before it."""
+    with flows.listen("127.0.0.1") as listener, socket.create_connection(listener.getsockname()) as stranger:
+        stranger.sendall(TOKEN[:1])
+        thread, found = received(listener)
+        port = listener.getsockname()[1]
+        over = threading.Event()
+
+        def dribble() -> None:
+            for byte in TOKEN[1:-1]:
+                if over.wait(0.3):
+                    return
+                with contextlib.suppress(OSError):
+                    stranger.sendall(bytes([byte]))
+
+        dribbling = threading.Thread(target=dribble)
+        dribbling.start()
+        flows.send({"peer": ["127.0.0.1", port], "token": TOKEN.hex(), "seconds": 1.0})
+        thread.join(WAIT_S)
+        over.set()
+        dribbling.join()
+    assert found[0]["gbps"] > 0
+
+
+def test_one_deadline_for_all_strangers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slowly they send their greeting, and however many they are."""
+    monkeypatch.setattr(flows, "_ACCEPT_S", 0.5)
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(flows.listen("127.0.0.1"))
+        strangers = [stack.enter_context(socket.create_connection(listener.getsockname())) for _ in range(40)]
+        thread, found = received(listener)
+        for _ in range(100):
+            if not thread.is_alive():
+                break
+            with contextlib.suppress(OSError):
+                strangers[-1].sendall(b"x")
+            thread.join(0.1)
+        assert not thread.is_alive(), "strangers renewed the deadline"
+    assert found == [{"error": "the flow's sender did not come"}]

@@ -1,8 +1,12 @@
 """The gate of jobs under others' launchers: opens when all have come, whoever else comes; and what they are given."""
 
+import contextlib
 import os
 import socket
+import subprocess
+import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -66,6 +70,43 @@ def test_strangers_and_those_who_left_do_not_count(port: int, monkeypatch: pytes
     one.join(60)
     assert told == [f"not all ranks reached port {port} of {HERE} within 3 s (missing: 2, 3)"]
     assert refused == [gate.Shut]
+
+
+def test_silent_stranger_is_disconnected(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the time in which a rank would have said which one it is; the gate still opens for the ranks."""
+    monkeypatch.setattr(gate, "_GREETING_S", 0.3)
+    with ThreadPoolExecutor(2) as pool:
+        keeper = pool.submit(gate.keep, HERE, port, "word", 1)
+        with socket.socket() as stranger:
+            while stranger.connect_ex((HERE, port)):
+                time.sleep(0.01)
+            stranger.sendall(b"wo")
+            stranger.settimeout(60)
+            assert stranger.recv(1) == b""
+        assert not keeper.done()
+        assert gate.come(HERE, port, "word", 1) is None
+        assert keeper.result(60) is None
+
+
+_FEW_DESCRIPTORS = """
+import os, resource, sys, time
+from runners.launchers import gate
+resource.setrlimit(resource.RLIMIT_NOFILE, (24, 24))
+why = gate.keep("127.0.0.1", int(sys.argv[1]), "word", 1)
+print(why, time.process_time() < 2)
+"""
+
+
+def test_gate_opens_when_strangers_use_up_all_descriptors(port: int) -> None:
+    """And it does not spin meanwhile: the processor time is that of starting, not that of waiting."""
+    words = [sys.executable, "-c", _FEW_DESCRIPTORS, str(port)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as keeper, contextlib.ExitStack() as strangers:
+        for _ in range(60):
+            stranger = strangers.enter_context(socket.socket())
+            while stranger.connect_ex((HERE, port)):
+                time.sleep(0.01)
+        assert gate.come(HERE, port, "word", 1) is None
+        assert keeper.communicate(timeout=60)[0] == "None True\n"
 
 
 def test_a_port_in_use_and_one_that_nobody_opens(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
