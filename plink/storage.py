@@ -1,11 +1,13 @@
 """JSON documents on disk: read with errors that name the file, written whole or not at all."""
 
 import contextlib
+import errno
 import gzip
 import json
 import math
 import os
 import re
+import stat
 import sys
 import zlib
 from collections.abc import Iterable
@@ -19,6 +21,7 @@ STANDARD = "-"
 _FEW = 16  # numbers or names that fit on the line of what they belong to
 MOST_BYTES = 1 << 30  # of a document: one of 10,000 hosts, with all of its matrices, has less
 _PIECE = 1 << 20
+_MAX_LINKS = 40  # one leading to the next, as the kernel has it (path_resolution(7))
 _HUGE = re.compile(r"[eE]\+?\d{3}|\d{300}")
 
 
@@ -126,7 +129,7 @@ def write_bytes(path: str | Path, data: bytes) -> None:
     :raises PlinkError: as :func:`write_text`.
     """
     try:
-        _write_bytes(Path(os.path.realpath(path)), data)
+        _write_bytes(_resolve(Path(path)), data)
     except IsADirectoryError:
         raise InputError(str(path), "is a folder; name a file in it") from None
     except BrokenPipeError:
@@ -143,8 +146,8 @@ def check_writable(path: str | Path) -> None:
     """
     if str(path) == STANDARD:
         return
-    target = Path(os.path.realpath(path))
     try:
+        target = _resolve(Path(path))
         if target.is_dir():
             raise InputError(str(path), "is a folder; name a file in it")
         if not target.parent.is_dir():
@@ -186,6 +189,32 @@ def _is_gz(path: str | Path) -> bool:
     return str(path).endswith(".gz")
 
 
+def _resolve(path: Path) -> Path:
+    """The file a name stands for, whatever links lead to it.
+
+    :raises OSError: for a link that the kernel would not follow either.
+    """
+    _check_links(path.absolute(), _MAX_LINKS)
+    return Path(os.path.realpath(path))
+
+
+def _check_links(path: Path, budget: int) -> None:
+    """Refuse links of other users in a sticky folder that everybody may write, such as ``/tmp``.
+
+    As ``protected_symlinks`` does (Linux, Documentation/admin-guide/sysctl/fs.rst), which a resolved name escapes.
+    """
+    for place in (*reversed(path.parents), path):
+        if place.is_symlink():
+            owner, folder = place.lstat().st_uid, place.parent.stat()
+            shared = folder.st_mode & stat.S_ISVTX and folder.st_mode & stat.S_IWOTH
+            if shared and owner not in (os.geteuid(), folder.st_uid):
+                raise PermissionError(errno.EACCES, f"{place} is a link of another user in a folder for everybody")
+            if not budget:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+            _check_links(place.parent / os.readlink(place) / path.relative_to(place), budget - 1)
+            return
+
+
 def _write_bytes(target: Path, data: bytes) -> None:
     if target.exists() and not target.is_file():  # /dev/stdout, a named pipe: nothing to rename onto
         target.write_bytes(data)
@@ -196,6 +225,8 @@ def _write_bytes(target: Path, data: bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
+            if target.exists():  # a file that only its owner may read stays so
+                os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))
         temporary.replace(target)
     except BaseException:
         with contextlib.suppress(OSError):

@@ -1,5 +1,7 @@
 """``./.plink/``: where each command leaves its result and the next one finds it."""
 
+import os
+import stat
 import time
 from pathlib import Path
 
@@ -16,13 +18,35 @@ RUNS = FOLDER / "runs"
 BATCH = FOLDER / "batch"
 
 
+def check_trusted() -> None:
+    """Refuse a ``.plink`` of another user, or one that others may write: what it holds decides what is launched where.
+
+    Under sudo a folder of the user who typed it is accepted too.
+
+    :raises PlinkError: when it is not to be trusted.
+    """
+    try:
+        link, folder = FOLDER.lstat(), FOLDER.stat()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise PlinkError(f"cannot read {FOLDER}/ here: {error.strerror}") from None
+    trusted, typed_by = {os.geteuid()}, os.environ.get("SUDO_UID", "")
+    if os.geteuid() == 0 and typed_by.isdecimal():
+        trusted.add(int(typed_by))
+    if not {link.st_uid, folder.st_uid} <= trusted:
+        raise PlinkError(f"{FOLDER}/ here belongs to another user; work in a folder of your own")
+    if stat.S_ISDIR(folder.st_mode) and folder.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise PlinkError(f"others may write {FOLDER}/ here; type: chmod go-w {FOLDER}")
+
+
 def prepare() -> None:
     """Make the folder (with a ``.gitignore`` of its own: results are not sources).
 
     :raises PlinkError: when it cannot be made.
     """
     try:
-        FOLDER.mkdir(exist_ok=True)
+        FOLDER.mkdir(exist_ok=True, mode=0o755)
         ignore = FOLDER / ".gitignore"
         if not ignore.exists():
             ignore.write_text("*\n")

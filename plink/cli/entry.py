@@ -7,10 +7,17 @@ import sys
 import traceback
 from types import FrameType
 
+from plink import workspace
 from plink.cli.screen import printable
 from plink.errors import PlinkError
 
 _DEBUG = "--debug"
+_HELP = {"-h", "--help"}
+# Those that read or write `./.plink/`.
+_WORKSPACE_COMMANDS = {
+    "probe", "doctor", "diff", "embed", "cluster", "reorder", "cost", "advise", "plan", "schedule", "report", "show",
+    "check", "launch", "runs", "autotune", "agile",
+}  # fmt: skip
 
 
 class _Stop:
@@ -46,6 +53,8 @@ def run(words: list[str]) -> int:
     debug = _DEBUG in words[:1]
     words = words[1:] if debug else words
     try:
+        if words[:1] and words[0] in _WORKSPACE_COMMANDS and not _HELP & set(words[1:2]):
+            workspace.check_trusted()
         code = command().main(args=words, prog_name="plink", standalone_mode=False)
         sys.stdout.flush()
         if stop.number:  # Typer makes 130 of every interrupt, whichever signal it was

@@ -208,3 +208,37 @@ def test_a_result_may_not_take_the_place_of_what_is_read(tmp_path: Path) -> None
     check_apart(None, (read,), read)
     check_apart("-", ("-",), "-")
     check_apart("/dev/null", ("/dev/null",), "/dev/null")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make a link of somebody else")
+def test_strangers_link_in_a_shared_folder_is_not_followed(tmp_path: Path) -> None:
+    """As the kernel does not (protected_symlinks): whoever may write /tmp must not choose which file root replaces."""
+    (tmp_path / "shadow").write_text("secret")
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    for name, target in (("order.json", tmp_path / "shadow"), ("folder", tmp_path)):
+        (shared / name).symlink_to(target)
+        os.chown(shared / name, 65534, 65534, follow_symlinks=False)
+    (tmp_path / "mine").symlink_to(shared / "order.json")
+    for path in (shared / "order.json", shared / "folder" / "shadow", tmp_path / "mine"):
+        for write in (lambda: write_text(path, "{}"), lambda: check_writable(path)):  # noqa: B023
+            with pytest.raises(PlinkError, match="a link of another user"):
+                write()
+    assert (tmp_path / "shadow").read_text() == "secret"
+
+
+def test_own_links_are_followed_and_a_circle_ends(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("file")
+    write_text(tmp_path / "link", "text")
+    assert (tmp_path / "file").read_text() == "text"
+    (tmp_path / "circle").symlink_to("circle")
+    with pytest.raises(PlinkError, match="cannot write"):
+        write_text(tmp_path / "circle", "text")
+
+
+def test_replaced_file_keeps_its_mode(tmp_path: Path) -> None:
+    (tmp_path / "private").write_text("old")
+    (tmp_path / "private").chmod(0o600)
+    write_text(tmp_path / "private", "new")
+    assert (tmp_path / "private").stat().st_mode & 0o777 == 0o600

@@ -44,3 +44,37 @@ def test_the_age_is_that_of_the_file(here: Path) -> None:
     ahead = file.stat().st_mtime + 10_000_000
     os.utime(file, (ahead, ahead))  # a clock that was set back
     assert workspace.age(file) == "0 s"
+
+
+def test_folder_that_others_may_write_is_refused(here: Path) -> None:
+    workspace.prepare()
+    workspace.check_trusted()
+    for mode in (0o777, 0o775):
+        (here / ".plink").chmod(mode)
+        with pytest.raises(PlinkError, match="chmod go-w"):
+            workspace.check_trusted()
+
+
+def test_new_folder_is_writable_by_its_owner_alone(here: Path) -> None:
+    before = os.umask(0)
+    try:
+        workspace.prepare()
+    finally:
+        os.umask(before)
+    workspace.check_trusted()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a folder away")
+def test_folder_of_another_user_is_refused(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made there, or linked to; the user who typed sudo is none of the others."""
+    (here / "theirs").mkdir()
+    os.chown(here / "theirs", 65534, 65534)
+    (here / ".plink").symlink_to("theirs")
+    with pytest.raises(PlinkError, match="belongs to another user"):
+        workspace.check_trusted()
+    (here / ".plink").unlink()
+    (here / "theirs").rename(here / ".plink")
+    with pytest.raises(PlinkError, match="belongs to another user"):
+        workspace.check_trusted()
+    monkeypatch.setenv("SUDO_UID", "65534")
+    workspace.check_trusted()
