@@ -81,21 +81,19 @@ def nodes(data: bytes) -> None:
 
 
 def flow(data: bytes) -> None:
-    """Whoever comes to where a flow is waited for: without the token nothing is taken from him."""
-    from probes.agent.flows import _count, _is_the_sender
+    """A stranger connects where a flow is awaited, before its sender: the sender is served all the same."""
+    from probes.agent import flows
 
-    here, there = socket.socketpair()
-    with here, there:
-        here.settimeout(0.01)
-        there.setblocking(False)
-        with contextlib.suppress(BlockingIOError):
-            there.sendall(data)
-        there.shutdown(socket.SHUT_WR)
-        if _is_the_sender(here, TOKEN):
-            assert data.startswith(TOKEN)
-            json.dumps(_count(here, 0.001), allow_nan=False)
-        else:
-            assert not data.startswith(TOKEN)
+    with flows.listen("127.0.0.1") as listener, socket.socket() as stranger, socket.socket() as sender:
+        for client, greeting in ((stranger, data), (sender, TOKEN)):
+            client.connect(listener.getsockname())
+            client.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                client.sendall(greeting)
+            client.shutdown(socket.SHUT_WR)
+        result = flows.receive(listener, {"token": TOKEN.hex(), "seconds": 0.001})
+    json.dumps(result, allow_nan=False)
+    assert result.get("error") in (None, "the flow broke off")
 
 
 TOKEN = b"sixteen letters."
