@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from plink.runtime.agileml.partition import Refused
 from runners.agile.channel import GONE, Answer, Channel
@@ -54,9 +55,65 @@ class Carrier:
         return self.members[host].address if host in self.members else ""
 
     def serve(self, action: act.Serve) -> None:
-        """A partition of which there is no state yet, or that of a checkpoint; with its backup."""
+        """Open a partition that has no state yet, and give it its backup; or restore it from a checkpoint."""
+        self.opening[action.partition] = action.epoch
+        if self.restore_from is not None:
+            self._read_checkpoint(action, *self.restore_from)
+            return
+        self._opening_step(
+            action, action.host, "open", lambda: self._first_backup(action),
+            epoch=action.epoch, era=self.state().era,
+        )  # fmt: skip
+
+    def _read_checkpoint(self, action: act.Serve, folder: str, clock: int) -> None:
+        """The backup reads the file, for it is reliable and sees the folder; then it hands the partition on to a
+        transient owner, and stays its backup. The move is a later epoch than the one it reads in."""
+        number, backup = action.partition, self.state().partitions[action.partition].backup
+        epoch = action.epoch if backup == action.host else action.epoch - 1
+
+        def opened() -> None:
+            del self.opening[number]
+
+        def hand_on() -> None:
+            if backup == action.host:
+                opened()
+            else:
+                self._opening_step(action, backup, "prepare", commit, again=commit, epoch=action.epoch, **heir)
+
+        def commit() -> None:  # whether a commit whose answer is lost took place is found out by the next
+            self._opening_step(action, backup, "commit", opened, again=hand_on, epoch=action.epoch)
+
+        heir = {"address": self.address(action.host), "backup": self.address(backup)}
+        self._opening_step(
+            action, backup, "restore", hand_on, epoch=epoch, era=self.state().era, clock=clock,
+            path=f"{folder}/partition-{number}",
+        )  # fmt: skip
+
+    def _opening_step(
+        self, action: act.Serve, host: int, do: str, then: Callable[[], None], *,
+        again: Callable[[], None] | None = None, **fields: Any,
+    ) -> None:  # fmt: skip
+        """Send one request of a partition's opening, unless all has begun anew.
+
+        :param again: what follows a failure, after a while; without it a failure ends the job.
+        """
+
+        def answered(answer: Answer) -> None:
+            if self.opening.get(action.partition) != action.epoch or answer.get("kind") == GONE:
+                return
+            if answer["why"] is None:
+                then()
+            elif again is None:
+                self.broken(f"{self.members[host].name}: partition {action.partition}: {answer['why']}")
+            else:
+                self.later(_AGAIN_S, again)
+
+        if self.opening.get(action.partition) == action.epoch:
+            self.channel.tell(host, do, answered, partition=action.partition, **fields)
+
+    def _first_backup(self, action: act.Serve) -> None:
+        """Copy a new partition to its backup, until that succeeds or the partition moves on."""
         number = action.partition
-        self.opening[number] = action.epoch
 
         def backed(answer: Answer) -> None:
             if self.opening.get(number) != action.epoch:
@@ -76,23 +133,7 @@ class Carrier:
                     epoch=action.epoch,
                 )  # fmt: skip
 
-        def opened(answer: Answer) -> None:
-            if self.opening.get(number) != action.epoch:
-                return
-            if answer["why"] is None:
-                back_up()
-            elif answer.get("kind") != GONE:
-                self.broken(f"{self.members[action.host].name}: partition {number}: {answer['why']}")
-
-        era = self.state().era
-        if self.restore_from is None:
-            self.channel.tell(action.host, "open", opened, partition=number, epoch=action.epoch, era=era)
-        else:
-            folder, clock = self.restore_from
-            self.channel.tell(
-                action.host, "restore", opened, partition=number, epoch=action.epoch, era=era, clock=clock,
-                path=f"{folder}/partition-{number}",
-            )  # fmt: skip
+        back_up()
 
     def move(self, action: act.HandOver | act.Drain) -> None:
         """A partition to its heir; what the old owner takes meanwhile goes there too, until the commit.

@@ -42,9 +42,9 @@ def start(
     owners = (
         balanced(nobody, servers) if (servers := serving(stage, members, len(nobody))) != tuple(reliable) else backups
     )
-    cluster = Cluster(members, tuple(partition_bytes), thresholds, stage, (), (), number=number + 1)
+    cluster = Cluster(members, tuple(partition_bytes), thresholds, stage, (), (), number=number + 2)
     step = Step(cluster, "start")
-    epoch = step.state.number
+    epoch = step.state.number  # the number before it is free: a backup reads its checkpoint in that epoch
     step.change(
         partitions=tuple(Partition(owner, epoch, backup, clock) for owner, backup in zip(owners, backups, strict=True)),
         pieces=data.dealt(pieces, step.state.workers(newcomers=False)),

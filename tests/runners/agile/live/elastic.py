@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from plink.hosts import Host, Hosts
+from plink.remote.program import BOOTSTRAP
 from runners.agile.asking import ask
 from runners.agile.hub import Ended, Hub, Report, Wishes
+from runners.child import ChildLine, start
 from runners.job.job import Job
 from runners.local import LocalConnector
 from tests.runners.agile.tally import expected
@@ -21,9 +23,29 @@ from tests.runners.agile.tally import expected
 PROGRAM = Path(__file__).parents[1] / "tally.py"
 
 
+_MOUNT = 'mount -t tmpfs plink "$1" && shift && exec "$@"'
+
+
+@dataclass(frozen=True)
+class PrivateFolder:
+    """Hosts as child processes of this one; those named, or else all transient ones, have an empty folder at ``path``
+    for themselves, in a mount namespace of their own. It needs root."""
+
+    path: Path
+    names: frozenset[str] = frozenset()
+
+    def open(self, host: Host) -> ChildLine:
+        """Start an agent."""
+        private = host.name in self.names if self.names else host.tier == "transient"
+        if not private:
+            return LocalConnector().open(host)
+        mounted = ["unshare", "--mount", "sh", "-c", _MOUNT, "sh", str(self.path)]
+        return start(host, [*mounted, sys.executable, "-c", BOOTSTRAP])
+
+
 @dataclass
 class Elastic:
-    """One job. ``tiers``: a letter a host, r or t."""
+    """One job. ``tiers``: a letter a host, r or t. ``private``: a folder that not all hosts share."""
 
     folder: Path
     tiers: str
@@ -33,6 +55,7 @@ class Elastic:
     more: tuple[str, ...] = ()
     most_hosts: int | None = 8
     timeout_s: float = 90.0
+    private: PrivateFolder | None = None
     log: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
@@ -50,7 +73,8 @@ class Elastic:
             sink=lambda number, stream, line: self.lines.append(line), log=self.log.append, note=self.notes.append,
             say=self.notes.append, on_proof=lambda findings: None, folder=self.folder,
         )  # fmt: skip
-        self.hub = Hub(LocalConnector(), job, Wishes(self.settings, self.most_hosts), report, None, time.monotonic)
+        connector, wishes = self.private or LocalConnector(), Wishes(self.settings, self.most_hosts)
+        self.hub = Hub(connector, job, wishes, report, None, time.monotonic)
         hosts = Hosts(tuple(host(f"h{k}", tier) for k, tier in enumerate(self.tiers)))
         self._thread = threading.Thread(target=self._run, args=(hosts,))
         self._thread.start()

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from plink.errors import PlinkError
-from tests.runners.agile.live.elastic import Elastic
+from tests.runners.agile.live.elastic import Elastic, PrivateFolder
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root (mount namespaces)")
 
 
 def saving(folder: Path) -> dict[str, object]:
@@ -110,3 +112,32 @@ def test_none_is_asked_for_where_there_is_no_folder(tmp_path: Path) -> None:
         with pytest.raises(PlinkError, match="started without --checkpoint DIR"):
             job.checkpoint()
         job.finish()
+
+
+@needs_root
+@pytest.mark.parametrize("tiers", ["rtt", "rrtttt", "rttttttt"])
+def test_restore_where_transient_hosts_do_not_see_the_folder(tmp_path: Path, tiers: str) -> None:
+    """In all three stages reliable hosts read the checkpoint and hand partitions on."""
+    first, second, folder = tmp_path / "first", tmp_path / "second", tmp_path / "checkpoints"
+    for path in (first, second, folder):
+        path.mkdir()
+    settings = {"checkpoints": str(folder), "active": 1.0, "backup_only": 4.0}
+    with Elastic(first, tiers, clocks=20, settings=settings, private=PrivateFolder(folder)) as job:
+        job.finish()
+    settings = {"restore": str(folder), "active": 1.0, "backup_only": 4.0}
+    with Elastic(second, tiers, clocks=40, settings=settings, private=PrivateFolder(folder)) as again:
+        again.finish()
+    assert [line["iteration"] for line in again.events("iteration")] == list(range(20, 40))
+
+
+@needs_root
+def test_reliable_hosts_return_where_transient_hosts_do_not_see_the_folder(tmp_path: Path) -> None:
+    """Both are killed at once: the job goes on from the checkpoint, exactly."""
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    settings, more = {**saving(tmp_path), "backup_only": 1.0}, ("--work-s", "0.02")
+    with Elastic(tmp_path, "rrttt", clocks=90, settings=settings, more=more, private=PrivateFolder(folder)) as job:
+        job.until(lambda status: (status.get("checkpoint") or -1) > 5)
+        job.kill("h0", "h1")
+        job.finish()
+    assert job.events("rolled back")
