@@ -210,6 +210,13 @@ class Fleet:
         for name in self.alive:
             self.send(name, **body)
 
+    def end(self, host: str) -> None:
+        """End one agent: its line is cut, and it ends by itself. Fine where it is gone."""
+        with self._guard:
+            agent = self._agents.get(host)
+        if agent is not None:
+            agent.cut()
+
     def receive(self, timeout_s: float) -> Message | None:
         """The next message of any agent, or None after ``timeout_s`` seconds."""
         try:

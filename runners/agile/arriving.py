@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plink.runtime.agileml.carried import Carried
-from runners.agile.channel import Answer, Channel
+from runners.agile.channel import GONE, Answer, Channel
 from runners.agile.hearing import Hearing
 from runners.agile.member import Member
 from runners.agile.settings import Settings
+from solvers.agile.hosts import Tier
 
 
 @dataclass
@@ -40,6 +41,7 @@ class Arriving:
     starting: dict[int, Member] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
     _queue: list[_Arrival] = field(default_factory=list)
+    _folder_marked: bool = False
 
     def begin(self, newcomers: list[Member], then: Callable[[], None], *, late: bool = False) -> None:
         """Servers on these hosts; ``then`` when all of them listen, or are gone. ``late``: the job runs already."""
@@ -59,12 +61,54 @@ class Arriving:
                 self.lost(member, answer["why"])
             self.starting.pop(member.number, None)
             if not waiting:
-                then()
+                self._check_folder(newcomers, then, late=late)
 
         if not newcomers:
             then()
         for member in newcomers:
             self._ask(member, "begin", begun, **self.settings.of(member))
+
+    def _check_folder(self, newcomers: list[Member], then: Callable[[], None], *, late: bool) -> None:
+        """Whether reliable newcomers see the same folder for checkpoints as the others: one that was there before marks
+        it, or else the first newcomer."""
+        everybody = {member.number: member for member in self.members.values() if member.tier == Tier.RELIABLE.value}
+        reliable = {member.number: member for member in newcomers if member.number in everybody}
+        if not self.settings.checkpoints or not reliable:
+            then()
+            return
+        waiting = set(reliable)
+
+        def marked(number: int, answer: Answer) -> None:
+            self._folder_marked = answer["why"] is None
+            if not self._folder_marked and answer.get("kind") != GONE:
+                if number not in reliable:  # its disk fails: that comes out at the next checkpoint
+                    then()
+                    return
+                refuse(number, answer["why"])
+            self._check_folder([member for member in newcomers if member.number != number], then, late=late)
+
+        def checked(number: int, answer: Answer) -> None:
+            waiting.discard(number)
+            if answer["why"] is not None and answer.get("kind") != GONE:
+                refuse(number, answer["why"])
+            if not waiting:
+                then()
+
+        def refuse(number: int, error: str) -> None:
+            told = f"--checkpoint {self.settings.checkpoints}: {reliable[number].name}: {error}"
+            if late:
+                self.members.pop(number, None)
+                self.say(told)
+                self.lost(reliable[number], error)
+            else:
+                self.fail(told)
+
+        if not self._folder_marked:
+            first = min(everybody.keys() - reliable.keys() or reliable)
+            self.channel.tell(first, "mark_folder", lambda answer: marked(first, answer))
+            return
+        for number in reliable:
+            self.channel.tell(number, "check_folder", lambda answer, number=number: checked(number, answer))  # type: ignore[misc]
 
     def arrive(self, newcomers: list[Member], bulk: bool, *, first: bool = False) -> None:
         """Hosts for a job that runs; :meth:`joining` tells when they may join. ``first``: before those that wait."""

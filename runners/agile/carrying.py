@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from plink.runtime.agileml.checkpoints import partition_file
 from plink.runtime.agileml.partition import Refused
 from runners.agile.channel import GONE, Answer, Channel
 from runners.agile.member import Member
@@ -86,7 +87,7 @@ class Carrier:
         heir = {"address": self.address(action.host), "backup": self.address(backup)}
         self._opening_step(
             action, backup, "restore", hand_on, epoch=epoch, era=self.state().era, clock=clock,
-            path=f"{folder}/partition-{number}",
+            path=f"{folder}/{partition_file(number)}",
         )  # fmt: skip
 
     def _opening_step(

@@ -89,9 +89,10 @@ class Group:
             self._fleet.send(name, do="line", text=json.dumps(message))
 
     def end(self, number: int) -> None:
-        """End a node, whatever it does."""
+        """End a node, whatever it does, and its agent."""
         name = next(name for name, known in self._numbers.items() if known == number)
         self._fleet.send(name, do="end")
+        self._fleet.end(name)
 
     def last_lines(self, number: int) -> list[str]:
         """The last that a node printed."""

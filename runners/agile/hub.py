@@ -213,6 +213,16 @@ class Hub:
             self._lost_reliable[member.name] = self._hosts[number]
         self._warned.pop(number, None)
         self._failed.pop(number, None)
+        self._release(number)
+
+    def _release(self, number: int) -> None:
+        """End the agent of a lost host, and with the last of its group what serves that: hosts come and go for days."""
+        group = self._groups.pop(number, None)
+        self._hosts.pop(number, None)
+        if group is not None:
+            group.end(number)
+            if group not in self._groups.values():
+                group.close()
 
     # The controller.
 
@@ -271,7 +281,6 @@ class Hub:
             self._lost.setdefault(message["host"], message["why"])
             self._lose(message["host"])
             self._log_end_of(message["host"])
-            self._groups[message["host"]].end(message["host"])
         elif message["is"] in ("status", "checkpoint"):
             _, answer = self._asks.pop(message["ask"], ("", None))
             if answer is not None:

@@ -1,7 +1,7 @@
 """Checkpoints of the reliable hosts, in the background (Harlap thesis, 4.2.4)."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -25,6 +25,21 @@ class Saved:
     clock: int
 
 
+@dataclass
+class _Attempt:
+    """One checkpoint being written by ``hosts``, of whom ``waiting`` have not answered. It ends, whole or removed, when
+    all have: a file that is still being written must not fall into the next attempt's folder."""
+
+    saved: Saved
+    urgent: bool
+    hosts: list[int]
+    waiting: set[int] = field(default_factory=set)
+    seconds: float = 0.0
+    bytes: int = 0
+    failure: Answer | None = None
+    abandoned: bool = False
+
+
 class Saving:
     """Writes one when it is due, at the clock that all backups have. The files may be of later states, which go back
     to that clock: so nobody is held up, and nothing before it is released meanwhile.
@@ -40,11 +55,10 @@ class Saving:
         self._now_s = clock
         self.last: Saved | None = None
         self.now = False
-        self.under_way = False
+        self._attempt: _Attempt | None = None
         self._clock = -1  # that all backups have
         self._over_s = clock()
         self._next_s = self._over_s + settings.checkpoint_every_s
-        self._attempt = 0
         self._failures = 0
         self._ending: tuple[float, int] | None = None  # since when all is done, and the failures before
         self._again_s = 0.0  # before which none is tried again that was wished for, or due whatever the time
@@ -57,6 +71,11 @@ class Saving:
             assert isinstance(clock, int)
             self.last = Saved(f"{folder}/{saved['folder']}", clock)
         return self.last
+
+    @property
+    def under_way(self) -> bool:
+        """Whether one is being written, or removed because it failed."""
+        return self._attempt is not None
 
     @property
     def _own(self) -> Saved | None:
@@ -77,8 +96,9 @@ class Saving:
 
     def rolled_back(self, clock: int) -> None:
         """All are at a clock again: one that is under way may be of what nobody knows any more."""
-        self._attempt += 1
-        self.under_way, self._clock, self._ending = False, clock, None
+        if self._attempt is not None:
+            self._attempt.abandoned = True
+        self._clock, self._ending = clock, None
         self._wishes = [(min(wanted, max(0, clock)), tell) for wanted, tell in self._wishes]
 
     def finished(self, state: Cluster, clock: int) -> bool:
@@ -113,60 +133,81 @@ class Saving:
         newer = last is None or self._clock > last.clock
         if not due or self.under_way or not fit or not newer or self._clock < 0 or state.halted:
             return
-        self.under_way, self.now = True, False
-        self._attempt += 1
-
-        def failed(answer: Answer) -> None:
-            self._failed(answer)
-            if answer.get("kind") == _MOVED:
-                self.now |= hurried
-
-        attempt, clock = self._attempt, self._clock
-        name = name_of(clock, self._settings.job)
-        saved = Saved(f"{self._settings.checkpoints}/{name}", clock)
         by_host: dict[int, list[int]] = {}
         for index, one in enumerate(state.partitions):
             by_host.setdefault(one.backup, []).append(index)
-        waiting, written = set(by_host), [0.0, 0]
+        name = name_of(self._clock, self._settings.job)
+        attempt = self._attempt = _Attempt(
+            Saved(f"{self._settings.checkpoints}/{name}", self._clock), hurried, list(by_host), set(by_host)
+        )
+        self.now = False
+        for host, partitions in by_host.items():
+            self._channel.tell(
+                host, "checkpoint", lambda answer, host=host: self._written(attempt, host, answer),  # type: ignore[misc]
+                folder=attempt.saved.folder, partitions=partitions,
+            )  # fmt: skip
 
-        def answered(host: int, answer: Answer) -> None:
-            if attempt != self._attempt:
-                return
-            if answer["why"] is not None:
-                failed(answer)
-                return
-            waiting.discard(host)
-            written[0], written[1] = max(written[0], answer["seconds"]), written[1] + answer["bytes"]
-            if not waiting:
-                self._channel.tell(
-                    host, "keep", kept, folder=self._settings.checkpoints,
-                    saved={"clock": clock, "partitions": len(state.partitions), "folder": name},
-                    job=self._settings.job,
-                )  # fmt: skip
+    def _written(self, attempt: _Attempt, host: int, answer: Answer) -> None:
+        attempt.waiting.discard(host)
+        if answer["why"] is None:
+            attempt.seconds, attempt.bytes = max(attempt.seconds, answer["seconds"]), attempt.bytes + answer["bytes"]
+        else:
+            attempt.failure = attempt.failure or answer
+        if not attempt.waiting:
+            if attempt.failure or attempt.abandoned:
+                self._remove(attempt)
+            else:
+                self._announce(attempt, host)
 
-        def kept(answer: Answer) -> None:
-            if attempt != self._attempt:
-                return
-            if answer["why"] is not None:
-                failed(answer)
+    def _announce(self, attempt: _Attempt, host: int) -> None:
+        """All files are written: a host that sees them all says that the checkpoint counts."""
+        saved = attempt.saved
+
+        def announced(answer: Answer) -> None:
+            if answer["why"] is not None or attempt.abandoned:
+                attempt.failure = answer
+                self._remove(attempt)
                 return
             self.last = saved
             self._over()
-            self._log(what="checkpoint", clock=clock, seconds=written[0], bytes=written[1])
+            self._log(what="checkpoint", clock=saved.clock, seconds=attempt.seconds, bytes=attempt.bytes)
             self._grant()
 
-        for host, partitions in by_host.items():
-            self._channel.tell(
-                host, "checkpoint", lambda answer, host=host: answered(host, answer),  # type: ignore[misc]
-                folder=saved.folder, partitions=partitions,
-            )  # fmt: skip
+        self._channel.tell(
+            host, "keep", announced, folder=self._settings.checkpoints,
+            saved={
+                "clock": saved.clock, "partitions": self._settings.partitions,
+                "folder": PurePosixPath(saved.folder).name,
+            },
+            job=self._settings.job,
+        )  # fmt: skip
 
-    def _failed(self, answer: Answer) -> None:
-        self._attempt += 1
+    def _remove(self, attempt: _Attempt) -> None:
+        """What was written of a checkpoint that failed would fill the disk for nothing."""
+        waiting = {host for host in attempt.hosts if host in self._members}
+
+        def removed(host: int) -> None:
+            waiting.discard(host)
+            if not waiting:
+                self._failed(attempt)
+
+        for host in list(waiting):
+            self._channel.tell(
+                host, "discard", lambda _, host=host: removed(host),  # type: ignore[misc]
+                folder=attempt.saved.folder, job=self._settings.job,
+            )  # fmt: skip
+        if not waiting:
+            self._failed(attempt)
+
+    def _failed(self, attempt: _Attempt) -> None:
         self._over()
+        answer = attempt.failure
+        if attempt.abandoned or answer is None:
+            return
         kind = answer.get("kind")
         if kind == _MOVED:
             self._again_s = self._now_s() + _LEAST_S
+            self.now |= attempt.urgent
         elif kind != GONE:
             self._failures += 1
             why = f"no checkpoint could be written in {self._settings.checkpoints}: {answer['why']}"
@@ -185,7 +226,7 @@ class Saving:
                 tell({"clock": last.clock, "folder": last.folder})
 
     def _over(self) -> None:
-        self.under_way = False
+        self._attempt = None
         self._over_s = self._now_s()
         self._next_s = self._over_s + self._settings.checkpoint_every_s
         self._channel.tell_all(list(self._members), "release", clock=self._clock)

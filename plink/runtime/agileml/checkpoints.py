@@ -1,7 +1,7 @@
 """Checkpoints in a folder that a job's reliable hosts share, and perhaps other jobs: ``clock-K-JOB/partition-P``.
 
 Which is the latest stands in ``latest.json`` for whoever goes on from any, and in ``latest-JOB.json`` for the job
-itself. A checkpoint counts when it is named there.
+itself. A checkpoint counts when it is named there. ``.shared-JOB`` shows the hosts of a job that they see one folder.
 """
 
 import contextlib
@@ -9,12 +9,18 @@ import json
 import os
 import secrets
 import shutil
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from plink.errors import InputError
 
 _LATEST = "latest.json"
 _SAVED = ("clock", "partitions")
 _JOB, _FOLDER = "job", "folder"
+_VISIBLE_S = 3.0  # after which a network file system shows what another host has written
+_POLL_S = 0.1
 _KEPT = 2  # the latest and the one before, should somebody be reading that
 
 
@@ -23,11 +29,23 @@ def name_of(clock: int, job: str) -> str:
     return f"clock-{clock}-{job}"
 
 
+def partition_file(number: int) -> str:
+    """The file of one partition, in the folder of its checkpoint."""
+    return f"partition-{number}"
+
+
 def keep(folder: Path, saved: dict[str, Any], job: str) -> None:
-    """All files of a checkpoint are there: it is the latest, and those of the job before the one before it are removed.
+    """Name a checkpoint as the latest, and remove those of the job before the one before it.
 
     :param saved: its ``clock``, of how many ``partitions`` it is, and its ``folder``. :param job: whose it is.
+    :raises InputError: a partition's file is not there, because the hosts that wrote them do not share the folder, say.
     """
+    files = [folder / saved[_FOLDER] / partition_file(number) for number in range(saved["partitions"])]
+    if missing := _missing(files):
+        raise InputError(
+            str(missing[0]),
+            f"not there ({len(missing)} of {len(files)} files): the reliable hosts must share the folder",
+        )
     text = json.dumps({**saved, _JOB: job})
     for name in (_own(job), _LATEST):
         temporary = folder / f".{name}.{secrets.token_hex(8)}"
@@ -73,6 +91,44 @@ def unwritable(folder: Path) -> str | None:
         with contextlib.suppress(OSError):
             trial.unlink()
     return None
+
+
+def discard(folder: Path, job: str) -> None:
+    """Remove a checkpoint of a job that failed, unless it counts."""
+    named = [latest(folder.parent), latest(folder.parent, job)]
+    if _clock(folder.name, job) is not None and all(saved is None or saved[_FOLDER] != folder.name for saved in named):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def mark(folder: Path, job: str) -> None:
+    """Leave a file by which other hosts of the job know the folder. :raises OSError: it cannot be written."""
+    (folder / _mark(job)).touch(mode=0o600)
+
+
+def unmark(folder: Path, job: str) -> None:
+    """Remove the file of :func:`mark`; fine where there is none."""
+    with contextlib.suppress(OSError):
+        (folder / _mark(job)).unlink()
+
+
+def check_mark(folder: Path, job: str) -> None:
+    """Wait some seconds for the file of :func:`mark` to be seen here.
+
+    :raises InputError: it is not.
+    """
+    if _missing([folder / _mark(job)]):
+        raise InputError(str(folder), "it is not the folder of the other reliable hosts, which must share one")
+
+
+def _missing(files: Sequence[Path]) -> list[Path]:
+    until = time.monotonic() + _VISIBLE_S
+    while (missing := [path for path in files if not path.is_file()]) and time.monotonic() < until:
+        time.sleep(_POLL_S)
+    return missing
+
+
+def _mark(job: str) -> str:
+    return f".shared-{job}"
 
 
 def _own(job: str) -> str:

@@ -30,7 +30,7 @@ from plink.runtime.agileml import server_words
 from plink.runtime.agileml.app import App, layout_of
 from plink.runtime.agileml.blame import raised
 from plink.runtime.agileml.carried import ACCOUNT
-from plink.runtime.agileml.checkpoints import keep, latest, unwritable
+from plink.runtime.agileml.checkpoints import check_mark, discard, keep, latest, mark, unmark, unwritable
 from plink.runtime.agileml.client import Client, Ownership
 from plink.runtime.agileml.control_line import VERSION, ControlLine, Message
 from plink.runtime.agileml.host_state import memory
@@ -77,6 +77,7 @@ class Node:
         self._movers = ThreadPoolExecutor(_MOVES, thread_name_prefix="plink-move")
         self._told: dict[int, list[Any]] = {}
         self._refusals = itertools.count()
+        self._marked = False
         self._stands_back = GENTLE in os.environ  # to those who work already, until there is something to do here
 
     def run(self) -> None:
@@ -257,6 +258,19 @@ class Node:
         """A checkpoint is whole: it is the latest from now on."""
         keep(Path(message["folder"]), message["saved"], message["job"])
 
+    def discard(self, message: Message) -> None:
+        """Remove a checkpoint that failed."""
+        discard(Path(message["folder"]), message["job"])
+
+    def mark_folder(self, message: Message) -> None:
+        """Show other hosts that the folder of checkpoints is the one that this host sees."""
+        mark(Path(self._checkpoints), self._job)
+        self._marked = True
+
+    def check_folder(self, message: Message) -> None:
+        """Fail where the mark of another host is not seen."""
+        check_mark(Path(self._checkpoints), self._job)
+
     def result(self, message: Message) -> None:
         """The program's last word: it reads what was learnt."""
         client = self._client(-1, message["clock"], message["era"])
@@ -291,6 +305,8 @@ class Node:
 
     def bye(self, message: Message) -> None:
         """Nothing of this host is needed any more."""
+        if self._marked:
+            unmark(Path(self._checkpoints), self._job)
         self._ending = True
 
     def _refused(self, why: str) -> None:
@@ -359,7 +375,8 @@ _SHORT: dict[str, _Does] = {
 }  # fmt: skip
 _LONG: dict[str, _Does] = {
     **{do: _by_server(does) for do, does in server_words.LONG.items()},
-    "load": Node.load, "keep": Node.keep, "result": Node.result,
+    "load": Node.load, "keep": Node.keep, "discard": Node.discard, "result": Node.result,
+    "mark_folder": Node.mark_folder, "check_folder": Node.check_folder,
 }  # fmt: skip
 # Said to those that have not joined yet, too, or to all: it does not mean that they are waited for.
 _UNHURRIED = (

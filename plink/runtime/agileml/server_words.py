@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from plink.errors import PlinkError
+from plink.runtime.agileml.checkpoints import partition_file
 from plink.runtime.agileml.control_line import Message
 from plink.runtime.agileml.server import Server
 
@@ -101,7 +102,7 @@ def _checkpoint(server: Server, message: Message) -> Message:
     folder, begun, size = Path(message["folder"]), time.monotonic(), 0
     folder.mkdir(parents=True, exist_ok=True)
     for partition in message["partitions"]:
-        path = folder / f"partition-{partition}"
+        path = folder / partition_file(partition)
         server.checkpoint(partition, path)
         size += path.stat().st_size
     return {"seconds": time.monotonic() - begun, "bytes": size}

@@ -64,6 +64,8 @@ class Told:
         """A reliable host, which begins and finds this."""
         self.controller.hear({"is": "joined", "hosts": [member(number, "reliable")], "bulk": True})
         self.answer(number, "begin", {**BEGUN, **found})
+        for word in self.words("mark_folder"):
+            self.answer(word["to"], "mark_folder", {})
 
     def restored(self) -> set[str]:
         """The folders that partitions were asked for from."""

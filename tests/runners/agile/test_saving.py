@@ -37,11 +37,14 @@ class Desk:
         """Of a kind."""
         return [word for word in self.said if word["do"] == do]
 
-    def written(self, why: str | None = None, kind: str = "") -> None:
-        """All that were asked to have written theirs."""
+    def written(self, why: str | None = None, kind: str = "", *, by: tuple[int, ...] = (0, 1)) -> None:
+        """Hosts have answered that they wrote theirs, or why not, and removed what they were asked to remove."""
         for word in self.words("checkpoint"):
-            answer = {"id": word["id"], "why": why, "kind": kind, "seconds": 0.5 + word["to"], "bytes": 10}
-            self.channel.answered(word["to"], answer)
+            if word["to"] in by:
+                answer = {"id": word["id"], "why": why, "kind": kind, "seconds": 0.5 + word["to"], "bytes": 10}
+                self.channel.answered(word["to"], answer)
+        for word in self.words("discard"):
+            self.channel.answered(word["to"], {"id": word["id"], "why": None})
 
     def kept(self) -> None:
         """The last is whole."""
@@ -99,6 +102,25 @@ def test_one_that_fails_is_given_up(kind: str, notes: list[str]) -> None:
     assert not desk.saving.under_way
     assert len(desk.words("release")) == 2  # once: the second answer is of nothing
     assert not desk.words("keep")
+
+
+def test_a_failed_checkpoint_is_removed_once_all_hosts_have_answered() -> None:
+    desk = Desk()
+    desk.saving.consistent(7)
+    desk.saving.look(desk.state)
+    desk.written("disk full", "OSError", by=(0,))
+    assert not desk.words("discard")
+    desk.saving.consistent(8)
+    desk.saving.look(desk.state)
+    assert len(desk.words("checkpoint")) == 2  # the other host may still be writing
+    desk.written(by=(1,))
+    assert [(word["to"], word["folder"]) for word in desk.words("discard")] == [
+        (0, f"/c/{name_of(7, JOB)}"),
+        (1, f"/c/{name_of(7, JOB)}"),
+    ]
+    assert len(desk.notes) == 1
+    desk.saving.look(desk.state)
+    assert len(desk.words("checkpoint")) == 4
 
 
 def test_a_roll_back_gives_one_up() -> None:
@@ -191,6 +213,7 @@ def test_a_wish_outlives_a_host_and_a_roll_back(back: bool) -> None:
     desk = Wishing()
     if back:
         desk.saving.rolled_back(3)
+        desk.written()
         desk.saving.consistent(4)
     else:
         desk.written("the host is gone", "Gone")
@@ -224,6 +247,7 @@ def test_a_job_does_not_wait_for_ever_for_backups_at_its_end() -> None:
     desk.now = 99.0
     assert not desk.saving.finished(desk.state, 40)
     desk.saving.rolled_back(39)
+    desk.written()
     desk.saving.consistent(40)
     assert not desk.saving.finished(nowhere, 40)
     desk.now = 130.0

@@ -5,7 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from plink.runtime.agileml.checkpoints import keep, latest, name_of, unwritable
+from plink.errors import InputError
+from plink.runtime.agileml.checkpoints import (
+    check_mark,
+    discard,
+    keep,
+    latest,
+    mark,
+    name_of,
+    unmark,
+    unwritable,
+)
 
 
 def written(folder: Path, *clocks: int, job: str = "a1") -> None:
@@ -52,6 +62,8 @@ def test_those_of_other_jobs_are_left_alone(tmp_path: Path) -> None:
 
 def test_two_jobs_in_one_folder(tmp_path: Path) -> None:
     """Each finds its own; whoever goes on from the folder, the one that was written last."""
+    written(tmp_path, 7)
+    written(tmp_path, 3, job="b2")
     keep(tmp_path, saved(7, "a1"), "a1")
     keep(tmp_path, saved(3, "b2"), "b2")
     assert latest(tmp_path, "a1") == saved(7, "a1")
@@ -67,10 +79,38 @@ def test_after_a_roll_back_an_earlier_one_may_be_the_latest(tmp_path: Path) -> N
 
 def test_whose_it_is(tmp_path: Path) -> None:
     """One that another job left in the folder is none of this one's; whoever goes on from it is asked for it."""
+    written(tmp_path, 7)
     keep(tmp_path, saved(7), "a1")
     assert latest(tmp_path, "b2") is None
     (tmp_path / "latest-b2.json").write_bytes((tmp_path / "latest-a1.json").read_bytes())
     assert latest(tmp_path, "b2") is None
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    """A checkpoint of which this host does not see all files does not count."""
+    written(tmp_path, 7)
+    with pytest.raises(InputError, match=r"clock-7-a1/partition-1: not there \(1 of 2 files\)"):
+        keep(tmp_path, {**saved(7), "partitions": 2}, "a1")
+    assert latest(tmp_path) is None
+
+
+def test_discard_removes_what_failed_and_not_what_counts(tmp_path: Path) -> None:
+    written(tmp_path, 7, 8)
+    written(tmp_path, 8, job="b2")
+    keep(tmp_path, saved(7), "a1")
+    for name in ("clock-7-a1", "clock-8-a1", "clock-8-b2"):
+        discard(tmp_path / name, "a1")
+    assert names(tmp_path) == ["clock-7-a1", "clock-8-b2"]
+
+
+def test_mark_of_a_shared_folder(tmp_path: Path) -> None:
+    mark(tmp_path, "a1")
+    check_mark(tmp_path, "a1")
+    unmark(tmp_path, "a1")
+    unmark(tmp_path, "a1")
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(InputError, match="must share one"):
+        check_mark(tmp_path, "a1")
 
 
 def test_one_that_an_earlier_plink_wrote(tmp_path: Path) -> None:

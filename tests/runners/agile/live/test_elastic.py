@@ -2,8 +2,10 @@
 
 import os
 import signal
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -156,3 +158,42 @@ def test_a_host_comes_back_under_its_name(tmp_path: Path) -> None:
         job.add("h1")
         job.until(lambda status: {host["number"] for host in status["hosts"] if host["name"] == "h1"} == {3})
         job.finish()
+
+
+def resources() -> tuple[int, int, int]:
+    """Threads, descriptors and child processes of this process."""
+    pid = str(os.getpid())
+    children = [path for path in Path("/proc").glob("[0-9]*/stat") if parent_of(path) == pid]
+    return threading.active_count(), len(os.listdir("/proc/self/fd")), len(children)
+
+
+def parent_of(stat: Path) -> str:
+    """The parent of a process, which may just have ended."""
+    try:
+        return stat.read_text().rpartition(")")[2].split()[1]
+    except OSError:
+        return ""
+
+
+def test_hosts_that_come_and_go_leave_nothing_in_the_launcher(tmp_path: Path) -> None:
+    """Ten times one is killed or evicted after another has come: their agents end."""
+    with Elastic(tmp_path, "r", clocks=10_000, more=("--work-s", "0.02")) as job:
+
+        def hosts(status: dict[str, Any]) -> set[str]:
+            return {host["name"] for host in status["hosts"]}
+
+        job.clock(3)
+        job.add("n0")
+        job.until(lambda status: "n0" in hosts(status))
+        before = resources()
+        for cycle in range(10):
+            leaves, comes = f"n{cycle}", f"n{cycle + 1}"
+            if cycle % 2:
+                job.evict(leaves, seconds=5.0)
+            else:
+                job.kill(leaves)
+            job.until(lambda status, name=leaves: name not in hosts(status))  # type: ignore[misc]
+            job.add(comes)
+            job.until(lambda status, name=comes: name in hosts(status))  # type: ignore[misc]
+        job.until(lambda status: resources() == before)
+        job.hub._queue.put(lambda: job.hub._end(9, "that is enough"))

@@ -1,8 +1,10 @@
 """Jobs that lose what only reliable hosts had, and go on from a checkpoint."""
 
+import contextlib
 import json
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -141,3 +143,64 @@ def test_reliable_hosts_return_where_transient_hosts_do_not_see_the_folder(tmp_p
         job.kill("h0", "h1")
         job.finish()
     assert job.events("rolled back")
+
+
+@needs_root
+def test_reliable_hosts_must_share_the_folder(tmp_path: Path) -> None:
+    """Else each would write its part to a disk of its own: refused before any work, and by name."""
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    private = PrivateFolder(folder, frozenset({"h1"}))
+    with Elastic(tmp_path, "rrt", settings=saving(tmp_path), private=private) as job:
+        job._thread.join(60)
+    assert job.ended is not None
+    assert job.ended.code == 1
+    assert f"--checkpoint {folder}: h1: " in job.ended.why
+    assert not job.events("iteration")
+    assert list(folder.iterdir()) == []
+
+
+@needs_root
+def test_reliable_newcomer_without_the_folder_is_refused(tmp_path: Path) -> None:
+    """The job goes on without it, and writes checkpoints."""
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    private = PrivateFolder(folder, frozenset({"n0"}))
+    with Elastic(
+        tmp_path, "rt", clocks=400, settings=saving(tmp_path), private=private, more=("--work-s", "0.02")
+    ) as job:
+        job.until(lambda status: (status.get("checkpoint") or -1) > 2)
+        job.add("n0", tier="r")
+        job.until(lambda status: any(line["event"] == "failed" for line in job.events("host")))
+        assert {host["name"] for host in job.status()["hosts"]} == {"h0", "h1"}
+        job.add("n1", tier="r")
+        job.until(lambda status: "n1" in {host["name"] for host in status["hosts"]})
+        job.checkpoint()
+        job.hub._queue.put(lambda: job.hub._end(9, "that is enough"))
+    assert any(f"--checkpoint {folder}: n0: " in note for note in job.notes)
+
+
+@needs_root
+def test_checkpoints_that_fail_leave_nothing_on_a_full_disk(tmp_path: Path) -> None:
+    """The job goes on, and when there is room again they are written."""
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "plink", str(folder)], check=True)
+    try:
+        filler = folder / "filler"
+        more = ("--work-s", "0.02", "--megabytes", "2")
+        with Elastic(tmp_path, "rrtt", clocks=10_000, settings=saving(tmp_path), more=more) as job:
+            job.clock(3)
+            with contextlib.suppress(OSError):
+                filler.write_bytes(bytes(8_000_000))
+            job.until(lambda status: sum("no checkpoint could be written" in note for note in job.notes) > 2)
+            before = job.status()["checkpoint"] or -1
+            filler.unlink()
+            job.until(lambda status: (status["checkpoint"] or -1) > before)
+            latest = json.loads((folder / "latest.json").read_text())
+            whole = [path for path in folder.glob("clock-*") if len(list(path.iterdir())) == latest["partitions"]]
+            assert len(list(folder.glob("clock-*"))) - len(whole) <= 1  # the one that is being written
+            assert len(whole) <= 3
+            job.hub._queue.put(lambda: job.hub._end(9, "that is enough"))
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
