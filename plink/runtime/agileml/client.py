@@ -20,7 +20,7 @@ from plink.runtime.agileml.layout import Indices, Layout, Places, Values
 from plink.runtime.agileml.line import Line
 from plink.runtime.agileml.pieces import Piece
 from plink.runtime.agileml.records import Forged, Lost
-from plink.runtime.agileml.rules import Rule
+from plink.runtime.agileml.rules import SSP, Rule
 from plink.runtime.agileml.sums import Overflow, no_room
 from plink.runtime.agileml.wire import INCLUDED, Kind, Message, Status, Wanted
 
@@ -86,6 +86,7 @@ class Client:
         self._met: dict[str, int] = {}  # the clock in which the last line to a server was made
         self._given_up = self._renamed = False
         self._unsent: dict[int, Message] | None = None  # the updates of a clock that is not over yet
+        self._barrier: int | None = None  # the clock of require_previous
 
     def read(self, table: str, rows: object, *, own: bool = True) -> Values:
         """Vectors of a table with what this worker has added, shape (len(rows), width); the array is the caller's.
@@ -100,7 +101,7 @@ class Client:
         number = self.layout.table(table)
         cache = self._caches[number]
         wanted = cache.rows(rows)
-        missing = cache.missing(wanted, self.now, self._rule)
+        missing = cache.missing(wanted, self.now, self._rule_now)
         if len(missing):
             if self._unsent is not None:
                 raise PlinkError(f"clock {self.now} is not over: call clock() again before reading")
@@ -111,6 +112,15 @@ class Client:
             return cache.read(wanted)
         except Overflow as error:
             raise self._too_large(f"table {table!r}", error, cache) from None
+
+    def require_previous(self) -> None:
+        """Let reads of this clock see all updates of the clocks before it, whatever the rule: what this worker takes
+        over from another one has to be as that one left it."""
+        self._barrier = self.now
+
+    @property
+    def _rule_now(self) -> Rule:
+        return SSP(0) if self._barrier == self.now and self._rule.sees_ahead else self._rule
 
     def update(self, table: str, rows: object, deltas: object) -> None:
         """Add to vectors; others see it after :meth:`clock`.
@@ -196,8 +206,9 @@ class Client:
         for partition, where, local in self.layout.cut(rows):
             places[partition] = where
             asked[partition] = Message(
-                Kind.READ, partition, worker=self.worker, era=self.era, clock=self.now, wanted=(Wanted(table, local),)
-            )
+                Kind.READ, partition, worker=self.worker, era=self.era, clock=self.now,
+                before=self._rule_now.needs(self.now), wanted=(Wanted(table, local),),
+            )  # fmt: skip
         for partition, answer in self._ask_all(asked).items():
             # What has one's update of this clock already must not get it again when the clock is over.
             state = self._rule.needs(self.now) if answer.flags & INCLUDED else answer.clock

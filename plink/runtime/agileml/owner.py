@@ -266,14 +266,14 @@ class Owner:
 
     def _state_for(self, message: Message) -> Message | None:
         self.partition.check()
-        if self.partition.clock < self._rule.needs(message.clock):
+        if self.partition.clock < message.before:
             return None
         member = self.partition.members.get(message.worker)
         again = member is not None and message.clock <= member.finished
         clock = self.partition.clock
         if again and not self._rule.sees_ahead:  # a successor sees what its predecessor saw
             # What is not kept all have gone beyond: the update that it is for counts nowhere any more.
-            clock = max(self._rule.needs(message.clock), self.partition.earliest)
+            clock = max(message.before, self.partition.earliest)
         pieces = tuple(
             Piece(wanted.table, wanted.rows, self.partition.read(wanted.table, wanted.rows, clock))
             for wanted in message.wanted

@@ -26,7 +26,7 @@ from plink.runtime.agileml.records import Channel, Forged
 
 assert sys.byteorder == "little"  # arrays travel as they are
 
-VERSION = 1
+VERSION = 2
 _MAGIC = b"plPS"
 _HEADER = struct.Struct("<4sBBBBIIiIIIIIQqqQ")
 _PIECE = struct.Struct("<IIII")
@@ -70,7 +70,8 @@ class Message(NamedTuple):
     """A request or its answer; what a number means is the kind's matter.
 
     ``era`` counts roll-backs and ``epoch`` the owners of the partition; ``sequence`` makes repeats known. ``ticket``
-    tells the questions of one connection apart, and is repeated in the answer.
+    tells the questions of one connection apart, and is repeated in the answer. In a read, ``before`` is the least clock
+    of the state that the reader may be given.
     """
 
     kind: Kind

@@ -109,6 +109,8 @@ class Worker(Generic[Items]):
         if pieces is None:
             return Finished(now, TOLD)
         if pieces != self._had:
+            if not set(pieces) <= set(self._had or ()):
+                client.require_previous()
             self._announce(pieces)
         working, judged, objective = time.perf_counter(), None, None
         if now == 0:

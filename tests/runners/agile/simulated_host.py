@@ -128,7 +128,7 @@ class SimulatedWorker:
         for partition in sorted(self._left) if now else ():
             rows = range(self._host.app.pieces)
             wanted = Wanted(0, rows)
-            if (answer := self._ask(Word(Kind.READ, partition, worker=self.number, era=self._client.era, clock=now,
+            if (answer := self._ask(Word(Kind.READ, partition, worker=self.number, era=self._client.era, clock=now, before=now - 1,
                                          wanted=(wanted,)))) is not None:  # fmt: skip
                 self._left.discard(partition)
                 if (answer.pieces[0].values != now).any() and not self._done_by_all(now):
@@ -372,7 +372,7 @@ class SimulatedHost(Node):
             wanted = Wanted(0, range(self.app.pieces))
             try:
                 answer = reader._ask(Word(Kind.READ, partition, worker=-1, era=message["era"], clock=message["clock"],
-                                          wanted=(wanted,)))  # fmt: skip
+                                          before=message["clock"] - 1, wanted=(wanted,)))  # fmt: skip
             except PlinkError as error:
                 self._answer(message, why=str(error), kind=type(error).__name__)
                 return

@@ -196,7 +196,8 @@ def test_a_read_that_fails_harms_no_other() -> None:
     with store(LAYOUT) as run:
         run.open(1)
         owner = run.servers[0].owner(0)
-        reads = [Message(Kind.READ, 0, worker=0, clock=1, wanted=(Wanted(table, range(4)),)) for table in (7, 0)]
+        read = Message(Kind.READ, 0, worker=0, clock=1, before=0)
+        reads = [read._replace(wanted=(Wanted(table, range(4)),)) for table in (7, 0)]
 
         def add() -> None:
             wait_for(lambda: len(owner._waiting) == 2)

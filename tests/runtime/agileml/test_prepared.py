@@ -348,7 +348,7 @@ def test_a_client_that_was_sent_on_is_not_kept_at_those_who_serve_no_more() -> N
 
         def asks() -> int:
             """Over the same connection, as one who has heard of no move."""
-            message = Message(Kind.READ, 0, worker=0, clock=0, wanted=(Wanted(0, range(4)),))
+            message = Message(Kind.READ, 0, worker=0, clock=0, before=-1, wanted=(Wanted(0, range(4)),))
             answer = client._lines[first.address, 0].ask(message)
             assert answer.text in ("", second.address, third.address)
             return len(second.listener._channels)

@@ -15,7 +15,7 @@ from plink.runtime.agileml.rules import BSP
 from plink.runtime.agileml.wire import Kind, Message, Status, Wanted
 
 LAYOUT = Layout((Table("a", 4, 2),), 1)
-READ = Message(Kind.READ, 0, wanted=(Wanted(0, range(4)),))
+READ = Message(Kind.READ, 0, before=-1, wanted=(Wanted(0, range(4)),))
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_while_somebody_reads_the_thread_changes_nothing(owner: Owner, monkeypat
 def test_a_state_that_is_not_there_yet_is_waited_for(owner: Owner) -> None:
     """By the thread, who learns of it."""
     idle(owner)
-    thread, answers = asked(owner, READ._replace(clock=1))
+    thread, answers = asked(owner, READ._replace(clock=1, before=0))
     thread.join(0.2)
     assert not answers
     assert owner.ask(Message(Kind.UPDATE, 0, worker=0)).status is Status.OK

@@ -161,7 +161,7 @@ def test_an_answer_to_another_question_is_not_taken() -> None:
     """A connection that was left in the midst of an exchange is closed; an answer names its question."""
     with store(COUNTS) as run:
         run.open(1)
-        asks = [Message(Kind.READ, 0, worker=0, wanted=(Wanted(0, range(rows)),)) for rows in (1, 2)]
+        asks = [Message(Kind.READ, 0, worker=0, before=-1, wanted=(Wanted(0, range(rows)),)) for rows in (1, 2)]
         with contextlib.closing(run.servers[0].line(run.servers[0].address)) as line:
             line.post(asks[0])
             line.post(asks[1])

@@ -118,7 +118,7 @@ def test_what_several_workers_add_at_a_clock(dtype: str, rule: Rule, some: bool)
         assert run.servers[0].status()[1].clocks == (-1, 0)
         owner = run.servers[0].owner(1)
         for message in (
-            Message(Kind.READ, 1, worker=0, clock=2, wanted=(Wanted(0, range(3)),)),
+            Message(Kind.READ, 1, worker=0, clock=2, before=1, wanted=(Wanted(0, range(3)),)),
             Message(Kind.UPDATE, 1, worker=0, clock=2),
             Message(Kind.UPDATE, 1, worker=1, clock=1),
         ):
@@ -180,7 +180,7 @@ def test_a_partition_that_moves_takes_it_along(dtype: str, rule: Rule, drains: b
             update = Message(Kind.UPDATE, 1, worker=worker, clock=0, pieces=piece(dtype, most(dtype)))
             assert (old.owner(1).ask(update).status is Status.OK) == (worker == 0)
         hand_over(old, 1, new.address, 1)
-        read = Message(Kind.READ, 1, worker=0, clock=1, wanted=(Wanted(0, range(3)),))
+        read = Message(Kind.READ, 1, worker=0, clock=1, before=0, wanted=(Wanted(0, range(3)),))
         for server in (new, old):  # which asks the other one
             with contextlib.closing(server.line(server.address)) as line:
                 answer = line.ask(read)

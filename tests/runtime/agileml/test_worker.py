@@ -1,16 +1,18 @@
 """The loop of a worker: the same result however the pieces are spread, move and are redone."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 
 from plink.errors import PlinkError
 from plink.runtime.agileml import progress
-from plink.runtime.agileml.app import Score, Stop, layout_of
+from plink.runtime.agileml.app import App, Score, Stop, layout_of
 from plink.runtime.agileml.assigned import Assignment
 from plink.runtime.agileml.client import Unanswered
+from plink.runtime.agileml.layout import Table
 from plink.runtime.agileml.local import Trained, train
 from plink.runtime.agileml.params import Params
 from plink.runtime.agileml.rules import BSP, SSP, Rule
@@ -20,9 +22,9 @@ from tests.runtime.agileml.stores import PATIENCE_S, Store, store, together
 
 
 def worker(
-    made: Store, app: Means, number: int, pieces: range | list[int], clock: int = 0, *,
+    made: Store, app: App[Any], number: int, pieces: range | list[int], clock: int = 0, *,
     done: Callable[[Clock], None] | None = None, lines: list[str] | None = None,
-) -> Worker[np.ndarray]:  # fmt: skip
+) -> Worker[Any]:  # fmt: skip
     """One that says its lines into a list."""
     say = (lines if lines is not None else []).append
     return Worker(app, made.client(number, clock=clock), made.rule, pieces, say=say, done=done)
@@ -253,3 +255,38 @@ def test_pieces_that_are_none() -> None:
 def test_runs_are_folded() -> None:
     assert folded([]) == "none"
     assert folded([0, 1, 2, 5, 7, 8]) == "0-2,5,7-8"
+
+
+class OwnCounts(App[int]):
+    """Every piece counts its clocks in a row of its own, and must find there what it left."""
+
+    def __init__(self, clocks: int) -> None:
+        self.pieces, self.batches, self.seed, self.stop = 2, 1, 1, Stop(clocks=clocks)
+        self.tables = (Table("clocks", 2, 1, "int64"),)
+        self.read_by_new_owner = threading.Event()
+
+    def load(self, piece: int) -> Sequence[int]:
+        return [piece]
+
+    def process(self, piece: int, params: Params) -> Score | None:
+        if (piece, params.clock) == (1, 5):  # its last clock with the slow worker
+            self.read_by_new_owner.wait(1.0)
+        count = int(params.read("clocks", [piece])[0, 0])
+        if (piece, params.clock) == (1, 6):
+            self.read_by_new_owner.set()
+        assert count == params.clock - 1, f"piece {piece} at clock {params.clock} finds {count}"
+        params.update("clocks", [piece], [[1]])
+        return None
+
+
+@pytest.mark.parametrize("slack", [0, 1, 3])
+def test_piece_changes_hands_under_staleness(slack: int) -> None:
+    """The new owner waits for what the slow one still owes, or state of the piece's own would be lost or doubled."""
+    app = OwnCounts(clocks=12)
+    with store(layout_of(app, 2, progress.TABLES), SSP(slack)) as made:
+        made.open(2)
+        fast, slow = worker(made, app, 0, [0]), worker(made, app, 1, [1])
+        fast.assigned.add(Assignment(6, 0, (1,)))
+        slow.assigned.add(Assignment(6, 0, (0,)))
+        together(fast.run, slow.run)
+        assert made.state(0).ravel().tolist() == [12, 12]
