@@ -128,8 +128,8 @@ class SimulatedWorker:
         for partition in sorted(self._left) if now else ():
             rows = range(self._host.app.pieces)
             wanted = Wanted(0, rows)
-            if (answer := self._ask(Word(Kind.READ, partition, worker=self.number, era=self._client.era, clock=now, before=now - 1,
-                                         wanted=(wanted,)))) is not None:  # fmt: skip
+            if (answer := self._ask(Word(Kind.READ, partition, worker=self.number, era=self._client.era, clock=now,
+                                         before=now - 1, wanted=(wanted,)))) is not None:  # fmt: skip
                 self._left.discard(partition)
                 if (answer.pieces[0].values != now).any() and not self._done_by_all(now):
                     raise AssertionError(f"partition {partition} at clock {now}: {answer.pieces[0].values.ravel()}")
