@@ -128,10 +128,30 @@ def _run(
 
     report = Report(sink, on_log, on_note, say, on_proof, shown["connecting"], shown["copying"], screen.status, folder)
     machines: dict[str, dict[str, Any]] | None = None if asked.runner == "local" else {}
-    hub = Hub(connector, job, Wishes(settings, asked.elastic.most_hosts), report, machines, time.monotonic)
+    wishes = Wishes(settings, asked.elastic.most_hosts, _racks(hosts))
+    hub = Hub(connector, job, wishes, report, machines, time.monotonic)
     write_document(folder / SOCKET, {"schema": "plink.elastic-job/1", "socket": hub.asking.name, "pid": os.getpid(),
                                      "lab": hosts.lab, "runner": asked.runner})  # fmt: skip
     return hub.run(hosts)
+
+
+def _racks(hosts: Hosts) -> dict[str, str]:
+    """Groups of near hosts in the network file, named after their first host; empty where it does not know these."""
+    if not workspace.NETWORK.is_file():
+        return {}
+    from plink.network import read_network
+    from solvers.costs.fabric import fabric_of
+
+    network = read_network(workspace.NETWORK)
+    known = network.hosts.by_name()
+    if not any(host.name in known and known[host.name].address == host.address for host in hosts):
+        return {}
+    groups = fabric_of(network).group_of
+    if groups.max() == 0:
+        return {}
+    names = network.hosts.names
+    first = {int(group): names[index] for index, group in reversed(list(enumerate(groups)))}
+    return {name: first[int(group)] for name, group in zip(names, groups, strict=True)}
 
 
 def _hosts(asked: Asked) -> Hosts:

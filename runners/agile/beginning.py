@@ -10,6 +10,7 @@ from runners.agile.member import Member
 from runners.agile.resuming import leaving, pieces_of, shares_of, thresholds_of, torn
 from runners.agile.rounds import SHIFT
 from runners.agile.saving import Saved
+from solvers.agile.racks import racks_at_risk
 from solvers.agile.resume import Report, resume
 from solvers.agile.stages import Thresholds
 from solvers.agile.start import start as start_of
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from runners.agile.controller import Controller
 
 _BEFORE = "the last reliable host was lost before the job had begun"
+_MAX_NAMED_HOSTS = 4
 _NO_MORE = ", and there is no checkpoint (--checkpoint DIR): start the job again"
 
 
@@ -55,7 +57,18 @@ class Beginning:
             self._job.turns.rolled_back(-1, state.era)
         if saved is not None:
             self._from_checkpoint(saved.folder, saved.clock, state)
+        self._warn_of_racks(state)
         self._job.decisions.carry_out(state, actions)
+
+    def _warn_of_racks(self, state: Cluster) -> None:
+        if self._job.settings.checkpoints:
+            return
+        for names in racks_at_risk(state):
+            few = ", ".join(names[:_MAX_NAMED_HOSTS]) + (", ..." if len(names) > _MAX_NAMED_HOSTS else "")
+            self._job.say(
+                f"the job ends if the rack of {few} is lost at once, for parameters and their backups are both there: "
+                "give --checkpoint DIR, or mark a host in another rack as tier=reliable"
+            )
 
     def _fail(self, why: str) -> None:
         """It may come of hosts that could not begin."""

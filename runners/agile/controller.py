@@ -56,7 +56,7 @@ class Controller:
     def __post_init__(self) -> None:
         self.decisions = Decisions(self)
         self.losses = Losses(self)
-        self.channel = Channel(self.write, self.by, self.losses.gone)
+        self.channel = Channel(self.write, self.by, lambda host, why: self.losses.gone(host, why=why))
         self.hearing = Hearing(self.settings.silence_s)
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
@@ -96,7 +96,7 @@ class Controller:
         elif kind == "joined":
             self.arriving.arrive([Member(**host) for host in message["hosts"]], message["bulk"])
         elif kind == "gone":
-            self.losses.gone(message["host"], message["why"])
+            self.losses.gone(message["host"], why=message["why"])
         elif kind == "evict":
             self.warn(dict.fromkeys(message["hosts"], message["seconds"]), message["why"])
         elif kind == "status":
@@ -112,8 +112,10 @@ class Controller:
             heapq.heappop(self._timers)[2]()
             self.drain()
         if not self.ending.over:
-            for member in self.hearing.silent([*self.members.values(), *self.arriving.starting.values()]):
-                self.losses.gone(member.number, f"nothing was heard of it for {self.settings.silence_s:g} s")
+            silent = self.hearing.silent([*self.members.values(), *self.arriving.starting.values()])
+            if silent:
+                numbers = [member.number for member in silent]
+                self.losses.gone(*numbers, why=f"no heartbeat for {self.settings.silence_s:g} s")
                 self.drain()
         if self.state is None:
             self.beginning.look()

@@ -1,10 +1,11 @@
 """Which hosts are silent: heard of by a controller that may itself have been held up."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from runners.agile.member import Member
 
 _STEP_S = 0.3
+_TOGETHER_S = 0.6  # two heartbeats
 _PATIENCE = 6
 _FEW = 2
 
@@ -32,7 +33,15 @@ class Hearing:
         """Those that are as good as gone. Where most of them are silent at once it is more likely that something lies
         between them and here, or that this machine is overrun: they get :data:`_PATIENCE` times as long."""
         every = list(members)
-        quiet = [member for member in every if self.now_s - member.heard_s > self._silence_s]
+        silences = {member.number: self.now_s - member.heard_s for member in every}
+        quiet = [member for member in every if silences[member.number] > self._silence_s]
         if len(every) > _FEW and 2 * len(quiet) > len(every):
-            return [member for member in quiet if self.now_s - member.heard_s > _PATIENCE * self._silence_s]
-        return quiet
+            return [member for member in quiet if silences[member.number] > _PATIENCE * self._silence_s]
+        return [] if self._may_grow(silences) else quiet
+
+    def _may_grow(self, silences: Mapping[int, float]) -> bool:
+        """Whether hosts that may have fallen silent at the same moment are about to be found silent: a rack that is
+        lost takes all of its hosts, whose last heartbeats differ by an interval."""
+        longest = max(silences.values(), default=0.0)
+        nearly = any(longest - _TOGETHER_S < silence <= self._silence_s for silence in silences.values())
+        return nearly and longest < self._silence_s + _TOGETHER_S

@@ -42,10 +42,11 @@ _BYE_S = 5.0
 @dataclass(frozen=True)
 class Wishes:
     """What was asked for: the settings that do not depend on the program (:class:`runners.agile.settings.Settings`)
-    by name, and ``most_hosts`` that the job will ever have."""
+    by name, and ``most_hosts`` that the job will ever have. ``racks``: of hosts by name, as far as they are known."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     most_hosts: int | None = None
+    racks: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,10 @@ class Hub:
         members = []
         for host in hosts:
             rate = self._wishes.settings.get("host_rate")
-            member = Member(self._next_number, host.name, host.tier, host.slots, host.price, rate=rate)
+            member = Member(
+                self._next_number, host.name, host.tier, host.slots, host.price, rate=rate,
+                rack=self._wishes.racks.get(host.name, ""),
+            )  # fmt: skip
             self._hosts[member.number] = host
             self._next_number += 1
             members.append(member)

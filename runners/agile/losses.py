@@ -29,32 +29,39 @@ class Losses:
         if self._job.turns.begun >= 0 and self._keeps(number):
             self._job.warn({number: _LEAVES_S}, f"it is not fit for this: {why}")
         else:
-            self.gone(number, why)
+            self.gone(number, why=why)
 
-    def gone(self, number: int, why: str) -> None:
-        """A host is no longer there, or as good as gone."""
+    def gone(self, *numbers: int, why: str) -> None:
+        """Hosts are no longer there, or as good as gone. Those that are lost at once, as a rack is, are decided on as
+        one: nothing is to be moved from one of them to another."""
         job = self._job
-        member = job.members.get(number)
-        if member is None:
-            if job.arriving.gone(number):
-                self._drop(number, why)
-            job.channel.gone(number)
-            return
-        warned = number in job.leaving.deadlines
-        left = job.leaving.gone(number)
-        job.log(**member.line("left" if left else "failed", why))
-        del job.members[number]
-        self._drop(number, why)  # it may come to again
-        if not left and not warned and self._blames(member, why):
-            return
+        left, failed = list[int](), list[int]()
+        for number in numbers:
+            member = job.members.get(number)
+            if member is None:
+                if job.arriving.gone(number):
+                    self._drop(number, why)
+                job.channel.gone(number)
+                continue
+            warned = number in job.leaving.deadlines
+            (left if job.leaving.gone(number) else failed).append(number)
+            job.log(**member.line("left" if number in left else "failed", why))
+            del job.members[number]
+            self._drop(number, why)  # it may come to again
+            if number in failed and not warned and self._blames(member, why):
+                return
+        lost = [*left, *failed]
         unbegun = job.turns.begun < 0  # then there is nothing that could be lost
-        if job.state is not None and (job.carrier.opening or (unbegun and self._keeps(number))):
+        if lost and job.state is not None and (job.carrier.opening or (unbegun and any(map(self._keeps, lost)))):
             job.beginning.start_anew(job.saving.last)  # its backups may not have anything yet
-            job.channel.gone(number)
-            return
-        job.decisions.event(Left((number,)) if left else Failed((number,)))
-        job.drain()
-        job.channel.gone(number)  # whoever waited for its answer finds things as they are without it
+        elif lost:
+            if left:
+                job.decisions.event(Left(tuple(left)))
+            if failed:
+                job.decisions.event(Failed(tuple(failed)))
+            job.drain()
+        for number in lost:
+            job.channel.gone(number)  # whoever waited for its answer finds things as they are without it
 
     def _drop(self, number: int, why: str) -> None:
         self._job.write({"is": "drop", "host": number, "why": why})

@@ -23,11 +23,12 @@ class Member:
     heard_s: float = 0.0
     carried: Carried = field(default_factory=Carried)
     rate: float | None = None
+    rack: str = ""
 
     @property
     def host(self) -> Host:
         """As the decisions know it."""
-        return Host(self.number, self.name, Tier(self.tier), self.slots, self.rate)
+        return Host(self.number, self.name, Tier(self.tier), self.slots, self.rate, self.rack)
 
     def line(self, event: str, why: str, seconds: float | None = None) -> dict[str, Any]:
         """Of the run's log: what happens to it. ``seconds``: that it may stay."""
@@ -40,5 +41,5 @@ class Member:
         """As it travels between hub and controller."""
         return {
             "number": self.number, "name": self.name, "tier": self.tier, "slots": self.slots, "price": self.price,
-            "at": self.at, "hello": self.hello, "rate": self.rate,
+            "at": self.at, "hello": self.hello, "rate": self.rate, "rack": self.rack,
         }  # fmt: skip

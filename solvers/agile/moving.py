@@ -3,6 +3,7 @@
 from solvers.agile import actions as act
 from solvers.agile.hosts import Tier
 from solvers.agile.partitions import Move, Partition, balanced
+from solvers.agile.racks import place_backups
 from solvers.agile.stages import Stage
 from solvers.agile.state import Cluster, Step
 
@@ -64,7 +65,10 @@ def backup_targets(state: Cluster) -> tuple[int, ...]:
             return partition.heir.to
         return partition.copy.to if partition.copy else partition.backup
 
-    return balanced([bound(partition) for partition in state.partitions], reliable)
+    current = [bound(partition) for partition in state.partitions]
+    if state.stage is Stage.PARAMETER_SERVERS:
+        return balanced(current, reliable)
+    return place_backups(current, owner_targets(state), state.reliable, state.members)
 
 
 def begin(step: Step, index: int, to: int, reason: str) -> None:

@@ -7,7 +7,8 @@ from solvers.agile import actions as act
 from solvers.agile import data, working
 from solvers.agile.hosts import Host, Tier
 from solvers.agile.partitions import Partition, balanced, serving
-from solvers.agile.stages import Thresholds, check_reliable, stage_for
+from solvers.agile.racks import place_backups
+from solvers.agile.stages import Stage, Thresholds, check_reliable, stage_for
 from solvers.agile.state import Cluster, Step
 
 
@@ -38,10 +39,11 @@ def start(
     reliable = [host.number for host in members if host.tier is Tier.RELIABLE]
     stage = stage_for(len(reliable), len(members) - len(reliable), thresholds)
     nobody = [None] * len(partition_bytes)
-    backups = balanced(nobody, reliable)
-    owners = (
-        balanced(nobody, servers) if (servers := serving(stage, members, len(nobody))) != tuple(reliable) else backups
-    )
+    owners = balanced(nobody, serving(stage, members, len(nobody)))
+    backups = owners
+    if stage is not Stage.PARAMETER_SERVERS:
+        by_number = {host.number: host for host in members}
+        backups = place_backups(nobody, owners, [by_number[number] for number in reliable], by_number)
     cluster = Cluster(members, tuple(partition_bytes), thresholds, stage, (), (), number=number + 2)
     step = Step(cluster, "start")
     epoch = step.state.number  # the number before it is free: a backup reads its checkpoint in that epoch

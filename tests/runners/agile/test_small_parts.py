@@ -66,6 +66,23 @@ def test_a_host_is_silent_only_while_somebody_listens() -> None:
     assert hearing.now_s == pytest.approx(1.8)
 
 
+def test_hosts_that_fall_silent_together_are_given_up_together() -> None:
+    """A rack's heartbeats do not come at the same moment; one host that is late only does not delay the rest."""
+    hearing, hosts, late = Hearing(1.6), [member(number) for number in range(7)], member(7)
+    hearing.pass_time(0.0)
+    found: list[list[int]] = []
+    for step in range(1, 40):
+        hearing.pass_time(0.1 * step)
+        for host in hosts:
+            if step < 10 or host.number > 2 or (step < 13 and host.number == 2):
+                hearing.heard(host)
+        if step % 9 == 0:
+            hearing.heard(late)
+        silent = [host.number for host in hearing.silent([*hosts, late])]
+        found += [silent] if silent else []
+    assert found[0] == [0, 1, 2]
+
+
 def test_where_most_are_silent_at_once_it_is_somebody_elses_fault_for_a_while() -> None:
     """Of two it may be any; of three two are most."""
     hearing, three = Hearing(1.6), [member(number) for number in range(3)]

@@ -56,6 +56,7 @@ class Elastic:
     most_hosts: int | None = 8
     timeout_s: float = 90.0
     private: PrivateFolder | None = None
+    racks: dict[str, str] = field(default_factory=dict)
     log: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
@@ -73,7 +74,7 @@ class Elastic:
             sink=lambda number, stream, line: self.lines.append(line), log=self.log.append, note=self.notes.append,
             say=self.notes.append, on_proof=lambda findings: None, folder=self.folder,
         )  # fmt: skip
-        connector, wishes = self.private or LocalConnector(), Wishes(self.settings, self.most_hosts)
+        connector, wishes = self.private or LocalConnector(), Wishes(self.settings, self.most_hosts, self.racks)
         self.hub = Hub(connector, job, wishes, report, None, time.monotonic)
         hosts = Hosts(tuple(host(f"h{k}", tier) for k, tier in enumerate(self.tiers)))
         self._thread = threading.Thread(target=self._run, args=(hosts,))

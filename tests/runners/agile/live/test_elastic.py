@@ -197,3 +197,23 @@ def test_hosts_that_come_and_go_leave_nothing_in_the_launcher(tmp_path: Path) ->
             job.until(lambda status, name=comes: name in hosts(status))  # type: ignore[misc]
         job.until(lambda status: resources() == before)
         job.hub._queue.put(lambda: job.hub._end(9, "that is enough"))
+
+
+def test_rack_is_lost_at_once(tmp_path: Path) -> None:
+    """With a reliable host and transient ones, and without a checkpoint: backups are in the other rack."""
+    racks = {"h0": "a", "h1": "b", "h2": "a", "h3": "b", "h4": "a", "h5": "b"}
+    with Elastic(tmp_path, "rrtttt", clocks=120, racks=racks, more=("--work-s", "0.02")) as job:
+        job.clock(10)
+        job.kill("h0", "h2", "h4", number=signal.SIGSTOP)
+        job.finish()
+    assert {line["host"] for line in job.events("host") if line["event"] == "failed"} == {"h0", "h2", "h4"}
+    assert not any("the job ends if the rack" in note for note in job.notes)
+
+
+def test_rack_with_primaries_and_backups_is_named_before_the_start(tmp_path: Path) -> None:
+    racks = {"h0": "a", "h1": "a", "h2": "a", "h3": "b"}
+    with Elastic(tmp_path, "rttt", racks=racks) as job:
+        job.finish()
+    (note,) = (note for note in job.notes if "the job ends if the rack" in note)
+    assert "h0, h1, h2" in note
+    assert "--checkpoint" in note
