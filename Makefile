@@ -5,6 +5,7 @@ TORCH_INDEX ?=
 COMMA := ,
 VENV := .venv
 STAMP := $(VENV)/.installed
+PIP = $(VENV)/bin/pip install --quiet --disable-pip-version-check
 DEBIAN := openssh-server iproute2 iperf3 fping python3-venv iputils-ping tcpdump
 # For `make bench` only; a benchmark that misses them says so.
 BENCHED := openmpi-bin libopenmpi-dev gcc libc6-dev
@@ -15,20 +16,21 @@ BROWSER := chromium
 # Of each target under `make fuzz`.
 SECONDS ?= 20
 
-.PHONY: setup demo test test-all tests-of-part launchers lint bench dist fuzz coverage links reference clean system
+.PHONY: setup demo test test-all tests-of-part launchers lint bench dist fuzz coverage links lock reference clean system
 
 setup: $(STAMP)
 
 system:
 	@tools/system-packages $(DEBIAN)
 
-$(STAMP): pyproject.toml constraints.txt | system
+$(STAMP): pyproject.toml constraints.txt requirements.lock | system
 	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing what plink needs, each file checked against requirements.lock"
+	@$(PIP) --require-hashes --no-deps -r requirements.lock
 	@echo "installing PyTorch from $(or $(TORCH_INDEX),pip's default index$(COMMA) whose Linux wheels may bring CUDA (several GB): TORCH_INDEX=URL names another)"
-	@$(VENV)/bin/pip install --quiet --disable-pip-version-check \
-	  $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX),) -c constraints.txt torch
-	@echo "installing plink and what it needs"
-	@$(VENV)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(PIP) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX),) -c constraints.txt torch
+	@echo "installing plink"
+	@$(PIP) --no-deps --no-build-isolation -e .
 	@touch $(STAMP)
 
 demo: setup
@@ -78,10 +80,15 @@ bench: setup
 	-@tools/system-packages $(BENCHED)
 	@$(VENV)/bin/python benchmarks/run.py $(NAME)
 
-# What is released: dist/*.tar.gz, and dist/*.whl made from it. What an earlier build left would go into them.
+# What is released: dist/*.tar.gz, and dist/*.whl made from it, the same bytes each
+# time for the same commit. What an earlier build left would go into them.
 dist: setup
 	@rm -rf build dist *.egg-info
-	@$(VENV)/bin/python -m build
+	@$(VENV)/bin/python -m tools.dist
+
+# requirements.lock, after a change of constraints.txt; it asks the package index.
+lock:
+	@$(PYTHON) -m tools.lock
 
 # make fuzz                          every target for 20 s
 # make fuzz SECONDS=60 NAME="plan order"  two of them for a minute each

@@ -21,6 +21,7 @@ PROGRAM = AgentProgram(
     (
         "plink.remote.addresses",
         "plink.remote.gentle",
+        "plink.remote.supervisor",
         "runners.job.workplace",
         "runners.job.reach",
         "runners.job.rank_line",

@@ -1,7 +1,8 @@
 """The launching agent: starts the ranks of one host, holds them at a gate until the controller has seen all, ends them.
 
 Runs on the hosts: standard library only. Each rank reports who and where it is from the very process that then becomes
-the user's program (same process id). A rank dies with the agent, and the agent with its controller.
+the user's program (same process id). A rank dies with the agent, and the agent with its controller; whatever ranks
+started ends with the job (:mod:`plink.remote.supervisor`).
 
 ===================  ======================================================================================
 from the controller  ``begin`` · ``have`` · ``piece`` · ``unpack`` · ``prepare`` · ``listen`` · ``reach`` ·
@@ -14,7 +15,6 @@ to the controller    ``ready`` · ``has`` · ``unpacked`` · ``prepared`` · ``l
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import resource
@@ -30,6 +30,7 @@ from plink.remote.addresses import local_addresses, machine_identity, reached_at
 from plink.remote.gentle import VARIABLE as GENTLE
 from plink.remote.gentle import gentle
 from plink.remote.lifeline import ControllerGone, Lifeline
+from plink.remote.supervisor import GRACE_S, ProcessTree, on_signal, supervise
 from runners.job.copies import Copies
 from runners.job.rank_line import VARIABLE as LINE
 from runners.job.rank_line import RankLine
@@ -37,12 +38,10 @@ from runners.job.reach import listening, reached
 from runners.job.stacks import stacks
 from runners.job.workplace import workplace
 
-_PR_SET_PDEATHSIG = 1
 _READ = 1 << 16
 _DRAIN_READS = 1024
 _TICK_S = 0.05
-_GRACE_S = 2.0
-_NOT_STARTED = 127
+_LEAVING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
 class Rank:
@@ -54,15 +53,6 @@ class Rank:
         self.told = False
         self.said = b""  # of its report, so far
 
-    def ended(self) -> int | None:
-        """Its exit code, once it has ended."""
-        return _ended(self.pid)
-
-    def signal(self, number: int) -> None:
-        """To the whole group, also after the rank itself has ended: it may have left children behind."""
-        with contextlib.suppress(OSError):
-            os.killpg(self.pid, number)
-
 
 class Agent:
     """State of one agent: its line, its ranks, and since when they are being ended."""
@@ -70,6 +60,7 @@ class Agent:
     def __init__(self, line: Lifeline, stands_back: bool = False) -> None:
         self._line, self._stands_back = line, stands_back
         self._ranks: list[Rank] = []
+        self._tree = ProcessTree()
         self._selector = selectors.DefaultSelector()
         self._selector.register(line, selectors.EVENT_READ)
         self._kill_at: float | None = None
@@ -79,7 +70,7 @@ class Agent:
         self._rank_line: RankLine | None = None  # to the rank that the controller wants to talk with
 
     def run(self) -> None:
-        """Do what the controller says until it is gone; no rank outlives this."""
+        """Do what the controller says until it is gone; no rank, and nothing that one started, outlives this."""
         try:
             while True:
                 for key, _ in self._selector.select(_TICK_S):
@@ -89,6 +80,8 @@ class Agent:
                     self._obey(message)
                 self._watch()
         finally:
+            for number in _LEAVING:  # it is under way
+                on_signal(number, lambda number, frame: None)
             self._end_all()
             if self._rank_line is not None:
                 self._rank_line.close()
@@ -119,8 +112,8 @@ class Agent:
             if self._stands_back:
                 gentle(False)
         elif message["do"] == "end" and self._kill_at is None:
-            self._kill_at = time.monotonic() + _GRACE_S
-            self._signal(signal.SIGTERM)
+            self._kill_at = time.monotonic() + GRACE_S
+            self._tree.signal(signal.SIGTERM)
 
     def _copy(self, message: dict[str, Any]) -> None:
         """Look for a copy of the user's folder, take a piece of its archive, or make the copy."""
@@ -163,7 +156,7 @@ class Agent:
         for task in message["ranks"]:
             if task.get("line"):
                 self._rank_line = RankLine()
-                signal.signal(signal.SIGTERM, self._warned)
+                on_signal(signal.SIGTERM, self._warned)
                 task["env"][LINE] = self._rank_line.name
                 self._selector.register(self._rank_line, selectors.EVENT_READ)
             self._start_rank(task, message["argv"], message["workdir"])
@@ -171,7 +164,7 @@ class Agent:
     def _warned(self, number: int, frame: object) -> None:
         """The host will be taken away: ranks that a controller talks with may have something to hand over before. At
         the second time it is being taken."""
-        signal.signal(number, _leave)
+        on_signal(number, _leave)
         for rank in self._ranks:
             if rank.code is None:
                 with contextlib.suppress(OSError):
@@ -179,14 +172,9 @@ class Agent:
 
     def _start_rank(self, task: dict[str, Any], argv: list[str], workdir: str) -> None:
         out, err, report, gate = os.pipe(), os.pipe(), os.pipe(), os.pipe()
-        agent = os.getpid()
-        pid = os.fork()
-        if pid == 0:
-            try:
-                _become(task["env"], argv, workdir, agent, out[1], err[1], report[1], gate[0])
-            finally:
-                os._exit(_NOT_STARTED)
-        for end in (out[1], err[1], report[1], gate[0]):
+        ends = (out[1], err[1], report[1], gate[0])
+        pid = self._tree.fork(lambda: _become(task["env"], argv, workdir, ends))
+        for end in ends:
             os.close(end)
         rank = Rank(task["rank"], pid, gate[1], report[0], {out[0]: "out", err[0]: "err"})
         self._ranks.append(rank)
@@ -221,12 +209,13 @@ class Agent:
             for text in self._rank_line.turn():
                 self._line.send(**{"is": "line", "text": text})
         if self._kill_at is not None and time.monotonic() > self._kill_at:
-            self._signal(signal.SIGKILL)
+            self._tree.signal(signal.SIGKILL)
             self._kill_at = float("inf")
         for rank in self._ranks:
             if rank.code is None:
-                rank.code = rank.ended()
+                rank.code = self._code(rank)
             if rank.code is not None and not rank.told:
+                self._tell_leftovers()
                 for fd in list(rank.outputs):
                     # Bounded: a child that the rank left behind may go on writing.
                     for _ in range(_DRAIN_READS):
@@ -235,47 +224,31 @@ class Agent:
                 rank.told = True
                 self._line.send(**{"is": "exited", "rank": rank.rank, "code": rank.code})
 
-    def _signal(self, number: int) -> None:
-        for rank in self._ranks:
-            rank.signal(number)
+    def _code(self, rank: Rank) -> int | None:
+        """Exit code of a rank, once it has ended."""
+        return self._tree.exit_code(rank.pid)
+
+    def _tell_leftovers(self) -> None:
+        """Before the last of ranks that all ended well is told: what they left running, which ends with the job."""
+        ended_well = self._kill_at is None and all(rank.code == 0 for rank in self._ranks)
+        if ended_well and (leftovers := self._tree.leftovers()):
+            text = f"{socket.gethostname()}: left running by ranks that ended, ends with the job: {leftovers}\n"
+            self._line.send(**{"is": "output", "rank": None, "stream": "err", "text": text})
 
     def _end_all(self) -> None:
-        if all(rank.code is not None for rank in self._ranks):
-            self._signal(signal.SIGKILL)
-            return
-        self._signal(signal.SIGTERM)
-        deadline = time.monotonic() + _GRACE_S
-        while time.monotonic() < deadline and any(rank.code is None for rank in self._ranks):
-            for rank in self._ranks:
-                if rank.code is None:
-                    rank.code = rank.ended()
-            time.sleep(_TICK_S)
-        self._signal(signal.SIGKILL)
+        self._tree.end(GRACE_S)
 
 
-def _ended(pid: int) -> int | None:
-    """Exit code of a child that has ended, as a shell says it: 128 + the signal's number if a signal ended it.
+def _become(env: dict[str, str], argv: list[str], workdir: str, ends: tuple[int, int, int, int]) -> None:
+    """In the child: report, wait at the gate, become the user's program.
 
-    The child is not reaped: so its process group's number stays its own, and what it left behind can be ended later.
+    :param ends: of pipes: standard output and error, its report, the gate.
     """
-    found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    if found is None:
-        return None
-    return found.si_status if found.si_code == os.CLD_EXITED else 128 + found.si_status
-
-
-def _become(
-    env: dict[str, str], argv: list[str], workdir: str, agent: int, out: int, err: int, report: int, gate: int
-) -> None:
-    """In the child: report, wait at the gate, become the user's program."""
-    os.setsid()
+    out, err, report, gate = ends
     if GENTLE in env:
         gentle(True)
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores, and exec would hand on
         signal.signal(number, signal.SIG_DFL)
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != agent:  # it died before the line above
-        return
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(out, 1)
     os.dup2(err, 2)
@@ -295,19 +268,24 @@ def _become(
 def main(lease_s: float, kind: type[Agent] = Agent, stands_back: bool = False) -> None:
     """Entry point on a host. The first message says which address the controller asked for. ``stands_back``: until the
     ranks are let go this agent leaves the cores to others."""
+    supervise(_LEAVING)
+    for number in _LEAVING:
+        on_signal(number, _leave)
+    try:
+        _serve(lease_s, kind, stands_back)
+    except ControllerGone:
+        return
+
+
+def _serve(lease_s: float, kind: type[Agent], stands_back: bool) -> None:
     if stands_back:
         gentle(True)
     line = Lifeline(lease_s)
     line.hello()
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(number, _leave)
-    try:
-        while (first := line.receive(lease_s)) is None:  # other hosts are still being connected to
-            pass
-        line.send(**{"is": "ready", "address": _address(first), **machine_identity()})
-        kind(line, stands_back).run()
-    except ControllerGone:
-        return
+    while (first := line.receive(lease_s)) is None:  # other hosts are still being connected to
+        pass
+    line.send(**{"is": "ready", "address": _address(first), **machine_identity()})
+    kind(line, stands_back).run()
 
 
 def _address(first: dict[str, Any]) -> str:

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import array
 import contextlib
-import ctypes
 import json
 import os
 import secrets
 import selectors
 import shutil
-import signal
 import socket
 import struct
 import subprocess
@@ -24,17 +22,18 @@ import time
 from typing import Any
 
 from plink.remote.lifeline import Lifeline
+from plink.remote.supervisor import die_with
 from runners.job.rank_agent import Agent, Rank
 from runners.job.rank_agent import main as serve
 from runners.job.torchrun_worker import GATE
 
-_PR_SET_PDEATHSIG = 1
 _READ = 1 << 16
 _BACKLOG = 1024
 _SEND_S = 10.0
 _LAST_LINES = 5
 _KILLED = 137
 _LEAVE_S = 2.0
+_TICK_S = 0.05
 
 
 class _Worker(Rank):
@@ -43,16 +42,6 @@ class _Worker(Rank):
     def __init__(self, line: socket.socket, outputs: dict[int, str]) -> None:
         super().__init__(-1, -1, line.fileno(), line.fileno(), outputs)
         self.line, self.buffer = line, b""
-        self.last_code: int | None = None
-
-    def ended(self) -> int | None:
-        """As its keeper told."""
-        return self.last_code
-
-    def signal(self, number: int) -> None:
-        """To its group; never once it has ended, as its number may then be another's."""
-        if self.last_code is None and self.pid > 0:
-            super().signal(number)
 
 
 class TorchrunAgent(Agent):
@@ -79,8 +68,7 @@ class TorchrunAgent(Agent):
         agent = os.getpid()
 
         def dies_with_the_agent() -> None:
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-            if os.getppid() != agent:
+            if not die_with(agent):
                 os._exit(_KILLED)
 
         python = next((path for path in map(shutil.which, message["pythons"]) if path), message["pythons"][0])
@@ -96,6 +84,7 @@ class TorchrunAgent(Agent):
         except OSError as error:
             self._fail(f"cannot start {python}: {error.strerror}")
             return
+        self._tree.add(self._torchrun.pid)
         assert self._torchrun.stdout is not None
         self._task = {"argv": message["argv"], "workdir": message["workdir"], "parent": self._torchrun.pid}
         fd = self._torchrun.stdout.fileno()
@@ -151,16 +140,15 @@ class TorchrunAgent(Agent):
         for text in lines:
             said = _words(text)
             if "code" in said:
-                worker.last_code = said["code"]
+                worker.code = said["code"]
             elif said:
                 worker.rank, worker.pid = said["rank"], said["pid"]
                 self._ranks.append(worker)
                 self._line.send(**{"is": "reported", **said})
         if not data:
             self._selector.unregister(worker.report)
-            if worker.last_code is None:  # its keeper was killed, and it with it; what it left behind is ended here
-                worker.signal(signal.SIGKILL)
-                worker.last_code = _KILLED
+            if worker.code is None:  # its keeper was killed, and it with it
+                worker.code = _KILLED
 
     def _hear_torchrun(self, fd: int) -> bool:
         try:
@@ -182,35 +170,32 @@ class TorchrunAgent(Agent):
 
     def _watch(self) -> None:
         super()._watch()
-        if self._torchrun is None or self._torchrun.poll() is None or len(self._ranks) == self._slots:
+        if self._torchrun is None or len(self._ranks) == self._slots:
+            return
+        if (code := self._tree.exit_code(self._torchrun.pid)) is None:
             return
         while self._torchrun.stdout is not None and self._hear_torchrun(self._torchrun.stdout.fileno()):
             pass
         lines = [line for line in self._said.decode("utf-8", "replace").splitlines() if line.strip()]
         last = lines[-1].strip() if lines else "it said nothing"
-        self._fail(f"torchrun ended with exit code {self._torchrun.returncode} before its workers came: {last}")
+        self._fail(f"torchrun ended with exit code {code} before its workers came: {last}")
 
     def _fail(self, why: str) -> None:
         if not self._told_failure:
             self._told_failure = True
             self._line.send(**{"is": "failed", "why": why})
 
-    def _signal(self, number: int) -> None:
-        super()._signal(number)
-        if self._torchrun is not None and self._torchrun.poll() is None:
-            with contextlib.suppress(OSError):
-                os.killpg(self._torchrun.pid, number)
+    def _code(self, rank: Rank) -> int | None:
+        """As its keeper told."""
+        return rank.code
 
     def _end_all(self) -> None:
         try:
             if self._torchrun is not None and self._ranks and all(rank.code == 0 for rank in self._ranks):
-                with contextlib.suppress(subprocess.TimeoutExpired):  # it waits for those of other hosts
-                    self._torchrun.wait(_LEAVE_S)
+                deadline = time.monotonic() + _LEAVE_S  # it waits for those of other hosts
+                while self._tree.exit_code(self._torchrun.pid) is None and time.monotonic() < deadline:
+                    time.sleep(_TICK_S)
             super()._end_all()
-            deadline = time.monotonic() + _LEAVE_S
-            while self._torchrun is not None and self._torchrun.poll() is None and time.monotonic() < deadline:
-                self._signal(signal.SIGKILL)
-                time.sleep(0.05)
         finally:
             if self._folder is not None:
                 shutil.rmtree(self._folder, ignore_errors=True)

@@ -20,7 +20,7 @@ from runners.job.watching import Watching
 from runners.runner import Command, Rehearsal, Watch
 
 PROGRAM = AgentProgram((*RANKS.modules, "runners.job.torchrun_worker", "runners.job.torchrun_agent"), RANKS.says)
-WORKER = AgentProgram(("plink.remote.addresses", "runners.job.torchrun_worker"))
+WORKER = AgentProgram(("plink.remote.addresses", "plink.remote.supervisor", "runners.job.torchrun_worker"))
 _TORCHRUN = ("-m", "torch.distributed.run")
 # Where every host imports PyTorch first, and from a shared file system at that.
 _REPORT_S = 300.0

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import array
 import contextlib
-import ctypes
 import json
 import os
 import signal
@@ -20,11 +19,10 @@ import socket
 from typing import Any
 
 from plink.remote.addresses import local_addresses
+from plink.remote.supervisor import NOT_STARTED, die_with
 
 GATE = "PLINK_GATE"  # the environment variable with the name of the agent's socket
-_PR_SET_PDEATHSIG = 1
 _READ = 1 << 16
-_NOT_STARTED = 127
 # torchrun hands on what it is sent, and ends its workers with the first.
 _HANDED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
@@ -34,16 +32,16 @@ def main() -> None:
     line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     line.connect("\0" + os.environ.pop(GATE))
     task, outputs = _task(line)
-    if not _dies_with(task["parent"]):
-        os._exit(_NOT_STARTED)
+    if not die_with(task["parent"]):
+        os._exit(NOT_STARTED)
     keeper = os.getpid()
     pid = os.fork()
     if pid == 0:
         try:
-            if _dies_with(keeper):
+            if die_with(keeper):
                 _become(line, task, outputs)
         finally:
-            os._exit(_NOT_STARTED)
+            os._exit(NOT_STARTED)
     for end in outputs:
         os.close(end)
     _keep(line, pid)
@@ -61,14 +59,8 @@ def _task(line: socket.socket) -> tuple[dict[str, Any], list[int]]:
             break
         data += more
     if not data.endswith(b"\n"):  # the agent is gone
-        os._exit(_NOT_STARTED)
+        os._exit(NOT_STARTED)
     return json.loads(data), list(fds)
-
-
-def _dies_with(parent: int) -> bool:
-    """From now on; False when the parent is gone already."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    return os.getppid() == parent
 
 
 def _become(line: socket.socket, task: dict[str, Any], outputs: list[int]) -> None:
@@ -93,9 +85,10 @@ def _become(line: socket.socket, task: dict[str, Any], outputs: list[int]) -> No
 
 
 def _keep(line: socket.socket, pid: int) -> None:
-    """Wait for the child's end and tell it; what it left running ends with it."""
+    """Wait for the child's end and tell it; what it left running the agent ends."""
 
     def hand_on(number: int, frame: object) -> None:
+        signal.signal(number, signal.SIG_IGN)  # the agent sends it to all, and so does torchrun
         with contextlib.suppress(OSError):
             os.killpg(pid, number)
 
@@ -107,6 +100,4 @@ def _keep(line: socket.socket, pid: int) -> None:
     code = ended.si_status if ended.si_code == os.CLD_EXITED else 128 + ended.si_status
     with contextlib.suppress(OSError):
         line.sendall((json.dumps({"code": code}) + "\n").encode())
-    with contextlib.suppress(OSError):
-        os.killpg(pid, signal.SIGKILL)
     os._exit(code)

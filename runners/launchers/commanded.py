@@ -37,6 +37,7 @@ from runners.runner import Command, Rehearsal, Watch
 PROGRAM = AgentProgram(
     (
         "plink.remote.addresses",
+        "plink.remote.supervisor",
         "runners.job.workplace",
         "runners.launchers.frames",
         "runners.launchers.given",

@@ -6,23 +6,22 @@ Runs on the hosts: standard library only.
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import json
 import os
 import selectors
 import signal
 import time
 
+from plink.remote.supervisor import GRACE_S, ProcessTree, on_signal
 from runners.launchers.frames import ERR, EXIT, LONGEST, OUT, framed
 
-_PR_SET_PDEATHSIG = 1
-_HANDED_ON = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGABRT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGCONT")
-_NOT_STARTED = 127
+HANDED_ON = (
+    signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGABRT, signal.SIGUSR1, signal.SIGUSR2,
+    signal.SIGALRM, signal.SIGCONT,
+)  # fmt: skip
 _READ = 1 << 16
 _DRAIN_READS = 1024
 _TICK_S = 0.05
-_GRACE_S = 2.0
 # A launcher that sees one rank end ends the others at once: they shall have had the time to show their stacks.
 _HOLD_S = 3.0
 # Ranks do not start at the same time: who is told to end so shortly before its own time is over ends for that.
@@ -41,13 +40,8 @@ class Keeper:
 
     def __init__(self, argv: list[str], workdir: str, env: dict[str, str]) -> None:
         out, err, gate = os.pipe(), os.pipe(), os.pipe()
-        keeper = os.getpid()
-        self.pid = os.fork()
-        if self.pid == 0:
-            try:
-                _become(argv, workdir, env, keeper, out[1], err[1], gate)
-            finally:
-                os._exit(_NOT_STARTED)
+        self._tree = ProcessTree()
+        self.pid = self._tree.fork(lambda: _become(argv, workdir, env, (out[1], err[1]), gate))
         for end in (out[1], err[1], gate[0]):
             os.close(end)
         self._gate = gate[1]
@@ -60,9 +54,9 @@ class Keeper:
 
         :param timeout_s: seconds after which it is asked for its stacks by SIGABRT, and ended.
         """
-        for name in _HANDED_ON:
-            signal.signal(getattr(signal, name), self._hand_on)
-        launcher = os.getppid()
+        for number in HANDED_ON:
+            on_signal(number, self._hand_on)
+        parent = os.getppid()
         if timeout_s is not None:
             self._limit = time.monotonic() + timeout_s
         os.write(self._gate, b"g")
@@ -77,26 +71,28 @@ class Keeper:
                     for key, _ in selector.select(_TICK_S):
                         if not self._forward(key.fd):
                             selector.unregister(key.fd)
-                    code = _ended(self.pid)
+                    code = self._tree.exit_code(self.pid)
                     now = time.monotonic()
-                    if os.getppid() != launcher:
-                        raise BrokenPipeError("the launcher has gone")
+                    if os.getppid() != parent:
+                        raise BrokenPipeError("the supervisor, or the launcher, has gone")
                     if asked_at is None and code is None and now >= self._limit:
                         asked_at = now
                         self._signal(signal.SIGABRT)
-                    if asked_at is not None and now - asked_at >= _GRACE_S:
-                        self._signal(signal.SIGKILL)
+                    if asked_at is not None and now - asked_at >= GRACE_S:
+                        self._tree.signal(signal.SIGKILL)
                 for fd in list(self._outputs):
                     # Bounded: a child that the program left behind may go on writing.
                     for _ in range(_DRAIN_READS):
                         if not self._forward(fd):
                             break
+                if code == 0 and (leftovers := self._tree.leftovers()):
+                    write(ERR, f"plink: left running by the program, ended with it: {leftovers}\n".encode())
                 ended = {"code": code, "told": self._told_to_end, "out_of_time": asked_at is not None}
                 write(EXIT, json.dumps(ended).encode())
             except OSError:
-                self._end()
+                self._tree.end(GRACE_S)
                 return 1
-        self._signal(signal.SIGKILL)  # what it left behind
+        self._tree.end(GRACE_S)
         if asked_at is not None:
             time.sleep(max(0.0, asked_at + _HOLD_S - time.monotonic()))
         return code
@@ -124,41 +120,20 @@ class Keeper:
         self._signal(number)
 
     def _signal(self, number: int) -> None:
-        # The whole group. It is not reaped before this process ends: the number stays its own.
-        with contextlib.suppress(OSError):
-            os.killpg(self.pid, number)
-
-    def _end(self) -> None:
-        self._signal(signal.SIGTERM)
-        deadline = time.monotonic() + _GRACE_S
-        while _ended(self.pid) is None and time.monotonic() < deadline:
-            time.sleep(_TICK_S)
-        self._signal(signal.SIGKILL)
-
-
-def _ended(pid: int) -> int | None:
-    """Exit code of a child that has ended; it is not reaped."""
-    found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    if found is None:
-        return None
-    return found.si_status if found.si_code == os.CLD_EXITED else 128 + found.si_status
+        self._tree.signal(number, group=self.pid)
 
 
 def _become(
-    argv: list[str], workdir: str, env: dict[str, str], keeper: int, out: int, err: int, gate: tuple[int, int]
+    argv: list[str], workdir: str, env: dict[str, str], outputs: tuple[int, int], gate: tuple[int, int]
 ) -> None:
-    os.setsid()
     os.close(gate[1])
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores, and exec would hand on
         signal.signal(number, signal.SIG_DFL)
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != keeper:  # it died before the line above
-        return
     if os.read(gate[0], 1) != b"g":
         return
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(out, 1)
-    os.dup2(err, 2)
+    os.dup2(outputs[0], 1)
+    os.dup2(outputs[1], 2)
     try:
         os.chdir(workdir)
         os.execvpe(argv[0], argv, env)

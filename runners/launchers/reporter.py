@@ -15,12 +15,12 @@ import time
 from typing import Any
 
 from plink.remote.addresses import local_addresses
+from plink.remote.supervisor import NOT_STARTED, supervise
 from runners.job.workplace import workplace
 from runners.launchers import gate, given
 from runners.launchers.frames import REPORT
-from runners.launchers.keeper import Keeper, write
+from runners.launchers.keeper import HANDED_ON, Keeper, write
 
-_NOT_STARTED = 127
 _HOLD_S = 2.0  # a launcher ends all when the first ends: others that have the same trouble shall have told it
 
 
@@ -72,6 +72,7 @@ def main(
         own = {name: value.format(interface) for name, value in interface_variables.items()}
         usual = {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": "=" + interface}
         env = {**own, **os.environ, **usual, **environments[rank], **common, **(own_words or {})}
+        supervise(HANDED_ON, ends_with_parent=True)
         keeper = Keeper(here["argv"], here["workdir"], env)
     report = {"rank": rank, "pid": keeper.pid if keeper else os.getpid(), "hostname": hostname, "addresses": addresses,
               "moved": moved, "workdir": here["workdir"], "port": here["port"], "address": here["address"],
@@ -81,7 +82,7 @@ def main(
         os._exit(keeper.run(timeout_s))
     if apart is not None:
         time.sleep(_HOLD_S)
-    os._exit(_NOT_STARTED if problems or moved else 0)
+    os._exit(NOT_STARTED if problems or moved else 0)
 
 
 def _apart(meet: dict[str, Any], rank: int, ranks: int) -> str | None:
@@ -92,7 +93,7 @@ def _apart(meet: dict[str, Any], rank: int, ranks: int) -> str | None:
     try:
         why = gate.come(address, port, meet["token"], rank)
     except gate.Shut:
-        os._exit(_NOT_STARTED)
+        os._exit(NOT_STARTED)
     return why and f"cannot reach port {port} of {address} ({meet['host']}, rank 0's host): {why}"
 
 

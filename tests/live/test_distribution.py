@@ -26,18 +26,25 @@ PACKAGES = ("plink", "probes", "solvers", "runners")
 # What git ignores, or what is of no use to anybody who builds.
 LEFT_OUT = (".git", ".venv", "__pycache__", ".plink", "build", "dist", "*.egg-info", ".*_cache", ".hypothesis")
 BUILD_S = 240
+EPOCH = "1700000000"
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("build") is None, reason="needs `build`, of the extra `dev`"),
 ]
 
 
-def build(source: Path, out: Path, *what: str) -> None:
-    """As ``make dist``, but for the isolation: what builds is what is installed here, so no network is needed."""
+def build(source: Path, out: Path, *, umask: int = -1) -> None:
+    """As ``make dist``."""
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": EPOCH, "PYTHONPATH": str(source)}
     subprocess.run(
-        [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), *what, str(source)],
-        check=True, timeout=BUILD_S, capture_output=True,
+        [sys.executable, "-m", "tools.dist", "--out", str(out)],
+        cwd=source, env=environment, umask=umask, check=True, timeout=BUILD_S, capture_output=True,
     )  # fmt: skip
+
+
+def copy(source: Path) -> None:
+    """Copy this tree, without what git ignores."""
+    shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(*LEFT_OUT))
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +52,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with both, made from a copy of this tree that has litter in it."""
     tmp = tmp_path_factory.mktemp("dist")
     source = tmp / "source"
-    shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(*LEFT_OUT))
+    copy(source)
     for litter in (
         ".plink/network.json",
         "plink/cli/.plink/order.json",
@@ -85,6 +92,18 @@ def sources() -> set[str]:
     return {str(path.relative_to(ROOT)) for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
 
 
+def test_same_sources_make_the_same_bytes(built: Path, tmp_path: Path) -> None:
+    """In another folder, at another time, under another umask, with files of other times and modes."""
+    source = tmp_path / "elsewhere" / "plink"
+    copy(source)
+    for path in source.rglob("*"):
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+        path.chmod(path.stat().st_mode & 0o700)
+    build(source, tmp_path / "dist", umask=0o077)
+    for path in built.iterdir():
+        assert (tmp_path / "dist" / path.name).read_bytes() == path.read_bytes(), path.name
+
+
 def test_the_wheel_has_the_packages_and_nothing_else(wheel: Path) -> None:
     names = {name for name in in_wheel(wheel) if ".dist-info/" not in name}
     assert names == sources() | {"plink/py.typed", "plink/pictures/page.css", "plink/pictures/page.js"}
@@ -112,7 +131,16 @@ def test_the_wheel_says_what_it_is(wheel: Path) -> None:
 
 def test_the_source_distribution_has_what_make_test_needs(sdist: Path) -> None:
     there = in_sdist(sdist)
-    named = {"README.md", "LICENSE", "CHANGELOG.md", "SECURITY.md", "Makefile", "constraints.txt", "pyproject.toml"}
+    named = {
+        "README.md",
+        "LICENSE",
+        "CHANGELOG.md",
+        "SECURITY.md",
+        "Makefile",
+        "constraints.txt",
+        "pyproject.toml",
+        "requirements.lock",
+    }
     assert sources() | named <= there
     for folder, kind in (("tests", "*.py"), ("examples", "*.py"), ("benchmarks", "*"), ("docs", "*"), ("tools", "*")):
         listed = {str(path.relative_to(ROOT)) for path in (ROOT / folder).rglob(kind) if path.is_file()}

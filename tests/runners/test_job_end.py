@@ -62,11 +62,12 @@ def test_a_rank_that_will_not_go_is_killed(jobs: ChildJobs) -> None:
     assert all(ends(int(pid)) for pid in jobs.lines(1))
 
 
-def opening(gate: Path) -> Callable[[], None]:
-    """Lets the program that waits at a gate go on."""
+def opening(jobs: ChildJobs, gate: Path) -> Callable[[], None]:
+    """Lets the program that waits at a gate go on, at the first line."""
 
     def on_line() -> None:
-        gate.write_text("go")
+        if len(jobs.printed) == 1:
+            gate.write_text("go")
 
     return on_line
 
@@ -76,7 +77,7 @@ def test_what_a_rank_leaves_behind_is_ended_with_the_job(jobs: ChildJobs) -> Non
     code = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {STAY!r}]); open('gate').read(1)"
     gate = jobs.folder / "gate"
     os.mkfifo(gate)
-    result = jobs.launch(jobs.job(sys.executable, "-c", code), on_line=opening(gate))
+    result = jobs.launch(jobs.job(sys.executable, "-c", code), on_line=opening(jobs, gate))
     assert result.exit_code == 0
     assert ends(int(jobs.lines(0)[0]))
 

@@ -51,7 +51,7 @@ def test_the_first_worker_that_fails_is_named(jobs: Jobs, end: str, code: int) -
     """By its own code, with its last words; the other is ended, and what both left running."""
     text = (
         "import os, subprocess, sys, time\n"
-        "print('child', subprocess.Popen(['sleep', '300']).pid)\nsys.stdout.flush()\n"
+        "print('child', subprocess.Popen(['sleep', '300'], start_new_session=True).pid)\nsys.stdout.flush()\n"
         f"if os.environ['RANK'] == '1':\n    print('last words', flush=True)\n    {end}\ntime.sleep(100)\n"
     )
     result = jobs.run(text)

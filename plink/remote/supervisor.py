@@ -1,0 +1,264 @@
+"""Process supervisor of an agent: whatever programs the agent starts, none of their processes outlives it.
+
+Runs on the hosts: standard library only. An agent that calls :func:`supervise` goes on in a child; the process that
+called stays above it as its supervisor. Both are child subreapers (prctl(2), PR_SET_CHILD_SUBREAPER): a process whose
+parent ends becomes a child of the nearest of the two. So all that programs start stays below the agent, in sessions of
+its own or forked twice, and is found by walking /proc.
+
+=========================  ==========================================================================================
+what ends                  who ends what is left: SIGTERM, and SIGKILL after a grace, until nothing is left
+=========================  ==========================================================================================
+the agent, even SIGKILLed  its supervisor
+the supervisor             the agent, which then gets SIGHUP (PR_SET_PDEATHSIG)
+both, by SIGKILL at once   the kernel: direct children of the agent die with it; what had detached itself lives on
+=========================  ==========================================================================================
+
+Out of reach are processes of another user (setuid programs), and a chain of forks that is for ever faster than /proc is
+read. Where the kernel has no subreapers there is no supervisor, and process groups are ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+GRACE_S = 2.0
+NOT_STARTED = 127
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_KILL_LIMIT_S = 5.0  # for processes in an uninterruptible sleep, and those of other users
+_TICK_S = 0.02
+_PARENT_CHECK_S = 0.5
+_HELPERS_S = 1.0  # in which what libraries start for themselves ends after the program
+_MAX_NAMED = 4
+
+_deliveries: dict[int, list[int]] = {}
+
+
+def adopt_orphans() -> bool:
+    """Become a child subreaper; False where that cannot be, or where the processes below cannot be seen."""
+    try:
+        adopts = ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+    except (AttributeError, OSError):
+        return False
+    return adopts and _process(os.getpid()) is not None
+
+
+def die_with(parent: int, number: int = signal.SIGKILL) -> bool:
+    """Have this signal sent to this process when its parent ends; False when the parent has ended already."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
+    return os.getppid() == parent
+
+
+def supervise(forwarded: Iterable[int], ends_with_parent: bool = False) -> None:
+    """Go on in a child, in a session of its own, supervised by this process, which ends with the child's exit code.
+
+    To be called before there are threads, or descriptors that others wait to see closed.
+
+    :param forwarded: signals that are passed on to the child, for :func:`on_signal` there.
+    :param ends_with_parent: whether the end of this process's parent ends the child, too.
+    """
+    if not adopt_orphans():
+        return
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # who inherits that it is ignored never learns how a child ended
+    parent, supervisor = os.getppid(), os.getpid()
+    agent = os.fork()
+    if agent == 0:
+        os.setsid()  # signals to the group of the supervisor come once
+        if not die_with(supervisor, signal.SIGHUP):
+            os._exit(NOT_STARTED)
+        return
+    code = NOT_STARTED
+    try:
+        code = _supervise(agent, forwarded, parent if ends_with_parent else None)
+    finally:
+        os._exit(code)
+
+
+def _supervise(agent: int, forwarded: Iterable[int], parent: int | None) -> int:
+    forwarded = tuple(forwarded)
+    for number in forwarded:
+        signal.signal(number, lambda number, frame: os.kill(agent, signal.SIGRTMIN + number))
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in range(3):
+        os.dup2(null, fd)  # the agent's end is seen at once by whoever is at the other end
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+    tree = ProcessTree()
+    tree.add(agent)
+    while (code := tree.exit_code(agent)) is None and parent in (None, os.getppid()):
+        signal.sigtimedwait({signal.SIGCHLD}, _PARENT_CHECK_S)
+    for number in forwarded:
+        signal.signal(number, signal.SIG_IGN)
+    tree.end(GRACE_S)
+    return NOT_STARTED if code is None else code
+
+
+def on_signal(number: int, handler: Callable[[int, Any], object]) -> None:
+    """Call the handler at this signal, sent to the supervisor or to this process; once where both get it, as from Slurm
+    or a system that shuts down."""
+    counts = _deliveries.setdefault(number, [0, 0])
+
+    def receive(way: int, frame: object) -> None:
+        counts[way] += 1
+        if counts[way] > counts[1 - way]:
+            handler(number, frame)
+
+    signal.signal(number, lambda _, frame: receive(0, frame))
+    signal.signal(signal.SIGRTMIN + number, lambda _, frame: receive(1, frame))
+
+
+class ProcessTree:
+    """All processes below this one. It collects those that have ended: nobody else may wait for children meanwhile.
+
+    Without subreapers: the process groups of those that it knows, which are collected by nobody, so that the numbers of
+    their groups stay their own.
+    """
+
+    def __init__(self) -> None:
+        self._adopts = adopt_orphans()
+        self._codes: dict[int, int | None] = {}  # of children that somebody asks for
+
+    def fork(self, become: Callable[[], object]) -> int:
+        """Process id of a child in a session of its own, which dies with this process and runs ``become``."""
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                os.setsid()
+                if die_with(parent):
+                    become()
+            finally:
+                os._exit(NOT_STARTED)
+        self.add(pid)
+        return pid
+
+    def add(self, pid: int) -> None:
+        """Keep the exit code of this child, which leads a process group."""
+        self._codes[pid] = None
+
+    def exit_code(self, pid: int) -> int | None:
+        """Exit code of a child that has ended, 128 + N when signal N ended it."""
+        if self._adopts:
+            self._collect()
+        elif self._codes[pid] is None:
+            self._codes[pid] = _exit_code(os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT))
+        return self._codes[pid]
+
+    def _collect(self) -> bool:
+        """Collect children that have ended; whether there are others. A subreaper without children has no descendants,
+        whatever forks meanwhile."""
+        while True:
+            try:
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if ended is None:
+                return True
+            if ended.si_pid in self._codes:
+                self._codes[ended.si_pid] = _exit_code(ended)
+
+    def _running(self) -> bool:
+        return self._collect() if self._adopts else any(self.exit_code(pid) is None for pid in self._codes)
+
+    def leftovers(self) -> str | None:
+        """Names of processes that children which have ended left running, and still run a second later."""
+        deadline = time.monotonic() + _HELPERS_S
+        while self._adopts and self._collect():
+            orphans = [
+                f"{process.name} (process {pid})" for pid, process in _processes().items()
+                if process.parent == os.getpid() and pid not in self._codes and process.state != "Z"
+            ]  # fmt: skip
+            if not orphans or time.monotonic() >= deadline:
+                more = [f"{len(orphans) - _MAX_NAMED} more"] if len(orphans) > _MAX_NAMED else []
+                return ", ".join([*orphans[:_MAX_NAMED], *more]) or None
+            time.sleep(_TICK_S)
+        return None
+
+    def signal(self, number: int, group: int | None = None) -> None:
+        """Send a signal to every process below this one, or to those of one process group."""
+        if not self._adopts:
+            for pid in self._codes if group is None else (group,):
+                with contextlib.suppress(OSError):
+                    os.killpg(pid, number)
+            return
+        for pid, process in _below(os.getpid()):
+            if group in (None, process.group):
+                _send(pid, process, number)
+
+    def end(self, grace_s: float) -> None:
+        """End every process below this one: SIGTERM, and after a grace SIGKILL until nothing is left."""
+        if self._running():
+            self.signal(signal.SIGTERM)
+        kill_at = time.monotonic() + grace_s
+        while self._running() and (now := time.monotonic()) < kill_at + _KILL_LIMIT_S:
+            if now >= kill_at:
+                self.signal(signal.SIGKILL)
+            time.sleep(_TICK_S)
+        if not self._adopts:
+            self.signal(signal.SIGKILL)
+
+
+def _exit_code(ended: Any) -> int | None:
+    if ended is None:
+        return None
+    return int(ended.si_status if ended.si_code == os.CLD_EXITED else 128 + ended.si_status)
+
+
+class _Process(NamedTuple):
+    """What ``/proc/PID/stat`` says (proc(5)); with its time of start an id names one process for good."""
+
+    name: str
+    state: str
+    parent: int
+    group: int
+    started: str
+
+
+def _process(pid: int) -> _Process | None:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            head, _, tail = file.read().rpartition(")")
+    except OSError:
+        return None
+    fields = tail.split()
+    return _Process(head.partition("(")[2], fields[0], int(fields[1]), int(fields[2]), fields[19])
+
+
+def _processes() -> dict[int, _Process]:
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    return {pid: process for pid in pids for process in (_process(pid),) if process is not None}
+
+
+def _below(root: int) -> Iterator[tuple[int, _Process]]:
+    """The descendants of a process, parents first."""
+    processes = _processes()
+    children: dict[int, list[int]] = {}
+    for pid, process in processes.items():
+        children.setdefault(process.parent, []).append(pid)
+    waiting = children.get(root, [])
+    while waiting:
+        pid = waiting.pop(0)
+        yield pid, processes[pid]
+        waiting += children.get(pid, [])
+
+
+def _send(pid: int, process: _Process, number: int) -> None:
+    """A signal to this very process: not to another that got its number meanwhile."""
+    handle = None
+    with contextlib.suppress(OSError, AttributeError):  # it has ended, or Python is 3.8, or the kernel older than 5.3
+        handle = os.pidfd_open(pid)
+    try:
+        now = _process(pid)
+        if now is not None and now.started == process.started:
+            with contextlib.suppress(OSError):
+                if handle is None:
+                    os.kill(pid, number)
+                else:
+                    signal.pidfd_send_signal(handle, number)
+    finally:
+        if handle is not None:
+            os.close(handle)
