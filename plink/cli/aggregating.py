@@ -65,17 +65,11 @@ def backend_for(backend: str, hosts: Hosts, plan_file: Path | None, every_s: flo
     :param every_s: how often ranks tell what they saw, so that masters can be moved (Autotune); None: never.
     :raises UsageError, NoAnswer: for an algorithm that there is none of, or one that needs a network nobody measured.
     """
+    check_backend(backend, every_s)
     ranks = sum(host.slots for host in hosts)
-    if backend == GLOO:
-        raise UsageError("--backend gloo: PyTorch's own does that; leave --backend away")
-    names = [name for name in ALGORITHMS if name != GLOO]
-    own = _own(backend, ranks) if backend.endswith((".json", ".json.gz")) else None
-    if own is None and backend not in (AUTO, *ALGORITHMS):
-        raise UsageError(f"--backend {backend}: there are {', '.join((AUTO, *names))}, or a schedule's file")
+    own = _own(backend, ranks) if _is_file(backend) else None
     if ranks < 2:
         raise UsageError("--backend: one rank has nobody to aggregate with")
-    if every_s is not None:
-        _refuse_tuning(backend, every_s)
     plan = None
     if own is not None:
         classes = [SizeClass(None, own.algo, own)]
@@ -115,6 +109,26 @@ def backend_for(backend: str, hosts: Hosts, plan_file: Path | None, every_s: flo
     if masters is not None:
         say(f"autotune: ranks tell every {every_s:g} s what they see")
     return Backend({VARIABLE: backend, TEXT: text, FILE: ""}, masters)
+
+
+def check_backend(backend: str, every_s: float | None = None) -> None:
+    """Refuse what could be no backend of any job; ``every_s`` as of :func:`backend_for`.
+
+    :raises UsageError: for an algorithm that there is none of. :raises InputError: for a file that cannot be read.
+    """
+    if backend == GLOO:
+        raise UsageError("--backend gloo: PyTorch's own does that; leave --backend away")
+    if _is_file(backend):
+        read_document(backend)
+    elif backend not in (AUTO, *ALGORITHMS):
+        names = [name for name in ALGORITHMS if name != GLOO]
+        raise UsageError(f"--backend {backend}: there are {', '.join((AUTO, *names))}, or a schedule's file")
+    if every_s is not None:
+        _refuse_tuning(backend, every_s)
+
+
+def _is_file(backend: str) -> bool:
+    return backend.endswith((".json", ".json.gz"))
 
 
 def _refuse_tuning(backend: str, every_s: float) -> None:

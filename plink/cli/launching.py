@@ -174,16 +174,31 @@ def rehearse(runner: Writer, job: Job, asked: Asked) -> None:
 
     :raises PlinkError: when it could not be.
     """
-    bars = contextlib.ExitStack()
-    screen = _Screen(1, True, None)
-    with tempfile.TemporaryDirectory(prefix="plink-") as folder, bars:
-        rehearsal = runner.rehearse(
-            job, asked.hosts, _watch(bars, asked, screen.line, lambda findings: None, Path(folder), new_id())
-        )
+    rehearsal = rehearsal_of(runner, job, asked)
     if asked.as_json:
         print_json(rehearsal.to_json())
     else:
         _show_rehearsal(rehearsal)
+
+
+def check_runs(runner: Writer, job: Job, hosts: Hosts) -> None:
+    """Refuse a job that these hosts could not run, whatever their order.
+
+    :raises PlinkError: when they cannot be reached, or one lacks the program, its interpreter or the folder.
+    """
+    rehearsal_of(runner, job, Asked(hosts, {}, None, None, None, True, False))
+
+
+def rehearsal_of(runner: Writer, job: Job, asked: Asked) -> Rehearsal:
+    """What would be started.
+
+    :raises PlinkError: when it could not be.
+    """
+    bars = contextlib.ExitStack()
+    screen = _Screen(1, True, None)
+    with tempfile.TemporaryDirectory(prefix="plink-") as folder, bars:
+        watch = _watch(bars, asked, screen.line, lambda findings: None, Path(folder), new_id())
+        return runner.rehearse(job, asked.hosts, watch)
 
 
 def _watch(bars: "ExitStack", asked: Asked, sink: Any, on_proof: Any, folder: Path, run_id: str) -> Watch:

@@ -153,7 +153,6 @@ def reorder(
     Example: plink reorder cloud.json --algo ring --format openmpi -o hostfile
     """
     from plink.cli.solving import Wanted, check_alone, known_algorithm, solve
-    from plink.storage import check_apart
     from plink.units import parse_bytes
     from runners.hostfiles import command, format_named, render
 
@@ -172,8 +171,9 @@ def reorder(
         raise UsageError("--denoise goes with measured round trips; those of --topology are assumed")
     network_read = None if topology is not None else network_file or workspace.NETWORK
     here = network_file is None and topology is None  # the order is that of the network that was probed here
-    check_apart(
-        output, (network_read, topology, prior, hosts_file, groups),
+    kept = workspace.ORDER if output is None and format is None and not as_json else None
+    workspace.check_output(
+        output, kept, (network_read, topology, prior, hosts_file, groups),
         written=workspace.ORDER if here and chosen != "order" else None,
     )  # fmt: skip
     from plink.cli.order_report import order_of, order_of_one, summary
