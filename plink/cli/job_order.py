@@ -120,6 +120,8 @@ def _worked_out(
     fits = order is not None and set(order.hosts) == set(given.names) and asked.algo in (None, order.algo)
     if order is not None and fits and order.network in (None, network.fingerprint()):
         took(workspace.ORDER)
+        if order.details.get("interrupted"):
+            say("the search for it was interrupted; `plink reorder` searches anew")
     else:
         from plink.cli.reorder import reorder
 
