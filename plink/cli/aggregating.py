@@ -5,7 +5,6 @@ Imported when a backend is asked for: it needs the solvers, and the runtime's do
 
 import contextlib
 import math
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from plink.runtime.aggengine.aggregation import FILE, MOST_TEXT, TEXT, Aggregati
 from plink.runtime.torch_backend import VARIABLE
 from plink.schedule import Schedule
 from plink.schedule_file import schedule_from_json
+from plink.scratch import scratch_folder
 from plink.storage import name_of, read_document
 from plink.units import format_bytes
 from runners.autotune.daemon import schedule_for as schedule_of_masters
@@ -220,8 +220,8 @@ def _two_level(network: Network, hosts: Hosts) -> Plan:
 
 @contextlib.contextmanager
 def _order_file(hosts: Hosts) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="plink-") as folder:
-        path = Path(folder) / "order"
+    with scratch_folder() as folder:
+        path = folder / "order"
         path.write_text("".join(f"{name}\n" for name in hosts.names))
         yield path
 

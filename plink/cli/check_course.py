@@ -3,7 +3,6 @@
 Imported when the command runs: it needs the solvers.
 """
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,6 +19,7 @@ from plink.cli.running_orders import Planned, Trying, describe, plan_orders, pri
 from plink.cli.screen import print_json, printable, say
 from plink.errors import NoAnswer, PlinkError
 from plink.network import Network
+from plink.scratch import scratch_folder
 from plink.storage import STANDARD, check_apart, write_document
 from plink.trials import CHECK, Series, read_series
 from plink.truth import read_truth
@@ -160,9 +160,9 @@ def _measure(found: _Found, network: Network, plans: Sequence[Planned], asked: A
     found.document["checks"] = []
     for planned in plans:
         describe(planned)
-        with tempfile.TemporaryDirectory(prefix="plink-") as folder:
+        with scratch_folder() as folder:
             work = partial(
-                run_orders, network, planned, lambda name: runner_named(name, lambda: connector), machines, Path(folder)
+                run_orders, network, planned, lambda name: runner_named(name, lambda: connector), machines, folder
             )
             series, seconds = timed(work)
         found.add(series, asked.limits, seconds)
