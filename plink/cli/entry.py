@@ -6,9 +6,11 @@ import sys
 import traceback
 
 from plink import workspace
+from plink.cli import limits
 from plink.cli.interrupts import install
 from plink.cli.screen import printable
 from plink.errors import PlinkError
+from plink.scratch import remove_abandoned
 
 _DEBUG = "--debug"
 _HELP = {"-h", "--help"}
@@ -30,7 +32,10 @@ def run(words: list[str]) -> int:
     words = words[1:] if debug else words
     try:
         if words[:1] and words[0] in _WORKSPACE_COMMANDS and not _HELP & set(words[1:2]):
+            limits.check_folder()
+            limits.check_memory()
             workspace.check_trusted()
+            remove_abandoned()
         code = command().main(args=words, prog_name="plink", standalone_mode=False)
         sys.stdout.flush()
         if stop.number:  # Typer makes 130 of every interrupt, whichever signal it was
@@ -61,9 +66,11 @@ def run(words: list[str]) -> int:
             if stop.number or not isinstance(error.__cause__, EOFError):
                 return stop.exit_code
             error = error.__cause__
-        return _say(
-            error, f"{type(error).__name__}: {error} (a defect in plink; `plink --debug ...` shows where)", 1, debug
-        )
+        return _say(error, limits.explain(error) or _defect(error), stop.exit_code if stop.number else 1, debug)
+
+
+def _defect(error: Exception) -> str:
+    return f"{type(error).__name__}: {error} (a defect in plink; `plink --debug ...` shows where)"
 
 
 def _say(error: Exception, message: str, code: int, debug: bool) -> int:

@@ -308,6 +308,9 @@ def main(lease_s: float, kind: type[Agent] = Agent, stands_back: bool = False) -
         kind(line, stands_back).run()
     except ControllerGone:
         return
+    except OSError as error:  # no descriptors, no processes, no memory
+        with contextlib.suppress(ControllerGone):
+            line.send(**{"is": "failed", "why": f"the ranks could not be started or watched: {error.strerror}"})
 
 
 def _address(first: dict[str, Any]) -> str:
