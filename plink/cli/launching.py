@@ -259,6 +259,8 @@ def tell_failure(result: RunResult) -> str | None:
     for code, ranks in sorted(by_code.items()):
         if len(ranks) > 1:
             say(f"{folded(list(dict.fromkeys(owner[rank] for rank in ranks)))}: exit code {code}")
+    if failure.cause is not None:
+        return failure.cause
     if failure.rank is None:
         return f"the launcher ended with exit code {failure.code}"
     if result.timed_out:
