@@ -9,6 +9,7 @@ import os
 import re
 import stat
 import sys
+import tempfile
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
@@ -158,6 +159,21 @@ def check_writable(path: str | Path) -> None:
             temporary.unlink()
     except OSError as error:
         raise PlinkError(f"cannot write {path}: {error.strerror}") from None
+
+
+def check_folder(path: Path) -> None:
+    """Refuse before the work a folder that could not be made after it, or not be written into; nothing is left there.
+
+    :raises InputError: when a file is in its way. :raises PlinkError: when nothing can be written there.
+    """
+    there = next(place for place in (path, *path.absolute().parents) if place.exists())
+    if not there.is_dir():
+        raise InputError(str(path), f"{there} is no folder")
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        raise PlinkError(f"cannot write into {path}: {error.strerror}") from None
 
 
 def check_apart(

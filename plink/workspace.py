@@ -3,8 +3,10 @@
 import os
 import stat
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
+from plink import storage
 from plink.errors import PlinkError, UsageError
 from plink.units import format_duration
 
@@ -52,6 +54,23 @@ def prepare() -> None:
             ignore.write_text("*\n")
     except OSError as error:
         raise PlinkError(f"cannot make {FOLDER}/ here: {error.strerror}; name a file with -o") from None
+
+
+def check_output(
+    output: Path | None, default: Path | None, read: Iterable[str | Path | None] = (), written: Path | None = None
+) -> None:
+    """Refuse before the work what could not be written after it, or would take the place of what it is made from.
+
+    :param output: the file that was named; ``-`` and None are none. :param default: where the result goes without one,
+        in the workspace; None: nowhere. :param read: what the command reads. :param written: what it writes besides.
+    :raises UsageError: when two of them are the same file. :raises PlinkError: when one cannot be written.
+    """
+    storage.check_apart(output or default, read, written)
+    if output is not None:
+        storage.check_writable(output)
+    for result in (written, default if output is None else None):
+        if result is not None:
+            storage.check_writable(result if FOLDER.exists() else FOLDER)
 
 
 def latest(path: Path, command: str) -> Path:

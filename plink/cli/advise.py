@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from plink import workspace
 from plink.cli.screen import print_json, say
 from plink.errors import NoAnswer, PlinkError, UsageError
 from plink.units import format_bytes, format_us, parse_bytes
@@ -55,7 +56,7 @@ def advise(
     names = tuple(algos.split(",")) if algos else _ALGORITHMS
     _known(names)
     if plot is not None:
-        _plottable(plot)
+        _plottable(plot, network_file or workspace.NETWORK)
     network = network_from(network_file)
     fabric = fabric_from(network, denoise)
     chosen = model_for(model, fabric)
@@ -213,13 +214,14 @@ def _document(
     }
 
 
-def _plottable(path: Path) -> None:
+def _plottable(path: Path, network_file: Path) -> None:
     if path.suffix not in (".svg", ".png", ".pdf"):
         raise UsageError(f"--plot {path}: name a file ending in .svg, .png or .pdf")
     if not path.parent.is_dir():
         raise UsageError(f"--plot {path}: its folder is missing")
     if path.is_dir():
         raise UsageError(f"--plot {path}: is a folder; name a file in it")
+    workspace.check_output(path, None, (network_file,))
 
 
 def _draw(found: "list[Line]", stretches: "list[Stretch]", low: float, high: float, path: Path) -> None:

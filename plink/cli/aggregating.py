@@ -5,7 +5,6 @@ Imported when a backend is asked for: it needs the solvers, and the runtime's do
 
 import contextlib
 import math
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from plink.runtime.aggengine.aggregation import FILE, MOST_TEXT, TEXT, Aggregati
 from plink.runtime.torch_backend import VARIABLE
 from plink.schedule import Schedule
 from plink.schedule_file import schedule_from_json
+from plink.scratch import scratch_folder
 from plink.storage import name_of, read_document
 from plink.units import format_bytes
 from runners.autotune.daemon import schedule_for as schedule_of_masters
@@ -65,17 +65,11 @@ def backend_for(backend: str, hosts: Hosts, plan_file: Path | None, every_s: flo
     :param every_s: how often ranks tell what they saw, so that masters can be moved (Autotune); None: never.
     :raises UsageError, NoAnswer: for an algorithm that there is none of, or one that needs a network nobody measured.
     """
+    check_backend(backend, every_s)
     ranks = sum(host.slots for host in hosts)
-    if backend == GLOO:
-        raise UsageError("--backend gloo: PyTorch's own does that; leave --backend away")
-    names = [name for name in ALGORITHMS if name != GLOO]
-    own = _own(backend, ranks) if backend.endswith((".json", ".json.gz")) else None
-    if own is None and backend not in (AUTO, *ALGORITHMS):
-        raise UsageError(f"--backend {backend}: there are {', '.join((AUTO, *names))}, or a schedule's file")
+    own = _own(backend, ranks) if _is_file(backend) else None
     if ranks < 2:
         raise UsageError("--backend: one rank has nobody to aggregate with")
-    if every_s is not None:
-        _refuse_tuning(backend, every_s)
     plan = None
     if own is not None:
         classes = [SizeClass(None, own.algo, own)]
@@ -115,6 +109,26 @@ def backend_for(backend: str, hosts: Hosts, plan_file: Path | None, every_s: flo
     if masters is not None:
         say(f"autotune: ranks tell every {every_s:g} s what they see")
     return Backend({VARIABLE: backend, TEXT: text, FILE: ""}, masters)
+
+
+def check_backend(backend: str, every_s: float | None = None) -> None:
+    """Refuse what could be no backend of any job; ``every_s`` as of :func:`backend_for`.
+
+    :raises UsageError: for an algorithm that there is none of. :raises InputError: for a file that cannot be read.
+    """
+    if backend == GLOO:
+        raise UsageError("--backend gloo: PyTorch's own does that; leave --backend away")
+    if _is_file(backend):
+        read_document(backend)
+    elif backend not in (AUTO, *ALGORITHMS):
+        names = [name for name in ALGORITHMS if name != GLOO]
+        raise UsageError(f"--backend {backend}: there are {', '.join((AUTO, *names))}, or a schedule's file")
+    if every_s is not None:
+        _refuse_tuning(backend, every_s)
+
+
+def _is_file(backend: str) -> bool:
+    return backend.endswith((".json", ".json.gz"))
 
 
 def _refuse_tuning(backend: str, every_s: float) -> None:
@@ -206,8 +220,8 @@ def _two_level(network: Network, hosts: Hosts) -> Plan:
 
 @contextlib.contextmanager
 def _order_file(hosts: Hosts) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="plink-") as folder:
-        path = Path(folder) / "order"
+    with scratch_folder() as folder:
+        path = folder / "order"
         path.write_text("".join(f"{name}\n" for name in hosts.names))
         yield path
 

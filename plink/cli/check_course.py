@@ -3,7 +3,6 @@
 Imported when the command runs: it needs the solvers.
 """
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,7 +19,8 @@ from plink.cli.running_orders import Planned, Trying, describe, plan_orders, pri
 from plink.cli.screen import print_json, printable, say
 from plink.errors import NoAnswer, PlinkError
 from plink.network import Network
-from plink.storage import STANDARD, check_apart, check_writable, write_document
+from plink.scratch import scratch_folder
+from plink.storage import STANDARD, check_apart, write_document
 from plink.trials import CHECK, Series, read_series
 from plink.truth import read_truth
 from plink.units import format_us
@@ -76,15 +76,12 @@ def run(asked: Asked) -> None:
     target = target_of(asked.output)
     network_file = asked.network_file or workspace.NETWORK if _needs_network(asked) else None
     read = (network_file, asked.results, asked.truth, asked.max_regression)
-    check_apart(asked.junit, read, target if asked.measure else None)
+    workspace.check_output(asked.junit, None, read)
     if asked.measure:
-        check_apart(target, read)
-    if asked.measure and not asked.dry_run:
-        if asked.output is None:
+        check_apart(asked.junit, (), target)
+        workspace.check_output(asked.output, target, read)
+        if asked.output is None and not asked.dry_run:
             workspace.prepare()
-        check_writable(target)
-    if asked.junit is not None:
-        check_writable(asked.junit)
     found = _Found({"schema": CHECK, "network": None})
     try:
         if asked.max_regression is not None:
@@ -163,9 +160,9 @@ def _measure(found: _Found, network: Network, plans: Sequence[Planned], asked: A
     found.document["checks"] = []
     for planned in plans:
         describe(planned)
-        with tempfile.TemporaryDirectory(prefix="plink-") as folder:
+        with scratch_folder() as folder:
             work = partial(
-                run_orders, network, planned, lambda name: runner_named(name, lambda: connector), machines, Path(folder)
+                run_orders, network, planned, lambda name: runner_named(name, lambda: connector), machines, folder
             )
             series, seconds = timed(work)
         found.add(series, asked.limits, seconds)

@@ -45,7 +45,7 @@ def cluster(
     Example: plink cluster cloud.json --elasticity 1.5
     """
     from plink.cli.inputs import network_from
-    from plink.storage import STANDARD, check_apart
+    from plink.storage import STANDARD
     from solvers.embedding.fitting import STEPS
     from solvers.grouping.cluster import cluster as clustered
     from solvers.grouping.sizes import check_elasticity
@@ -53,7 +53,7 @@ def cluster(
     check_elasticity(elasticity)
     if groups is not None and groups < 1:
         raise UsageError(f"--groups {groups}: there is 1 group at least")
-    check_apart(output, (network_file or workspace.NETWORK,))
+    workspace.check_output(output, None if as_json else workspace.GROUPS, (network_file or workspace.NETWORK,))
     network = network_from(network_file)
     with progress("fitting", "clustering") as bars:
         steps = 0

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from plink import workspace
 from plink.cli.screen import print_json
 from plink.errors import PlinkError, UsageError
 
@@ -38,15 +39,12 @@ def diff(
     from plink.cli.diff_report import cases, show
     from plink.cli.junit import Case, write_junit
     from plink.network import read_network
-    from plink.storage import check_apart, check_writable
     from solvers.changes.compare import compare
     from solvers.changes.finding import Limits
 
     if str(old) == str(new) == "-":
         raise UsageError("standard input holds one file; name the other one")
-    check_apart(junit, (old, new))
-    if junit is not None:
-        check_writable(junit)
+    workspace.check_output(junit, None, (old, new))
     limits = Limits(share=_share(threshold), floor_us=_floor(floor))
     try:
         networks = read_network(old), read_network(new)

@@ -4,7 +4,6 @@ import contextlib
 import datetime
 import os
 import sys
-import tempfile
 import time
 import typing
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ from plink.errors import PlinkError, UsageError
 from plink.hosts import Host, Hosts, read_hosts
 from plink.remote.connector import Connector
 from plink.runs import Record
+from plink.scratch import scratch_folder
 from plink.storage import write_document
 from runners.agile.hub import Ended, Hub, Report, Wishes
 from runners.choice import KUBERNETES
@@ -105,8 +105,15 @@ def _run(
     shown_bars = bars.enter_context(contextlib.ExitStack())
     shown = shown_bars.enter_context(progress("connecting", "copying"))
     log, notes = AgileLog(folder / LOG), (folder / "notes.log").open("a")
-    bars.callback(notes.close)
-    bars.callback(log.close)
+
+    def close() -> None:
+        log.close()
+        with contextlib.suppress(OSError):
+            notes.close()
+        if log.trouble is not None and (record is None or record.trouble is None):
+            say(log.trouble)
+
+    bars.callback(close)
     began = time.monotonic()
 
     def sink(number: int | None, stream: str, line: str) -> None:
@@ -119,8 +126,9 @@ def _run(
         screen.log(line)
 
     def on_note(text: str) -> None:
-        notes.write(f"{time.monotonic() - began:9.3f} {text}\n")
-        notes.flush()
+        with contextlib.suppress(OSError):  # the disk is full, which the end of the log beside it tells
+            notes.write(f"{time.monotonic() - began:9.3f} {text}\n")
+            notes.flush()
 
     def on_proof(findings: list[Finding]) -> None:
         shown_bars.close()
@@ -227,5 +235,5 @@ def _folder(record: Record | None) -> Iterator[Path]:
     if record is not None:
         yield record.folder
         return
-    with tempfile.TemporaryDirectory(prefix="plink-") as folder:
-        yield Path(folder)
+    with scratch_folder() as folder:
+        yield folder

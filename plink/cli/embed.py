@@ -54,14 +54,14 @@ def embed(
     """
     from plink.cli.denoising import device_for, verdict_on, verdict_text
     from plink.cli.inputs import network_from
-    from plink.storage import STANDARD, check_apart, write_document
+    from plink.storage import STANDARD, write_document
     from solvers.embedding.embed import embed as fitted
     from solvers.embedding.fitting import STEPS
     from solvers.embedding.settings import Wishes
 
     wishes = Wishes(dimension, alpha, heights, _relative(loss))
     wishes.settings(4)  # refused before anything is read
-    check_apart(output, (network_file or workspace.NETWORK,))
+    workspace.check_output(output, None if as_json else workspace.EMBEDDING, (network_file or workspace.NETWORK,))
     network = network_from(network_file)
     names = network.hosts.names
     with progress("fitting") as bars:

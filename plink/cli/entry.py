@@ -1,15 +1,16 @@
 """From the words typed to an exit code: errors in one line, Ctrl-C in order, a second Ctrl-C at once."""
 
-import contextlib
 import os
 import signal
 import sys
 import traceback
-from types import FrameType
 
 from plink import workspace
+from plink.cli import limits
+from plink.cli.interrupts import install
 from plink.cli.screen import printable
 from plink.errors import PlinkError
+from plink.scratch import remove_abandoned
 
 _DEBUG = "--debug"
 _HELP = {"-h", "--help"}
@@ -20,41 +21,21 @@ _WORKSPACE_COMMANDS = {
 }  # fmt: skip
 
 
-class _Stop:
-    """The first Ctrl-C (or TERM, HUP) ends things in order; the second leaves at once."""
-
-    def __init__(self) -> None:
-        self.number = 0
-
-    def __call__(self, number: int, frame: FrameType | None) -> None:
-        if self.number:
-            os._exit(128 + number)
-        self.number = number
-        with contextlib.suppress(OSError):  # a closed terminal is one of the reasons to stop
-            print("\nplink: stopping; once more to leave at once", file=sys.stderr, flush=True)
-        raise KeyboardInterrupt
-
-    @property
-    def exit_code(self) -> int:
-        """As a shell says it: 130 for Ctrl-C."""
-        return 128 + (self.number or signal.SIGINT)
-
-
 def run(words: list[str]) -> int:
     """Run one command; returns its exit code: 0 done, 1 failed, 2 usage, 3 partly, 4 no answer; when a signal ended it
     128 + its number, 130 for Ctrl-C."""
     from plink.cli.app import command
 
-    stop = _Stop()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) != signal.SIG_IGN:  # under nohup a closed terminal is to be survived
-            signal.signal(number, stop)
+    stop = install()
     # What stands after the program of `launch` belongs to that program.
     debug = _DEBUG in words[:1]
     words = words[1:] if debug else words
     try:
         if words[:1] and words[0] in _WORKSPACE_COMMANDS and not _HELP & set(words[1:2]):
+            limits.check_folder()
+            limits.check_memory()
             workspace.check_trusted()
+            remove_abandoned()
         code = command().main(args=words, prog_name="plink", standalone_mode=False)
         sys.stdout.flush()
         if stop.number:  # Typer makes 130 of every interrupt, whichever signal it was
@@ -85,9 +66,11 @@ def run(words: list[str]) -> int:
             if stop.number or not isinstance(error.__cause__, EOFError):
                 return stop.exit_code
             error = error.__cause__
-        return _say(
-            error, f"{type(error).__name__}: {error} (a defect in plink; `plink --debug ...` shows where)", 1, debug
-        )
+        return _say(error, limits.explain(error) or _defect(error), stop.exit_code if stop.number else 1, debug)
+
+
+def _defect(error: Exception) -> str:
+    return f"{type(error).__name__}: {error} (a defect in plink; `plink --debug ...` shows where)"
 
 
 def _say(error: Exception, message: str, code: int, debug: bool) -> int:

@@ -1,7 +1,7 @@
 """In which order a job's hosts take its ranks: as was asked, by what is at hand, or measured and worked out first."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,10 +42,12 @@ class Sources:
     accept_new_host_keys: bool = False
 
 
-def job_order(asked: Sources) -> JobOrder:
+def job_order(asked: Sources, check: Callable[[Hosts], None] = lambda hosts: None) -> JobOrder:
     """Says where hosts and order came from. With nothing but hosts they are probed first and put in order, unless a
     network file of theirs is at hand that is young enough.
 
+    :param check: called with the hosts before they are probed or an order is searched for, which takes long; raises
+        what keeps them from running the job.
     :raises UsageError: when there are no hosts, or two sources of one thing. :raises PlinkError: as probing does.
     """
     if sum(bool(one) for one in (asked.order_file, asked.plan_file, asked.as_given)) > 1:
@@ -65,7 +67,7 @@ def job_order(asked: Sources) -> JobOrder:
     elif asked.as_given or len(given) < 3:
         hosts = given
     else:
-        network, hosts = _worked_out(asked, given, network)
+        network, hosts = _worked_out(asked, given, network, check)
     return JobOrder(hosts, given, machines_of(network, given))
 
 
@@ -93,29 +95,38 @@ def _planned(plan_file: Path, hosts_file: Path | None) -> JobOrder:
     return JobOrder(hosts, given, machines_of(network, given), plan.environment)
 
 
-def _worked_out(asked: Sources, given: Hosts, network: Network | None) -> tuple[Network, Hosts]:
+def _worked_out(
+    asked: Sources, given: Hosts, network: Network | None, check: Callable[[Hosts], None]
+) -> tuple[Network, Hosts]:
     """The order found last for these hosts, or one found now from their network, which is measured first where it is
     missing or too old."""
     if asked.algo is not None:
         from plink.cli.solving import known_algorithm
 
         known_algorithm(asked.algo)
+    reason = None  # to measure
     if network is None or not _same(network.hosts, given):
-        say(f"nothing was measured of these {len(given)} hosts here yet: probing them (--given starts the job without)")
-        network = _probed(asked, given)
+        reason = f"nothing was measured of these {len(given)} hosts here yet: probing them (--given starts without)"
     elif asked.hosts_file is not None:  # without, it is what was measured here that was asked for, however old
         if time.time() - workspace.NETWORK.stat().st_mtime > asked.max_age_s:
-            say(f"{workspace.NETWORK} is {workspace.age(workspace.NETWORK)} old, more than --max-age: probing")
-            network = _probed(asked, given)
+            reason = f"{workspace.NETWORK} is {workspace.age(workspace.NETWORK)} old, more than --max-age: probing"
         else:
             took(workspace.NETWORK)
+    if network is None or reason is not None:
+        check(given)
+        say(str(reason))
+        network = _probed(asked, given)
     order = read_order(workspace.ORDER) if workspace.ORDER.is_file() else None
     fits = order is not None and set(order.hosts) == set(given.names) and asked.algo in (None, order.algo)
     if order is not None and fits and order.network in (None, network.fingerprint()):
         took(workspace.ORDER)
+        if order.details.get("interrupted"):
+            say("the search for it was interrupted; `plink reorder` searches anew")
     else:
         from plink.cli.reorder import reorder
 
+        if reason is None:
+            check(given)
         reorder(algo=asked.algo or "ring")
         order = read_order(workspace.ORDER)
     return network, order.arrange(given, str(workspace.ORDER))

@@ -13,6 +13,7 @@ from plink.errors import UsageError
 
 if TYPE_CHECKING:
     from plink.cli.job_order import JobOrder, Sources
+    from plink.hosts import Hosts
 
 
 _KUBERNETES = "With --runner kubernetes"
@@ -313,13 +314,15 @@ def launch(
     from plink.cli.inputs import connector_for
     from plink.cli.job_order import Sources, job_order
     from plink.cli.launch_options import named_values, refuse_together, split_words
-    from plink.cli.launching import Asked, start
+    from plink.cli.launching import Asked, check_runs, start
     from plink.cli.manifests import Wishes, write
-    from plink.storage import check_apart
+    from plink.storage import check_folder
     from plink.units import parse_duration, parse_limit
     from runners.choice import KUBERNETES, runner_named
     from runners.job.job import Job
 
+    if log_dir is not None:
+        check_folder(log_dir)
     elastic = Elastic(
         thresholds, slack, most_hosts, checkpoints, checkpoint_every, restore, notices, notice, silence, host_rate
     )
@@ -365,38 +368,56 @@ def launch(
     wishes = Wishes(image, kind, job_name, namespace, resources, output)
     if not in_pods:
         wishes.refuse(runner)
-    check_apart(output, (hosts_file, order_file, plan_file, workspace.NETWORK, workspace.ORDER))
-    settings = named_values(env or [])
+    workspace.check_output(output, None, (hosts_file, order_file, plan_file, workspace.NETWORK, workspace.ORDER))
+    # Refused before hosts are probed, which takes long.
+    settings, extra_words = named_values(env or []), split_words(launcher_args)
+    timeout_s = parse_limit(timeout) if timeout else None
+    every_s = parse_duration(autotune_every or "2s") if autotune else None
+    if in_pods:
+        wishes.settings()
+    if figure is not None:
+        from plink.cli.figures import figure_from
+
+        figure_from(figure)
+    if backend is not None:
+        from plink.cli.aggregating import backend_for, check_backend
+
+        check_backend(backend, every_s)
     sources = Sources(hosts_file, order_file, plan_file, as_given, parse_duration(max_age), algo, accept_new_host_keys)
     if last is not None:
         found, job = last.order, last.job
     elif program is None:
         raise UsageError("PROGRAM is missing (`plink launch --help` tells more)")
     else:
-        found = _here(sources, slots) if runner == "local" else job_order(sources)
         job = Job(
             program=program,
             args=tuple(args or ()),
             workdirs=(workdir,) if workdir else (".",) if in_pods else (os.getcwd(), "~"),
             pythons=(python,) if python else ("python3",) if in_pods else (sys.executable, "python3"),
-            env=dict(found.environment),
-        )
+            env=settings, timeout_s=timeout_s, interface=interface, mixed_versions=mixed_versions, sync=sync,
+            launcher_args=extra_words,
+        )  # fmt: skip
+
+        def check(hosts: "Hosts") -> None:
+            # Pods have folders of their own, and Slurm may give nodes only when their turn comes.
+            if runner not in (KUBERNETES, "slurm"):
+                check_runs(runner_named(runner, lambda: connector_for(hosts, accept_new_host_keys)), job, hosts)
+
+        found = _here(sources, slots) if runner == "local" else job_order(sources, check)
+        job = replace(job, env=dict(found.environment))
     masters, change = (last.tuned if last else None) or (None, 0.2)
     if backend is not None:
-        from plink.cli.aggregating import backend_for
-
-        every_s = parse_duration(autotune_every or "2s") if autotune else None
         chosen_backend = backend_for(backend, found.hosts, plan_file, every_s)
         settings, masters = {**chosen_backend.environment, **settings}, chosen_backend.masters
     job = replace(
         job,
         env={**job.env, **settings},
-        timeout_s=parse_limit(timeout) if timeout else job.timeout_s,
+        timeout_s=timeout_s or job.timeout_s,
         interface=interface or job.interface,
         master_port=master_port or job.master_port,
         mixed_versions=mixed_versions or job.mixed_versions,
         sync=sync,
-        launcher_args=split_words(launcher_args) or job.launcher_args,
+        launcher_args=extra_words or job.launcher_args,
     )
     asked = Asked(
         found.hosts, found.machines, python, log_dir, tail, dry_run, as_json, masters, autotune_change or change

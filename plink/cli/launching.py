@@ -1,8 +1,8 @@
 """One job from the command line: shown while it runs, kept, and told of when it ends."""
 
 import contextlib
+import signal
 import sys
-import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -16,6 +16,7 @@ from plink.cli.screen import print_json, progress, say
 from plink.errors import PlinkError
 from plink.hosts import Hosts
 from plink.runs import Record
+from plink.scratch import scratch_folder
 from runners.job.job import Job
 from runners.job.output import Sink
 from runners.job.proof import Finding
@@ -137,12 +138,20 @@ def run(
     except PlinkError as error:
         ended = {"exit_code": error.exit_code, "error": str(error)}
         raise
+    except BrokenPipeError:
+        ended = {"exit_code": 128 + signal.SIGPIPE, "error": "nobody reads its output any more"}
+        raise
+    except Exception as error:
+        ended = {"exit_code": 1, "error": f"{type(error).__name__}: {error}"}
+        raise
     finally:
-        screen.last_lines()
-        if record is not None:
-            record.finish(ended)
-            if record.trouble is not None:
-                say(record.trouble)
+        try:
+            screen.last_lines()
+        finally:
+            if record is not None:
+                record.finish(ended)
+        if record is not None and record.trouble is not None:
+            say(record.trouble)
 
 
 @contextlib.contextmanager
@@ -174,16 +183,31 @@ def rehearse(runner: Writer, job: Job, asked: Asked) -> None:
 
     :raises PlinkError: when it could not be.
     """
-    bars = contextlib.ExitStack()
-    screen = _Screen(1, True, None)
-    with tempfile.TemporaryDirectory(prefix="plink-") as folder, bars:
-        rehearsal = runner.rehearse(
-            job, asked.hosts, _watch(bars, asked, screen.line, lambda findings: None, Path(folder), new_id())
-        )
+    rehearsal = rehearsal_of(runner, job, asked)
     if asked.as_json:
         print_json(rehearsal.to_json())
     else:
         _show_rehearsal(rehearsal)
+
+
+def check_runs(runner: Writer, job: Job, hosts: Hosts) -> None:
+    """Refuse a job that these hosts could not run, whatever their order.
+
+    :raises PlinkError: when they cannot be reached, or one lacks the program, its interpreter or the folder.
+    """
+    rehearsal_of(runner, job, Asked(hosts, {}, None, None, None, True, False))
+
+
+def rehearsal_of(runner: Writer, job: Job, asked: Asked) -> Rehearsal:
+    """What would be started.
+
+    :raises PlinkError: when it could not be.
+    """
+    bars = contextlib.ExitStack()
+    screen = _Screen(1, True, None)
+    with scratch_folder() as folder, bars:
+        watch = _watch(bars, asked, screen.line, lambda findings: None, folder, new_id())
+        return runner.rehearse(job, asked.hosts, watch)
 
 
 def _watch(bars: "ExitStack", asked: Asked, sink: Any, on_proof: Any, folder: Path, run_id: str) -> Watch:
@@ -197,8 +221,8 @@ def _folder(record: Record | None) -> Any:
     if record is not None:
         yield record.folder
         return
-    with tempfile.TemporaryDirectory(prefix="plink-") as folder:
-        yield Path(folder)
+    with scratch_folder() as folder:
+        yield folder
 
 
 def _show_rehearsal(rehearsal: Rehearsal) -> None:
@@ -235,6 +259,8 @@ def tell_failure(result: RunResult) -> str | None:
     for code, ranks in sorted(by_code.items()):
         if len(ranks) > 1:
             say(f"{folded(list(dict.fromkeys(owner[rank] for rank in ranks)))}: exit code {code}")
+    if failure.cause is not None:
+        return failure.cause
     if failure.rank is None:
         return f"the launcher ended with exit code {failure.code}"
     if result.timed_out:

@@ -39,6 +39,7 @@ def order_of(network: Network, solved: Solved, wanted: Wanted) -> Written:
         "proven": proven(found) and not solved.kept,
         "moves": found.moves,
         **({"measured_pairs_only": True} if solved.sparse else {}),
+        **({"interrupted": True} if solved.interrupted else {}),
         **{key: round(value, 3) for key, value in found.also.items() if not solved.kept or key not in _WHAT},
     }
     if solved.denoised is not None:

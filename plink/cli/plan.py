@@ -69,11 +69,12 @@ def plan(
     """
     from plink.cli.inputs import network_from
     from plink.cli.planning import Asked, check, make_plan
-    from plink.storage import STANDARD, check_apart
+    from plink.storage import STANDARD
 
     asked = Asked(algo, parse_bytes(size), model, order, groups, chunks, weights, tuple(set_ or ()), seed, denoise)
     check(asked)
-    check_apart(output, (network_file or workspace.NETWORK, order or workspace.ORDER, groups or workspace.GROUPS))
+    read = (network_file or workspace.NETWORK, order or workspace.ORDER, groups or workspace.GROUPS)
+    workspace.check_output(output, None if as_json and network_file is not None else workspace.PLAN, read)
     made = make_plan(network_from(network_file), asked)
     if output is None and not as_json:
         workspace.prepare()

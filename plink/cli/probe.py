@@ -1,6 +1,5 @@
 """``plink probe``."""
 
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +9,7 @@ import typer
 
 from plink import workspace
 from plink.cli.screen import progress, say
-from plink.errors import PartlyDone, PlinkError, UsageError
+from plink.errors import PartlyDone, UsageError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -98,7 +97,6 @@ def probe(
     Example: plink probe hosts.txt -o cloud.json
     """
     from plink.hosts import read_hosts
-    from plink.storage import check_apart
     from plink.units import parse_bytes, parse_duration, parse_limit
 
     if method not in _METHODS:
@@ -108,7 +106,7 @@ def probe(
     target = output or workspace.NETWORK
     if resume and str(target) == "-":
         raise UsageError("--resume needs a file to go on with, not standard output")
-    check_apart(target, (hosts_file,))
+    workspace.check_output(output, workspace.NETWORK, (hosts_file,))
     limit_s = parse_duration(budget) if budget else None
     hosts = read_hosts(hosts_file)
     if len(hosts) < 2:
@@ -140,8 +138,6 @@ def probe(
     connector = connector_for(hosts, accept_new_host_keys)
     if output is None:
         workspace.prepare()
-    if str(target) != "-" and not os.access(target.parent, os.W_OK | os.X_OK):
-        raise PlinkError(f"cannot write {target}: its folder is missing or not yours to write")
     found.details |= {"method": method, "count": count, "seed": seed, "plan": "adaptive" if adaptive else "all"}
     began = time.monotonic()
     deadline = None if limit_s is None else began + limit_s

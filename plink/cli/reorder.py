@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from plink import workspace
+from plink.cli.interrupts import noted
 from plink.cli.screen import say, searching
 from plink.errors import UsageError
 
@@ -153,7 +154,6 @@ def reorder(
     Example: plink reorder cloud.json --algo ring --format openmpi -o hostfile
     """
     from plink.cli.solving import Wanted, check_alone, known_algorithm, solve
-    from plink.storage import check_apart
     from plink.units import parse_bytes
     from runners.hostfiles import command, format_named, render
 
@@ -172,8 +172,9 @@ def reorder(
         raise UsageError("--denoise goes with measured round trips; those of --topology are assumed")
     network_read = None if topology is not None else network_file or workspace.NETWORK
     here = network_file is None and topology is None  # the order is that of the network that was probed here
-    check_apart(
-        output, (network_read, topology, prior, hosts_file, groups),
+    kept = workspace.ORDER if output is None and format is None and not as_json else None
+    workspace.check_output(
+        output, kept, (network_read, topology, prior, hosts_file, groups),
         written=workspace.ORDER if here and chosen != "order" else None,
     )  # fmt: skip
     from plink.cli.order_report import order_of, order_of_one, summary
@@ -188,32 +189,38 @@ def reorder(
         algo, size_bytes, model, tuple(set_ or ()), objective, tuple(pin or ()), groups, time_limit, moves, seed, prove,
         force, denoise,
     )  # fmt: skip
-    complete = True
-    if len(network.hosts) == 1:
-        check_alone(network, wanted)
-        order, lines = order_of_one(network, wanted), [f"{algo} of a single host: there is nothing to order"]
-    else:
-        with searching() as show:
-            solved = solve(network, wanted, show, None if prior is None else read_topology(prior))
-        order, lines = order_of(network, solved, wanted), summary(solved)
-        complete = not prove or proven(solved.found)
-    if output is None and format is None and not as_json:
-        workspace.prepare()
-        order.write(workspace.ORDER)
-        say(f"order -> {workspace.ORDER}")
-    else:
-        text = render(chosen, order.arrange(network.hosts, "order"), order)
-        write_text(output or STANDARD, text)
-        if as_json and output is not None and str(output) != STANDARD:
-            write_text(STANDARD, text)
-        if here:
+    complete, interrupted = True, False
+    with noted() as stopped:  # from here on what was found so far is written, whatever comes
+        if len(network.hosts) == 1:
+            check_alone(network, wanted)
+            order, lines = order_of_one(network, wanted), [f"{algo} of a single host: there is nothing to order"]
+        else:
+            near = None if prior is None else read_topology(prior)
+            with searching() as show:
+                solved = solve(network, wanted, show, near, stopped)
+            order, lines = order_of(network, solved, wanted), summary(solved)
+            complete, interrupted = not prove or proven(solved.found), solved.interrupted
+        if output is None and format is None and not as_json:
+            workspace.prepare()
             order.write(workspace.ORDER)
+            say(f"order -> {workspace.ORDER}")
+        else:
+            text = render(chosen, order.arrange(network.hosts, "order"), order)
+            write_text(output or STANDARD, text)
+            if as_json and output is not None and str(output) != STANDARD:
+                write_text(STANDARD, text)
+            if here:
+                order.write(workspace.ORDER)
     for line in lines:
         say(line)
     if format is not None and output is not None and str(output) != STANDARD:
         use = command(format, shlex.quote(str(output)), network.hosts)
         if use is not None:
             say(f"use it: {use}")
+    if interrupted:
+        say("interrupted: this is the best order so far, of a search that did not come to its end")
+    if stopped():
+        raise KeyboardInterrupt
     if not complete:
         raise typer.Exit(_PARTLY)
 

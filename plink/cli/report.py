@@ -57,11 +57,10 @@ def report(
     from plink.cli.seeing import facts_of, network_to_see
     from plink.pictures.files import check_target, write_pictures
     from plink.pictures.page import page
-    from plink.storage import STANDARD, check_apart, check_writable, write_text
+    from plink.storage import STANDARD, write_text
 
     read = (network_file or workspace.NETWORK, order or workspace.ORDER, groups or workspace.GROUPS, results)
-    check_apart(output, read)
-    check_writable(output)
+    workspace.check_output(output, None, read)
     if png is not None:
         check_target(png)
     runs = () if results is None else _runs(results)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from plink import workspace
 from plink.cli.screen import print_json, say
 from plink.errors import PlinkError, UsageError
 from plink.units import format_bytes, parse_bytes
@@ -65,6 +66,7 @@ def schedule(
         raise UsageError(
             f"{algo} among {ranks} ranks has too many transfers to make; prices of orders (`plink cost`) need none"
         )
+    workspace.check_output(output, None)
     made = schedule_for(algo, ranks, options, collective)
     if (output is not None or as_json) and len(made) > _MOST_WRITTEN:
         raise UsageError(f"{len(made)} transfers are more than a file should hold; plink makes them when it needs them")

@@ -61,7 +61,8 @@ class Solved:
     """What was found; ``judged``: what it saves on samples that it was not fitted to, None where there are none;
     ``kept``: the given order stays, for that is within the noise; ``notes``: what else to tell people; ``sparse``: the
     bound is only of orders without pairs that were not measured; ``given_cannot``: why the given order cannot stay;
-    ``denoised``: how the round trips were fitted, where they are not the measured ones."""
+    ``denoised``: how the round trips were fitted, where they are not the measured ones; ``interrupted``: the search
+    was stopped before its end."""
 
     task: Task
     found: Found
@@ -71,6 +72,7 @@ class Solved:
     sparse: bool = False
     given_cannot: str | None = None
     denoised: "Denoised | None" = None
+    interrupted: bool = False
 
     @property
     def changed(self) -> bool:
@@ -105,10 +107,12 @@ def solve(
     wanted: Wanted,
     show: Callable[[Progress], None] = lambda progress: None,
     prior: Topology | None = None,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> Solved:
     """The cheapest order that is found of two hosts or more.
 
     :param show: told of the search now and then. :param prior: how near hosts are that were not measured.
+    :param stopped: asked now and then; once it says yes the search ends with the best order so far.
     :raises PlinkError: whatever :func:`solvers.ordering.search.search` and the models refuse.
     """
     fitting = fitting_of(network, prior, wanted.denoise)
@@ -118,9 +122,12 @@ def solve(
     clock = wanted.moves is None
     first = begun + limit * (_PROOF_SHARE if wanted.prove else 1.0) if clock else None
     patient = not clock or (wanted.time_limit_s is not None and not wanted.prove)
-    found = search(task, wanted.seed, _watch(show, first), _MANY_MOVES if clock else wanted.moves or 0, patient)
+    found = search(
+        task, wanted.seed, _watch(show, first, stopped), _MANY_MOVES if clock else wanted.moves or 0, patient
+    )
     if wanted.prove or (len(task.given) <= WHOLE and not task.by_hops):  # of few ranks a proof costs next to nothing
-        found = _proved(task, found, wanted, begun + limit if clock else None)
+        found = _proved(task, found, wanted, begun + limit if clock else None, stopped)
+    interrupted = stopped()
     judged = _judged(task, found, fitting, wanted.seed)
     moved = not np.array_equal(task.given, found.order)
     cannot = _given_cannot(task, found, fitting)
@@ -129,10 +136,13 @@ def solve(
     if fitting.unknown is not None:
         found, note = without_guesses(task, found, fitting.unknown, wanted.seed)
         notes.append(note)
-    if wanted.prove and not proven(found):
+    if wanted.prove and not proven(found) and not interrupted:
         early = clock and time.monotonic() < begun + limit
         notes.append(_no_proof(task, found, fitting, limit if clock else None, early))
-    return Solved(task, found, judged, kept, tuple(notes), fitting.unknown is not None, cannot, fitting.denoised)
+    return Solved(
+        task, found, judged, kept, tuple(notes), fitting.unknown is not None, cannot, fitting.denoised,
+        interrupted,
+    )  # fmt: skip
 
 
 def _task(network: Network, fabric: Fabric, wanted: Wanted) -> Task:
@@ -149,21 +159,21 @@ def _task(network: Network, fabric: Fabric, wanted: Wanted) -> Task:
     return Task(fabric, given, wanted.algo, options, wanted.size_bytes, model, wanted.objective, wishes)
 
 
-def _watch(show: Callable[[Progress], None], deadline: float | None) -> Watch:
+def _watch(show: Callable[[Progress], None], deadline: float | None, stopped: Callable[[], bool]) -> Watch:
     def watch(progress: Progress) -> bool:
         show(progress)
-        return deadline is None or time.monotonic() < deadline
+        return not stopped() and (deadline is None or time.monotonic() < deadline)
 
     return watch
 
 
-def _proved(task: Task, found: Found, wanted: Wanted, deadline: float | None) -> Found:
+def _proved(task: Task, found: Found, wanted: Wanted, deadline: float | None, stopped: Callable[[], bool]) -> Found:
     if deadline is None:
-        return prove(task, found, wanted.seed, Budget(None, lambda: True))
+        return prove(task, found, wanted.seed, Budget(None, lambda: not stopped()))
     left = deadline - time.monotonic()
-    if left <= 0:
+    if left <= 0 or stopped():
         return found
-    return prove(task, found, wanted.seed, Budget(left, lambda: time.monotonic() < deadline))
+    return prove(task, found, wanted.seed, Budget(left, lambda: not stopped() and time.monotonic() < deadline))
 
 
 def _judged(task: Task, found: Found, fitting: Fitting, seed: int) -> Judgement | None:

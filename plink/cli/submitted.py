@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from plink.cli.entry import run
+from plink.cli.streams import run_guarded
 
 
 def words(arguments: list[str]) -> list[str]:
@@ -20,4 +21,4 @@ def words(arguments: list[str]) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(run(words(sys.argv[1:])))
+    sys.exit(run_guarded(lambda: run(words(sys.argv[1:]))))

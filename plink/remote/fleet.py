@@ -4,6 +4,7 @@ import contextlib
 import json
 import queue
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -31,6 +32,8 @@ LONGEST_LINE = 1 << 24
 # Messages that nobody has taken yet. Whoever has more to say waits: a rank's output is read no faster than it is shown.
 MOST_WAITING = 256
 _LOOK_S = 0.2
+_TICK_S = 0.5
+_TICKS_APART_S = 2.0  # more than that is a pause
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,7 @@ class _Agent:
 
     line: Line
     unanswered: int = 0
+    heard_at: float = field(default_factory=time.monotonic)
     listened_to: bool = False
     given_up: str = ""
     _writing: threading.Lock = field(default_factory=threading.Lock)
@@ -87,6 +91,8 @@ class Fleet:
         self._guard = threading.Lock()
         self._queue: queue.Queue[Message] = queue.Queue(MOST_WAITING)
         self._closing = threading.Event()
+        self._ticked = _clock()  # when this process was last known to run
+        self._paused_s, self._paused_at = 0.0, self._ticked
 
     def start(
         self, hosts: Iterable[Host], settings: dict[str, object], on_start: Callable[[], None] = lambda: None
@@ -97,6 +103,7 @@ class Fleet:
         """
         bundle = self._program.bundle(settings | {"lease_s": self._lease_s})
         failures: dict[str, HostError] = {}
+        self._ticked = _clock()
         # From the beginning: where many hosts do not answer, connecting takes longer than a lease.
         threading.Thread(target=self._renew_leases, daemon=True, name="plink-lease").start()
         waiting = deque(hosts)
@@ -160,13 +167,15 @@ class Fleet:
             except Nonsense as error:
                 agent.give_up(str(error))
                 break
-            agent.unanswered, agent.listened_to = 0, True
+            agent.unanswered, agent.heard_at, agent.listened_to = 0, time.monotonic(), True
             data = agent.line.read()
             agent.listened_to = False
             if not data or agent.given_up:
                 break
             buffer += data
         why = agent.given_up or agent.line.last_words() or "the connection was cut"
+        if self.pause_s:
+            why = f"{self.pause_told}: its lease of {self._lease_s:g} s ran out"
         agent.cut()  # its end of it: a job may lose hosts for days
         with self._guard:
             self._agents.pop(host.name, None)
@@ -179,8 +188,38 @@ class Fleet:
                 self._queue.put(message, timeout=_LOOK_S)
                 return
 
+    @property
+    def pause_s(self) -> float:
+        """How long this process has lately not run at all (SIGSTOP, a suspended machine), where that was long enough
+        for leases to run out; else 0."""
+        now, period = _clock(), self._lease_s / _RENEWALS_PER_LEASE
+        pause_s = max(now - self._ticked, self._paused_s if now - self._paused_at < self._lease_s else 0.0)
+        return pause_s if pause_s > self._lease_s - 2 * period else 0.0
+
+    @property
+    def pause_told(self) -> str:
+        """The same, for a person."""
+        return f"plink itself was not running for {self.pause_s:.0f} s (it was stopped, or this machine suspended)"
+
+    def silent_since(self, moment: float) -> list[str]:
+        """Hosts of which nothing was heard since then (``time.monotonic``), though their agents are not known to be
+        gone."""
+        with self._guard:
+            return [name for name, agent in self._agents.items() if agent.heard_at < moment]
+
+    def _tick(self) -> None:
+        now = _clock()
+        if now - self._ticked > max(_TICKS_APART_S, self._paused_s if now - self._paused_at < self._lease_s else 0.0):
+            self._paused_s, self._paused_at = now - self._ticked, now
+        self._ticked = now
+
     def _renew_leases(self) -> None:
-        while not self._closing.wait(self._lease_s / _RENEWALS_PER_LEASE):
+        renewed = time.monotonic()
+        while not self._closing.wait(_TICK_S):
+            self._tick()
+            if time.monotonic() - renewed < self._lease_s / _RENEWALS_PER_LEASE:
+                continue
+            renewed = time.monotonic()
             for agent in self._there():
                 if agent.listened_to and agent.unanswered >= _RENEWALS_PER_LEASE:
                     agent.give_up(f"no sign of life for {self._lease_s:g} s")
@@ -238,6 +277,11 @@ class Fleet:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _clock() -> float:
+    """Seconds; they go on while the machine is suspended."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def _cut(line: Line) -> None:

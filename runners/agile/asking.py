@@ -3,17 +3,15 @@
 import contextlib
 import json
 import os
-import shutil
 import socket
 import struct
-import tempfile
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from plink.errors import PlinkError
+from plink.scratch import ScratchFolder
 
 _ASK_S = 120.0
 _LONG_S = 900.0  # to add hosts, which have ten minutes to make the program, and to write a checkpoint
@@ -29,8 +27,8 @@ class Asking:
 
     def __init__(self, hear: Callable[[dict[str, Any], Answer], None]) -> None:
         # A file, in a folder of the user's own: abstract names end at a network namespace, and labs are in some.
-        self._folder = Path(tempfile.mkdtemp(prefix="plink-agile-"))
-        self.name = str(self._folder / "socket")
+        self._folder = ScratchFolder()
+        self.name = str(self._folder.path / "socket")
         self._hear, self._closed = hear, False
         self._waiting: set[threading.Event] = set()  # for answers
         self._server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -46,7 +44,7 @@ class Asking:
         with contextlib.suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.close()
 
     def _accept(self) -> None:
         while True:

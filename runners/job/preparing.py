@@ -5,7 +5,6 @@ the ranks can meet. Whatever keeps the job from running is told before anything 
 import base64
 import itertools
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 from plink.errors import HostError, PlinkError, UsageError
 from plink.remote.peers import few_peers
+from plink.scratch import scratch_folder
 from runners.job.crew import Crew
 from runners.job.job import Job
 from runners.job.packing import pack
@@ -104,8 +104,8 @@ def _copy(crew: Crew, folder: Path, copied: Callable[[int, int], None]) -> dict[
 
     A host is sent the next piece when it has taken another, so that renewals of its lease, and Ctrl-C, are not held up.
     """
-    with tempfile.TemporaryDirectory(prefix="plink-") as scratch:
-        package = pack(folder, Path(scratch) / "archive.tar")
+    with scratch_folder() as scratch:
+        package = pack(folder, scratch / "archive.tar")
         crew.fleet.send_all(do="have", digest=package.digest)
         where = {name: answer["path"] for name, answer in crew.each("has", crew.hosts.names).items()}
         left = {name: package.pieces() for name, path in where.items() if path is None}

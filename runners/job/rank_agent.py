@@ -285,7 +285,10 @@ def _serve(lease_s: float, kind: type[Agent], stands_back: bool) -> None:
     while (first := line.receive(lease_s)) is None:  # other hosts are still being connected to
         pass
     line.send(**{"is": "ready", "address": _address(first), **machine_identity()})
-    kind(line, stands_back).run()
+    try:
+        kind(line, stands_back).run()
+    except OSError as error:  # no descriptors, no processes, no memory
+        line.send(**{"is": "failed", "why": f"the ranks could not be started or watched: {error.strerror}"})
 
 
 def _address(first: dict[str, Any]) -> str:

@@ -13,12 +13,14 @@ TIMED_OUT = 124  # as timeout(1) says it
 
 @dataclass(frozen=True)
 class Failure:
-    """The rank that failed first; rank and host None: the launcher that plink used, which does not tell of a rank."""
+    """The rank that failed first; rank and host None: the launcher that plink used, which does not tell of a rank.
+    ``cause``: what else brought it about, where that is known."""
 
     rank: int | None
     host: str | None
     code: int
     last_lines: tuple[str, ...]
+    cause: str | None = None
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ class RunResult:
                 "host": failure.host,
                 "code": failure.code,
                 "last_lines": list(failure.last_lines),
+                "cause": failure.cause,
             },
         }
 

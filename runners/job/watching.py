@@ -1,7 +1,8 @@
 """A job from the opening of the gate to the end of its last rank."""
 
 import threading
-from dataclasses import dataclass, field
+import time
+from dataclasses import dataclass, field, replace
 
 from runners.job.crew import Crew
 from runners.job.proof import Seat
@@ -12,6 +13,7 @@ _END_S = 5.0  # the agents' own grace, and then some
 _TOGETHER_S = 0.3
 _STACKS_S = 15.0
 _LAST_WORDS_S = 1.0
+_NAMED = 4
 
 
 @dataclass
@@ -32,6 +34,8 @@ class Watching:
         self._end = End()
         self._end_at: float | None = None  # when ranks that still run are told to end
         self._deadline: float | None = None  # when they are no longer waited for
+        self._asked_at: float | None = None  # for a sign of life of every host, when the first rank failed
+        self._lost: list[str] = []  # hosts whose agents were found gone after that
         self._stacks_of: set[str] = set()  # hosts that have not told their ranks' stacks yet
 
     def watch(self) -> End:
@@ -51,6 +55,7 @@ class Watching:
         except KeyboardInterrupt:
             self._end_in_order()
             raise
+        self._name_the_lost()
         return self._end
 
     def _hear(self, timeout_s: float) -> None:
@@ -66,6 +71,8 @@ class Watching:
             for rank in lost:
                 del self._running[rank]
                 crew.output.finish(rank)
+            if lost and end.failure is not None:
+                self._lost.append(message.host)
             if lost and end.failure is None:
                 assert message.error is not None
                 self._fail(Failure(lost[0], message.host, 1, (message.error.why,)))
@@ -84,8 +91,29 @@ class Watching:
                 self._fail(Failure(rank, host, code, tuple(crew.output.last_lines(rank))))
 
     def _fail(self, failure: Failure) -> None:
+        fleet = self._crew.fleet
+        if fleet.pause_s:
+            failure = replace(failure, cause=f"{fleet.pause_told}; the hosts ended the job meanwhile")
         self._end.failure = failure
         self._end_at = self._crew.clock() + _TOGETHER_S
+        self._asked_at = time.monotonic()
+        fleet.send_all(do="alive")  # whoever does not answer until all is over is lost
+
+    def _name_the_lost(self) -> None:
+        """A rank that waits for a lost host may fail before that host's lease runs out."""
+        failure = self._end.failure
+        if failure is None or failure.cause is not None or self._asked_at is None:
+            return
+        silent = set(self._crew.fleet.silent_since(self._asked_at))
+        unheard = [host for host in dict.fromkeys(self._running.values()) if host in silent]
+        lost = [host for host in (*self._lost, *unheard) if host != failure.host]
+        if lost:
+            named = ", ".join(lost[:_NAMED]) + (" ..." if len(lost) > _NAMED else "")
+            self._end.failure = replace(
+                failure,
+                cause=f"{named}: lost, it does not answer; rank {failure.rank} on {failure.host} then failed with exit "
+                f"code {failure.code}",
+            )
 
     def _ask_for_stacks(self) -> None:
         self._end.timed_out = True

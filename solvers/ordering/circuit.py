@@ -9,6 +9,7 @@ CP-SAT is asked which thresholds have a ring, from the least at which the pairs 
 Costs are whole numbers, rounded down, so that a bound in them is a bound in microseconds.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +18,7 @@ import numpy.typing as npt
 
 from plink.network import Matrix
 from solvers.ordering.biconnected import two_connected_threshold
+from solvers.ordering.interruptible import interruptible
 from solvers.ordering.one_tree import one_tree
 
 Order = npt.NDArray[np.intp]
@@ -31,11 +33,13 @@ _FAR = 1 << 61  # twice that still is a number of 64 bits
 @dataclass(frozen=True)
 class CircuitEffort:
     """When CP-SAT gives up: after so many of its deterministic seconds, with one worker (the same answer on any
-    machine), or after ``time_limit_s`` seconds, with two workers, whichever is first."""
+    machine), or after ``time_limit_s`` seconds, with two workers, whichever is first; or when ``keep_going``,
+    which is asked meanwhile, says no."""
 
     deterministic_s: float = 30.0
     seed: int = 0
     time_limit_s: float | None = None
+    keep_going: Callable[[], bool] = lambda: True
 
 
 @dataclass(frozen=True)
@@ -140,7 +144,8 @@ def _solve(
     if effort.time_limit_s is not None:
         solver.parameters.max_time_in_seconds = effort.time_limit_s
         solver.parameters.num_workers = 2
-    status = solver.solve(model)
+    solver.parameters.catch_sigint_signal = False  # it would take the signal away from the program
+    status = interruptible(lambda: solver.solve(model), solver.stop_search, effort.keep_going)
     left = effort.deterministic_s - solver.response_proto.deterministic_time
     seconds = None if effort.time_limit_s is None else effort.time_limit_s - solver.wall_time
     spent = left <= 0 or (seconds is not None and seconds <= 0)

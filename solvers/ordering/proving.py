@@ -29,7 +29,7 @@ _STEPS = 20_000_000  # of Z3's, a question: a few seconds
 @dataclass(frozen=True)
 class Budget:
     """``seconds`` to spend at most; None: a fixed amount of work. ``keep_going`` is asked between
-    questions."""
+    questions, and meanwhile."""
 
     seconds: float | None
     keep_going: Callable[[], bool]
@@ -53,7 +53,11 @@ def prove(task: Task, found: Found, seed: int, budget: Budget) -> Found:
     if found.objective == "bottleneck":
         return found
     # Several questions: none of them may take all the time there is.
-    effort = Effort(_STEPS, None if budget.seconds is None else max(1, int(budget.seconds * 1000 * _ONE_QUESTION)))
+    effort = Effort(
+        _STEPS,
+        None if budget.seconds is None else max(1, int(budget.seconds * 1000 * _ONE_QUESTION)),
+        budget.keep_going,
+    )
     classes = [one.units for one in seats.classes(found.order)]
     better = improve(
         pattern,
@@ -81,7 +85,7 @@ def _by_circuit(task: Task, seats: Seats, found: Found, seed: int, budget: Budge
     ring = np.array([place[host] for host in dict.fromkeys(found.order.tolist())], dtype=np.intp)
     twice = found.objective == "bottleneck"  # asked about the longest hop, then about the sum
     share = None if budget.seconds is None else budget.seconds / (1 + twice)
-    effort = CircuitEffort(seed=seed % (1 << 31), time_limit_s=share)
+    effort = CircuitEffort(seed=seed % (1 << 31), time_limit_s=share, keep_going=budget.keep_going)
     if twice:
         proof = prove_ring(cost, ring, effort, bottleneck=True)
         # CP-SAT looks at the longest hop alone: the sum is made good afterwards.

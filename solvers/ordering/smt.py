@@ -13,7 +13,7 @@ linear: it is replaced by what is never more, the maximum and its tangents, one 
 the closed form does not confirm. So "none" is a proof for all models, up to a share of ``EPSILON`` of the cost.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ import numpy as np
 from solvers.costs.closed_forms import Order, closed_form
 from solvers.costs.fabric import Fabric
 from solvers.costs.patterns import Pattern
+from solvers.ordering.interruptible import interruptible
 from solvers.ordering.smt_windows import Load, Longest, Window, longest_of
 from solvers.ordering.symmetries import superfluous
 
@@ -33,10 +34,11 @@ _MOST_REFUSED = 300  # candidates that the closed form did not confirm
 @dataclass(frozen=True)
 class Effort:
     """What one question may cost: Z3's own count of steps (the same on any machine), and milliseconds if they are to
-    end it too. About 3 to 10 million steps are a second."""
+    end it too; ``keep_going`` is asked meanwhile. About 3 to 10 million steps are a second."""
 
     rlimit: int = 20_000_000
     timeout_ms: int | None = None
+    keep_going: Callable[[], bool] = lambda: True
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,7 @@ class _Question:
         self._z3, self._context = z3, z3.Context()
         self._solver = z3.Solver(ctx=self._context)
         self._effort, self._spent = effort, 0
+        self._solver.set("ctrl_c", False)  # it would take the signal away from the program
         if effort.timeout_ms is not None:
             self._solver.set("timeout", effort.timeout_ms)
         m = range(window.size)
@@ -175,7 +178,7 @@ class _Question:
         if self._spent >= self._effort.rlimit:
             return None
         self._solver.set("rlimit", self._effort.rlimit - self._spent)
-        said = self._solver.check()
+        said = interruptible(self._solver.check, self._context.interrupt, self._effort.keep_going)
         self._spent = int(self._solver.statistics().get_key_value("rlimit count"))
         self.proved = said == self._z3.unsat
         if said != self._z3.sat:

@@ -59,6 +59,46 @@ def test_what_was_read_is_still_there(line: str, why: str, here: Path) -> None:
     assert listing(here) == before
 
 
+@pytest.mark.parametrize("line", [
+    "probe nosuch.txt -o {}",
+    "probe nosuch.txt -o {} --dry-run",
+    "embed nosuch.json -o {}",
+    "cluster nosuch.json -o {}",
+    "reorder nosuch.json -o {}",
+    "reorder --topology nosuch.txt --format openmpi -o {}",
+    "plan nosuch.json -o {}",
+    "schedule --algo ring --ranks 4 -o {}",
+    "report nosuch.json -o {}",
+    "check nosuch.json --measure -o {}",
+    "check nosuch.json --truth nosuch --junit {}",
+    "diff nosuch.json nosuch2.json --junit {}",
+    "advise nosuch.json --plot {}.png",
+    "agile plot nosuch.jsonl -o {}.png",
+    "launch --hosts nosuch.txt --runner kubernetes --image x/y:1 -o {} t.py",
+    "launch --hosts nosuch.txt --log-dir {} t.py",
+])  # fmt: skip
+@pytest.mark.parametrize("place", ["missing", "file"])
+def test_unwritable_output_is_refused_first(line: str, place: str, tmp_path: Path) -> None:
+    """Before anything is read, measured or searched for: its folder is missing, or a file is in the folder's place."""
+    (tmp_path / "file").write_text("")
+    if "--log-dir" in line:
+        place = "file"  # it is made where it is missing
+    said = refusal(typed(*line.format(f"{place}/out").split(), cwd=tmp_path))
+    assert said.startswith(f"{place}/out") or f" {place}/out" in said
+    assert "nosuch" not in said
+    assert list(listing(tmp_path)) == ["file"]
+
+
+@pytest.mark.parametrize("line", [
+    "probe nosuch.txt", "embed nosuch.json", "cluster nosuch.json", "reorder nosuch.json", "plan nosuch.json",
+])  # fmt: skip
+def test_workspace_that_cannot_be_made_is_refused_first(line: str, tmp_path: Path) -> None:
+    (tmp_path / ".plink").write_text("")
+    said = refusal(typed(*line.split(), cwd=tmp_path))
+    assert ".plink" in said
+    assert "nosuch" not in said
+
+
 LINES = [
     "embed net.json --dimension 1 --alpha 1 --no-heights --loss relative",
     "cluster net.json --groups 2",

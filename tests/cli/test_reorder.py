@@ -106,6 +106,35 @@ def test_a_terminal_sees_the_search(here: Path) -> None:
     assert seen.splitlines()[-1].endswith(b"us") or b"no order under" in seen.splitlines()[-1]
 
 
+@pytest.mark.parametrize("words", [
+    ("--algo", "ring"), ("--algo", "halving-doubling"), ("--algo", "bcube", "--prove"),
+], ids=" ".join)  # fmt: skip
+def test_ctrl_c_keeps_the_best_order_so_far(words: tuple[str, ...], here: Path) -> None:
+    """Written as it would be at the end, marked as not finished, and the exit code says that it was interrupted."""
+    write(here / "n.json", scattered(64))
+    reading, writing = os.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "plink", "reorder", "n.json", *words, "--time-limit", "100000", "-o", "order.json"],
+        cwd=here, stdout=subprocess.DEVNULL, stderr=writing,
+        # A shell without job control starts its background commands with Ctrl-C ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    os.close(writing)
+    seen, sent = b"", False
+    with contextlib.suppress(OSError):
+        while part := os.read(reading, 4096):
+            seen += part
+            if not sent and b"moves" in seen:  # the search has begun
+                process.send_signal(signal.SIGINT)
+                sent = True
+    os.close(reading)
+    assert process.wait(60) == 128 + signal.SIGINT, seen
+    order = json.loads((here / "order.json").read_text())
+    assert order["interrupted"] is True
+    assert sorted(order["hosts"]) == sorted(f"h{k}" for k in range(64))
+    assert b"interrupted" in seen.splitlines()[-1]
+
+
 def test_a_network_comes_from_standard_input(here: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "plink", "reorder", "-", "--format", "hosts"],

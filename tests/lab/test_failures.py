@@ -137,6 +137,35 @@ def test_a_host_that_dies_in_the_middle_ends_the_job(small_lab: Lab, tmp_path: P
     assert (result.failure.rank, result.failure.host) == (1, victim)
 
 
+def test_lost_host_is_named_when_others_fail_first(small_lab: Lab, tmp_path: Path) -> None:
+    """As where ranks give up waiting for it sooner than its agent's lease runs out."""
+    victim = small_lab.hosts.names[1]
+    script = write_script(
+        tmp_path,
+        "import os, sys, time\nwhile not os.path.exists('gone') or os.environ['RANK'] == '1': time.sleep(0.05)\n"
+        "sys.exit(7)\n",
+    )
+    job = Job(program=script, args=(), workdirs=(str(tmp_path),))
+
+    def power_off(findings: list[Finding]) -> None:
+        assert small_lab.plink("kill", victim, cwd=HERE).returncode == 0
+        (tmp_path / "gone").write_text("")
+
+    with kernel.inside(small_lab.blueprint.namespace("ctl")):
+        connector = SshConnector(identity=small_lab.state.identity)
+        try:
+            result = FleetRunner("ssh", connector).run(
+                job, small_lab.hosts, Watch(lambda *_: None, power_off, time.monotonic)
+            )
+        finally:
+            assert small_lab.plink("heal", cwd=HERE).returncode == 0
+    assert result.exit_code == 7
+    assert result.failure is not None
+    assert result.failure.host != victim
+    assert result.failure.cause is not None
+    assert victim in result.failure.cause
+
+
 def test_a_dead_host_is_one_clear_line(small_lab: Lab, tmp_path: Path) -> None:
     """Nothing is run on the others either."""
     write_hosts(small_lab, tmp_path)

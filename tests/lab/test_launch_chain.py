@@ -46,6 +46,22 @@ def test_what_is_measured_when(small_lab: Lab, tmp_path: Path) -> None:
     assert PROBED in too_old
 
 
+def test_missing_script_is_told_before_probing(small_lab: Lab, tmp_path: Path) -> None:
+    """And before an order is searched for."""
+    write_hosts(small_lab, tmp_path)
+    done = plink("launch", "--hosts", "hosts.txt", "nosuch.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "nosuch.py" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / ".plink").exists()
+    probed = ("probe", "hosts.txt", "--count", "50", "--no-shared-links")
+    assert plink(*probed, cwd=tmp_path).returncode == 0
+    done = plink("launch", "--hosts", "hosts.txt", "nosuch.py", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "nosuch.py" in done.stderr
+    assert not (tmp_path / ".plink" / "order.json").exists()
+
+
 def test_two_hosts_have_nothing_to_be_ordered(small_lab: Lab, tmp_path: Path) -> None:
     write_hosts(small_lab, tmp_path, names=small_lab.hosts.names[:2])
     done = plink("launch", "--hosts", "hosts.txt", "true", cwd=tmp_path)

@@ -1,6 +1,8 @@
 """No space left for logs: the job goes on to its end, all of its output is shown, and one line says where logs end."""
 
+import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -56,6 +58,44 @@ def test_a_log_file_that_takes_nothing(tmp_path: Path, file: str, lines: int, sa
     done = typed(*job(tmp_path, lines, "--log-dir", "logs"), cwd=tmp_path)
     all_is_shown(done, tmp_path, lines)
     assert about_logs(done) == f"plink: the logs in logs {said}: No space left on device"
+
+
+def test_reader_that_goes_away_ends_the_job(tmp_path: Path) -> None:
+    """As ``| head`` does: nothing is said, the exit code is that of SIGPIPE, and the run's too."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "plink", "launch", "--runner", "local", "--slots", "1", "yes"],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "[0] y\n"
+        process.stdout.close()
+        assert process.wait(60) == 128 + signal.SIGPIPE
+        assert "error" not in process.stderr.read()
+    (run,) = (tmp_path / ".plink" / "runs").iterdir()
+    assert json.loads((run / "run.json").read_text())["exit_code"] == 128 + signal.SIGPIPE
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.parametrize("lines", [MUCH, LITTLE])
+@pytest.mark.parametrize("size", ["64k", "4k"])
+def test_full_disk_behind_standard_output(tmp_path: Path, lines: int, size: str) -> None:
+    """Told once; the job goes on to its end, and its logs are whole. The exit code says that something was lost."""
+    (tmp_path / "small").mkdir()
+    script = _SMALL.replace("64k", size).replace('exec "$@"', 'cat /dev/zero > "$folder/out" 2>/dev/null; exec "$@"')
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", f'{script} >> "$folder/out"', "sh", str(tmp_path / "small"),
+         sys.executable, "-m", "plink", *job(tmp_path, lines)],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False, env={**os.environ, "NO_COLOR": "1"},
+    )  # fmt: skip
+    assert done.returncode == 1
+    (line,) = [line for line in done.stderr.splitlines() if "standard output" in line]
+    assert line.startswith("plink: ")
+    (run,) = (tmp_path / ".plink" / "runs").iterdir()
+    assert json.loads((run / "run.json").read_text())["exit_code"] == 0
+    for rank in range(2):
+        assert (tmp_path / f"ended-{rank}").exists()
+        assert (run / "logs" / f"rank-{rank}.out").read_text().count("\n") == lines
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")

@@ -151,7 +151,10 @@ class Watch:
             ]
             return (f"all-reduce {job.number} differs between ranks: {'; '.join(said)}",)
         if last:
-            absent = [self._names[rank] for rank in range(self._size) if at.get(rank, [-1])[0] < job.number]
+            # Ranks that are behind this one may themselves wait for one that is further behind: that is to blame.
+            numbers = [at.get(rank, [-1])[0] for rank in range(self._size)]
+            least = min(numbers)
+            absent = [self._names[rank] for rank in range(self._size) if numbers[rank] == least < job.number]
             who = f"{_ranks(absent)} did not take part" if absent else "all take part"
             return (f"all-reduce {job.number} was not done within {self._timeout_s:g} s: {who}",)
         return (None,)

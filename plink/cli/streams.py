@@ -1,0 +1,85 @@
+"""Standard output and error that may stop taking anything, as on a full disk: told once, and the command goes on."""
+
+import contextlib
+import io
+import os
+import select
+import sys
+from collections.abc import Callable
+from typing import BinaryIO, TextIO
+
+_FAILED = 1
+
+
+class _Output(io.FileIO):
+    """One of the two. What cannot be written, for another reason than a reader who has gone, is dropped."""
+
+    def __init__(self, descriptor: int, on_error: Callable[[OSError], None]) -> None:
+        super().__init__(descriptor, "w", closefd=False)
+        self.error: OSError | None = None
+        self._on_error = on_error
+
+    def write(self, data: "bytes | bytearray | memoryview", /) -> int:  # type: ignore[override]
+        """How much was written; all of it, in appearance, once writing has failed."""
+        while self.error is None:
+            try:
+                written = super().write(data)
+            except BrokenPipeError:
+                raise
+            except OSError as error:
+                self.error = error
+                self._on_error(error)
+                break
+            if written is not None:
+                return written
+            select.select([], [self], [])  # another program has made it non-blocking
+        return memoryview(data).nbytes
+
+
+def run_guarded(command: Callable[[], int]) -> int:
+    """Run it with both streams guarded; returns its exit code, 1 in place of 0 where output was lost.
+
+    Streams that were closed before the program began count too: what is written to standard output is lost, and told.
+    """
+    lost_error = _reopen()
+    error = _Output(2, lambda error: None)
+    output = _Output(1, _tell)
+    # On a descriptor of its own: what Python made of the old ones would be written at its end once more.
+    sys.stderr = _text(error, sys.stderr, "backslashreplace")
+    sys.stdout = _text(output, sys.stdout, None)
+    code = command()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(BrokenPipeError):
+            stream.flush()
+    lost = output.error is not None or (error.error is not None and not lost_error)
+    return _FAILED if lost and code == 0 else code
+
+
+def _reopen() -> bool:
+    """Put something on those of the first three descriptors that are closed, or connections would take their place;
+    returns whether standard error was."""
+    was_closed = []
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+            was_closed.append(False)
+        except OSError:
+            # Standard output is opened so that writing fails as it would have.
+            os.open(os.devnull, os.O_WRONLY if descriptor == 2 else os.O_RDONLY)
+            was_closed.append(True)
+    return was_closed[2]
+
+
+def _text(raw: _Output, old: TextIO | None, errors: str | None) -> TextIO:
+    encoding = getattr(old, "encoding", None) or "utf-8"
+    errors = errors or getattr(old, "errors", None) or "strict"
+    lines = errors == "backslashreplace" or raw.isatty()
+    buffered: BinaryIO = io.BufferedWriter(raw)  # type: ignore[type-var]  # its stubs know no write of FileIO's own
+    return io.TextIOWrapper(buffered, encoding, errors, line_buffering=lines)
+
+
+def _tell(error: OSError) -> None:
+    print(
+        f"plink: error: cannot write to standard output: {error.strerror}; nothing more is written there",
+        file=sys.stderr, flush=True,
+    )  # fmt: skip

@@ -1,0 +1,27 @@
+"""A launcher that was stopped for longer than its agents' leases blames itself, and no rank."""
+
+import os
+import signal
+from pathlib import Path
+
+from tests.lab.jobs import Running, write_script
+from tests.lab.waiting import until
+
+PIDS = "import os, time\nprint('pid', os.getpid(), flush=True)\ntime.sleep(600)\n"
+
+
+def test_stopped_launcher_blames_no_rank(tmp_path: Path) -> None:
+    script = write_script(tmp_path, PIDS)
+    running = Running(tmp_path, "launch", "--runner", "local", "--slots", "2", script)
+    try:
+        pids = [int(line.split()[-1]) for line in running.await_lines(2, "] pid ", 60)]
+        running.process.send_signal(signal.SIGSTOP)
+        until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids), 120, "the ranks to be ended")
+        running.process.send_signal(signal.SIGCONT)
+        assert running.ends(60) == 1
+    finally:
+        running.process.kill()
+        running.process.wait()
+    last = running.err.splitlines()[-1]
+    assert "plink itself was not running" in last
+    assert "rank" not in last

@@ -1,0 +1,31 @@
+"""Solvers that ask nobody whether to go on are ended by whoever called them."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from solvers.ordering.circuit import CircuitEffort, prove_ring
+from solvers.ordering.interruptible import interruptible
+from tests.solvers.synthetic import random_costs
+
+
+def test_work_is_stopped_once_nobody_wants_it() -> None:
+    stopped = threading.Event()
+    assert interruptible(lambda: stopped.wait(60), stopped.set, lambda: False)
+
+
+def test_work_that_ends_is_not_stopped() -> None:
+    assert interruptible(lambda: 5, lambda: pytest.fail("it has ended"), lambda: True) == 5
+
+
+def test_error_of_the_work_is_raised() -> None:
+    with pytest.raises(ZeroDivisionError):
+        interruptible(lambda: 1 / 0, lambda: None, lambda: True)
+
+
+def test_stopped_proof_is_no_worse_than_its_start() -> None:
+    cost, order = random_costs(200, 1), np.arange(200)
+    proved = prove_ring(cost, order, CircuitEffort(deterministic_s=1e6, keep_going=lambda: False))
+    assert proved.cost <= float(cost[order, np.roll(order, -1)].sum())
+    assert proved.lower_bound <= proved.cost
