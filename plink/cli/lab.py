@@ -33,6 +33,12 @@ def up(
     ] = "0",
     mtu: Annotated[int, typer.Option(help="Largest packet in bytes.")] = 9000,
     seed: Annotated[int, typer.Option(help="Deals hosts to racks.")] = 0,
+    private_folder: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATH[=HOSTS]", help="A folder that each host (or each of these) has for itself; may come often."
+        ),
+    ] = None,
 ) -> None:
     """Bring a lab up (needs root). A lab that is up already is left as it is.
 
@@ -51,6 +57,7 @@ def up(
         round(parse_duration(uplink_delay) * 1e6),
         mtu,
         seed,
+        tuple(private_folder or ()),
     )
     blueprint, new = bring_up(settings)
     say(

@@ -1,12 +1,14 @@
 """What a lab consists of, before any of it exists: hosts, their racks, addresses and names of namespaces."""
 
 import ipaddress
+import os
 import random
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from plink.errors import InputError, UsageError
 from plink.hosts import Host, Hosts, check_lab_name
+from plink.topology.hostlist import expand_hostlist
 
 NETWORK = ipaddress.ip_network("198.18.0.0/15")  # RFC 2544: benchmarking, never routed on the Internet
 _HOSTS = ipaddress.ip_network("198.18.0.0/16")
@@ -18,7 +20,11 @@ PREFIX = "plink."
 
 @dataclass(frozen=True)
 class Settings:
-    """What ``plink lab up`` was asked for. Rates in bits per second, ``uplink_delay_us`` one way."""
+    """What ``plink lab up`` was asked for. Rates in bits per second, ``uplink_delay_us`` one way.
+
+    ``private_folders``: ``PATH`` or ``PATH=HOSTS`` (as ``node-[01-03],node-07``), where all hosts, or these, each have
+    a folder of their own; elsewhere all share this machine's files.
+    """
 
     name: str
     racks: int = 4
@@ -28,8 +34,10 @@ class Settings:
     uplink_delay_us: int = 0
     mtu: int = 9000
     seed: int = 0
+    private_folders: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "private_folders", tuple(self.private_folders))  # a list, where it was JSON
         check_lab_name(self.name, "--name")
         if not 1 <= self.racks <= _MOST_RACKS:
             raise UsageError(f"--racks {self.racks}: a lab has 1 to {_MOST_RACKS} racks")
@@ -78,6 +86,24 @@ class Blueprint:
     def uplink(self, link: int) -> tuple[str, str]:
         """(outer, core) addresses of a /31 (RFC 3021): one link a rack; the controller's comes after the last."""
         return str(ipaddress.ip_address(_UPLINKS + 2 * link)), str(ipaddress.ip_address(_UPLINKS + 2 * link + 1))
+
+    def private_folders(self, host: str) -> list[str]:
+        """Where a host has a folder of its own, outer ones first.
+
+        :raises UsageError: for a path that cannot be mounted on, or a host that the lab does not have.
+        """
+        found = []
+        for text in self.settings.private_folders:
+            path, equals, names = text.partition("=")
+            if not path.startswith("/") or os.path.normpath(path) != path or path == "/":
+                raise UsageError(f"--private-folder {text}: give an absolute path, as /scratch")
+            if equals:
+                owners = expand_hostlist(names, f"--private-folder {text}")
+                if unknown := set(owners) - {place.name for place in self.places}:
+                    raise UsageError(f"--private-folder {text}: the lab has no host {min(unknown)}")
+            if not equals or host in owners:
+                found.append(path)
+        return sorted(set(found), key=len)
 
     def hosts(self) -> Hosts:
         """What a user is told: names and addresses in shuffled order, nothing that gives a rack away."""

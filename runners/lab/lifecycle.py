@@ -2,8 +2,10 @@
 
 import contextlib
 import os
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import NoReturn
 
 from plink.errors import PlinkError, UsageError
@@ -33,6 +35,7 @@ def up(settings: Settings, on_step: Callable[[str], None] = lambda step: None) -
                     "or give this one another --name"
                 )
             return blueprint, False
+        _check_private_folders(blueprint, state)
         _remove(state)
         try:
             state.begin()
@@ -51,6 +54,17 @@ def up(settings: Settings, on_step: Callable[[str], None] = lambda step: None) -
             _remove(state)
             raise
     return blueprint, True
+
+
+def _check_private_folders(blueprint: Blueprint, state: State) -> None:
+    """:raises UsageError: for folders that there are not, or without which no host can run."""
+    files = (sys.executable, sys.prefix, __file__, "/bin/sh", "/usr/sbin/sshd", "/etc/ssh", "/dev", "/proc")
+    needed = [state.folder, *map(Path, files)]
+    for path in {path for place in blueprint.places for path in blueprint.private_folders(place.name)}:
+        if not os.path.isdir(path):
+            raise UsageError(f"--private-folder {path}: there is no such folder on this machine; make it first")
+        if hidden := [str(file) for file in needed if file.resolve().is_relative_to(Path(path).resolve())]:
+            raise UsageError(f"--private-folder {path}: hosts need what is there ({hidden[0]})")
 
 
 def down(name: str) -> bool:

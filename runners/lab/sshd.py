@@ -15,8 +15,13 @@ from runners.lab.state import State
 
 _SSHD = Path("/usr/sbin/sshd")
 _START_S = 10.0
-# Its own host name and /etc/hosts, in namespaces of its own; sshd then puts itself in the background.
-_BOOT = 'hostname "$1" && mount --bind "$2" /etc/hosts && exec "$3" -f "$4" -E "$5"'
+# Its own host name, /etc/hosts and other files (pairs of source and target), in namespaces of its own; sshd then puts
+# itself in the background.
+_BOOT = """hostname "$1" && shift
+while [ "$1" != -- ]; do mount --bind "$1" "$2" && shift 2 || exit 1; done
+shift
+exec "$@"
+"""
 
 
 def write_keys(blueprint: Blueprint, state: State) -> None:
@@ -60,6 +65,18 @@ Subsystem sftp internal-sftp
 """
 
 
+def _private_mounts(blueprint: Blueprint, place: Place, state: State) -> list[str]:
+    """Pairs of a host's own folder and where it is to be; what is in it lives as long as the lab."""
+    mounts = []
+    for target in blueprint.private_folders(place.name):
+        source = state.folder / "private" / place.name / target.strip("/").replace("/", "%")
+        if not source.exists():
+            source.mkdir(parents=True)
+            source.chmod(Path(target).stat().st_mode & 0o7777)
+        mounts += [str(source), target]
+    return mounts
+
+
 def process(blueprint: Blueprint, host: str, state: State) -> int | None:
     """The process of a host's sshd; None where the host is dead."""
     pid_file = state.file(host, "sshd.pid")
@@ -87,8 +104,9 @@ def start(blueprint: Blueprint, place: Place, state: State) -> None:
     conf.write_text(_configuration(place, state))
     pid.unlink(missing_ok=True)
     argv = ["ip", "netns", "exec", blueprint.namespace(place.name), "unshare", "--uts", "sh", "-c", _BOOT, "sh"]
+    mounts = [str(state.etc_hosts), "/etc/hosts", *_private_mounts(blueprint, place, state)]
     done = subprocess.run(
-        [*argv, place.name, str(state.etc_hosts), str(_SSHD), str(conf), str(log)],
+        [*argv, place.name, *mounts, "--", str(_SSHD), "-f", str(conf), "-E", str(log)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from plink.hosts import render_hosts
-from tests.conftest import Lab, plink
+from tests.conftest import Lab, lab_up, plink
 from tests.lab.jobs import Running
 from tests.lab.waiting import until
 from tests.runners.agile.tally import expected
@@ -89,6 +89,34 @@ def test_two_racks_that_lose_each_other_for_10_s(small_lab: Lab, tmp_path: Path,
         plink("lab", "heal", "--name", small_lab.name, cwd=tmp_path)
     assert job.ends(100) == 0, job.err
     found, wanted = json.loads((tmp_path / "out.json").read_text()), expected(PIECES, 60)
+    assert {key: found[key] for key in wanted} == wanted
+
+
+def test_interrupted_job_is_restored_on_hosts_with_private_folders(
+    tmp_path: Path, start: Callable[..., Running]
+) -> None:
+    """Only the two reliable hosts share the folder of checkpoints, as docs/agileml.md says."""
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    name = f"p{os.getpid()}"
+    words = ("--racks", "2", "--hosts-per-rack", "2", "--private-folder", f"{kept}=node-[03-04]")
+    try:
+        lab = lab_up(name, *words)
+        hosts = [replace(host, tier="transient" if k > 1 else "reliable") for k, host in enumerate(lab.hosts.members)]
+        (tmp_path / "hosts.txt").write_text(render_hosts(replace(lab.hosts, members=tuple(hosts))))
+        job_words = ("launch", "--backend", "agileml", "--hosts", "hosts.txt", "--timeout", "100s")
+        settings = ("--thresholds", "0.5:0.9", "--checkpoint", str(kept), "--checkpoint-every", "1s")
+        program = (str(PROGRAM), "--out", str(tmp_path / "out.json"), "--pieces", str(PIECES), "--clocks", "200")
+        first = start(*job_words, *settings, *program, "--work-s", "0.05")
+        until(lambda: (status(tmp_path).get("checkpoint") or -1) > 5, 60, "a checkpoint")
+        assert status(tmp_path)["stage"] == 3
+        first.process.send_signal(signal.SIGINT)
+        assert first.ends(30) == 130
+        again = start(*job_words, "--restore", str(kept), *settings, *program)
+        assert again.ends(100) == 0, again.err
+    finally:
+        plink("lab", "down", "--name", name, cwd=tmp_path)
+    found, wanted = json.loads((tmp_path / "out.json").read_text()), expected(PIECES, 200)
     assert {key: found[key] for key in wanted} == wanted
 
 

@@ -170,6 +170,12 @@ def test_a_route_of_somebody_else_into_the_labs_addresses_is_refused(tmp_path: P
         (("--mtu", "9"), "--mtu"),
         (("--name", "../../etc"), "--name"),
         (("--name", "a b"), "--name"),
+        (("--private-folder", "scratch"), "scratch"),
+        (("--private-folder", "/"), "--private-folder /"),
+        (("--private-folder", "/no/such/folder"), "/no/such/folder"),
+        (("--private-folder", "/usr/bin"), "/usr"),
+        (("--private-folder", "/run"), "/run"),
+        (("--private-folder", "/srv=node-99"), "node-99"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(words: tuple[str, ...], named: str, tmp_path: Path) -> None:
@@ -179,4 +185,33 @@ def test_settings_that_cannot_be_are_refused(words: tuple[str, ...], named: str,
     assert done.returncode == 2, done.stderr
     assert named in done.stderr
     assert len(done.stderr.splitlines()) == 1
+    assert left_of(name) == []
+
+
+def test_private_folders(name: str, tmp_path: Path) -> None:
+    """Of all hosts, or of one; this machine and the other hosts see nothing of it, and it outlives a host's death."""
+    every, one = tmp_path / "every", tmp_path / "one"
+    every.mkdir(mode=0o777)
+    one.mkdir()
+    every.chmod(0o1777)
+    words = ("--private-folder", str(every), "--private-folder", f"{one}=node-02")
+    done = plink("lab", "up", "--name", name, *SMALL, *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+    def on(host: str, script: str) -> str:
+        return plink("lab", "exec", "--name", name, host, "--", "sh", "-c", script, cwd=Path("/")).stdout
+
+    for host in ("node-01", "node-02"):
+        on(host, f"echo {host} > {every}/who; echo {host} > {one}/who")
+    assert [on(host, f"cat {every}/who") for host in ("node-01", "node-02")] == ["node-01\n", "node-02\n"]
+    assert on("node-01", f"stat -c %a {every}") == "1777\n"
+    assert list(every.iterdir()) == []
+    assert (one / "who").read_text() == on("node-01", f"cat {one}/who") == "node-01\n"
+    assert on("node-02", f"cat {one}/who") == "node-02\n"
+    plink("lab", "kill", "--name", name, "node-02", cwd=tmp_path)
+    plink("lab", "heal", "--name", name, cwd=tmp_path)
+    assert on("node-02", f"cat {one}/who") == "node-02\n"
+    assert plink("lab", "up", "--name", name, *SMALL, *words, cwd=tmp_path).returncode == 0  # as it is
+    assert plink("lab", "up", "--name", name, *SMALL, cwd=tmp_path).returncode == 2  # other settings
+    plink("lab", "down", "--name", name, cwd=tmp_path)
     assert left_of(name) == []
