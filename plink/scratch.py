@@ -24,12 +24,15 @@ class ScratchFolder:
         remove_abandoned()
         while True:
             self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
-            self._lock: int | None = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                self._lock: int | None = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                continue  # another plink took it for abandoned before it was locked
             with contextlib.suppress(OSError):  # there are file systems without locks
                 fcntl.flock(self._lock, fcntl.LOCK_EX)
             if self.path.exists():
                 return
-            os.close(self._lock)  # another plink took it for abandoned before it was locked
+            os.close(self._lock)  # the same, a moment later
 
     def close(self) -> None:
         """Remove it with all that is in it."""

@@ -166,10 +166,10 @@ def check_folder(path: Path) -> None:
 
     :raises InputError: when a file is in its way. :raises PlinkError: when nothing can be written there.
     """
-    there = next(place for place in (path, *path.absolute().parents) if place.exists())
-    if not there.is_dir():
-        raise InputError(str(path), f"{there} is no folder")
     try:
+        there = next(place for place in (path, *path.absolute().parents) if os.path.lexists(place))
+        if not there.is_dir():
+            raise InputError(str(path), f"{there} is no folder")
         with tempfile.TemporaryFile(dir=there):
             pass
     except OSError as error:
@@ -211,6 +211,8 @@ def _resolve(path: Path) -> Path:
     :raises OSError: for a link that the kernel would not follow either.
     """
     _check_links(path.absolute(), _MAX_LINKS)
+    if path.exists() and not path.is_file() and not path.is_dir():
+        return path  # a pipe behind /dev/stdout has no name that could be resolved
     return Path(os.path.realpath(path))
 
 

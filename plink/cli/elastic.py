@@ -150,11 +150,15 @@ def _racks(hosts: Hosts) -> dict[str, str]:
     from plink.network import read_network
     from solvers.costs.fabric import fabric_of
 
-    network = read_network(workspace.NETWORK)
+    try:
+        network = read_network(workspace.NETWORK)
+        groups = fabric_of(network).group_of
+    except PlinkError as error:
+        say(f"note: the racks of hosts are not known: {error}")
+        return {}
     known = network.hosts.by_name()
     if not any(host.name in known and known[host.name].address == host.address for host in hosts):
         return {}
-    groups = fabric_of(network).group_of
     if groups.max() == 0:
         return {}
     names = network.hosts.names

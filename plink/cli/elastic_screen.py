@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from plink.cli.agile_cost import cost_so_far
 from plink.cli.screen import printable, say
+from plink.iteration_values import IterationValues
 from plink.units import format_bytes, format_duration, format_time
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class Screen:
         self._width, self._as_json = width, as_json
         self._live: Live | None = None
         self._events: list[str] = []
-        self._seconds: dict[int, float] = {}  # by iteration: one that is done again counts once
+        self._seconds = IterationValues()
         self._objective: float | None = None
         self._stage: int | None = None
         self._said_at = 0.0
@@ -83,7 +84,7 @@ class Screen:
         """For programs."""
         return {
             "iterations": len(self._seconds),
-            "iteration_s": statistics.median(self._seconds.values()) if self._seconds else None,
+            "iteration_s": statistics.median(self._seconds.values) if self._seconds else None,
             "objective": self._objective,
         }
 
@@ -91,12 +92,12 @@ class Screen:
         """What it came to."""
         if not ended.code:
             objective = "" if self._objective is None else f", objective {self._objective:.6g}"
-            each = f", {format_time(statistics.median(self._seconds.values()))} each" if self._seconds else ""
+            each = f", {format_time(statistics.median(self._seconds.values))} each" if self._seconds else ""
             say(f"{len(self._seconds)} iterations in {format_duration(ended.seconds)}{each}{objective}")
         say(f"`plink agile plot {run_id}` draws what happened")
 
     def _iteration(self, line: dict[str, Any]) -> None:
-        self._seconds[line["iteration"]] = line["seconds"]
+        self._seconds.add(line["iteration"], line["seconds"])
         if line["objective"] is not None:
             self._objective = line["objective"]
         if self._live is None and time.monotonic() - self._said_at >= _EVERY_S:

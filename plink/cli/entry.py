@@ -1,5 +1,6 @@
 """From the words typed to an exit code: errors in one line, Ctrl-C in order, a second Ctrl-C at once."""
 
+import contextlib
 import os
 import signal
 import sys
@@ -76,5 +77,6 @@ def _defect(error: Exception) -> str:
 def _say(error: Exception, message: str, code: int, debug: bool) -> int:
     if debug:
         traceback.print_exception(error)
-    print(f"plink: error: {printable(' '.join(message.split()))}", file=sys.stderr)
+    with contextlib.suppress(BrokenPipeError):
+        print(f"plink: error: {printable(' '.join(message.split()))}", file=sys.stderr)
     return code

@@ -177,6 +177,8 @@ def reorder(
         output, kept, (network_read, topology, prior, hosts_file, groups),
         written=workspace.ORDER if here and chosen != "order" else None,
     )  # fmt: skip
+    if here:
+        workspace.check_output(None, workspace.ORDER)
     from plink.cli.order_report import order_of, order_of_one, summary
     from plink.order import Order
     from plink.storage import STANDARD, write_text

@@ -1,6 +1,5 @@
 """Standard output and error that may stop taking anything, as on a full disk: told once, and the command goes on."""
 
-import contextlib
 import io
 import os
 import select
@@ -48,9 +47,13 @@ def run_guarded(command: Callable[[], int]) -> int:
     sys.stderr = _text(error, sys.stderr, "backslashreplace")
     sys.stdout = _text(output, sys.stdout, None)
     code = command()
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(BrokenPipeError):
+    for descriptor, stream in ((1, sys.stdout), (2, sys.stderr)):
+        try:
             stream.flush()
+        except (
+            BrokenPipeError
+        ):  # what is left would fail once more when the interpreter ends, with an exit code of its own
+            os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
     lost = output.error is not None or (error.error is not None and not lost_error)
     return _FAILED if lost and code == 0 else code
 

@@ -174,7 +174,7 @@ class Fleet:
                 break
             buffer += data
         why = agent.given_up or agent.line.last_words() or "the connection was cut"
-        if self.pause_s:
+        if self.pause_s and not agent.given_up:
             why = f"{self.pause_told}: its lease of {self._lease_s:g} s ran out"
         agent.cut()  # its end of it: a job may lose hosts for days
         with self._guard:
@@ -194,7 +194,7 @@ class Fleet:
         for leases to run out; else 0."""
         now, period = _clock(), self._lease_s / _RENEWALS_PER_LEASE
         pause_s = max(now - self._ticked, self._paused_s if now - self._paused_at < self._lease_s else 0.0)
-        return pause_s if pause_s > self._lease_s - 2 * period else 0.0
+        return pause_s if pause_s >= self._lease_s - period else 0.0
 
     @property
     def pause_told(self) -> str:

@@ -34,9 +34,10 @@ _KILL_LIMIT_S = 5.0  # for processes in an uninterruptible sleep, and those of o
 _TICK_S = 0.02
 _PARENT_CHECK_S = 0.5
 _HELPERS_S = 1.0  # in which what libraries start for themselves ends after the program
+_SAME_SIGNAL_S = 1.0  # within which the supervisor passes on what this process got as well
 _MAX_NAMED = 4
 
-_deliveries: dict[int, list[int]] = {}
+_deliveries: dict[int, tuple[int, float]] = {}  # which way each signal came last, and when
 
 
 def adopt_orphans() -> bool:
@@ -82,7 +83,7 @@ def supervise(forwarded: Iterable[int], ends_with_parent: bool = False) -> None:
 def _supervise(agent: int, forwarded: Iterable[int], parent: int | None) -> int:
     forwarded = tuple(forwarded)
     for number in forwarded:
-        signal.signal(number, lambda number, frame: os.kill(agent, signal.SIGRTMIN + number))
+        signal.signal(number, lambda number, frame: _forward(agent, number))
     null = os.open(os.devnull, os.O_RDWR)
     for fd in range(3):
         os.dup2(null, fd)  # the agent's end is seen at once by whoever is at the other end
@@ -97,15 +98,22 @@ def _supervise(agent: int, forwarded: Iterable[int], parent: int | None) -> int:
     return NOT_STARTED if code is None else code
 
 
+def _forward(agent: int, number: int) -> None:
+    with contextlib.suppress(OSError):  # it has ended, and is collected in a moment
+        os.kill(agent, signal.SIGRTMIN + number)
+
+
 def on_signal(number: int, handler: Callable[[int, Any], object]) -> None:
     """Call the handler at this signal, sent to the supervisor or to this process; once where both get it, as from Slurm
     or a system that shuts down."""
-    counts = _deliveries.setdefault(number, [0, 0])
 
     def receive(way: int, frame: object) -> None:
-        counts[way] += 1
-        if counts[way] > counts[1 - way]:
-            handler(number, frame)
+        last_way, at = _deliveries.pop(number, (way, 0.0))
+        now = time.monotonic()
+        if last_way != way and now - at < _SAME_SIGNAL_S:
+            return
+        _deliveries[number] = way, now
+        handler(number, frame)
 
     signal.signal(number, lambda _, frame: receive(0, frame))
     signal.signal(signal.SIGRTMIN + number, lambda _, frame: receive(1, frame))

@@ -68,7 +68,9 @@ class Arriving:
         for member in newcomers:
             self._ask(member, "begin", begun, **self.settings.of(member))
 
-    def _check_folder(self, newcomers: list[Member], then: Callable[[], None], *, late: bool) -> None:
+    def _check_folder(
+        self, newcomers: list[Member], then: Callable[[], None], *, late: bool, just_marked: bool = False
+    ) -> None:  # fmt: skip
         """Whether reliable newcomers see the same folder for checkpoints as the others: one that was there before marks
         it, or else the first newcomer."""
         everybody = {member.number: member for member in self.members.values() if member.tier == Tier.RELIABLE.value}
@@ -79,13 +81,15 @@ class Arriving:
         waiting = set(reliable)
 
         def marked(number: int, answer: Answer) -> None:
-            self._folder_marked = answer["why"] is None
-            if not self._folder_marked and answer.get("kind") != GONE:
+            marked_now = answer["why"] is None
+            self._folder_marked |= marked_now
+            if not marked_now and answer.get("kind") != GONE:
                 if number not in reliable:  # its disk fails: that comes out at the next checkpoint
                     then()
                     return
                 refuse(number, answer["why"])
-            self._check_folder([member for member in newcomers if member.number != number], then, late=late)
+            others = [member for member in newcomers if member.number != number]
+            self._check_folder(others, then, late=late, just_marked=marked_now)
 
         def checked(number: int, answer: Answer) -> None:
             waiting.discard(number)
@@ -103,8 +107,9 @@ class Arriving:
             else:
                 self.fail(told)
 
-        if not self._folder_marked:
-            first = min(everybody.keys() - reliable.keys() or reliable)
+        there = everybody.keys() - reliable.keys()
+        if not self._folder_marked or (there and not just_marked):  # who marked it first may have left
+            first = min(there or reliable)
             self.channel.tell(first, "mark_folder", lambda answer: marked(first, answer))
             return
         for number in reliable:

@@ -16,6 +16,7 @@ from solvers.agile.eviction import WAIT
 from solvers.agile.state import Cluster
 
 _AGAIN_S = 0.3
+_MAX_HAND_ON_ATTEMPTS = 20
 _GIVE_UP = 100  # attempts at a commit whose source is alive
 _SOON_S = 0.1
 _TURN_S = 10.0  # that a partition waits at most until it is its turn to move, where nobody leaves
@@ -26,8 +27,8 @@ _REST = 3  # times as long as a partition was on its way its hosts are left to t
 class Carrier:
     """``members``: those that are alive, by number. ``event`` takes what follows, ``later`` calls something after some
     seconds, ``broken`` is told of what nobody can mend, ``unable`` of a host that cannot load these pieces, and why,
-    ``note`` of what only is worth a line. ``rested``: whether a host works on nothing, not even what it began before it
-    was told to stop.
+    ``unfit`` of one that cannot be reached, ``note`` of what only is worth a line. ``rested``: whether a host works on
+    nothing, not even what it began before it was told to stop.
 
     ``opening``: partitions that nobody serves yet because the job begins, with their epochs. ``commits``: moves whose
     new owner is to begin, (epoch, source) by partition; until it has, what concerns the partition is not said to it.
@@ -44,6 +45,7 @@ class Carrier:
     rested: Callable[[int], bool]
     clock: Callable[[], float]
     deadlines: Mapping[int, float]
+    unfit: Callable[[int, str], None]
     opening: dict[int, int] = field(default_factory=dict)
     commits: dict[int, tuple[int, int]] = field(default_factory=dict)
     restore_from: tuple[str, int] | None = None  # a checkpoint's folder and clock
@@ -70,6 +72,7 @@ class Carrier:
         """The backup reads the file, for it is reliable and sees the folder; then it hands the partition on to a
         transient owner, and stays its backup. The move is a later epoch than the one it reads in."""
         number, backup = action.partition, self.state().partitions[action.partition].backup
+        attempts = itertools.count(1)
         epoch = action.epoch if backup == action.host else action.epoch - 1
 
         def opened() -> None:
@@ -79,10 +82,22 @@ class Carrier:
             if backup == action.host:
                 opened()
             else:
-                self._opening_step(action, backup, "prepare", commit, again=commit, epoch=action.epoch, **heir)
+                self._opening_step(action, backup, "prepare", commit, again=failed, epoch=action.epoch, **heir)
 
-        def commit() -> None:  # whether a commit whose answer is lost took place is found out by the next
-            self._opening_step(action, backup, "commit", opened, again=hand_on, epoch=action.epoch)
+        def commit() -> None:
+            self._opening_step(action, backup, "commit", opened, again=failed, epoch=action.epoch)
+
+        def failed(error: str) -> None:
+            told = f"partition {number} cannot be handed on by {self.members[backup].name}: {error}"
+            attempt = next(attempts)
+            if attempt == 1:
+                self.note(told)
+            if attempt > _MAX_HAND_ON_ATTEMPTS:
+                self.unfit(action.host, told)
+            elif attempt % 2:  # whether a commit whose answer is lost took place is found out by the next
+                commit()
+            else:
+                hand_on()
 
         heir = {"address": self.address(action.host), "backup": self.address(backup)}
         self._opening_step(
@@ -92,7 +107,7 @@ class Carrier:
 
     def _opening_step(
         self, action: act.Serve, host: int, do: str, then: Callable[[], None], *,
-        again: Callable[[], None] | None = None, **fields: Any,
+        again: Callable[[str], None] | None = None, **fields: Any,
     ) -> None:  # fmt: skip
         """Send one request of a partition's opening, unless all has begun anew.
 
@@ -100,25 +115,30 @@ class Carrier:
         """
 
         def answered(answer: Answer) -> None:
-            if self.opening.get(action.partition) != action.epoch or answer.get("kind") == GONE:
+            if not self._opens(action) or answer.get("kind") == GONE:
                 return
             if answer["why"] is None:
                 then()
             elif again is None:
                 self.broken(f"{self.members[host].name}: partition {action.partition}: {answer['why']}")
             else:
-                self.later(_AGAIN_S, again)
+                error = str(answer["why"])
+                self.later(_AGAIN_S, lambda: again(error) if self._opens(action) else None)
 
-        if self.opening.get(action.partition) == action.epoch:
+        if self._opens(action):
             self.channel.tell(host, do, answered, partition=action.partition, **fields)
+
+    def _opens(self, action: act.Serve) -> bool:
+        """Whether it is still to be opened: not all has begun anew."""
+        return self.opening.get(action.partition) == action.epoch
 
     def _first_backup(self, action: act.Serve) -> None:
         """Copy a new partition to its backup, until that succeeds or the partition moves on."""
         number = action.partition
 
         def backed(answer: Answer) -> None:
-            if self.opening.get(number) != action.epoch:
-                return  # all has begun anew
+            if not self._opens(action):
+                return
             if answer["why"] is None or not self._serves(number, action.epoch):  # it is on its way elsewhere
                 del self.opening[number]
             elif answer.get("kind") != GONE:

@@ -75,6 +75,7 @@ class Controller:
         self.carrier = Carrier(
             self.channel, self.members, lambda: self.cluster, self.decisions.event, self.later, self.fail,
             self.unable.load, self.note, lambda host: not self.turns.works(host), self.clock, self.leaving.deadlines,
+            lambda host, why: self.losses.gone(host, why=why),
         )  # fmt: skip
         self.turns = Turns(self.channel, self, self.settings.pieces, self.later)
         self.rounds = Rounds(lambda clock: self.tell_all("push_up_to", clock=clock))

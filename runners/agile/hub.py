@@ -320,7 +320,7 @@ class Hub:
         self._log({"what": "end", "why": why, "seconds": round(seconds, 3), "code": code})
         self._ended = Ended(code, why, seconds)
         for number in self._members:
-            self._groups[number].tell(number, {"do": "bye", "by": self._by})
+            self._groups[number].tell(number, {"do": "bye", "by": self._by, "over": True})
 
     def _serve(self) -> None:
         shown, limit = 0.0, self._job.timeout_s

@@ -164,7 +164,7 @@ class Saving:
         saved = attempt.saved
 
         def announced(answer: Answer) -> None:
-            if answer["why"] is not None or attempt.abandoned:
+            if answer["why"] is not None:
                 attempt.failure = answer
                 self._remove(attempt)
                 return

@@ -5,6 +5,7 @@ from typing import Any
 
 from plink.agile_history import Member, members_of
 from plink.agile_log import HostEvent
+from plink.iteration_values import IterationValues
 from solvers.agile.costs import Held, cost_of
 
 
@@ -13,16 +14,16 @@ class Spending:
 
     def __init__(self) -> None:
         self._hosts: list[HostEvent] = []
-        self._kept: dict[int, int] = {}  # the last clocks of iterations that no roll-back undid
+        self._kept = IterationValues()  # the last clocks of iterations that no roll-back undid
 
     def logged(self, line: Mapping[str, Any]) -> None:
         """As it is written, with its time."""
         if line["what"] == HostEvent.what:
             self._hosts.append(HostEvent(**{key: value for key, value in line.items() if key != "what"}))
         elif line["what"] == "iteration":
-            self._kept[line["iteration"]] = line["clock"]
+            self._kept.add(line["iteration"], line["clock"])
         elif line["what"] == "rolled back":
-            self._kept = {number: clock for number, clock in self._kept.items() if clock <= line["clock"]}
+            self._kept.keep_while(lambda clock: clock <= line["clock"])
 
     def so_far(self, at: float) -> dict[str, Any] | None:
         """:func:`spent` until a time, of hosts that are there still; None where none that ever was there has a price.

@@ -35,6 +35,8 @@ class Watching:
         self._end_at: float | None = None  # when ranks that still run are told to end
         self._deadline: float | None = None  # when they are no longer waited for
         self._asked_at: float | None = None  # for a sign of life of every host, when the first rank failed
+        self._pause = ""  # of plink itself, shortly before the first rank failed
+        self._agent_gone = False
         self._lost: list[str] = []  # hosts whose agents were found gone after that
         self._stacks_of: set[str] = set()  # hosts that have not told their ranks' stacks yet
 
@@ -65,6 +67,7 @@ class Watching:
             return
         ended = crew.note(message)
         if message.body is None:
+            self._agent_gone = True
             # Its ranks are gone with it, or will be when their lease runs out.
             lost = [rank for rank, host in self._running.items() if host == message.host]
             self._stacks_of.discard(message.host)
@@ -92,17 +95,20 @@ class Watching:
 
     def _fail(self, failure: Failure) -> None:
         fleet = self._crew.fleet
-        if fleet.pause_s:
-            failure = replace(failure, cause=f"{fleet.pause_told}; the hosts ended the job meanwhile")
+        self._pause = fleet.pause_told if fleet.pause_s else ""
         self._end.failure = failure
         self._end_at = self._crew.clock() + _TOGETHER_S
         self._asked_at = time.monotonic()
         fleet.send_all(do="alive")  # whoever does not answer until all is over is lost
 
     def _name_the_lost(self) -> None:
-        """A rank that waits for a lost host may fail before that host's lease runs out."""
+        """A rank that waits for a lost host may fail before that host's lease runs out, and leases run out while plink
+        itself is stopped."""
         failure = self._end.failure
         if failure is None or failure.cause is not None or self._asked_at is None:
+            return
+        if self._pause and self._agent_gone:
+            self._end.failure = replace(failure, cause=f"{self._pause}; the hosts ended the job meanwhile")
             return
         silent = set(self._crew.fleet.silent_since(self._asked_at))
         unheard = [host for host in dict.fromkeys(self._running.values()) if host in silent]

@@ -1,5 +1,6 @@
 """Calls into solvers that run for long without asking anybody whether to go on."""
 
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -16,10 +17,16 @@ def interruptible(work: Callable[[], Result], stop: Callable[[], object], keep_g
     """
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(work)
-        while not future.done():
-            try:
-                future.exception(_LOOK_S)
-            except TimeoutError:
-                if not keep_going():
-                    stop()
+        try:
+            while not future.done():
+                try:
+                    future.exception(_LOOK_S)
+                except TimeoutError:
+                    if not keep_going():
+                        stop()
+        except BaseException:  # Ctrl-C: nobody waits for the rest of the work
+            while not future.done():
+                stop()
+                time.sleep(_LOOK_S)
+            raise
         return future.result()

@@ -2,6 +2,8 @@
 for people that was redirected into a file for programs."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +89,26 @@ def test_unwritable_output_is_refused_first(line: str, place: str, tmp_path: Pat
     assert said.startswith(f"{place}/out") or f" {place}/out" in said
     assert "nosuch" not in said
     assert list(listing(tmp_path)) == ["file"]
+
+
+def test_order_that_cannot_be_kept_here_is_refused_first(here: Path) -> None:
+    """Also where the result goes elsewhere."""
+    (here / ".plink" / "order.json").mkdir()
+    assert ".plink/order.json" in refusal(typed("reorder", "-o", "order.json", cwd=here))
+    assert not (here / "order.json").exists()
+
+
+@pytest.mark.parametrize("output", ["/dev/stdout", "-"])
+def test_result_into_a_pipe(output: str, here: Path) -> None:
+    words = [sys.executable, "-m", "plink", "schedule", "--algo", "ring", "--ranks", "4", "-o", output]
+    done = subprocess.run(words, cwd=here, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["schema"].startswith("plink.schedule/")
+
+
+def test_log_folder_with_a_name_that_cannot_be(here: Path) -> None:
+    done = typed("launch", "--hosts", "hosts.txt", "--log-dir", f"nosuch/{'x' * 300}/y", "true", cwd=here)
+    assert "defect" not in refusal(done, done.returncode)
 
 
 @pytest.mark.parametrize("line", [

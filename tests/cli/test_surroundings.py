@@ -3,10 +3,12 @@
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
+from plink.scratch import ScratchFolder
 from tests.cli.files import network, refusal, write
 from tests.conftest import plink
 
@@ -114,3 +116,31 @@ def test_next_plink_removes_what_a_killed_one_left(here: Path, tmp_path: Path) -
             process.wait()
             assert process.stdout is not None
             process.stdout.close()
+
+
+def test_reader_of_errors_that_goes_away_changes_no_exit_code(here: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as broken:
+        words = [sys.executable, "-m", "plink", "show", "nosuch.json"]
+        done = subprocess.run(words, cwd=here, stdout=subprocess.DEVNULL, stderr=broken, check=False)
+    assert done.returncode == 2
+
+
+def test_folder_that_is_swept_before_it_is_held_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another plink may look just after it was made."""
+    made: list[str] = []
+    mkdtemp = tempfile.mkdtemp
+
+    def swept(**words: str) -> str:
+        made.append(mkdtemp(dir=tmp_path, **words))
+        if len(made) == 1:
+            os.rmdir(made[0])
+        return made[-1]
+
+    monkeypatch.setattr(tempfile, "mkdtemp", swept)
+    folder = ScratchFolder()
+    try:
+        assert (len(made), str(folder.path)) == (2, made[1])
+    finally:
+        folder.close()

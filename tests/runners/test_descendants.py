@@ -149,3 +149,29 @@ def test_orphans_of_a_rank_do_not_stay_zombies(jobs: ChildJobs, marked: Marked) 
     job = replace(jobs.job(sys.executable, "-c", code, env=marked.env), timeout_s=WAIT_S)
     assert jobs.launch(job).exit_code == 0
     assert ends(jobs.proofs[0][0].pid, within_s=0)
+
+
+SIGNALS = """
+import signal, time
+from plink.remote import supervisor
+count = []
+supervisor.on_signal(signal.SIGTERM, lambda number, frame: count.append(number))
+def send(*numbers):
+    for number in numbers:
+        signal.raise_signal(number)
+own, passed_on = signal.SIGTERM, signal.SIGRTMIN + signal.SIGTERM
+send(own, passed_on)
+print(len(count))
+time.sleep(supervisor._SAME_SIGNAL_S + 0.1)
+send(passed_on)
+print(len(count))
+time.sleep(supervisor._SAME_SIGNAL_S + 0.1)
+send(own, own)
+print(len(count))
+"""
+
+
+def test_signal_that_comes_both_ways_counts_once() -> None:
+    """And a later one counts again, whichever way it comes."""
+    done = subprocess.run([sys.executable, "-c", SIGNALS], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1", "2", "4"]

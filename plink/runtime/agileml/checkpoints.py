@@ -55,7 +55,9 @@ def keep(folder: Path, saved: dict[str, Any], job: str) -> None:
         temporary.rename(folder / name)
     clocks = sorted((clock, path) for path in folder.iterdir() if (clock := _clock(path.name, job)) is not None)
     older = [path for clock, path in clocks if clock <= saved["clock"]]
-    for path in older[:-_KEPT]:
+    count = saved["partitions"]
+    whole = [path for path in older if all((path / partition_file(number)).is_file() for number in range(count))]
+    for path in set(older) - set(whole[-_KEPT:]):
         shutil.rmtree(path, ignore_errors=True)
 
 

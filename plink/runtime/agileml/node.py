@@ -77,7 +77,6 @@ class Node:
         self._movers = ThreadPoolExecutor(_MOVES, thread_name_prefix="plink-move")
         self._told: dict[int, list[Any]] = {}
         self._refusals = itertools.count()
-        self._marked = False
         self._stands_back = GENTLE in os.environ  # to those who work already, until there is something to do here
 
     def run(self) -> None:
@@ -265,7 +264,6 @@ class Node:
     def mark_folder(self, message: Message) -> None:
         """Show other hosts that the folder of checkpoints is the one that this host sees."""
         mark(Path(self._checkpoints), self._job)
-        self._marked = True
 
     def check_folder(self, message: Message) -> None:
         """Fail where the mark of another host is not seen."""
@@ -305,7 +303,7 @@ class Node:
 
     def bye(self, message: Message) -> None:
         """Nothing of this host is needed any more."""
-        if self._marked:
+        if message.get("over") and self._checkpoints:
             unmark(Path(self._checkpoints), self._job)
         self._ending = True
 

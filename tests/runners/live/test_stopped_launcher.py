@@ -2,12 +2,21 @@
 
 import os
 import signal
+import time
 from pathlib import Path
 
 from tests.lab.jobs import Running, write_script
 from tests.lab.waiting import until
 
 PIDS = "import os, time\nprint('pid', os.getpid(), flush=True)\ntime.sleep(600)\n"
+FAILS = """import os, pathlib, sys, time
+print("ready", flush=True)
+while not pathlib.Path(os.environ["NOW"]).exists():
+    time.sleep(0.1)
+if os.environ["RANK"] == "1":
+    sys.exit(3)
+time.sleep(600)
+"""
 
 
 def test_stopped_launcher_blames_no_rank(tmp_path: Path) -> None:
@@ -25,3 +34,23 @@ def test_stopped_launcher_blames_no_rank(tmp_path: Path) -> None:
     last = running.err.splitlines()[-1]
     assert "plink itself was not running" in last
     assert "rank" not in last
+
+
+def test_rank_that_fails_by_itself_after_a_pause_is_blamed(tmp_path: Path) -> None:
+    """Shorter than a lease: every host is still there."""
+    now = tmp_path / "now"
+    script = write_script(tmp_path, FAILS)
+    running = Running(tmp_path, "launch", "--runner", "local", "--slots", "2", script, NOW=str(now))
+    try:
+        running.await_lines(2, "] ready", 60)
+        running.process.send_signal(signal.SIGSTOP)
+        time.sleep(20)
+        running.process.send_signal(signal.SIGCONT)
+        now.touch()
+        assert running.ends(60) == 3
+    finally:
+        running.process.kill()
+        running.process.wait()
+    last = running.err.splitlines()[-1]
+    assert "rank 1" in last
+    assert "plink itself" not in last

@@ -14,12 +14,14 @@ import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from plink.errors import PlinkError
 from tests.runners.agile.live.elastic import Elastic, PrivateFolder
 
 _EVENTS = 6
 _CLOCKS = 110
+_PATIENCE_S = 90.0
 _LAST = 25  # clocks before the end: what is begun after that may find the job over
 
 
@@ -83,6 +85,11 @@ class Course:
             job.hub._controller.kill()
 
 
+def has_checkpoint(status: dict[str, Any]) -> bool:
+    """Whether one was written."""
+    return (status.get("checkpoint") or -1) >= 0
+
+
 def course(seed: int, folder: Path, *, reliable: bool = False, private: bool = False) -> list[str]:
     """Run one; what was done. :raises AssertionError: it hung, failed, or lost or doubled an update."""
     rng = random.Random(seed)
@@ -95,19 +102,19 @@ def course(seed: int, folder: Path, *, reliable: bool = False, private: bool = F
     if rng.random() < 0.3:
         settings["slack"] = rng.randint(1, 3)
     more = ("--work-s", "0.01", "--megabytes", str(rng.choice([0, 2, 8])))
-    clocks = 2 * _CLOCKS if private else _CLOCKS
+    clocks = _CLOCKS
     if private:
         first = folder / "first"
         first.mkdir()
-        with here.job(first, tiers, clocks, settings, *more) as job:
-            job.until(lambda status: (status.get("checkpoint") or -1) >= 0)
-            here.disturb(job, clocks // 2)
-            job.until(lambda status: (status.get("checkpoint") or -1) >= 0)
+        with here.job(first, tiers, 100_000, settings, *more) as job:
+            job.until(has_checkpoint, _PATIENCE_S)
+            here.disturb(job, 100_000)
+            clocks += job.until(has_checkpoint, _PATIENCE_S)["checkpoint"]
             job.hub._queue.put(lambda: job.hub._end(9, "interrupted"))
         here.done.append("restore")
         tiers, settings["restore"] = here.tiers(), str(checkpoints)
     with here.job(folder, tiers, clocks, settings, *more) as job:
-        job.until(lambda status: (status.get("checkpoint") or -1) >= 0)
+        job.until(has_checkpoint, _PATIENCE_S)
         here.disturb(job, clocks - _LAST)
         job.finish(exactly="slack" not in settings)
     return here.done

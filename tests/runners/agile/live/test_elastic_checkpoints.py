@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -204,3 +205,25 @@ def test_checkpoints_that_fail_leave_nothing_on_a_full_disk(tmp_path: Path) -> N
             job.hub._queue.put(lambda: job.hub._end(9, "that is enough"))
     finally:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def test_reliable_host_joins_after_the_first_one_has_left(tmp_path: Path) -> None:
+    """Also where no reliable host was left in between: it is still the same folder."""
+    more = ("--work-s", "0.02")
+    with Elastic(tmp_path, "rrt", clocks=10_000, settings=saving(tmp_path), more=more) as job:
+
+        def there(status: dict[str, Any]) -> set[str]:
+            return {host["name"] for host in status["hosts"]}
+
+        job.until(lambda status: (status.get("checkpoint") or -1) > 2)
+        job.evict("h0", seconds=5.0)
+        job.until(lambda status: "h0" not in there(status))
+        job.add("n0", tier="r")
+        job.until(lambda status: "n0" in there(status))
+        job.kill("h1", "n0")
+        job.until(lambda status: not there(status) & {"h1", "n0"})
+        job.add("n1", tier="r")
+        job.until(lambda status: "n1" in there(status), 60)
+        job.hub._queue.put(lambda: job.hub._end(0, "that is enough"))
+    assert not any("must share one" in note for note in job.notes)
+    assert not list((tmp_path / "checkpoints").glob(".shared-*"))
