@@ -8,7 +8,7 @@ from plink.topology.fields import list_of, object_of, text_of
 from plink.topology.paths import Topology
 from plink.topology.slurm import Vertex, from_blocks, from_switches
 from plink.topology.slurm_conf import block_sizes
-from plink.topology.yaml_subset import parse_yaml_subset
+from plink.topology.yaml_text import parse_yaml
 
 _FIRST = re.compile(r"^[ \t]*-[ \t]+topology[ \t]*:", re.MULTILINE)
 
@@ -25,7 +25,7 @@ def from_slurm_yaml(text: str, where: str) -> Topology:
     """
     entries = [
         (f"{where}: [{index}]", object_of(entry, f"{where}: [{index}]"))
-        for index, entry in enumerate(list_of(parse_yaml_subset(text, where), where))
+        for index, entry in enumerate(list_of(parse_yaml(text, where), where))
     ]
     usable = [(here, entry) for here, entry in entries if "tree" in entry or "block" in entry]
     default = [(here, entry) for here, entry in entries if str(entry.get("cluster_default")).lower() == "true"]

@@ -253,6 +253,12 @@ def test_slurm_yaml_is_read_as_its_default_topology() -> None:
     assert tree.paths == {f"node0{k}": ("sw_root", f"sw{(k + 1) // 2}") for k in (1, 2, 3, 4)}
 
 
+def test_names_that_yaml_takes_for_numbers_or_truth_stay_names() -> None:
+    names = ("no", "1_000", "0x1f", "12", "2026-11-25", "null")
+    text = slurm_yaml("\n".join(f"    - switch: s{k}\n      nodes: {name}" for k, name in enumerate(names)))
+    assert list(read(text).paths) == list(names)
+
+
 def test_a_file_is_read_and_named(tmp_path: Path) -> None:
     file = tmp_path / "cluster.conf"
     file.write_text("\ufeff" + TREE)
@@ -320,10 +326,14 @@ BAD = [
     ("BlockName=b Nodes=n1\nBlockSizes=4,4", "t:2", "4 is not a larger power of two of 4"),
     ("BlockName=b Nodes=n1\nBlockName=b Nodes=n2", "t:2", "defined twice"),
     (slurm_yaml("    - nodes: n1"), "t: [0].tree.switches[0]", "it has no switch"),
-    (slurm_yaml("    - switch: &x a"), "t:4", "beyond what plink reads"),
-    (slurm_yaml("    - switch: a\n        nodes: n1"), "t:5", "beyond what plink reads"),
-    (slurm_yaml("    - switch: a\n\tnodes: n1"), "t:5", "a tab"),
+    (slurm_yaml("    - switch: &x a"), "t:4", "aliases"),
+    (slurm_yaml("    - switch: a\n        nodes: n1"), "t:5", "YAML"),
+    (slurm_yaml("    - switch: a\n\tnodes: n1"), "t:5", "YAML"),
     (slurm_yaml("    - switch: a\n      nodes: [1-2]"), "t: [0].tree.switches[0].nodes", "a text was expected"),
+    (slurm_yaml("    - switch: a\n      nodes: n1\n      nodes: n2"), "t:4", "comes twice"),
+    (slurm_yaml("    - switch: !!python/name:os.system a"), "t:4", "tags"),
+    (slurm_yaml("    - switch: " + 40 * "[" + 40 * "]"), "t:4", "nested too deeply"),
+    (slurm_yaml("    - switch: \0"), "t", "YAML"),
     ("- topology: a\n  flat: true\n", "t", "which topology is meant?"),
 ]
 
