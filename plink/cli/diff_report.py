@@ -6,9 +6,9 @@ Imported by the command when it runs: it needs the solvers.
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from plink.cli.folded import folded
 from plink.cli.junit import Case
 from plink.cli.screen import printable
+from plink.hostlist import fold_hostlist
 from plink.network import Network
 from solvers.changes.compare import Comparison
 from solvers.changes.finding import BETTER, CHANGED, WORSE, Finding
@@ -179,7 +179,7 @@ def _change(finding: Finding) -> list[str]:
 def _named(names: Iterable[str]) -> str:
     """Host names folded; what would not fit is counted."""
     every = list(names)
-    text = folded(every)
+    text = fold_hostlist(every)
     if len(text) <= _WIDE:
         return text
     return f"{text[:_WIDE].rsplit(',', 1)[0]},... ({len(every)} hosts)"

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plink import workspace
-from plink.cli.folded import folded
 from plink.cli.screen import print_json, progress, say
 from plink.errors import PlinkError
+from plink.hostlist import fold_hostlist
 from plink.hosts import Hosts
 from plink.runs import Record
 from plink.scratch import scratch_folder
@@ -258,7 +258,7 @@ def tell_failure(result: RunResult) -> str | None:
             by_code.setdefault(code, []).append(rank)
     for code, ranks in sorted(by_code.items()):
         if len(ranks) > 1:
-            say(f"{folded(list(dict.fromkeys(owner[rank] for rank in ranks)))}: exit code {code}")
+            say(f"{fold_hostlist(list(dict.fromkeys(owner[rank] for rank in ranks)))}: exit code {code}")
     if failure.cause is not None:
         return failure.cause
     if failure.rank is None:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from plink.errors import InputError
+from plink.hostlist import MAX_HOSTS
 from plink.hosts import Host, Hosts, check_name
 
-MAX_HOSTS = 65536
 MAX_LEVELS = 16
 
 Path = tuple[str | None, ...]

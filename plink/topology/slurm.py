@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from plink.errors import InputError
-from plink.topology.hostlist import expand_hostlist
-from plink.topology.paths import MAX_HOSTS, MAX_LEVELS, Gathering, Path, Topology
+from plink.hostlist import MAX_HOSTS, expand_hostlist
+from plink.topology.paths import MAX_LEVELS, Gathering, Path, Topology
 
 
 @dataclass(frozen=True)

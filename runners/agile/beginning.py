@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from plink.errors import PlinkError
+from plink.hostlist import fold_hostlist
 from runners.agile.channel import Answer
 from runners.agile.member import Member
 from runners.agile.resuming import leaving, pieces_of, shares_of, thresholds_of, torn
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from runners.agile.controller import Controller
 
 _BEFORE = "the last reliable host was lost before the job had begun"
-_MAX_NAMED_HOSTS = 4
 _NO_MORE = ", and there is no checkpoint (--checkpoint DIR): start the job again"
 
 
@@ -64,9 +64,8 @@ class Beginning:
         if self._job.settings.checkpoints:
             return
         for names in racks_at_risk(state):
-            few = ", ".join(names[:_MAX_NAMED_HOSTS]) + (", ..." if len(names) > _MAX_NAMED_HOSTS else "")
             self._job.say(
-                f"the job ends if the rack of {few} is lost at once, for parameters and their backups are both there: "
+                f"the job ends if the rack of {fold_hostlist(names)} is lost, with parameters and their only backups: "
                 "give --checkpoint DIR, or mark a host in another rack as tier=reliable"
             )
 

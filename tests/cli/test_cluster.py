@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from plink.cli.app import command
-from plink.cli.folded import folded
 from plink.errors import PartlyDone, PlinkError
 from tests.cli.files import listing, network, write
 from tests.conftest import typed
@@ -130,16 +129,3 @@ def test_what_cannot_be_is_refused_in_one_line(
     assert (refused.value.exit_code, "\n" in str(refused.value)) == (code, False)
     assert capsys.readouterr().out == ""
     assert listing(here) == before
-
-
-@pytest.mark.parametrize(
-    ("names", "text"),
-    [
-        ("node1 node2 node3 node9", "node[1-3,9]"),
-        ("node09 node10 node1", "node[09-10] node1"),
-        ("a1.lab a2.lab b", "a[1-2].lab b"),
-        ("10.0.0.1 10.0.0.3 10.0.0.2", "10.0.0.[1-3]"),
-    ],
-)
-def test_names_are_folded(names: str, text: str) -> None:
-    assert folded(names.split()) == text

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plink.errors import InputError
-from plink.topology.hostlist import expand_hostlist
+from plink.hostlist import expand_hostlist, fold_hostlist
 
 
 @pytest.mark.parametrize(
@@ -52,3 +52,21 @@ def test_any_text_is_names_or_one_error(text: str) -> None:
 def test_more_names_than_a_file_may_hold_are_refused_before_they_are_made(text: str) -> None:
     with pytest.raises(InputError, match="makes more than 65536 hosts"):
         expand_hostlist(text, "t")
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        ("node1 node2 node3 node9", "node[1-3,9]"),
+        ("node09 node10 node1", "node[09-10],node1"),
+        ("a1.lab a2.lab b", "a[1-2].lab,b"),
+        ("10.0.0.1 10.0.0.3 10.0.0.2", "10.0.0.[1-3]"),
+    ],
+)
+def test_names_are_folded(names: str, text: str) -> None:
+    assert fold_hostlist(names.split()) == text
+
+
+@given(st.lists(st.from_regex(r"[a-z]{1,2}[0-9]{0,3}(\.[a-z])?", fullmatch=True), min_size=1, unique=True))
+def test_folded_names_expand_to_the_same(names: list[str]) -> None:
+    assert sorted(expand_hostlist(fold_hostlist(names), "t")) == sorted(names)

@@ -1,14 +1,16 @@
-"""Slurm's host lists: ``node[1-4,7,09-12],gpu[0-1][0-7]`` for many names at once (slurm.conf(5), ``NodeName``)."""
+"""Host lists, as Slurm writes them (slurm.conf(5), ``NodeName``): ``node[1-4,7,09-12],gpu[0-1][0-7]``."""
 
 import itertools
 import math
 import re
+from collections.abc import Sequence
 
 from plink.errors import InputError
 from plink.hosts import check_name
-from plink.topology.paths import MAX_HOSTS
 
+MAX_HOSTS = 65536  # that one file may name
 _ITEM = re.compile(r"(?:[^\[\],]|\[[^\[\]]*\])+")
+_NUMBERED = re.compile(r"(.*?)(\d+)(\D*)")
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 
 
@@ -28,6 +30,33 @@ def expand_hostlist(text: str, where: str) -> list[str]:
     if end != len(text) or not names:
         raise InputError(where, f"{text[:80]!r} is not a list of hosts like node[1-4,7],gpu[01-16]")
     return [check_name(name, where) for name in names]
+
+
+def fold_hostlist(names: Sequence[str]) -> str:
+    """The list that stands for these names: those that differ by a number of the same width only are put together.
+
+    >>> fold_hostlist(["node09", "node10", "node1"])
+    'node[09-10],node1'
+    """
+    families: dict[tuple[str, str, int], list[str]] = {}
+    for name in names:
+        match = _NUMBERED.fullmatch(name)
+        key = (match[1], match[3], len(match[2])) if match else (name, "", 0)
+        families.setdefault(key, []).append(match[2] if match else "")
+    return ",".join(
+        f"{before}{numbers[0]}{after}" if len(numbers) == 1 else f"{before}[{_fold_numbers(numbers)}]{after}"
+        for (before, after, _), numbers in families.items()
+    )
+
+
+def _fold_numbers(numbers: list[str]) -> str:
+    stretches: list[list[str]] = []
+    for number in sorted(set(numbers), key=int):
+        if stretches and int(number) == int(stretches[-1][-1]) + 1:
+            stretches[-1].append(number)
+        else:
+            stretches.append([number])
+    return ",".join(one[0] if len(one) == 1 else f"{one[0]}-{one[-1]}" for one in stretches)
 
 
 def _expand_item(item: str, room: int, where: str) -> list[str]:
