@@ -32,8 +32,10 @@ def expand_hostlist(text: str, where: str) -> list[str]:
     return [check_name(name, where) for name in names]
 
 
-def fold_hostlist(names: Sequence[str]) -> str:
+def fold_hostlist(names: Sequence[str], separator: str = ",") -> str:
     """The list that stands for these names: those that differ by a number of the same width only are put together.
+
+    :param separator: a space where the text is to be broken into lines; such a list cannot be read again.
 
     >>> fold_hostlist(["node09", "node10", "node1"])
     'node[09-10],node1'
@@ -43,7 +45,7 @@ def fold_hostlist(names: Sequence[str]) -> str:
         match = _NUMBERED.fullmatch(name)
         key = (match[1], match[3], len(match[2])) if match else (name, "", 0)
         families.setdefault(key, []).append(match[2] if match else "")
-    return ",".join(
+    return separator.join(
         f"{before}{numbers[0]}{after}" if len(numbers) == 1 else f"{before}[{_fold_numbers(numbers)}]{after}"
         for (before, after, _), numbers in families.items()
     )

@@ -133,9 +133,9 @@ def _print(network: "Network", found: "Clustering", written: "Groups") -> None:
     rtt = symmetrised(network.latency_us)
     for k, (members, names) in enumerate(zip(found.groups, written.groups, strict=True), 1):
         mean, longest = longest_within(rtt, members)
-        table.add_row(str(k), str(len(members)), _us(_number(mean)), _us(_number(longest)), fold_hostlist(names))
+        table.add_row(str(k), str(len(members)), _us(_number(mean)), _us(_number(longest)), fold_hostlist(names, " "))
     # Off a terminal nothing is cut: a program or a file has no width.
-    wide = max(len(fold_hostlist(names)) for names in written.groups) + 50
+    wide = max(len(fold_hostlist(names, " ")) for names in written.groups) + 50
     (console if console.is_terminal else Console(width=max(80, wide))).print(table)
     print("\n".join(_lines(written)))
 

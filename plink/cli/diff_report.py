@@ -179,7 +179,7 @@ def _change(finding: Finding) -> list[str]:
 def _named(names: Iterable[str]) -> str:
     """Host names folded; what would not fit is counted."""
     every = list(names)
-    text = fold_hostlist(every)
+    text = fold_hostlist(every, " ")
     if len(text) <= _WIDE:
         return text
     return f"{text[:_WIDE].rsplit(',', 1)[0]},... ({len(every)} hosts)"

@@ -258,7 +258,7 @@ def tell_failure(result: RunResult) -> str | None:
             by_code.setdefault(code, []).append(rank)
     for code, ranks in sorted(by_code.items()):
         if len(ranks) > 1:
-            say(f"{fold_hostlist(list(dict.fromkeys(owner[rank] for rank in ranks)))}: exit code {code}")
+            say(f"{fold_hostlist(list(dict.fromkeys(owner[rank] for rank in ranks)), ' ')}: exit code {code}")
     if failure.cause is not None:
         return failure.cause
     if failure.rank is None:
