@@ -98,7 +98,7 @@ def test_nothing_measured_has_no_answer(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("target", "code", "said"),
     [
-        ("no/such/folder", 1, "cannot write no/such/folder: No such file or directory"),
+        ("no/such/folder", 2, "no/such/folder: there is no folder no/such"),
         ("/dev/full", 1, "cannot write /dev/full: No space left on device"),
         (".", 2, ".: is a folder; name a file in it"),
     ],
