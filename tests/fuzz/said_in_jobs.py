@@ -33,6 +33,13 @@ _WORD_S = 0.02
 class Crewmates:
     """A fleet of two: h0 says the next line whenever it is told something, h1 is what it should be."""
 
+    pause_s = 0.0
+    pause_told = ""
+
+    def silent_since(self, moment: float) -> list[str]:
+        """Nobody."""
+        return []
+
     def __init__(self, data: bytes) -> None:
         self._lines = data.split(b"\n")[:_MOST]
         self._messages: list[Message] = []
