@@ -194,7 +194,7 @@ class Fleet:
         for leases to run out; else 0."""
         now, period = _clock(), self._lease_s / _RENEWALS_PER_LEASE
         pause_s = max(now - self._ticked, self._paused_s if now - self._paused_at < self._lease_s else 0.0)
-        return pause_s if pause_s >= self._lease_s - period else 0.0
+        return pause_s if pause_s >= max(_TICKS_APART_S, self._lease_s - period) else 0.0
 
     @property
     def pause_told(self) -> str:
@@ -214,10 +214,10 @@ class Fleet:
         self._ticked = now
 
     def _renew_leases(self) -> None:
-        renewed = time.monotonic()
-        while not self._closing.wait(_TICK_S):
+        renewed, period = time.monotonic(), self._lease_s / _RENEWALS_PER_LEASE
+        while not self._closing.wait(min(_TICK_S, period)):
             self._tick()
-            if time.monotonic() - renewed < self._lease_s / _RENEWALS_PER_LEASE:
+            if time.monotonic() - renewed < period:
                 continue
             renewed = time.monotonic()
             for agent in self._there():

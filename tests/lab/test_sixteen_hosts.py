@@ -106,7 +106,7 @@ def test_hosts_that_changed_places_are_caught(lab: Lab, tmp_path: Path) -> None:
     assert ran(tmp_path) == []
 
 
-def test_torchruns_that_were_told_otherwise_are_caught(lab: Lab, tmp_path: Path) -> None:
+def test_swapped_torchrun_node_ranks_are_caught(lab: Lab, tmp_path: Path) -> None:
     """Two hosts' torchruns get each other's node rank."""
     order = prepared(lab, tmp_path)
     done = subprocess.run(

@@ -438,7 +438,7 @@ def test_the_last_word_of_an_earlier_owner_or_of_no_partition_changes_nothing() 
 # Clocks
 
 
-def test_what_all_backups_have_is_told_when_the_last_one_has_it() -> None:
+def test_consistent_clock_follows_the_last_backup() -> None:
     world = running(1, 4, partitions=4)
     for index in range(3):
         assert not world.tell(PushedTo(index, 6 + index, world.state.era))
@@ -472,7 +472,7 @@ def test_a_newcomer_loads_as_many_spares_as_it_has_to_do() -> None:
     assert not [load for load in of(act.Load, reliable) if load.ahead], "who is there to stay steps in for nobody"
 
 
-def test_who_is_warned_may_go_when_nobody_needs_it_and_is_told_once() -> None:
+def test_warned_host_is_released_once() -> None:
     world = running(1, 4, partitions=2, pieces=8)
     warn(world, 4)
     world.settle()

@@ -25,7 +25,7 @@ def test_the_plainest_setting_comes_first_and_all_others_once() -> None:
     assert {one.alpha for one in found} == {1.0, 2.0}
 
 
-def test_what_is_wished_for_is_not_varied() -> None:
+def test_given_settings_are_not_varied() -> None:
     """A wish for no heights is a wish."""
     for wishes, number in (
         (Wishes(dimension=3), 8),

@@ -26,7 +26,7 @@ def annealer_of(found: Fabric, n: int) -> tuple[Annealer, Moves]:
     return Annealer(pattern_for(ALGO, n, Options()), found, 1e6, "latency"), moves
 
 
-def told_of(starts: list[Tour], found: Fabric, most: int) -> tuple[Annealed, list[Progress]]:
+def search_with_progress(starts: list[Tour], found: Fabric, most: int) -> tuple[Annealed, list[Progress]]:
     told: list[Progress] = []
 
     def watch(progress: Progress) -> bool:
@@ -41,16 +41,16 @@ def test_just_so_many_moves_are_tried_as_are_allowed() -> None:
     """Two at a time, and the last one alone."""
     found = fabric(6, 2)
     for most in (0, 1, 2, 1001, 40_003):
-        result, told = told_of([np.arange(6)], found, most)
+        result, told = search_with_progress([np.arange(6)], found, most)
         assert result.moves == most
         counts = [one.moves for one in told]
         assert counts == sorted(counts)
         assert not told or (counts[0] == 0 and counts[-1] == most)
 
 
-def test_what_is_told_is_the_best_cost_so_far() -> None:
+def test_progress_reports_the_best_cost_so_far() -> None:
     found = fabric(12, 4)
-    result, told = told_of([np.arange(12), np.random.default_rng(1).permutation(12)], found, 100_000)
+    result, told = search_with_progress([np.arange(12), np.random.default_rng(1).permutation(12)], found, 100_000)
     annealer, _ = annealer_of(found, 12)
     costs = [one.cost for one in told]
     assert costs == sorted(costs, reverse=True)

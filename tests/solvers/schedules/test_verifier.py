@@ -367,7 +367,7 @@ def test_only_owners_have_to_end_with_a_reduction() -> None:
     assert verify(swapped) == ["rank 1 ends without what rank 0 contributed in chunk 1; nobody sends it any"]
 
 
-def test_what_is_newly_there_twice_is_told_beside_what_was_already() -> None:
+def test_each_second_contribution_is_reported() -> None:
     """Rank 1's is there a second time by transfer 1, rank 2's by transfer 3, in one place."""
     rows: list[Move] = [(0, 1, 0, 0, 1, 0), (1, 1, 0, 0, 1, 0), (2, 2, 0, 0, 1, 0), (3, 2, 0, 0, 1, 0)]
     schedule = make_schedule("mine", 3, 1, [*rows, (4, 0, 1, 0, 1, 1), (4, 0, 2, 0, 1, 1)])
