@@ -19,7 +19,7 @@ import numpy.typing as npt
 from benchmarks.fabric import Fabric, three_tier
 from benchmarks.prediction_methods import coordinates, low_rank
 from benchmarks.record import Bar, record
-from plink.network import Matrix
+from plink.model.network import Matrix
 from probes.adaptive import Adaptive, AdaptiveSettings
 from probes.plan import AllPairs, Plan
 from probes.rounds import Circle

@@ -20,10 +20,10 @@ import numpy as np
 from benchmarks.labs import BenchLab, lab
 from benchmarks.record import Bar, record
 from benchmarks.shown import Shown
-from plink.order import read_order
-from plink.plan_file import read_plan
-from plink.storage import read_document
-from plink.units import format_bytes
+from plink.model.order import read_order
+from plink.model.plan_file import read_plan
+from plink.model.storage import read_document
+from plink.model.units import format_bytes
 
 ROOT = Path(__file__).parents[1]
 _PROGRAM = str(ROOT / "benchmarks/timing/aggregation.py")

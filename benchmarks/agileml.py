@@ -24,8 +24,8 @@ import numpy as np
 from benchmarks.agileml_shown import shown as shown  # for benchmarks/theses.py
 from benchmarks.labs import BenchLab, lab
 from benchmarks.record import Bar, record
-from plink.hosts import Hosts, read_hosts, render_hosts
-from plink.storage import read_document
+from plink.model.hosts import Hosts, read_hosts, render_hosts
+from plink.model.storage import read_document
 
 ROOT = Path(__file__).parents[1]
 _MF = str(ROOT / "examples/agile_mf.py")

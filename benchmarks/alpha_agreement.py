@@ -15,7 +15,7 @@ import numpy as np
 from benchmarks.embedding import _HOSTS, _KINDS, _RAW, _SIGMA, _cloud
 from benchmarks.record import Bar, record, seeds_of
 from benchmarks.shown import Shown
-from plink.network import Matrix
+from plink.model.network import Matrix
 from solvers.affinity import paia
 from solvers.embedding.embed import embed
 from solvers.embedding.settings import Wishes

@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks.labs import BenchLab, lab
 from benchmarks.record import Bar, record
 from benchmarks.shown import Shown
-from plink.storage import read_document
+from plink.model.storage import read_document
 
 ROOT = Path(__file__).parents[1]
 _PROGRAM = str(ROOT / "benchmarks/timing/steps.py")

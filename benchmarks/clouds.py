@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plink.hosts import Host, Hosts
-from plink.network import Matrix, Network, to_rows
+from plink.model.hosts import Host, Hosts
+from plink.model.network import Matrix, Network, to_rows
 from solvers.costs.fabric import Fabric, fabric_of
 
 Labels = npt.NDArray[np.intp]

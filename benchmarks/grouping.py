@@ -19,9 +19,8 @@ import numpy as np
 from benchmarks.clouds import Cloud, alike, three_tier
 from benchmarks.embedding import _KINDS, _SIGMA, _cloud
 from benchmarks.record import Bar, record, seeds_of
-from plink.network import Matrix
+from plink.model.network import Matrix
 from solvers.affinity import paia
-from solvers.costs.latency import symmetrised
 from solvers.embedding.embed import Embedding, embed
 from solvers.embedding.settings import Wishes
 from solvers.grouping.balanced import (
@@ -37,7 +36,8 @@ from solvers.grouping.balanced import (
 )
 from solvers.grouping.cluster import cluster
 from solvers.grouping.sizes import sizes_for
-from solvers.grouping.tiers import nearest_tier
+from solvers.hierarchy.tiers import nearest_tier
+from solvers.latency import symmetrised
 
 _HOSTS = 64
 _SEEDS = {_HOSTS: 3}  # of each kind of racks

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from plink.network import Matrix, Network, read_network
+from plink.model.network import Matrix, Network, read_network
 from runners.lab.state import State
 
 

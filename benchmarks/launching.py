@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.labs import lab
 from benchmarks.record import Bar, record
-from plink.storage import read_document
+from plink.model.storage import read_document
 
 ROOT = Path(__file__).parents[1]
 _SIZE = "16000000"

@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks.clouds import Cloud, alike, three_tier
 from benchmarks.record import Bar, record
 from solvers.costs.by_name import pattern_for, pricing_for
-from solvers.costs.latency import symmetrised
+from solvers.latency import symmetrised
 from solvers.ordering.judging import Judgement, judge, split
 from solvers.ordering.search import search
 from solvers.ordering.task import Task

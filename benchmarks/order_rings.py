@@ -15,9 +15,9 @@ from benchmarks.clouds import three_tier
 from benchmarks.plain_annealing import fingerprint, kept
 from benchmarks.record import Bar, record, seeds_of
 from benchmarks.results import RESULTS
-from plink.network import Matrix
-from solvers.costs.latency import ring_cost
+from plink.model.network import Matrix
 from solvers.costs.patterns import ring_pattern
+from solvers.latency import ring_cost
 from solvers.ordering.progress import Watch
 from solvers.ordering.ring import search_bottleneck, search_ring
 

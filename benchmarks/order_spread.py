@@ -17,7 +17,7 @@ from benchmarks.record import Bar, record
 from benchmarks.results import RESULTS
 from benchmarks.shown import Shown
 from benchmarks.timing import gloo
-from plink.storage import read_document
+from plink.model.storage import read_document
 from solvers.costs.by_name import pricing_for
 from solvers.costs.fabric import Fabric, fabric_of
 from solvers.ordering.search import search

@@ -17,7 +17,7 @@ from numba import njit
 from scipy.optimize import brentq
 
 from benchmarks.record import _commit
-from plink.storage import write_text
+from plink.model.storage import write_text
 from solvers.costs.closed_forms import Order, Pricing
 from solvers.costs.patterns import Pattern
 from solvers.ordering.random_numbers import below, unit

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from plink.network import Matrix
+from plink.model.network import Matrix
 from solvers.prediction.observed import Observed
 
 Floats = npt.NDArray[np.float64]

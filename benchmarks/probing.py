@@ -10,9 +10,9 @@ import numpy as np
 
 from benchmarks.labs import BenchLab, lab
 from benchmarks.record import Bar, record
-from plink.network import Matrix
+from plink.model.network import Matrix
 from solvers.affinity import paia
-from solvers.costs.latency import symmetrised
+from solvers.latency import symmetrised
 
 _IDLE_RUNS = 3
 

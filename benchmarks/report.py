@@ -17,10 +17,10 @@ from benchmarks.clouds import three_tier
 from benchmarks.record import Bar, record
 from plink.cli.placing import map_of
 from plink.cli.seeing import facts_of
-from plink.pictures.facts import Facts, Route
-from plink.pictures.page import page
+from plink.report.facts import Facts, Route
+from plink.report.page import page
 from solvers.grouping.even import leaves
-from tests.pictures.chromium import PROGRAM, chromium
+from tests.report.chromium import PROGRAM, chromium
 
 _HOSTS = (64, 512)
 _TIMES = 9

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from plink.pictures.canvas import Picture
+from plink.report.canvas import Picture
 
 
 @dataclass(frozen=True)

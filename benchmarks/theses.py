@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks import results
 from benchmarks.drawing import write
 from benchmarks.shown import Shown
-from plink.storage import read_document, write_text
+from plink.model.storage import read_document, write_text
 
 
 @dataclass(frozen=True)

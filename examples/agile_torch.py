@@ -22,12 +22,12 @@ from scipy.ndimage import gaussian_filter
 from torch import nn
 
 from plink.errors import InputError, PlinkError
+from plink.model.storage import write_bytes
 from plink.runtime.agileml.app import Stop
 from plink.runtime.agileml.local import train
 from plink.runtime.agileml.params import Params
 from plink.runtime.agileml.sgd import Sgd
 from plink.runtime.agileml.torch_app import TorchApp
-from plink.storage import write_bytes
 
 Batch = tuple[torch.Tensor, torch.Tensor]  # images, shape (items, 1, height, width), and classes, shape (items,)
 

@@ -1,7 +1,7 @@
-"""The words plink speaks in: hosts, network, order, units, errors, and how an agent on a host is talked to.
+"""Measure the network between machines, decide which machine takes which rank, and launch the job that way.
 
-The rooms beside this one use the words: ``probes`` measure, ``solvers`` decide, ``runners`` act. Nothing here
-imports them; only ``plink.cli`` does, inside each command.
+The packages beside this one build on :mod:`plink.model`: ``probes`` measure, ``solvers`` decide, ``runners`` act. Only
+:mod:`plink.cli` imports them, inside each command.
 """
 
 __version__ = "0.1.0"

@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from plink.network import Matrix
+from plink.model.network import Matrix
 from probes.failures import Failures
 from probes.matching import disjoint, nearest_pairs
 from probes.plan import both_ways

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from plink.network import Matrix
+from plink.model.network import Matrix
 
 Booleans = npt.NDArray[np.bool_]
 Integers = npt.NDArray[np.intp]

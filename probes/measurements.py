@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plink.hosts import Hosts
-from plink.network import Matrix, Network, matrix_from_json, to_rows
+from plink.model.hosts import Hosts
+from plink.model.network import Matrix, Network, matrix_from_json, to_rows
 from probes.agent.summary import PERCENTILES
 
 _MAIN = PERCENTILES.index(10)

@@ -5,7 +5,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from plink.network import Matrix
+from plink.model.network import Matrix
 from probes.rounds import Circle, Pair, as_pairs
 
 

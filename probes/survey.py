@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from plink.errors import PlinkError, UnknownHost
-from plink.hosts import Hosts
+from plink.model.hosts import Hosts
 from plink.remote.connector import Connector
 from plink.remote.fleet import Fleet
 from plink.remote.peers import few_peers

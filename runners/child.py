@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import IO
 
 from plink.errors import HostError
-from plink.hosts import Host
+from plink.model.hosts import Host
 
 _READ = 1 << 16
 _TOLD_BYTES = 1 << 12  # of standard error: its end, which says why

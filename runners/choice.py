@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from plink.errors import UsageError
 from plink.remote.connector import Connector
-from runners.runner import Runner
+from runners.job.runner import Runner
 
 if TYPE_CHECKING:
     from runners.ssh.connector import SshConnector

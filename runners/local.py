@@ -2,7 +2,7 @@
 
 import sys
 
-from plink.hosts import Host
+from plink.model.hosts import Host
 from plink.remote.program import BOOTSTRAP
 from runners.child import ChildLine, start
 

@@ -8,7 +8,7 @@ import sys
 import threading
 from types import TracebackType
 
-from plink.hosts import Host
+from plink.model.hosts import Host
 from plink.remote.program import BOOTSTRAP
 from runners.child import ChildLine
 

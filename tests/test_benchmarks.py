@@ -20,7 +20,7 @@ from benchmarks.record import Bar, record
 from benchmarks.results import RESULTS
 from benchmarks.run import chosen
 from benchmarks.stale import forget_stale
-from plink.pictures.colours import PAGE
+from plink.report.colours import PAGE
 
 
 def test_a_figure_meets_its_bar_or_not() -> None:

@@ -1,1 +1,1 @@
-"""The command line: reads what was typed, wires the rooms together, prints. Rooms are imported inside the commands."""
+"""The command line: parses, calls the other packages, shows. Commands import them inside their functions."""

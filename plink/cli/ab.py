@@ -5,15 +5,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from plink import workspace
 from plink.cli.figures import figure_from
 from plink.cli.launching import Asked, run, tell_failure
 from plink.cli.screen import print_json, say
 from plink.errors import PlinkError, UsageError
-from plink.hosts import Hosts
-from plink.storage import write_document
+from plink.model.hosts import Hosts
+from plink.model.storage import write_document
+from plink.records import workspace
 from runners.job.job import Job
-from runners.runner import Runner
+from runners.job.runner import Runner
 from solvers.gain import CONFIDENCE, paired_gain
 
 SCHEMA = "plink.ab/1"

@@ -22,7 +22,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from plink import __version__, workspace
+from plink import __version__
+from plink.records import workspace
 
 SCHEMA = "plink.info/1"
 _ROOT = Path(__file__).parents[2]

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plink import workspace
 from plink.cli.screen import print_json, say
 from plink.errors import NoAnswer, PlinkError, UsageError
-from plink.units import format_bytes, format_us, parse_bytes
+from plink.model.units import format_bytes, format_us, parse_bytes
+from plink.records import workspace
 
 if TYPE_CHECKING:
     from rich.table import Table

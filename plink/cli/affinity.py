@@ -11,10 +11,10 @@ import numpy as np
 from plink.cli.denoising import device_for
 from plink.cli.screen import say
 from plink.errors import NoAnswer
-from plink.network import Matrix, Network
+from plink.model.network import Matrix, Network
 from solvers.affinity import paia, triplets
-from solvers.costs.latency import symmetrised
 from solvers.embedding.embed import embed
+from solvers.latency import symmetrised
 from solvers.prediction.topology import UNKNOWN
 
 

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plink import workspace
 from plink.cli.elastic_options import AGILEML
 from plink.cli.job_order import JobOrder
 from plink.errors import InputError, UsageError
-from plink.runs import Run, run_named
+from plink.records import workspace
+from plink.records.runs import Run, run_named
 from runners.job.job import Job
 
 if TYPE_CHECKING:

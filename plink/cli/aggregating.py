@@ -11,32 +11,32 @@ from pathlib import Path
 
 import numpy as np
 
-from plink import workspace
 from plink.cli.algorithms import fabric_from
 from plink.cli.planning import Asked, check, make_plan, masters_of
 from plink.cli.screen import say
 from plink.errors import InputError, NoAnswer, UsageError
-from plink.hosts import Hosts
-from plink.network import Network, read_network
-from plink.plan import SCHEMA as PLAN
-from plink.plan import Plan
-from plink.plan_file import read_plan
+from plink.model.hosts import Hosts
+from plink.model.network import Network, read_network
+from plink.model.plan import SCHEMA as PLAN
+from plink.model.plan import Plan
+from plink.model.plan_file import read_plan
+from plink.model.schedule import Schedule
+from plink.model.schedule_file import schedule_from_json
+from plink.model.storage import name_of, read_document
+from plink.model.units import format_bytes
+from plink.records import workspace
+from plink.records.scratch import scratch_folder
 from plink.runtime.aggengine.aggregation import FILE, MOST_TEXT, TEXT, Aggregation, SizeClass, for_plan, for_rate
 from plink.runtime.torch_backend import VARIABLE
-from plink.schedule import Schedule
-from plink.schedule_file import schedule_from_json
-from plink.scratch import scratch_folder
-from plink.storage import name_of, read_document
-from plink.units import format_bytes
 from runners.autotune.daemon import schedule_for as schedule_of_masters
 from solvers.advice import envelope, line_of, lines
 from solvers.autotune.observed import Assignment
 from solvers.costs.by_name import model_for
 from solvers.ordering.task import with_slots
-from solvers.planning.masters import equal_chunks
 from solvers.planning.pricing import two_level_cost
 from solvers.planning.schedules import schedule_of
 from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
+from solvers.schedules.masters import equal_chunks
 from solvers.schedules.verifier import verify
 
 AUTO, GLOO = "auto", "gloo"

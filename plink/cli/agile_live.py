@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plink import workspace
 from plink.cli.screen import print_json, say
 from plink.errors import UsageError
+from plink.records import workspace
 
 if TYPE_CHECKING:
-    from plink.runs import Run
+    from plink.records.runs import Run
 
 SOCKET = "agile.json"  # in the run's folder
 _Run = Annotated[str, typer.Argument(metavar="RUN", help="The run, the beginning of its id, or `last`.")]
@@ -35,7 +35,7 @@ def add(
 
     Example: plink agile add last --hosts more.txt
     """
-    from plink.hosts import Host, read_hosts
+    from plink.model.hosts import Host, read_hosts
     from runners.agile.asking import ask
 
     names = names or []
@@ -75,7 +75,7 @@ def evict(
 
     Example: plink agile evict last h3 h7 --in 2m
     """
-    from plink.units import format_duration, parse_duration
+    from plink.model.units import format_duration, parse_duration
     from runners.agile.asking import ask
 
     _, job = _job(name)
@@ -123,8 +123,8 @@ def _ask_and_print(name: str, what: str, schema: str | None, lines: Callable[[di
 
 def _job(name: str) -> "tuple[Run, dict[str, Any]]":
     """The run, and where its hub listens. :raises UsageError: no such run, or it is of another kind."""
-    from plink.runs import run_named
-    from plink.storage import read_document
+    from plink.model.storage import read_document
+    from plink.records.runs import run_named
 
     run = run_named(workspace.RUNS, name)
     path = workspace.RUNS / run.id / SOCKET
@@ -135,7 +135,7 @@ def _job(name: str) -> "tuple[Run, dict[str, Any]]":
 
 def _lines(status: dict[str, Any]) -> list[str]:
     from plink.cli.agile_cost import cost_so_far
-    from plink.units import format_bytes, format_time
+    from plink.model.units import format_bytes, format_time
 
     if status["stage"] is None:
         return ["hosts get ready"]

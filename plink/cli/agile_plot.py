@@ -33,10 +33,10 @@ def plot(
     Example: plink agile plot last -o run.png
     """
     from plink.cli.agile_run import history_from
-    from plink.pictures.canvas import as_png, as_svg
-    from plink.pictures.colours import PAPER
-    from plink.pictures.iterations import iterations
-    from plink.storage import STANDARD, check_writable, write_bytes, write_text
+    from plink.model.storage import STANDARD, check_writable, write_bytes, write_text
+    from plink.report.canvas import as_png, as_svg
+    from plink.report.colours import PAPER
+    from plink.report.iterations import iterations
 
     kind = ".svg" if str(output) == STANDARD else output.suffix.lower()
     if kind not in (".svg", ".png"):

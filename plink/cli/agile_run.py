@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plink import workspace
 from plink.errors import UsageError
+from plink.records import workspace
 
 if TYPE_CHECKING:
-    from plink.agile_history import History
+    from plink.records.elastic_history import History
 
 
 def history_from(run: str) -> "History":
@@ -15,17 +15,17 @@ def history_from(run: str) -> "History":
 
     :raises UsageError: when there is no such run, or it was not elastic. :raises InputError: as the log's reader.
     """
-    from plink.agile_history import history_of
-    from plink.agile_log import read_agile_log
+    from plink.records.elastic_history import history_of
+    from plink.records.elastic_log import read_elastic_log
 
-    return history_of(read_agile_log(_path(run)))
+    return history_of(read_elastic_log(_path(run)))
 
 
 def _path(run: str) -> Path:
     if Path(run).is_file():
         return Path(run)
-    from plink.agile_log import NAME
-    from plink.runs import run_named
+    from plink.records.elastic_log import NAME
+    from plink.records.runs import run_named
 
     path = run_named(workspace.RUNS, run).folder / NAME
     if not path.is_file():

@@ -8,7 +8,7 @@ from plink.cli.agile_cost import cost_said
 from plink.cli.screen import print_json
 
 if TYPE_CHECKING:
-    from plink.agile_history import History
+    from plink.records.elastic_history import History
 
 
 def summary(
@@ -90,7 +90,7 @@ def _show(document: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from plink.units import format_bytes
+    from plink.model.units import format_bytes
 
     for line in _sentences(document):
         print(line)

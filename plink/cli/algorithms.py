@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from plink.network import Network
-    from plink.order import Order
+    from plink.model.network import Network
+    from plink.model.order import Order
     from solvers.costs.fabric import Fabric
     from solvers.schedules.catalogue import Options
 

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plink import workspace
 from plink.cli.screen import print_json
 from plink.errors import PlinkError, UsageError
+from plink.records import workspace
 
 if TYPE_CHECKING:
     from solvers.autotune.course import Decision
@@ -84,7 +84,7 @@ def replay(
 def _path(log: str) -> Path:
     if Path(log).is_file():
         return Path(log)
-    from plink.runs import run_named
+    from plink.records.runs import run_named
     from runners.autotune.log import NAME
 
     path = run_named(workspace.RUNS, log).folder / NAME

@@ -135,7 +135,7 @@ def check(
     from plink.cli.checking import Limits
     from plink.cli.launch_options import named_values
     from plink.cli.running_orders import Trying, known_way
-    from plink.units import parse_bytes, parse_limit
+    from plink.model.units import parse_bytes, parse_limit
     from solvers.checking.agreement import FEWEST
     from solvers.checking.regression import Tolerance
 

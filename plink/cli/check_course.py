@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from plink import workspace
 from plink.cli.affinity import affinity_of
 from plink.cli.checking import Limits, baseline_from, judged, say_strange, show, timed
 from plink.cli.inputs import connector_for, network_from
@@ -18,12 +17,13 @@ from plink.cli.junit import Case, write_junit
 from plink.cli.running_orders import Planned, Trying, describe, plan_orders, priced_again, run_orders
 from plink.cli.screen import print_json, printable, say
 from plink.errors import NoAnswer, PlinkError
-from plink.network import Network
-from plink.scratch import scratch_folder
-from plink.storage import STANDARD, check_apart, write_document
-from plink.trials import CHECK, Series, read_series
-from plink.truth import read_truth
-from plink.units import format_us
+from plink.model.network import Network
+from plink.model.storage import STANDARD, check_apart, write_document
+from plink.model.trials import CHECK, Series, read_series
+from plink.model.truth import read_truth
+from plink.model.units import format_us
+from plink.records import workspace
+from plink.records.scratch import scratch_folder
 from runners.choice import runner_named
 from solvers.prediction.topology import levels_apart
 

@@ -15,8 +15,8 @@ import numpy as np
 from plink.cli.junit import Case
 from plink.cli.screen import printable, say
 from plink.errors import InputError, NoAnswer
-from plink.trials import Series, read_series
-from plink.units import format_bytes, format_us
+from plink.model.trials import Series, read_series
+from plink.model.units import format_bytes, format_us
 from solvers.checking.agreement import FEWEST, Correlation, calibration, gain_of_best, rank_correlation
 from solvers.checking.regression import Tolerance, ranks_worse, slower
 

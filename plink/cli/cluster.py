@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plink import workspace
 from plink.cli.screen import print_json, progress, say
 from plink.errors import PartlyDone, UsageError
+from plink.records import workspace
 
 if TYPE_CHECKING:
-    from plink.groups import Groups, NamedTier, Names
-    from plink.network import Network
+    from plink.model.groups import Groups, NamedTier, Names
+    from plink.model.network import Network
     from solvers.grouping.cluster import Clustering
 
 _DIGITS = 3
@@ -45,7 +45,7 @@ def cluster(
     Example: plink cluster cloud.json --elasticity 1.5
     """
     from plink.cli.inputs import network_from
-    from plink.storage import STANDARD
+    from plink.model.storage import STANDARD
     from solvers.embedding.fitting import STEPS
     from solvers.grouping.cluster import cluster as clustered
     from solvers.grouping.sizes import check_elasticity
@@ -85,7 +85,7 @@ def cluster(
 
 
 def _named(network: "Network", found: "Clustering", seed: int) -> "Groups":
-    from plink.groups import Groups, NamedTier
+    from plink.model.groups import Groups, NamedTier
 
     names = network.hosts.names
 
@@ -122,9 +122,9 @@ def _print(network: "Network", found: "Clustering", written: "Groups") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from plink.hostlist import fold_hostlist
-    from solvers.costs.latency import symmetrised
+    from plink.model.hostlist import fold_hostlist
     from solvers.grouping.cluster import longest_within
+    from solvers.latency import symmetrised
 
     console = Console()
     table = Table("group", "hosts", "mean", "longest", "members", title="balanced groups", title_justify="left")
@@ -166,6 +166,6 @@ def _tier(tier: "NamedTier") -> str:
 
 
 def _us(value: float | None) -> str:
-    from plink.units import format_us
+    from plink.model.units import format_us
 
     return "-" if value is None else format_us(value) if value >= 100 else f"{value:.3g} us"

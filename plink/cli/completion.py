@@ -101,7 +101,7 @@ def _several_algorithms(ctx: Any, incomplete: str) -> Iterable[str]:
 
 def _read_names(path: Path) -> list[str]:
     """Names of the hosts in a network or run file."""
-    from plink.storage import read_document
+    from plink.model.storage import read_document
 
     if path.stat().st_size > _MOST_BYTES:
         return []
@@ -110,27 +110,27 @@ def _read_names(path: Path) -> list[str]:
 
 def _measured_hosts() -> list[str]:
     """Of the last network: what else stands on the line is not known while an option lacks its value."""
-    from plink import workspace
+    from plink.records import workspace
 
     return _read_names(workspace.NETWORK)
 
 
 def _runs() -> list[str]:
-    from plink import workspace
+    from plink.records import workspace
 
     return ["last", *sorted((path.parent.name for path in workspace.RUNS.glob("*/run.json")), reverse=True)]
 
 
 def _hosts_of_run(ctx: Any) -> list[str]:
-    from plink import workspace
-    from plink.runs import run_named
+    from plink.records import workspace
+    from plink.records.runs import run_named
 
     return _read_names(run_named(workspace.RUNS, str(ctx.params.get("name") or "last")).folder / "run.json")
 
 
 def _lab(ctx: Any, racks: bool) -> list[str]:
     """Hosts of the lab, in their order, and its racks where one can be meant."""
-    from plink.storage import read_document
+    from plink.model.storage import read_document
 
     document = read_document(_LABS / str(ctx.params.get("name") or "lab") / "lab.json")
     names = sorted(str(place["name"]) for place in document["places"])

@@ -8,7 +8,7 @@ import typer
 
 from plink.cli.screen import print_json, say
 from plink.errors import NoAnswer
-from plink.units import format_bytes, format_us, parse_bytes
+from plink.model.units import format_bytes, format_us, parse_bytes
 
 if TYPE_CHECKING:
     from solvers.costs.evaluator import Price
@@ -47,7 +47,7 @@ def cost(
 
     from plink.cli.algorithms import fabric_from, groups_in, options_from, options_in, order_from, rank_groups
     from plink.cli.inputs import network_from
-    from plink.order import read_order
+    from plink.model.order import read_order
     from solvers.costs.by_name import model_for, pricing_for
     from solvers.ordering.task import with_slots
 

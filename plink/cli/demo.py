@@ -11,8 +11,8 @@ from plink.cli.screen import print_json, progress, say
 from plink.errors import UsageError
 
 if TYPE_CHECKING:
-    from plink.hosts import Hosts
-    from plink.network import Network
+    from plink.model.hosts import Hosts
+    from plink.model.network import Network
     from plink.remote.connector import Connector
     from runners.lab.blueprint import Blueprint
 
@@ -33,7 +33,7 @@ def demo(
     """
     import secrets
 
-    from plink.units import format_bytes, parse_bytes, parse_rate
+    from plink.model.units import format_bytes, parse_bytes, parse_rate
     from runners.lab import kernel, lifecycle
     from runners.lab.blueprint import Settings
     from runners.lab.state import State, need_root
@@ -77,9 +77,9 @@ def _measure(
     from plink.cli.solving import Wanted, solve
     from probes.methods import Settings
     from probes.survey import Watcher, measure_all
-    from solvers.costs.latency import symmetrised
     from solvers.costs.links import ring_seconds
-    from solvers.grouping.tiers import nearest_tier
+    from solvers.hierarchy.tiers import nearest_tier
+    from solvers.latency import symmetrised
 
     hosts = blueprint.hosts()
     say("plink probe: round trips between all pairs of hosts")
@@ -142,7 +142,7 @@ def _benchmark(ordered: "Hosts", connector: "Connector", network: "Network", siz
     from plink.errors import PlinkError
     from runners.job.job import Job
     from runners.job.launcher import FleetRunner
-    from runners.runner import Watch
+    from runners.job.runner import Watch
 
     script = Path(plink.runtime.__file__).parent / "allreduce_benchmark.py"
     job = Job(

@@ -8,11 +8,11 @@ from typing import Any
 
 from plink.cli.screen import say
 from plink.errors import NoAnswer
-from plink.network import Network
-from solvers.costs.latency import completed
+from plink.model.network import Network
 from solvers.embedding.embed import Embedding, embed
 from solvers.embedding.settings import Setting
 from solvers.embedding.verdict import Verdict, judge_halves, judge_held_out
+from solvers.latency import completed
 
 _MANY = 256  # hosts from which on a GPU is worth the trip
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plink import workspace
 from plink.cli.screen import print_json
 from plink.errors import PlinkError, UsageError
+from plink.records import workspace
 
 if TYPE_CHECKING:
-    from plink.network import Network
+    from plink.model.network import Network
     from solvers.changes.compare import Comparison
     from solvers.changes.finding import Finding, Limits
 
@@ -38,7 +38,7 @@ def diff(
     """
     from plink.cli.diff_report import cases, show
     from plink.cli.junit import Case, write_junit
-    from plink.network import read_network
+    from plink.model.network import read_network
     from solvers.changes.compare import compare
     from solvers.changes.finding import Limits
 
@@ -77,7 +77,7 @@ def _floor(text: str) -> float:
 
     :raises UsageError: for what would leave nothing to be found: a bare number, which is seconds elsewhere, above all.
     """
-    from plink.units import parse_duration
+    from plink.model.units import parse_duration
 
     seconds = parse_duration(text)
     if text.strip()[-1:].isdigit():

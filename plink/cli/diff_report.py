@@ -8,8 +8,8 @@ from itertools import groupby
 
 from plink.cli.junit import Case
 from plink.cli.screen import printable
-from plink.hostlist import fold_hostlist
-from plink.network import Network
+from plink.model.hostlist import fold_hostlist
+from plink.model.network import Network
 from solvers.changes.compare import Comparison
 from solvers.changes.finding import BETTER, CHANGED, WORSE, Finding
 

@@ -11,8 +11,8 @@ from plink.cli.screen import print_json, printable, progress, say
 from plink.errors import PartlyDone, UsageError
 
 if TYPE_CHECKING:
-    from plink.hosts import Hosts
-    from plink.network import Network
+    from plink.model.hosts import Hosts
+    from plink.model.network import Network
     from probes.survey import Survey
     from solvers.diagnosis.findings import Finding
 
@@ -40,13 +40,13 @@ def doctor(
 
     findings: list[Finding]
     if str(subject).endswith((".json", ".json.gz")):
-        from plink.network import read_network
+        from plink.model.network import read_network
 
         network = read_network(subject)
         facts: dict[str, dict[str, Any]] = {}
         findings = diagnose(network, label_groups(network.latency_us, network.details.get("plan") == "adaptive"), {})
     else:
-        from plink.hosts import read_hosts
+        from plink.model.hosts import read_hosts
 
         hosts = read_hosts(subject)
         if len(hosts) < 2:
@@ -112,7 +112,7 @@ def _pairs_measured(network: "Network") -> int:
     """In one direction at least."""
     import numpy as np
 
-    from solvers.costs.latency import symmetrised
+    from solvers.latency import symmetrised
 
     rows, columns = np.triu_indices(len(network.hosts), k=1)
     return int(np.isfinite(symmetrised(network.latency_us)[rows, columns]).sum())
@@ -163,8 +163,8 @@ def _measured_again(survey: "Survey", network: "Network") -> dict[tuple[int, int
     """Suspects against hosts above suspicion, and suspect links themselves, with more probes."""
     from plink.cli.probe import label_groups
     from probes.again import measure_again
-    from solvers.costs.latency import symmetrised
     from solvers.diagnosis.latency import Limits, known_good, slow_hosts, slow_links
+    from solvers.latency import symmetrised
 
     cost, groups, limits = symmetrised(network.latency_us), label_groups(network.latency_us), Limits()
     hosts, offsets = slow_hosts(cost, groups, limits)

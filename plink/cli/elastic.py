@@ -11,20 +11,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from plink import workspace
-from plink.agile_log import NAME as LOG
-from plink.agile_log import AgileLog, Entry
 from plink.cli.agile_live import SOCKET
 from plink.cli.elastic_options import AGILEML, Elastic
 from plink.cli.elastic_screen import Screen
 from plink.cli.inputs import connector_for
 from plink.cli.screen import print_json, progress, say
 from plink.errors import PlinkError, UsageError
-from plink.hosts import Host, Hosts, read_hosts
+from plink.model.hosts import Host, Hosts, read_hosts
+from plink.model.storage import write_document
+from plink.records import workspace
+from plink.records.elastic_log import NAME as LOG
+from plink.records.elastic_log import ElasticLog, Entry
+from plink.records.runs import Record
+from plink.records.scratch import scratch_folder
 from plink.remote.connector import Connector
-from plink.runs import Record
-from plink.scratch import scratch_folder
-from plink.storage import write_document
 from runners.agile.hub import Ended, Hub, Report, Wishes
 from runners.choice import KUBERNETES
 from runners.job.job import Job
@@ -104,7 +104,7 @@ def _run(
 ) -> Ended:  # fmt: skip
     shown_bars = bars.enter_context(contextlib.ExitStack())
     shown = shown_bars.enter_context(progress("connecting", "copying"))
-    log, notes = AgileLog(folder / LOG), (folder / "notes.log").open("a")
+    log, notes = ElasticLog(folder / LOG), (folder / "notes.log").open("a")
 
     def close() -> None:
         log.close()
@@ -147,7 +147,7 @@ def _racks(hosts: Hosts) -> dict[str, str]:
     """Groups of near hosts in the network file, named after their first host; empty where it does not know these."""
     if not workspace.NETWORK.is_file():
         return {}
-    from plink.network import read_network
+    from plink.model.network import read_network
     from solvers.costs.fabric import fabric_of
 
     try:

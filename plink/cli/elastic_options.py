@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from plink.errors import UsageError
-from plink.units import parse_duration, parse_rate
+from plink.model.units import parse_duration, parse_rate
 from solvers.agile.stages import Thresholds
 
 AGILEML = "agileml"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from plink.cli.agile_cost import cost_so_far
 from plink.cli.screen import printable, say
-from plink.iteration_values import IterationValues
-from plink.units import format_bytes, format_duration, format_time
+from plink.model.units import format_bytes, format_duration, format_time
+from plink.records.iteration_values import IterationValues
 
 if TYPE_CHECKING:
     from rich.live import Live

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plink import workspace
 from plink.cli.screen import print_json, progress, say
 from plink.errors import PartlyDone, UsageError
+from plink.records import workspace
 
 if TYPE_CHECKING:
-    from plink.network import Matrix, Network
+    from plink.model.network import Matrix, Network
     from solvers.embedding.embed import Embedding
     from solvers.embedding.verdict import Verdict
 
@@ -54,7 +54,7 @@ def embed(
     """
     from plink.cli.denoising import device_for, verdict_on, verdict_text
     from plink.cli.inputs import network_from
-    from plink.storage import STANDARD, write_document
+    from plink.model.storage import STANDARD, write_document
     from solvers.embedding.embed import embed as fitted
     from solvers.embedding.fitting import STEPS
     from solvers.embedding.settings import Wishes
@@ -129,7 +129,7 @@ def _worst(latency_us: "Matrix", fitted_us: "Matrix") -> list[tuple[int, int, fl
     """The pairs whose measurement the fit agrees with least, by ratio: (i, j, measured, fitted)."""
     import numpy as np
 
-    from solvers.costs.latency import symmetrised
+    from solvers.latency import symmetrised
 
     measured = symmetrised(latency_us)
     i, j = np.nonzero(np.triu(np.isfinite(measured) & np.isfinite(fitted_us) & (measured > 0) & (fitted_us > 0), 1))
@@ -142,8 +142,8 @@ def _document(network: "Network", found: "Embedding", verdict: "Verdict | None",
     import numpy as np
 
     from plink.cli.denoising import setting_json, verdict_json
-    from plink.network import to_rows
-    from solvers.costs.latency import symmetrised
+    from plink.model.network import to_rows
+    from solvers.latency import symmetrised
 
     names = network.hosts.names
     placed = np.setdiff1d(np.arange(len(names)), np.array(found.left_out, dtype=np.intp))

@@ -6,12 +6,12 @@ import signal
 import sys
 import traceback
 
-from plink import workspace
 from plink.cli import limits
 from plink.cli.interrupts import install
 from plink.cli.screen import printable
 from plink.errors import PlinkError
-from plink.scratch import remove_abandoned
+from plink.records import workspace
+from plink.records.scratch import remove_abandoned
 
 _DEBUG = "--debug"
 _HELP = {"-h", "--help"}

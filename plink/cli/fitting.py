@@ -12,11 +12,11 @@ import numpy.typing as npt
 from plink.cli.algorithms import fabric_from
 from plink.cli.screen import say
 from plink.errors import NoAnswer
-from plink.network import Matrix, Network
-from plink.topology import Topology, paths_for
+from plink.model.network import Matrix, Network
+from plink.model.topology import Topology, paths_for
 from solvers.costs.by_name import parts_of, pattern_for, pricing_for
 from solvers.costs.fabric import Fabric
-from solvers.costs.latency import symmetrised
+from solvers.latency import symmetrised
 from solvers.ordering.judging import split
 from solvers.ordering.ring import longest_hop
 from solvers.ordering.search import median_of_random

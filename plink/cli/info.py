@@ -47,7 +47,7 @@ def _lines(title: str, part: dict[str, Any]) -> list[str]:
 
 
 def _said(key: str, value: Any) -> str:
-    from plink.units import format_bytes, format_duration
+    from plink.model.units import format_bytes, format_duration
 
     if value is None or value == []:
         return _NONE

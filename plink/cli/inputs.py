@@ -3,15 +3,15 @@
 from pathlib import Path
 from typing import Any
 
-from plink import workspace
 from plink.cli.screen import took
-from plink.hosts import Hosts
+from plink.model.hosts import Hosts
+from plink.records import workspace
 from plink.remote.connector import Connector
 
 
 def network_from(path: Path | None) -> Any:
     """The network a command was given, or the last one that was probed here; says which."""
-    from plink.network import read_network
+    from plink.model.network import read_network
 
     if path is not None:
         return read_network(path)

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from plink import workspace
 from plink.cli.screen import say, took
 from plink.errors import InputError, PartlyDone, UsageError
-from plink.hosts import Hosts, read_hosts, render_hosts
-from plink.network import Network, read_network
-from plink.order import read_order
+from plink.model.hosts import Hosts, read_hosts, render_hosts
+from plink.model.network import Network, read_network
+from plink.model.order import read_order
+from plink.records import workspace
 
 # Enough to tell racks apart (docs/results/probing.md); `plink probe` takes more, and measures more than round trips.
 _PROBES = 1000
@@ -77,7 +77,7 @@ def _same(known: Hosts, given: Hosts) -> bool:
 
 
 def _planned(plan_file: Path, hosts_file: Path | None) -> JobOrder:
-    from plink.plan_file import read_plan
+    from plink.model.plan_file import read_plan
 
     plan = read_plan(plan_file)
     where = str(plan_file)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
-from plink.storage import write_text
+from plink.model.storage import write_text
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ def up(
 
     Example: plink lab up --racks 4 --hosts-per-rack 4 --uplink-rate 200mbit
     """
-    from plink.units import parse_duration, parse_rate
+    from plink.model.units import parse_duration, parse_rate
     from runners.lab.blueprint import Settings
     from runners.lab.lifecycle import up as bring_up
 
@@ -128,7 +128,7 @@ def hosts(name: Name = _DEFAULT) -> None:
 
     Example: plink lab hosts > hosts.txt
     """
-    from plink.hosts import render_hosts
+    from plink.model.hosts import render_hosts
     from runners.lab.state import State, need_root
 
     need_root("plink lab hosts")
@@ -160,7 +160,7 @@ def shape(
 
     Example: plink lab shape node-03 --rate 50mbit
     """
-    from plink.units import parse_rate
+    from plink.model.units import parse_rate
     from runners.lab import faults
 
     faults.shape(_blueprint(name), target, parse_rate(rate))
@@ -215,7 +215,7 @@ def load(
 
     Example: plink lab load node-01 node-02 --rate 100mbit --duration 30s
     """
-    from plink.units import parse_duration, parse_rate
+    from plink.model.units import parse_duration, parse_rate
     from runners.lab import faults
     from runners.lab.state import State
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plink import workspace
 from plink.errors import UsageError
+from plink.records import workspace
 
 if TYPE_CHECKING:
     from plink.cli.job_order import JobOrder, Sources
-    from plink.hosts import Hosts
+    from plink.model.hosts import Hosts
 
 
 _KUBERNETES = "With --runner kubernetes"
@@ -316,8 +316,8 @@ def launch(
     from plink.cli.launch_options import named_values, refuse_together, split_words
     from plink.cli.launching import Asked, check_runs, start
     from plink.cli.manifests import Wishes, write
-    from plink.storage import check_folder
-    from plink.units import parse_duration, parse_limit
+    from plink.model.storage import check_folder
+    from plink.model.units import parse_duration, parse_limit
     from runners.choice import KUBERNETES, runner_named
     from runners.job.job import Job
 
@@ -439,7 +439,7 @@ def launch(
 def _here(sources: "Sources", slots: int | None) -> "JobOrder":
     """This machine as the only host."""
     from plink.cli.job_order import JobOrder
-    from plink.hosts import Host, Hosts
+    from plink.model.hosts import Host, Hosts
 
     if any((sources.hosts_file, sources.order_file, sources.plan_file, sources.as_given)):
         raise UsageError("--runner local runs every rank on this machine; leave hosts and orders away (--slots N)")

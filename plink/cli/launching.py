@@ -10,18 +10,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plink import workspace
 from plink.cli.screen import print_json, progress, say
 from plink.errors import PlinkError
-from plink.hostlist import fold_hostlist
-from plink.hosts import Hosts
-from plink.runs import Record
-from plink.scratch import scratch_folder
+from plink.model.hostlist import fold_hostlist
+from plink.model.hosts import Hosts
+from plink.records import workspace
+from plink.records.runs import Record
+from plink.records.scratch import scratch_folder
 from runners.job.job import Job
 from runners.job.output import Sink
 from runners.job.proof import Finding
 from runners.job.result import OrderNotKept, RunResult, new_id
-from runners.runner import Command, Rehearsal, Runner, Watch, Writer
+from runners.job.runner import Command, Rehearsal, Runner, Watch, Writer
 
 if TYPE_CHECKING:
     from contextlib import ExitStack

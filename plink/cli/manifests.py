@@ -7,12 +7,12 @@ from pathlib import Path
 from plink.cli.launching import Asked, rehearse
 from plink.cli.screen import say
 from plink.errors import UsageError
-from plink.storage import STANDARD, write_text
+from plink.model.storage import STANDARD, write_text
 from runners.job.job import Job
 from runners.job.result import new_id
+from runners.job.runner import Watch
 from runners.kubernetes.settings import JOB, PodSettings, parse_resources
 from runners.kubernetes.writer import ObjectWriter
-from runners.runner import Watch
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ Imported by commands that solve, when they run: it needs the solvers.
 from typing import Any
 
 from plink.cli.solving import CONFIDENCE, Solved, Wanted
-from plink.network import Network
-from plink.order import Order as Written
-from plink.units import format_us
+from plink.model.network import Network
+from plink.model.order import Order as Written
+from plink.model.units import format_us
 from solvers.ordering.proving import proven
 from solvers.ordering.task import Order, Task
 from solvers.schedules.catalogue import Options

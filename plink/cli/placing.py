@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from plink import workspace
 from plink.cli.screen import say, took
 from plink.errors import InputError, NoAnswer
-from plink.network import Matrix, Network, matrix_from_json
-from plink.pictures.facts import Facts, Floats, Map
-from plink.storage import read_document
+from plink.model.network import Matrix, Network, matrix_from_json
+from plink.model.storage import read_document
+from plink.records import workspace
+from plink.report.facts import Facts, Floats, Map
 
 _MANY = 64  # hosts: fitting more of them takes long enough to say so
 _TOO_LARGE = 1e15

@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plink import workspace
 from plink.cli.screen import print_json, say
-from plink.units import format_bytes, format_us, parse_bytes
+from plink.model.units import format_bytes, format_us, parse_bytes
+from plink.records import workspace
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     from rich.table import Table
 
-    from plink.plan import Groups, Masters, Plan
+    from plink.model.plan import Groups, Masters, Plan
 
 _MOST_NAMES = 6
 _MOST_GROUPS = 40
@@ -69,7 +69,7 @@ def plan(
     """
     from plink.cli.inputs import network_from
     from plink.cli.planning import Asked, check, make_plan
-    from plink.storage import STANDARD
+    from plink.model.storage import STANDARD
 
     asked = Asked(algo, parse_bytes(size), model, order, groups, chunks, weights, tuple(set_ or ()), seed, denoise)
     check(asked)

@@ -11,16 +11,16 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from plink import workspace
 from plink.cli.algorithms import fabric_from, groups_in, options_from, options_in, order_from
 from plink.cli.screen import say, took
 from plink.cli.wishes import wishes_from
 from plink.errors import InputError, NoAnswer, UsageError
-from plink.network import Network
-from plink.order import Order, read_order
-from plink.plan import Masters, Plan
-from plink.schedule import Indices, Schedule
-from plink.storage import name_of, read_document
+from plink.model.network import Network
+from plink.model.order import Order, read_order
+from plink.model.plan import Masters, Plan
+from plink.model.schedule import Indices, Schedule
+from plink.model.storage import name_of, read_document
+from plink.records import workspace
 from solvers.costs.by_name import model_for, pattern_for
 from solvers.costs.closed_forms import closed_form
 from solvers.costs.fabric import Fabric
@@ -28,10 +28,10 @@ from solvers.costs.master_patterns import masters_pattern
 from solvers.costs.patterns import Pattern, everyone_pattern
 from solvers.grouping.cluster import cluster
 from solvers.ordering.task import with_slots
-from solvers.planning.masters import equal_chunks
 from solvers.planning.pricing import WEIGHTS, random_groups_median, two_level_cost, weights_by
 from solvers.planning.schedules import schedule_of
 from solvers.schedules.catalogue import ALGORITHMS
+from solvers.schedules.masters import equal_chunks
 
 MOST_CHUNKS = 100_000
 _MOST_DIGITS = 9
@@ -236,7 +236,7 @@ def _priced(**prices: Callable[[], float]) -> dict[str, float]:
 
 
 def masters_of(plan: Plan) -> tuple[Indices, Indices]:
-    """As :func:`solvers.planning.masters.equal_chunks` gives them."""
+    """As :func:`solvers.schedules.masters.equal_chunks` gives them."""
     assert plan.masters is not None
     local = plan.masters.local_masters
     return local, np.argmax(local == plan.masters.global_masters[:, None], axis=1).astype(np.int32)

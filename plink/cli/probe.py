@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plink import workspace
 from plink.cli.screen import progress, say
 from plink.errors import PartlyDone, UsageError
+from plink.records import workspace
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from plink.hosts import Hosts
-    from plink.network import Matrix
+    from plink.model.hosts import Hosts
+    from plink.model.network import Matrix
     from probes.measurements import Measurements
     from probes.plan import Plan
     from probes.survey import Survey
@@ -96,8 +96,8 @@ def probe(
 
     Example: plink probe hosts.txt -o cloud.json
     """
-    from plink.hosts import read_hosts
-    from plink.units import parse_bytes, parse_duration, parse_limit
+    from plink.model.hosts import read_hosts
+    from plink.model.units import parse_bytes, parse_duration, parse_limit
 
     if method not in _METHODS:
         raise UsageError(f"--method {method}: there are {', '.join(_METHODS)}")
@@ -182,7 +182,7 @@ class _Keeper:
 
 def _begun(hosts: "Hosts", target: Path) -> "Measurements":
     """What the file holds already, for exactly these hosts."""
-    from plink.network import read_network
+    from plink.model.network import read_network
     from probes.measurements import resumed
 
     network = read_network(target)
@@ -279,8 +279,8 @@ def label_groups(latency_us: "Matrix", sparse: bool = False) -> "Labels":
     are unmeasured (``sparse``)."""
     import numpy as np
 
-    from solvers.costs.latency import symmetrised
-    from solvers.grouping.tiers import nearest_tier
+    from solvers.hierarchy.tiers import nearest_tier
+    from solvers.latency import symmetrised
 
     if sparse:
         from solvers.prediction.tiered import predict_tiered
@@ -306,7 +306,7 @@ def _predict(found: "Measurements", plan: "Plan") -> None:
     """Say how far predictions can be trusted, and note what unmeasured pairs are expected to take."""
     import numpy as np
 
-    from plink.network import to_rows
+    from plink.model.network import to_rows
     from probes.adaptive import Adaptive
     from solvers.prediction.tiered import predict_tiered
 

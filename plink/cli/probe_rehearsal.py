@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from plink.hosts import Hosts
-from plink.units import format_bytes, format_duration, format_time
+from plink.model.hosts import Hosts
+from plink.model.units import format_bytes, format_duration, format_time
 from probes.methods import Settings
 
 _ON_THE_WIRE = 154  # bytes: a probe or its answer has 112, in an Ethernet frame more

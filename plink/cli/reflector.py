@@ -22,7 +22,7 @@ def reflector(
 
     Example: plink reflector --port 18862 --duration 10m
     """
-    from plink.units import parse_duration
+    from plink.model.units import parse_duration
     from probes.reflector import serve
 
     deadline = time.monotonic() + parse_duration(duration)
@@ -59,7 +59,7 @@ def stamp(
     """
     import socket
 
-    from plink.units import parse_duration, parse_limit
+    from plink.model.units import parse_duration, parse_limit
     from probes.agent.summary import PERCENTILES
     from probes.reflector import PORT, Target, query
     from runners.lab.blueprint import is_lab_address

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plink import workspace
 from plink.cli.interrupts import noted
 from plink.cli.screen import say, searching
 from plink.errors import UsageError
+from plink.records import workspace
 
 if TYPE_CHECKING:
-    from plink.network import Network
+    from plink.model.network import Network
 
 # As in runners/hostfiles, which is imported only where it is used.
 _FORMATS = (
@@ -154,7 +154,7 @@ def reorder(
     Example: plink reorder cloud.json --algo ring --format openmpi -o hostfile
     """
     from plink.cli.solving import Wanted, check_alone, known_algorithm, solve
-    from plink.units import parse_bytes
+    from plink.model.units import parse_bytes
     from runners.hostfiles import command, format_named, render
 
     known_algorithm(algo)
@@ -180,9 +180,9 @@ def reorder(
     if here:
         workspace.check_output(None, workspace.ORDER)
     from plink.cli.order_report import order_of, order_of_one, summary
-    from plink.order import Order
-    from plink.storage import STANDARD, write_text
-    from plink.topology import read_topology
+    from plink.model.order import Order
+    from plink.model.storage import STANDARD, write_text
+    from plink.model.topology import read_topology
     from solvers.ordering.proving import proven
 
     network = _network(network_file, topology, hosts_file)
@@ -233,8 +233,8 @@ def _network(network_file: Path | None, topology: Path | None, hosts_file: Path 
     if topology is None:
         network: Network = network_from(network_file)
         return network
-    from plink.hosts import read_hosts
-    from plink.topology import read_topology
+    from plink.model.hosts import read_hosts
+    from plink.model.topology import read_topology
     from solvers.prediction.topology import assumed_network
 
     assumed = assumed_network(read_topology(topology), None if hosts_file is None else read_hosts(hosts_file))

@@ -5,18 +5,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plink import workspace
 from plink.cli.screen import say
+from plink.records import workspace
 
 if TYPE_CHECKING:
-    from plink.pictures.facts import Run
+    from plink.report.facts import Run
 
 _PAGE = Path("report.html")
 
 
 def _runs(path: Path) -> "tuple[Run, ...]":
-    from plink.pictures.facts import Run
-    from plink.trials import read_series
+    from plink.model.trials import read_series
+    from plink.report.facts import Run
 
     series = read_series(path)
     return tuple(
@@ -55,9 +55,9 @@ def report(
     """
     from plink.cli.placing import map_of
     from plink.cli.seeing import facts_of, network_to_see
-    from plink.pictures.files import check_target, write_pictures
-    from plink.pictures.page import page
-    from plink.storage import STANDARD, write_text
+    from plink.model.storage import STANDARD, write_text
+    from plink.report.files import check_target, write_pictures
+    from plink.report.page import page
 
     read = (network_file or workspace.NETWORK, order or workspace.ORDER, groups or workspace.GROUPS, results)
     workspace.check_output(output, None, read)

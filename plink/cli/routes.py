@@ -10,16 +10,16 @@ import numpy as np
 
 from plink.cli.algorithms import groups_in, options_from, options_in
 from plink.errors import InputError, PlinkError
-from plink.network import Network
-from plink.order import Order
-from plink.pictures.facts import Indices, Judged, Route
+from plink.model.network import Network
+from plink.model.order import Order
+from plink.report.facts import Indices, Judged, Route
 from solvers.costs.by_name import NAMES, parts_of, pattern_for
-from solvers.costs.latency import symmetrised
+from solvers.latency import symmetrised
 
 _MOST_HOPS = 4  # for each host: beyond that a drawing is a blot
 _MOST_RANKS = 4096  # whose schedule is made only to be drawn
 _USUAL_BYTES = 100e6
-_ONE_AFTER_THE_OTHER = "given"  # as plink.order calls a list of names
+_ONE_AFTER_THE_OTHER = "given"  # as plink.model.order calls a list of names
 
 
 def route_of(network: Network, order: Order, path: Path) -> Route:

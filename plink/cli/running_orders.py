@@ -19,12 +19,12 @@ from plink.cli.planning import LIBRARY_ENVIRONMENT
 from plink.cli.screen import progress, say
 from plink.cli.solving import Wanted, solve
 from plink.errors import NoAnswer, PlinkError, UsageError
-from plink.hosts import Hosts
-from plink.network import Network
-from plink.trials import Series, Trial
-from plink.units import format_bytes, format_us
+from plink.model.hosts import Hosts
+from plink.model.network import Network
+from plink.model.trials import Series, Trial
+from plink.model.units import format_bytes, format_us
 from runners.job.job import Job
-from runners.runner import Runner, Watch
+from runners.job.runner import Runner, Watch
 from solvers.checking.orders import Order, orders_between
 from solvers.costs.by_name import model_for, pricing_for
 from solvers.schedules.catalogue import ALGORITHMS, schedule_for

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plink import workspace
 from plink.cli.screen import print_json, printable
+from plink.records import workspace
 
 if TYPE_CHECKING:
-    from plink.runs import Run
+    from plink.records.runs import Run
 
 app = typer.Typer(
     no_args_is_help=False, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]}
@@ -29,7 +29,7 @@ def runs(
     """
     if context.invoked_subcommand is not None:
         return
-    from plink.runs import runs_in
+    from plink.records.runs import runs_in
 
     found = list(runs_in(workspace.RUNS))
     if as_json:
@@ -49,7 +49,7 @@ def show(
 
     Example: plink runs show last
     """
-    from plink.runs import run_named
+    from plink.records.runs import run_named
 
     run = run_named(workspace.RUNS, name)
     if as_json:

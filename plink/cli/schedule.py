@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plink import workspace
 from plink.cli.screen import print_json, say
 from plink.errors import PlinkError, UsageError
-from plink.units import format_bytes, parse_bytes
+from plink.model.units import format_bytes, parse_bytes
+from plink.records import workspace
 
 if TYPE_CHECKING:
-    from plink.schedule import Schedule
+    from plink.model.schedule import Schedule
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -56,7 +56,7 @@ def schedule(
     if algo is None:
         raise UsageError("--algo is missing: plink schedule --algo ring --ranks 4")
     from plink.cli.algorithms import options_from
-    from plink.storage import STANDARD
+    from plink.model.storage import STANDARD
     from solvers.schedules.catalogue import ALGORITHMS, schedule_for
 
     if groups is not None and algo in ALGORITHMS and "groups" not in ALGORITHMS[algo].options:
@@ -87,8 +87,8 @@ def verify(schedule_file: _File, as_json: _Json = False) -> None:
 
     Example: plink schedule verify mine.json
     """
-    from plink.schedule_file import read_schedule
-    from plink.storage import name_of
+    from plink.model.schedule_file import read_schedule
+    from plink.model.storage import name_of
     from solvers.schedules.verifier import verify as prove
 
     read = read_schedule(schedule_file)
@@ -120,7 +120,7 @@ def count(
     """
     import numpy as np
 
-    from plink.schedule_file import read_schedule
+    from plink.model.schedule_file import read_schedule
     from solvers.schedules.counter import count as counted
 
     read = read_schedule(schedule_file)

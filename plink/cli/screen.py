@@ -24,14 +24,14 @@ def printable(text: str) -> str:
 
 def took(path: Path) -> None:
     """Say which file was read and how old it is."""
-    from plink import workspace
+    from plink.records import workspace
 
     say(f"read {path} ({workspace.age(path)} old)")
 
 
 def print_json(document: dict[str, Any]) -> None:
     """A result for programs, on standard output."""
-    from plink.storage import STANDARD, write_document
+    from plink.model.storage import STANDARD, write_document
 
     write_document(STANDARD, document)
 
@@ -66,7 +66,7 @@ def searching() -> "Iterator[Callable[[Progress], None]]":
     from rich.console import Console
     from rich.status import Status
 
-    from plink.units import format_us
+    from plink.model.units import format_us
 
     begun = time.monotonic()
     with Status("searching", console=Console(stderr=True)) as status:

@@ -11,19 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from plink import workspace
 from plink.cli.inputs import network_from
 from plink.cli.routes import route_of
 from plink.cli.screen import say, took
 from plink.errors import InputError, NoAnswer, UsageError
-from plink.groups import read_groups
-from plink.network import Matrix, Network
-from plink.order import read_order
-from plink.pictures.facts import Facts, Gap, Groups, Indices, Map, Remark, Route, Run, Tier
-from solvers.costs.latency import completed, symmetrised
+from plink.model.groups import read_groups
+from plink.model.network import Matrix, Network
+from plink.model.order import read_order
+from plink.records import workspace
+from plink.report.facts import Facts, Gap, Groups, Indices, Map, Remark, Route, Run, Tier
 from solvers.diagnosis.findings import diagnose
 from solvers.grouping.cluster import heard
-from solvers.grouping.tiers import completed_far, tiers
+from solvers.hierarchy.tiers import completed_far, tiers
+from solvers.latency import completed, symmetrised
 
 _LISTED = 6  # pairs of one reason that are named
 _REASONS = 12

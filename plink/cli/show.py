@@ -8,7 +8,7 @@ import typer
 from plink.cli.screen import print_json
 
 if TYPE_CHECKING:
-    from plink.pictures.facts import Facts
+    from plink.report.facts import Facts
 
 
 def show(
@@ -32,8 +32,8 @@ def show(
     from rich.console import Console
 
     from plink.cli.seeing import facts_of, network_to_see
-    from plink.pictures.terminal import drawn
-    from plink.pictures.terminal_heat import Ink
+    from plink.report.terminal import drawn
+    from plink.report.terminal_heat import Ink
 
     facts = facts_of(network_to_see(network_file), order, groups)
     if as_json:

@@ -14,8 +14,8 @@ from plink.cli.algorithms import fabric_from, options_from, order_from, rank_gro
 from plink.cli.fitting import Fitting, at_the_farthest, fitting_of, unknown_pairs, without_guesses
 from plink.cli.wishes import wishes_from
 from plink.errors import UsageError
-from plink.network import Network
-from plink.topology import Topology
+from plink.model.network import Network
+from plink.model.topology import Topology
 from solvers.costs.by_name import MIXED, NAMES, model_for, parts_of, pattern_for
 from solvers.costs.fabric import Fabric
 from solvers.ordering.judging import Judgement, judge

@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plink import workspace
 from plink.cli.screen import print_json, say
 from plink.errors import PlinkError, UsageError
-from plink.hosts import render_hosts
-from plink.storage import write_text
+from plink.model.hosts import render_hosts
+from plink.model.storage import write_text
+from plink.records import workspace
 from runners.job.result import new_id
 
 if TYPE_CHECKING:

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from plink.errors import InputError, UsageError
-from plink.groups import read_groups
-from plink.storage import name_of
+from plink.model.groups import read_groups
+from plink.model.storage import name_of
 
 if TYPE_CHECKING:
-    from plink.hosts import Hosts
-    from plink.network import Matrix
+    from plink.model.hosts import Hosts
+    from plink.model.network import Matrix
     from solvers.ordering.seats import Wishes
 
 _MOST_DIGITS = 9

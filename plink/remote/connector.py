@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from plink.hosts import Host
+from plink.model.hosts import Host
 
 
 class Line(Protocol):

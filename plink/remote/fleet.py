@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from plink.errors import HostError
-from plink.hosts import Host
+from plink.model.hosts import Host
 from plink.remote.connector import Connector, Line
 from plink.remote.lifeline import HELLO
 from plink.remote.program import AgentProgram

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from plink.errors import InputError
-from plink.hosts import Host
+from plink.model.hosts import Host
 from plink.remote.addresses import canonical
 from plink.runtime.roster import is_loopback
 

@@ -31,9 +31,9 @@ from torch.distributed.elastic.rendezvous import (
 from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
 from torch.distributed.launcher.api import LaunchConfig
 
-from plink import workspace
 from plink.errors import PlinkError
-from plink.hosts import Host
+from plink.model.hosts import Host
+from plink.records import workspace
 from plink.remote.addresses import canonical, family_of, local_addresses, source_towards
 from plink.runtime.membership import Registration, missing, refusal, registration_from, some
 from plink.runtime.roster import digest, find_self, is_loopback, numeric, read_roster

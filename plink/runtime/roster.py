@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from plink.errors import HostError, InputError
-from plink.hosts import Host, hosts_from_json, parse_hosts
-from plink.order import order_from_json
+from plink.model.hosts import Host, hosts_from_json, parse_hosts
+from plink.model.order import order_from_json
+from plink.model.storage import name_of, parse_document, read_text
 from plink.remote.addresses import canonical
-from plink.storage import name_of, parse_document, read_text
 
 
 def read_roster(order: str | Path, hosts: str | Path | None) -> tuple[Host, ...]:

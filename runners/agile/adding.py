@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plink.errors import PlinkError, UsageError
-from plink.hosts import Host
+from plink.model.hosts import Host
 from runners.agile.asking import Answer
 from runners.agile.deaths import ENDED
 from runners.agile.fitting import refuse

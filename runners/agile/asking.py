@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from plink.errors import PlinkError
-from plink.scratch import ScratchFolder
+from plink.records.scratch import ScratchFolder
 
 _ASK_S = 120.0
 _LONG_S = 900.0  # to add hosts, which have ten minutes to make the program, and to write a checkpoint

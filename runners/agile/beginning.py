@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from plink.errors import PlinkError
-from plink.hostlist import fold_hostlist
+from plink.model.hostlist import fold_hostlist
 from runners.agile.channel import Answer
 from runners.agile.member import Member
 from runners.agile.resuming import leaving, pieces_of, shares_of, thresholds_of, torn

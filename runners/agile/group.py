@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from plink.errors import PlinkError
-from plink.hosts import Hosts
+from plink.model.hosts import Hosts
 from plink.remote.connector import Connector
 from plink.remote.fleet import Fleet
 from plink.remote.gentle import VARIABLE as GENTLE

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from plink.errors import HostError, PlinkError, UsageError
-from plink.hosts import Host, Hosts
+from plink.model.hosts import Host, Hosts
 from plink.remote.connector import Connector
 from plink.runtime.agileml.control_line import VERSION
 from plink.runtime.agileml.keys import RunKeys

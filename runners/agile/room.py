@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from plink.errors import PlinkError
-from plink.units import format_bytes
+from plink.model.units import format_bytes
 from runners.agile.member import Member
 from runners.agile.needs import Need, needs
 from runners.agile.settings import Settings

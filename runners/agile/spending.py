@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from plink.agile_history import Member, members_of
-from plink.agile_log import HostEvent
-from plink.iteration_values import IterationValues
+from plink.records.elastic_history import Member, members_of
+from plink.records.elastic_log import HostEvent
+from plink.records.iteration_values import IterationValues
 from solvers.agile.costs import Held, cost_of
 
 

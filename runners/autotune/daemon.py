@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from plink.errors import PlinkError
+from plink.model.schedule import Schedule, there_and_back
 from plink.runtime.aggengine.aggregation import Aggregation, SizeClass
-from plink.schedule import Schedule, there_and_back
 from runners.autotune.log import Log, stretch_from
 from solvers.autotune.course import WAIT, WATCH, Course, Decision, Settings, decide
 from solvers.autotune.observed import Assignment

@@ -4,8 +4,8 @@ Hosts stand in rank order and take their slots in one block, so no format has to
 """
 
 from plink.errors import UsageError
-from plink.hosts import Hosts
-from plink.order import Order
+from plink.model.hosts import Hosts
+from plink.model.order import Order
 from runners.hostfiles import deepspeed, horovod, kubernetes, lightgbm, mpich, openmpi, plain, slurm, torchrun
 from runners.hostfiles.format import Format
 

@@ -1,7 +1,7 @@
 """DeepSpeed (checked: 0.19.8, its launcher pdsh): ``host slots=N`` a line, ranks in the order of the lines."""
 
-from plink.hosts import Hosts
-from plink.order import Order
+from plink.model.hosts import Hosts
+from plink.model.order import Order
 from runners.hostfiles.format import Format
 from runners.hostfiles.limits import check_distinct
 

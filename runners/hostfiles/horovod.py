@@ -5,8 +5,8 @@ With ``--mpi`` it hands the list to mpirun, which has ideas of its own; ``--gloo
 
 import re
 
-from plink.hosts import Hosts
-from plink.order import Order
+from plink.model.hosts import Hosts
+from plink.model.order import Order
 from runners.hostfiles.format import Format
 from runners.hostfiles.limits import check_distinct, check_spelling
 

@@ -7,8 +7,8 @@ behind a scheduling gate are given their node and released (docs/launchers.md; K
 import re
 
 from plink.errors import UsageError
-from plink.hosts import Hosts
-from plink.order import Order
+from plink.model.hosts import Hosts
+from plink.model.order import Order
 from runners.hostfiles.format import Format
 
 _NODE = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")  # RFC 1123

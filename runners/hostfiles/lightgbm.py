@@ -8,8 +8,8 @@ It compares with the machine's IPv4 addresses and resolves nothing, and any line
 import ipaddress
 
 from plink.errors import UsageError
-from plink.hosts import Hosts
-from plink.order import Order
+from plink.model.hosts import Hosts
+from plink.model.order import Order
 from runners.hostfiles.format import Format
 from runners.hostfiles.limits import check_distinct
 

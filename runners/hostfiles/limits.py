@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 
 from plink.errors import UsageError
-from plink.hosts import Host, Hosts
+from plink.model.hosts import Host, Hosts
 
 
 def check_spelling(form: str, hosts: Hosts, allowed: re.Pattern[str], takes: str) -> None:

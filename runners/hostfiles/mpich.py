@@ -2,8 +2,8 @@
 
 import re
 
-from plink.hosts import Hosts
-from plink.order import Order
+from plink.model.hosts import Hosts
+from plink.model.order import Order
 from runners.hostfiles.format import Format
 from runners.hostfiles.limits import check_spelling
 

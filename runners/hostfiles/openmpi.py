@@ -8,8 +8,8 @@ mapper binds nothing. Version 5 (checked: 5.0.11) takes ``--hostfile F --map-by 
 import ipaddress
 import re
 
-from plink.hosts import Host, Hosts
-from plink.order import Order
+from plink.model.hosts import Host, Hosts
+from plink.model.order import Order
 from runners.hostfiles.format import Format
 from runners.hostfiles.limits import check_distinct, check_spelling
 

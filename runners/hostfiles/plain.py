@@ -1,8 +1,8 @@
 """The order itself: as JSON, and as names one a line."""
 
-from plink.hosts import Hosts
-from plink.order import Order
-from plink.storage import render_document
+from plink.model.hosts import Hosts
+from plink.model.order import Order
+from plink.model.storage import render_document
 from runners.hostfiles.format import Format
 
 

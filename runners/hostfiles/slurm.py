@@ -6,7 +6,7 @@ Slurm knows nodes by their NodeName, so names are written and not addresses.
 import ipaddress
 
 from plink.errors import UsageError
-from plink.hosts import Hosts
+from plink.model.hosts import Hosts
 from runners.hostfiles.format import Format
 
 

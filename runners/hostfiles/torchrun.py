@@ -3,8 +3,8 @@ takes the node rank that it is given. One command a host; or, to do without torc
 a rank.
 """
 
-from plink.hosts import Hosts
-from plink.order import Order
+from plink.model.hosts import Hosts
+from plink.model.order import Order
 from runners.hostfiles.format import Format
 
 PORT = 29500  # torchrun's default

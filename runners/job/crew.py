@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from plink.errors import HostError, PlinkError
-from plink.hosts import Hosts
+from plink.model.hosts import Hosts
 from plink.remote.fleet import Fleet, Message
 from runners.job.job import Job
 from runners.job.output import Output, Sink

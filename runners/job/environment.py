@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from plink.hosts import Hosts
+    from plink.model.hosts import Hosts
     from runners.job.proof import Seat
 
 

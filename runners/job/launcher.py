@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from plink.hosts import Hosts
+from plink.model.hosts import Hosts
 from plink.remote.connector import Connector
 from plink.remote.fleet import Fleet
 from plink.remote.program import AgentProgram
@@ -13,9 +13,9 @@ from runners.job.job import Job
 from runners.job.preparing import Prepared, placed, prepare
 from runners.job.proof import Finding, Seat, seats, verify
 from runners.job.result import RunResult, kept
+from runners.job.runner import Command, Rehearsal, Watch
 from runners.job.said import SAID
 from runners.job.watching import Watching
-from runners.runner import Command, Rehearsal, Watch
 
 PROGRAM = AgentProgram(
     (
@@ -40,7 +40,7 @@ class FleetRunner:
         self.name, self._connector = name, connector
 
     def rehearse(self, job: Job, hosts: Hosts, watch: Watch) -> Rehearsal:
-        """See :class:`runners.runner.Runner`: every host is connected to, and says what it would run."""
+        """See :class:`runners.job.runner.Runner`: every host is connected to, and says what it would run."""
         with Fleet(self._connector, PROGRAM) as fleet:
             crew = Crew(fleet, hosts, job, watch.sink, watch.clock)
             prepared = prepare(crew, watch.connected, watch.copied)
@@ -53,7 +53,7 @@ class FleetRunner:
             return Rehearsal(self.name, commands)
 
     def run(self, job: Job, hosts: Hosts, watch: Watch) -> RunResult:
-        """See :class:`runners.runner.Runner`."""
+        """See :class:`runners.job.runner.Runner`."""
         with Fleet(self._connector, PROGRAM) as fleet:
             crew = Crew(fleet, hosts, job, watch.sink, watch.clock, watch.talk)
             prepared = prepare(crew, watch.connected, watch.copied)

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from plink.errors import HostError, PlinkError, UsageError
+from plink.records.scratch import scratch_folder
 from plink.remote.peers import few_peers
-from plink.scratch import scratch_folder
 from runners.job.crew import Crew
 from runners.job.job import Job
 from runners.job.packing import pack

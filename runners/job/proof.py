@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from plink.hosts import Hosts
+from plink.model.hosts import Hosts
 from plink.remote.addresses import canonical
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from plink.errors import PlinkError
-from plink.hosts import Hosts
+from plink.model.hosts import Hosts
 from plink.remote.connector import Connector
 from plink.remote.fleet import Fleet
 from plink.remote.program import AgentProgram
@@ -16,8 +16,8 @@ from runners.job.launcher import proven
 from runners.job.preparing import Prepared, placed, prepare
 from runners.job.proof import Seat, seats
 from runners.job.result import RunResult
+from runners.job.runner import Command, Rehearsal, Watch
 from runners.job.watching import Watching
-from runners.runner import Command, Rehearsal, Watch
 
 PROGRAM = AgentProgram((*RANKS.modules, "runners.job.torchrun_worker", "runners.job.torchrun_agent"), RANKS.says)
 WORKER = AgentProgram(("plink.remote.addresses", "plink.remote.supervisor", "runners.job.torchrun_worker"))
@@ -27,7 +27,7 @@ _REPORT_S = 300.0
 
 
 class TorchrunRunner:
-    """See :class:`runners.runner.Runner`; ``connector``: how the agents get onto the hosts."""
+    """See :class:`runners.job.runner.Runner`; ``connector``: how the agents get onto the hosts."""
 
     name = "torchrun"
 
@@ -52,7 +52,7 @@ class TorchrunRunner:
             return Rehearsal(self.name, commands)
 
     def run(self, job: Job, hosts: Hosts, watch: Watch) -> RunResult:
-        """See :class:`runners.runner.Runner`."""
+        """See :class:`runners.job.runner.Runner`."""
         with Fleet(self._connector, PROGRAM) as fleet:
             crew = Crew(fleet, hosts, job, watch.sink, watch.clock)
             prepared = _prepared(crew, watch)

@@ -6,7 +6,7 @@ Cluster, namespace and user are those of kubectl's own configuration.
 import shutil
 
 from plink.errors import UsageError
-from plink.hosts import Host
+from plink.model.hosts import Host
 from plink.remote.program import BOOTSTRAP
 from runners.child import ChildLine, start
 

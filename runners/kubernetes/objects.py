@@ -9,7 +9,7 @@ import math
 from typing import Any
 
 from plink.errors import UsageError
-from plink.hosts import Hosts
+from plink.model.hosts import Hosts
 from plink.remote.program import AgentProgram
 from runners.job.job import Job
 from runners.kubernetes.pods import LABEL, PORT, SHARED, config_map, metadata, template

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from plink.errors import UsageError
-from plink.hosts import Hosts
+from plink.model.hosts import Hosts
 
 JOB, MPI_JOB, PYTORCH_JOB = "job", "mpijob", "pytorchjob"
 KINDS = (JOB, MPI_JOB, PYTORCH_JOB)

@@ -1,15 +1,15 @@
 """``--runner kubernetes``: the objects of a job, for others to start."""
 
-from plink.hosts import Hosts
+from plink.model.hosts import Hosts
 from runners.job.job import Job
+from runners.job.runner import Command, Rehearsal, Watch
 from runners.kubernetes.objects import objects
 from runners.kubernetes.settings import PodSettings, check_nodes
 from runners.kubernetes.text import as_json, as_yaml
-from runners.runner import Command, Rehearsal, Watch
 
 
 class ObjectWriter:
-    """See :class:`runners.runner.Writer`."""
+    """See :class:`runners.job.runner.Writer`."""
 
     name = "kubernetes"
 

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from plink.errors import InputError, UsageError
-from plink.hostlist import expand_hostlist
-from plink.hosts import Host, Hosts, check_lab_name
+from plink.model.hostlist import expand_hostlist
+from plink.model.hosts import Host, Hosts, check_lab_name
 
 NETWORK = ipaddress.ip_network("198.18.0.0/15")  # RFC 2544: benchmarking, never routed on the Internet
 _HOSTS = ipaddress.ip_network("198.18.0.0/16")

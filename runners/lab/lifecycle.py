@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from plink.errors import PlinkError, UsageError
-from plink.hosts import Hosts, render_hosts
-from plink.storage import write_document, write_text
+from plink.model.hosts import Hosts, render_hosts
+from plink.model.storage import write_document, write_text
 from runners.lab import kernel, links, sshd
 from runners.lab.blueprint import NETWORK, PREFIX, Blueprint, Settings, draw, is_lab_address
 from runners.lab.state import LABS, State, names, need_root

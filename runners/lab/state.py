@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from plink.errors import PlinkError, UsageError
-from plink.hosts import check_lab_name
-from plink.storage import read_document, write_document
+from plink.model.hosts import check_lab_name
+from plink.model.storage import read_document, write_document
 from runners.lab.blueprint import Blueprint, from_json
 from runners.ssh.settings import Identity
 

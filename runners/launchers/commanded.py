@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any
 
 from plink.errors import PlinkError, UsageError
-from plink.hosts import Hosts
+from plink.model.hosts import Hosts
 from plink.remote.addresses import local_addresses
 from plink.remote.program import AgentProgram
 from runners.job.environment import environment
@@ -26,13 +26,13 @@ from runners.job.job import Job
 from runners.job.preflight import refuse
 from runners.job.proof import Finding, Seat, seats
 from runners.job.result import RunResult
+from runners.job.runner import Command, Rehearsal, Watch
 from runners.launchers import given
 from runners.launchers.course import END_S, REPORT_S, Course, proven
 from runners.launchers.frames import REPORT
 from runners.launchers.heard import Heard
 from runners.launchers.launcher import Launcher
 from runners.launchers.process import Process
-from runners.runner import Command, Rehearsal, Watch
 
 PROGRAM = AgentProgram(
     (
@@ -49,7 +49,7 @@ PROGRAM = AgentProgram(
 
 
 class Commanded:
-    """A runner for such a launcher; see :class:`runners.runner.Runner`."""
+    """A runner for such a launcher; see :class:`runners.job.runner.Runner`."""
 
     def __init__(self, launcher: Launcher) -> None:
         self.name, self._launcher = launcher.name, launcher

@@ -7,11 +7,11 @@ from typing import Any
 from runners.job.output import Output
 from runners.job.proof import Finding, Seat, verify
 from runners.job.result import Failure, OrderNotKept, kept
+from runners.job.runner import Watch
 from runners.launchers.frames import ERR, EXIT, REPORT
 from runners.launchers.heard import Heard
 from runners.launchers.launcher import Launcher
 from runners.launchers.process import Process
-from runners.runner import Watch
 
 REPORT_S = 120.0
 END_S = 5.0

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from plink.hosts import Hosts
+from plink.model.hosts import Hosts
 from runners.job.job import Job
-from runners.runner import Command, Watch
+from runners.job.runner import Command, Watch
 
 
 class Launcher(Protocol):

@@ -8,13 +8,13 @@ from pathlib import Path
 from types import MappingProxyType
 
 from plink.errors import PlinkError
-from plink.hosts import Hosts
-from plink.order import Order
+from plink.model.hosts import Hosts
+from plink.model.order import Order
 from plink.remote.addresses import source_towards
 from runners.hostfiles.mpich import MACHINEFILE
 from runners.job.job import Job
+from runners.job.runner import Command, Watch
 from runners.launchers.ssh_config import ssh_config
-from runners.runner import Command, Watch
 from runners.ssh.connector import SshConnector
 
 _MACHINEFILE, _SSH_CONFIG = "machinefile", "ssh_config"

@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from plink.hosts import Hosts
-from plink.order import Order
+from plink.model.hosts import Hosts
+from plink.model.order import Order
 from runners.hostfiles.openmpi import SEQUENTIAL
 from runners.job.job import Job
+from runners.job.runner import Command, Watch
 from runners.launchers.ssh_config import ssh_config
-from runners.runner import Command, Watch
 from runners.ssh.connector import SshConnector
 
 _HOSTFILE, _SSH_CONFIG = "hostfile", "ssh_config"

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import IO
 
 from plink.errors import PlinkError
-from runners.runner import Command
+from runners.job.runner import Command
 
 _LOOK_S = 0.2
 _MOST_WAITING = 10_000

@@ -15,12 +15,12 @@ from pathlib import Path
 from types import MappingProxyType
 
 from plink.errors import PlinkError, UsageError
-from plink.hosts import Hosts
+from plink.model.hosts import Hosts
 from runners.hostfiles.slurm import a_node_a_task
 from runners.job.job import Job
+from runners.job.runner import Command, Watch
 from runners.launchers.process import Process
 from runners.launchers.squeue import job_numbers
-from runners.runner import Command, Watch
 
 _HOSTFILE = "slurm-hostfile"
 _CONTROL_S = 15.0

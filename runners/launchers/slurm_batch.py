@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from plink.errors import PlinkError, UsageError
-from plink.hosts import Hosts
+from plink.model.hosts import Hosts
 from runners.hostfiles.slurm import a_node_a_task
 from runners.launchers.slurm import of_allocations
 

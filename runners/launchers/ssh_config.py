@@ -1,6 +1,6 @@
 """SSH as plink would use it, for launchers that start ``ssh`` themselves: an ssh_config(5) file."""
 
-from plink.hosts import Hosts
+from plink.model.hosts import Hosts
 from runners.ssh.connector import SshConnector
 
 

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 
 from plink.errors import HostError, UsageError
-from plink.hosts import Host
+from plink.model.hosts import Host
 from plink.remote.program import BOOTSTRAP
 from runners.child import ChildLine, start
 from runners.launchers.squeue import job_numbers

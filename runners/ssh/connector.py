@@ -11,7 +11,7 @@ from typing import Any
 import paramiko
 
 from plink.errors import HostError, UnknownHost
-from plink.hosts import Host
+from plink.model.hosts import Host
 from plink.remote.fleet import LEASE_S
 from plink.remote.program import REMOTE_COMMAND
 from runners.ssh.agent import ChosenKeys

@@ -8,7 +8,7 @@ from pathlib import Path
 import paramiko
 
 from plink.errors import InputError
-from plink.hosts import Host
+from plink.model.hosts import Host
 
 DEFAULT_PORT = 22
 # [::1]:22, [::1], host:22, host; an IPv6 address without brackets has no port

@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.errors import UsageError
-from plink.network import Matrix
-from solvers.planning.masters import Groups, Indices, check_groups
+from plink.model.network import Matrix
+from solvers.schedules.masters import Groups, Indices, check_groups
 
 Vector = npt.NDArray[np.float64]
 
@@ -15,7 +15,7 @@ Vector = npt.NDArray[np.float64]
 @dataclass(frozen=True)
 class Assignment:
     """Who aggregates: ``local_masters``, shape (C, G), the rank that does for a chunk in each group; ``global_group``,
-    shape (C,), the group whose local master of that chunk does for all (as in :mod:`solvers.planning.masters`)."""
+    shape (C,), the group whose local master of that chunk does for all (as in :mod:`solvers.schedules.masters`)."""
 
     groups: Groups
     local_masters: Indices

@@ -3,7 +3,7 @@
 import numpy as np
 
 from solvers.autotune.observed import Assignment, Observed
-from solvers.planning.masters import Weights, equal_chunks
+from solvers.schedules.masters import Weights, equal_chunks
 
 
 def quicktune(assignment: Assignment, observed: Observed, alike: float = 0.0) -> Assignment:

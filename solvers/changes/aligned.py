@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.errors import InputError
-from plink.network import Matrix, Network
+from plink.model.network import Matrix, Network
 
 Mask = npt.NDArray[np.bool_]
 Labels = npt.NDArray[np.intp]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plink.network import Matrix
+from plink.model.network import Matrix
 from solvers.changes.aligned import Labels, Mask
 from solvers.changes.causes import Cause, Pairs, explain
 from solvers.changes.noise import Noise

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plink.network import Matrix
+from plink.model.network import Matrix
 from solvers.changes.aligned import Aligned, Labels, Mask
 from solvers.changes.causes import Cause, network_wide
 from solvers.changes.finding import BETTER, WORSE, Change, Finding, Limits, told

@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from plink.network import Matrix
+from plink.model.network import Matrix
 from solvers.changes.aligned import Mask, Side
 from solvers.changes.causes import Pairs
 from solvers.ordering.judging import students_quantile

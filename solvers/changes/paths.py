@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from plink.network import Matrix
+from plink.model.network import Matrix
 from solvers.changes.aligned import Aligned, Labels, Mask, Side
 from solvers.changes.causes import explain
 from solvers.changes.finding import BETTER, CHANGED, WORSE, Finding, pairs_of, told

@@ -5,7 +5,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from plink.network import Matrix
+from plink.model.network import Matrix
 from solvers.changes.aligned import Aligned, Labels, Side
 from solvers.changes.finding import BETTER, WORSE, Change, Finding, Limits, told
 from solvers.changes.noise import noise

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.errors import UsageError
-from plink.schedule import Schedule, dependencies
+from plink.model.schedule import Schedule, dependencies
 from solvers.costs.fabric import BYTES_PER_US, Fabric, Vector
 
 MODELS = ("latency", "alpha-beta", "contention")

@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.errors import InputError, NoAnswer
-from plink.network import Matrix, Network
-from solvers.costs.latency import completed, symmetrised
-from solvers.grouping.tiers import completed_far, nearest_tier
+from plink.model.network import Matrix, Network
+from solvers.hierarchy.tiers import completed_far, nearest_tier
+from solvers.latency import completed, symmetrised
 
 ASSUMED_GBPS = 10.0  # where nobody measured a rate: most clouds' smallest "up to" figure
 BYTES_PER_US = 125.0  # of one Gbit/s

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from plink.schedule import Indices
+from plink.model.schedule import Indices
 from solvers.costs.fabric import Vector
 from solvers.costs.patterns import Edges, Pattern
-from solvers.planning.masters import Groups
 from solvers.schedules.hierarchical import balanced_masters
+from solvers.schedules.masters import Groups
 
 _Hops = tuple[Edges, Edges, Vector]  # source, target, share of the vector
 

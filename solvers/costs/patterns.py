@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from plink.schedule import Schedule, dependencies
+from plink.model.schedule import Schedule, dependencies
 from solvers.costs.evaluator import pace_of, way_there
 from solvers.costs.fabric import Vector
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plink.network import Matrix
+from plink.model.network import Matrix
 from solvers.costs.fabric import rate_of, shared_rows
 
 SHARE = 0.5  # of what is usual; less is far below, and no noise of TCP's

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from plink.network import Network
-from solvers.costs.latency import symmetrised
+from plink.model.network import Network
 from solvers.diagnosis.bandwidth import slow_rates, slow_shared_links
 from solvers.diagnosis.latency import Limits, Suspect, lopsided, slow_hosts, slow_links
+from solvers.latency import symmetrised
 
 _LOSS = 0.001  # of the probes: TCP feels that
 _SHOWN = 8

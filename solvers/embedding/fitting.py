@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from plink.network import Matrix
+from plink.model.network import Matrix
 from solvers.embedding.pairs import Integers
 from solvers.embedding.problem import Problem
 from solvers.embedding.settings import Setting

@@ -9,7 +9,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 
 from plink.errors import NoAnswer
-from plink.network import Matrix
+from plink.model.network import Matrix
 from solvers.prediction.observed import Observed, observed
 
 Integers = npt.NDArray[np.intp]

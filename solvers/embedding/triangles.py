@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from plink.network import Matrix
+from plink.model.network import Matrix
 
 _THIRD_HOSTS = 256  # drawn when there are more: all N^3 triangles would say the same
 

@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.errors import NoAnswer
-from plink.network import Matrix
-from solvers.costs.latency import symmetrised
+from plink.model.network import Matrix
 from solvers.embedding.embed import Embedding, held_out_of, refitted
 from solvers.embedding.fitting import median_us
 from solvers.embedding.pairs import reachable
 from solvers.embedding.problem import log_error
+from solvers.latency import symmetrised
 from solvers.prediction.observed import observed
 
 Floats = npt.NDArray[np.float64]

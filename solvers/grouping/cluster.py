@@ -7,12 +7,12 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.errors import NoAnswer
-from plink.network import Matrix
-from solvers.costs.latency import symmetrised
+from plink.model.network import Matrix
 from solvers.grouping.balanced import balanced_groups, by_appearance, evidence_us, random_groups
 from solvers.grouping.even import even_groups
 from solvers.grouping.sizes import Sizes, check_elasticity, sizes_for
-from solvers.grouping.tiers import Tier, completed_far, tiers
+from solvers.hierarchy.tiers import Tier, completed_far, tiers
+from solvers.latency import symmetrised
 
 Labels = npt.NDArray[np.intp]
 _FEWEST = 4  # hosts that can be embedded

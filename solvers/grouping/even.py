@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from plink.network import Matrix
+from plink.model.network import Matrix
 from solvers.grouping.sizes import sizes_for
 
 _OPTIMAL_UP_TO = 600  # hosts: ordering the leaves takes the cube of their number

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from plink.network import Matrix
+from plink.model.network import Matrix
 from solvers.grouping.sizes import Sizes
 
 Labels = npt.NDArray[np.intp]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plink.network import Matrix
+from plink.model.network import Matrix
 from solvers.costs.closed_forms import closed_form
 from solvers.costs.fabric import Fabric
 from solvers.costs.patterns import Pattern

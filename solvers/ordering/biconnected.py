@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from plink.network import Matrix
+from plink.model.network import Matrix
 
 
 @njit(cache=True)

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from plink.network import Matrix
+from plink.model.network import Matrix
 from solvers.costs.fabric import BYTES_PER_US, Fabric
 from solvers.costs.patterns import Pattern
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plink.network import Matrix
+from plink.model.network import Matrix
 from solvers.ordering.biconnected import two_connected_threshold
 from solvers.ordering.interruptible import interruptible
 from solvers.ordering.one_tree import one_tree

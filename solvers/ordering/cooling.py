@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from plink.network import Matrix
+from plink.model.network import Matrix
 
 _COOLING, _CHAIN_COOLING = 1000.0, 30.0  # the first temperature over the last
 # Of each run: (of the first temperature, how much of what is annealed is the smooth stand-in for longest hops). Little

@@ -25,11 +25,11 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
-from plink.network import Matrix
+from plink.model.network import Matrix
 from solvers.costs.closed_forms import closed_form
 from solvers.costs.fabric import Fabric, Vector
-from solvers.costs.latency import symmetrised
 from solvers.costs.patterns import Pattern
+from solvers.latency import symmetrised
 
 Order = npt.NDArray[np.intp]
 Edges = npt.NDArray[np.intp]

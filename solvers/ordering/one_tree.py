@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from plink.network import Matrix
-from solvers.costs.latency import ring_cost
+from plink.model.network import Matrix
+from solvers.latency import ring_cost
 
 _ROUNDING = 1e-12  # a sum of thousands of hops is known to a few parts in 10^13
 _MOST_WORK = 1.2e9  # pairs looked at: at 4,096 hosts 70 trees, a few seconds

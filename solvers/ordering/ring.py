@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from plink.network import Matrix
-from solvers.costs.latency import ring_cost
+from plink.model.network import Matrix
+from solvers.latency import ring_cost
 from solvers.ordering.progress import Progress, Watch
 
 Tour = npt.NDArray[np.intp]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from plink.errors import UsageError
-from plink.network import Matrix
+from plink.model.network import Matrix
 from solvers.costs.closed_forms import Pricing
 from solvers.ordering.progress import Progress, Watch
 from solvers.ordering.ring import EXACT, Ring, search_bottleneck, search_ring

@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 
 from plink.errors import UsageError
-from plink.network import Matrix
+from plink.model.network import Matrix
 from solvers.costs.by_name import MIXED, pattern_for, pricing_for
 from solvers.costs.closed_forms import Pricing
-from solvers.costs.latency import require_complete
 from solvers.costs.patterns import Pattern
+from solvers.latency import require_complete
 from solvers.ordering.annealing import Annealer
 from solvers.ordering.bounds import hypercube_bound, pattern_bound
 from solvers.ordering.initial import initial_orders

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from plink.network import Matrix
+from plink.model.network import Matrix
 from solvers.costs.closed_forms import Order
 from solvers.costs.patterns import Pattern
 

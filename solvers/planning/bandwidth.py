@@ -4,9 +4,9 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.errors import UsageError
-from plink.network import Matrix
+from plink.model.network import Matrix
 from solvers.costs.fabric import Fabric, Vector
-from solvers.planning.masters import Groups, Weights
+from solvers.schedules.masters import Groups, Weights
 
 
 def bandwidth_weights(fabric: Fabric, order: npt.NDArray[np.intp], groups: Groups) -> Weights:

@@ -10,7 +10,7 @@ from solvers.costs.closed_forms import closed_form
 from solvers.costs.fabric import Fabric
 from solvers.costs.master_patterns import masters_pattern
 from solvers.planning.bandwidth import bandwidth_weights
-from solvers.planning.masters import Groups, Indices, Weights, equal_chunks, size_weights
+from solvers.schedules.masters import Groups, Indices, Weights, equal_chunks, size_weights
 
 WEIGHTS = ("sizes", "bandwidth")
 

@@ -5,8 +5,8 @@ from dataclasses import fields
 import numpy as np
 
 from plink.errors import UsageError
-from plink.plan import Plan
-from plink.schedule import Schedule, there_and_back
+from plink.model.plan import Plan
+from plink.model.schedule import Schedule, there_and_back
 from solvers.schedules.catalogue import Options, schedule_for
 from solvers.schedules.hierarchical import two_level_reduce_scatter
 

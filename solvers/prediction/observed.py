@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from plink.network import Matrix
+from plink.model.network import Matrix
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.intp]

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 
-from plink.network import Matrix
-from solvers.grouping.valley import innermost_tier_us
+from plink.model.network import Matrix
+from solvers.hierarchy.valley import innermost_tier_us
 from solvers.prediction.merging import Tree, merge_tree
 from solvers.prediction.observed import Floats, Integers, Observed, observed
 from solvers.prediction.offsets import host_offsets_us

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.errors import InputError, NoAnswer
-from plink.hosts import Hosts
-from plink.network import Matrix, Network
-from plink.topology import Path, Topology, hosts_of, paths_for
+from plink.model.hosts import Hosts
+from plink.model.network import Matrix, Network
+from plink.model.topology import Path, Topology, hosts_of, paths_for
 
 Levels = npt.NDArray[np.int16]
 Floats = npt.NDArray[np.float64]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from plink.errors import UsageError
-from plink.schedule import Indices, Schedule, make_schedule, there_and_back
+from plink.model.schedule import Indices, Schedule, make_schedule, there_and_back
 
 _MOST_LEVELS = 64
 

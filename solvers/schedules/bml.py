@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from plink.schedule import Schedule, make_schedule, there_and_back
+from plink.model.schedule import Schedule, make_schedule, there_and_back
 from solvers.schedules.bcube import exchanges, levels_of
 
 

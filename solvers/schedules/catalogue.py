@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from plink.errors import UsageError
-from plink.schedule import COLLECTIVES, Schedule, mirrored, there_and_back
+from plink.model.schedule import COLLECTIVES, Schedule, mirrored, there_and_back
 from solvers.schedules.bcube import base_of, bcube_reduce_scatter
 from solvers.schedules.bml import bml_reduce_scatter
 from solvers.schedules.halving_doubling import doubling_all_gather, halving_doubling, halving_reduce_scatter

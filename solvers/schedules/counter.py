@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plink.schedule import Schedule
+from plink.model.schedule import Schedule
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ the PLink thesis, 5.2.1.
 
 import numpy as np
 
-from plink.schedule import Indices, Schedule, make_schedule, there_and_back
+from plink.model.schedule import Indices, Schedule, make_schedule, there_and_back
 from solvers.schedules.bcube import exchanges
 
 _NAME = "halving-doubling"

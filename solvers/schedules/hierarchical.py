@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.errors import UsageError
-from plink.schedule import Indices, Schedule, make_schedule, there_and_back
-from solvers.planning.masters import Groups, check_groups, equal_chunks
+from plink.model.schedule import Indices, Schedule, make_schedule, there_and_back
+from solvers.schedules.masters import Groups, check_groups, equal_chunks
 
 Rows = npt.NDArray[np.int64]
 

@@ -6,7 +6,7 @@ Read in src/network/linker_topo.cpp and network.cpp of microsoft/LightGBM. The o
 
 import numpy as np
 
-from plink.schedule import Schedule, make_schedule
+from plink.model.schedule import Schedule, make_schedule
 
 
 def lightgbm_reduce_scatter(ranks: int) -> Schedule:

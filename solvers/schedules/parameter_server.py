@@ -6,7 +6,7 @@ Every worker pushes what it has to the server of each chunk, and pulls the sum f
 import numpy as np
 
 from plink.errors import UsageError
-from plink.schedule import Schedule, make_schedule, there_and_back
+from plink.model.schedule import Schedule, make_schedule, there_and_back
 
 
 def parameter_server(

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from plink.schedule import Schedule, make_schedule
+from plink.model.schedule import Schedule, make_schedule
 
 
 def recursive_doubling(ranks: int) -> Schedule:

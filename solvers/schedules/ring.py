@@ -4,7 +4,7 @@ pieces."""
 import numpy as np
 
 from plink.errors import UsageError
-from plink.schedule import Indices, Schedule, make_schedule, there_and_back
+from plink.model.schedule import Indices, Schedule, make_schedule, there_and_back
 
 _MOST_PIECES = 4096
 

@@ -1,8 +1,8 @@
 """Proof that a schedule does what its name says: every rank ends with every contribution exactly once.
 
 The schedule is run on counts: for every rank and chunk, how often each rank's contribution is in what stands there.
-Rounds are run as :mod:`plink.schedule` defines them, so whatever passes is right for every vector and every associative
-and commutative operation. An all-reduce over N ranks takes N counts a chunk and rank.
+Rounds are run as :mod:`plink.model.schedule` defines them, so whatever passes is right for every vector and every
+associative and commutative operation. An all-reduce over N ranks takes N counts a chunk and rank.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.errors import UsageError
-from plink.schedule import Indices, Schedule, dependencies, expanded, overwritten
+from plink.model.schedule import Indices, Schedule, dependencies, expanded, overwritten
 
 _BLOCK_BYTES = 1 << 26
 _MOST_BYTES = 1 << 31  # of the counts of one chunk: 32,768 ranks

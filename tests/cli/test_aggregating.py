@@ -9,8 +9,8 @@ import pytest
 
 from plink.cli.aggregating import backend_for
 from plink.errors import NoAnswer, UsageError
-from plink.hosts import Host, Hosts
-from plink.network import Network
+from plink.model.hosts import Host, Hosts
+from plink.model.network import Network
 from plink.runtime.aggengine.aggregation import TEXT, from_bytes
 from solvers.schedules.catalogue import schedule_for
 from tests.conftest import typed

@@ -9,9 +9,9 @@ import pytest
 from jsonschema import Draft202012Validator
 from PIL import Image
 
-from plink.agile_log import (
-    AgileLog,
+from plink.records.elastic_log import (
     ControllerEvent,
+    ElasticLog,
     End,
     Entry,
     HostEvent,
@@ -68,7 +68,7 @@ def workplace(tmp_path: Path) -> Path:
     for name, started in (("elastic-1", "2026-01-01"), ("plain-1", "2026-01-02")):
         (tmp_path / ".plink/runs" / name).mkdir(parents=True)
         write(tmp_path / ".plink/runs" / name / "run.json", {"schema": "plink.run/1", "started": started})
-    log = AgileLog(tmp_path / ".plink/runs/elastic-1/agile.jsonl")
+    log = ElasticLog(tmp_path / ".plink/runs/elastic-1/agile.jsonl")
     for entry in entries():
         log.add(entry)
     log.close()
@@ -83,7 +83,7 @@ def test_a_summary_word_for_word(workplace: Path) -> None:
 
 def test_a_summary_is_as_its_schema_says(workplace: Path) -> None:
     schema = json.loads((Path(__file__).parents[2] / "docs/schemas/agile-summary.schema.json").read_text())
-    log = AgileLog(workplace / "log")
+    log = ElasticLog(workplace / "log")
     log.add(Traffic(1.0, "stranger", 1, 2))
     log.close()
     for run in ("elastic-1", "log"):
@@ -110,7 +110,7 @@ def test_a_run_under_way(workplace: Path) -> None:
 
 
 def test_without_prices_there_is_no_cost(workplace: Path) -> None:
-    log = AgileLog(workplace / "log")
+    log = ElasticLog(workplace / "log")
     log.add(HostEvent(0.0, "a", 0, "reliable", 1, "joined"))
     log.close()
     done = typed("agile", "summary", "log", cwd=workplace)

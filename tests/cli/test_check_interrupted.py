@@ -12,8 +12,8 @@ from plink.cli.check_course import Asked, run
 from plink.cli.checking import Limits
 from plink.cli.running_orders import Planned, Trying
 from plink.errors import PlinkError
-from plink.network import Network
-from plink.trials import Series, Trial
+from plink.model.network import Network
+from plink.model.trials import Series, Trial
 from solvers.checking.regression import Tolerance
 from tests.cli.files import network, write
 

@@ -101,8 +101,8 @@ def test_the_words_are_those_that_the_commands_take() -> None:
     """They stand in the module so that nothing has to be imported for them."""
     from plink.cli.probe import _METHODS
     from plink.cli.reorder import _FORMATS
-    from plink.hosts import TIERS
-    from plink.schedule import COLLECTIVES
+    from plink.model.hosts import TIERS
+    from plink.model.schedule import COLLECTIVES
     from runners.choice import NAMES as RUNNERS
     from runners.hostfiles import FORMATS
     from solvers.costs.by_name import NAMES

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from benchmarks.clouds import Cloud, three_tier
-from plink.hosts import Host, Hosts
-from plink.network import Network, read_network
+from plink.model.hosts import Host, Hosts
+from plink.model.network import Network, read_network
 from tests.cli.files import listing, refusal, write
 from tests.conftest import typed
 

@@ -16,7 +16,7 @@ import pytest
 
 import plink as package
 from plink.cli import about
-from plink.storage import read_document
+from plink.model.storage import read_document
 from tests.conftest import NO_LAB, typed
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "schemas" / "info.schema.json"

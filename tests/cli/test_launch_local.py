@@ -8,7 +8,7 @@ from jsonschema import Draft202012Validator
 
 from plink.cli.figures import figure_from
 from plink.errors import UsageError
-from plink.storage import read_document
+from plink.model.storage import read_document
 from tests.cli.files import refusal
 from tests.conftest import typed
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from plink.cli.routes import route_of
-from plink.network import read_network
-from plink.order import read_order
+from plink.model.network import read_network
+from plink.model.order import read_order
 from tests.cli.files import network, refusal, write
 from tests.conftest import typed
 

@@ -11,9 +11,9 @@ import pytest
 
 from plink.cli import check_course
 from plink.cli.running_orders import Planned
-from plink.network import Network
-from plink.printed import instead_of_json
-from plink.trials import Series, Trial
+from plink.model.network import Network
+from plink.model.printed import instead_of_json
+from plink.model.trials import Series, Trial
 from tests.cli.files import listing, network, refusal, write
 from tests.conftest import typed
 

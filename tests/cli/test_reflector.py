@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import typed
-from tests.words.schemas import complaints, described, keys
+from tests.model.schemas import complaints, described, keys
 
 WAIT_S = 30.0
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from plink.network import network_from_json
+from plink.model.network import network_from_json
 from tests.cli.files import listing, network, refusal, write
 from tests.conftest import typed
 

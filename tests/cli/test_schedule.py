@@ -11,7 +11,7 @@ import pytest
 
 from plink.cli.app import command
 from plink.errors import PlinkError
-from plink.schedule_file import read_schedule
+from plink.model.schedule_file import read_schedule
 from tests.cli.files import listing, write
 from tests.conftest import typed
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from plink.scratch import ScratchFolder
+from plink.records.scratch import ScratchFolder
 from tests.cli.files import network, refusal, write
 from tests.conftest import plink
 
@@ -80,7 +80,7 @@ def test_few_descriptors(here: Path) -> None:
 
 
 HOLDS = """
-from plink.scratch import ScratchFolder
+from plink.records.scratch import ScratchFolder
 held = ScratchFolder()
 print(held.path, flush=True)
 import time

@@ -6,7 +6,7 @@ from typing import Any
 
 from plink.cli.app import command
 from plink.errors import PlinkError
-from plink.units import parse_bytes, parse_duration, parse_rate
+from plink.model.units import parse_bytes, parse_duration, parse_rate
 
 
 def refusal(words: list[str]) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from plink.hosts import Hosts, render_hosts
+from plink.model.hosts import Hosts, render_hosts
 from tests.conftest import Lab
 from tests.docs.pages import ROOT, blocks
 from tests.docs.shell import Shell

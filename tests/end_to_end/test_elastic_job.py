@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from plink.hosts import render_hosts
+from plink.model.hosts import render_hosts
 from tests.conftest import Lab, typed
 from tests.lab.jobs import Running
 from tests.lab.test_elastic import PROGRAM, node

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from plink.network import read_network
+from plink.model.network import read_network
 from tests.conftest import Lab, plink
 from tests.lab.jobs import write_script
 from tests.lab.traces import guests

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, cast
 
 from plink.errors import PlinkError
-from plink.hosts import Host
+from plink.model.hosts import Host
 from plink.remote.fleet import Fleet, Message
 from plink.remote.lifeline import ControllerGone, Lifeline
 
@@ -49,9 +49,9 @@ class Said:
 
 def agents_said(data: bytes) -> None:
     """A pair is measured by each method, one end of which answers with these lines; the network can be written."""
-    from plink.hosts import Hosts
-    from plink.network import network_from_json
-    from plink.storage import parse_document, render_document
+    from plink.model.hosts import Hosts
+    from plink.model.network import network_from_json
+    from plink.model.storage import parse_document, render_document
     from probes.conductor import Conductor
     from probes.measurements import Measurements
     from probes.methods import METHODS, Settings, Work, errand

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from plink.errors import HostError
-from plink.hosts import Host, Hosts
+from plink.model.hosts import Host, Hosts
 from plink.remote.fleet import Fleet, Message
 from plink.remote.words import Nonsense, Words, said_on
 from runners.agile.controller import Controller

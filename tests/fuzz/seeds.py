@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from plink.hosts import render_hosts
-from plink.network import Network
-from plink.order import Order
+from plink.model.hosts import render_hosts
+from plink.model.network import Network
+from plink.model.order import Order
 
 
 def _json(*documents: Any) -> tuple[bytes, ...]:
@@ -29,7 +29,7 @@ def seeds() -> dict[str, Sequence[bytes]]:
     from tests.fuzz.lines import TOKEN
     from tests.fuzz.said_in_jobs import a_job
     from tests.fuzz.targets import THREE
-    from tests.words import test_topology as written
+    from tests.model import test_topology as written
 
     latency = np.array([[0.0, 50.0, 90.5], [51.0, 0.0, np.nan], [90.0, 70.0, 0.0]])
     details = {
@@ -178,8 +178,8 @@ def _schedules() -> list[dict[str, Any]]:
 
 
 def _plans() -> list[dict[str, Any]]:
-    from plink.plan import Masters, Plan
-    from plink.schedule_file import schedule_from_json
+    from plink.model.plan import Masters, Plan
+    from plink.model.schedule_file import schedule_from_json
     from tests.fuzz.targets import THREE
 
     two = type(THREE)(THREE.members[:2])
@@ -193,7 +193,7 @@ def _plans() -> list[dict[str, Any]]:
 
 
 def _agile_log() -> bytes:
-    from plink.agile_log import SCHEMA
+    from plink.records.elastic_log import SCHEMA
 
     common = {"host": "a", "number": 1, "tier": "reliable", "slots": 1}
     step = {"what": "iteration", "seconds": 0.5, "stage": 1, "workers": 2}
@@ -267,8 +267,8 @@ def _stamp() -> tuple[bytes, ...]:
 
 
 def _replacement() -> tuple[bytes, ...]:
+    from plink.model.schedule_file import schedule_from_json
     from plink.runtime.aggengine.aggregation import Aggregation, SizeClass
-    from plink.schedule_file import schedule_from_json
 
     ring = schedule_from_json(_schedules()[0], "ring")
     return (Aggregation((SizeClass(None, "ring", ring),)).to_bytes(),)

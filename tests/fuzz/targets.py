@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from plink.errors import PlinkError
-from plink.hosts import Host, Hosts
-from plink.network import Network
+from plink.model.hosts import Host, Hosts
+from plink.model.network import Network
 
 Read = Callable[[bytes], object]
 _LONGEST = 1000  # characters of a message
@@ -78,7 +78,7 @@ def _json(*documents: Any) -> tuple[bytes, ...]:
 
 def hosts(data: bytes) -> None:
     """Hosts files."""
-    from plink.hosts import parse_hosts, read_hosts, render_hosts
+    from plink.model.hosts import parse_hosts, read_hosts, render_hosts
 
     found = read_hosts(_file(data, "hosts.txt"))
     assert parse_hosts(render_hosts(found), "again") == found
@@ -86,8 +86,8 @@ def hosts(data: bytes) -> None:
 
 def network(data: bytes) -> None:
     """``plink.network/1``: what is read, what is asked of it later, and a probe that goes on from it."""
-    from plink.network import network_from_json, read_network
-    from plink.storage import parse_document, render_document
+    from plink.model.network import network_from_json, read_network
+    from plink.model.storage import parse_document, render_document
     from probes.measurements import resumed
 
     path = _file(data, "network.json")
@@ -104,8 +104,8 @@ def network(data: bytes) -> None:
 
 def compared(data: bytes) -> None:
     """``plink.network/1`` beside one of another day: ``plink diff``, which reads what hardly anybody else does."""
-    from plink.network import network_from_json, read_network
-    from plink.storage import parse_document
+    from plink.model.network import network_from_json, read_network
+    from plink.model.storage import parse_document
     from solvers.changes.compare import compare
     from solvers.changes.finding import Limits
     from tests.fuzz.seeds import seeds
@@ -118,8 +118,8 @@ def compared(data: bytes) -> None:
 
 def order(data: bytes) -> None:
     """``plink.order/1``, and lists of names."""
-    from plink.order import order_from_json, read_order
-    from plink.storage import parse_document, render_document
+    from plink.model.order import order_from_json, read_order
+    from plink.model.storage import parse_document, render_document
 
     found = read_order(_file(data, "order"))
     assert order_from_json(parse_document(render_document(found.to_json()), "again"), "again") == found
@@ -128,7 +128,7 @@ def order(data: bytes) -> None:
 
 def groups(data: bytes) -> None:
     """Lists of groups, and ``plink.groups/1``."""
-    from plink.groups import parse_groups, read_groups
+    from plink.model.groups import parse_groups, read_groups
 
     found = read_groups(_file(data, "groups"))
     lines = "\n".join(" ".join(group) for group in found)
@@ -138,8 +138,8 @@ def groups(data: bytes) -> None:
 
 def plan(data: bytes) -> None:
     """``plink.plan/1``, with its schedule and masters."""
-    from plink.plan_file import plan_from_json, read_plan
-    from plink.storage import parse_document, render_document
+    from plink.model.plan_file import plan_from_json, read_plan
+    from plink.model.storage import parse_document, render_document
 
     found = read_plan(_file(data, "plan.json"))
     again = plan_from_json(parse_document(render_document(found.to_json()), "again"), "again")
@@ -148,8 +148,8 @@ def plan(data: bytes) -> None:
 
 def schedule(data: bytes) -> None:
     """``plink.schedule/1``."""
-    from plink.schedule_file import read_schedule, schedule_from_json
-    from plink.storage import parse_document, render_document
+    from plink.model.schedule_file import read_schedule, schedule_from_json
+    from plink.model.storage import parse_document, render_document
 
     found = read_schedule(_file(data, "schedule.json"))
     again = schedule_from_json(parse_document(render_document(found.to_json()), "again"), "again")
@@ -166,7 +166,7 @@ def aggregation(data: bytes) -> None:
 
 def topology(data: bytes) -> None:
     """Whatever a provider or a scheduler says."""
-    from plink.topology import hosts_of, paths_for, read_topology
+    from plink.model.topology import hosts_of, paths_for, read_topology
 
     found = read_topology(_file(data, "topology"))
     assert paths_for(found, hosts_of(found)) == list(found.paths.values())
@@ -174,29 +174,29 @@ def topology(data: bytes) -> None:
 
 def truth(data: bytes) -> None:
     """Where hosts really are, in any of its forms."""
-    from plink.truth import read_truth
+    from plink.model.truth import read_truth
 
     assert len(read_truth(_file(data, "truth"), THREE)) == len(THREE)
 
 
 def compressed(data: bytes) -> None:
     """Any document in a file whose name ends in ``.gz``."""
-    from plink.storage import read_document
+    from plink.model.storage import read_document
 
     read_document(_file(data, "network.json.gz"))
 
 
 def agile_log(data: bytes) -> None:
     """The log of an elastic run, and what it amounts to; another run may go on with it."""
-    from plink.agile_history import history_of
-    from plink.agile_log import AgileLog, read_agile_log
+    from plink.records.elastic_history import history_of
+    from plink.records.elastic_log import ElasticLog, read_elastic_log
 
     path = _file(data, "agile.jsonl")
-    found = read_agile_log(path)
+    found = read_elastic_log(path)
     history_of(found)
-    log = AgileLog(path)
+    log = ElasticLog(path)
     log.close()
-    assert read_agile_log(path)[: len(found)] == found
+    assert read_elastic_log(path)[: len(found)] == found
 
 
 def autotune_log(data: bytes) -> None:
@@ -212,7 +212,7 @@ def autotune_log(data: bytes) -> None:
 
 def run(data: bytes) -> None:
     """The file of a job that was run: listed, shown, and asked for again."""
-    from plink.runs import Run, run_named, runs_in
+    from plink.records.runs import Run, run_named, runs_in
 
     folder = _folder() / "runs"
     (folder / "one").mkdir(parents=True, exist_ok=True)
@@ -229,7 +229,7 @@ def shown_runs(data: bytes) -> None:
     import io
 
     from plink.cli.runs import _end, _table, show
-    from plink.runs import runs_in
+    from plink.records.runs import runs_in
 
     folder = _folder() / ".plink" / "runs"
     (folder / "one").mkdir(parents=True, exist_ok=True)
@@ -242,7 +242,7 @@ def shown_runs(data: bytes) -> None:
 
 def check(data: bytes) -> None:
     """``plink.check/1``: runs that were measured."""
-    from plink.trials import read_series
+    from plink.model.trials import read_series
 
     assert read_series(_file(data, "check.json"))
 
@@ -250,7 +250,7 @@ def check(data: bytes) -> None:
 def embedding(data: bytes) -> None:
     """Where hosts were placed."""
     from plink.cli.placing import _read
-    from plink.storage import parse_document
+    from plink.model.storage import parse_document
 
     document = parse_document(_text(data), "embedding.json")
     _read(Network(THREE, np.zeros((3, 3))), document, "embedding.json")
@@ -262,7 +262,7 @@ def _text(data: bytes) -> str:
 
 def quantities(data: bytes) -> None:
     """Sizes, rates and durations."""
-    from plink.units import parse_bytes, parse_duration, parse_rate
+    from plink.model.units import parse_bytes, parse_duration, parse_rate
 
     for parse in (parse_bytes, parse_rate, parse_duration):
         _tried(lambda parse=parse: parse(_text(data)))  # type: ignore[misc]
@@ -298,7 +298,7 @@ def _layout() -> Any:
 
 def lab(data: bytes) -> None:
     """What stands of a lab."""
-    from plink.storage import parse_document
+    from plink.model.storage import parse_document
     from runners.lab.blueprint import from_json
 
     from_json(parse_document(_text(data), "lab.json"), "lab.json")

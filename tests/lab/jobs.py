@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from plink.hosts import Hosts, render_hosts
+from plink.model.hosts import Hosts, render_hosts
 from tests.conftest import Lab
 from tests.lab.waiting import until
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from plink.hosts import Hosts, render_hosts
-from plink.network import Network, network_from_json
+from plink.model.hosts import Hosts, render_hosts
+from plink.model.network import Network, network_from_json
 from runners.lab import kernel
 from tests.conftest import Lab, plink
 from tests.lab.traces import command_line, inside

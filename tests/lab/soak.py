@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from plink.hosts import Hosts, parse_hosts, render_hosts
+from plink.model.hosts import Hosts, parse_hosts, render_hosts
 from tests.lab.jobs import Running
 from tests.lab.waiting import until
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from plink.network import read_network
-from plink.storage import read_document
+from plink.model.network import read_network
+from plink.model.storage import read_document
 from tests.cli.files import write
 from tests.conftest import Lab, plink
 from tests.lab.jobs import write_hosts, write_script

@@ -14,7 +14,7 @@ from tests.conftest import Lab, plink
 from tests.lab.jobs import Running
 from tests.lab.probing import agents, await_probes, datagrams, firewall, hosts_file
 from tests.lab.traces import HERE
-from tests.words.schemas import described
+from tests.model.schemas import described
 
 pytestmark = pytest.mark.lab
 

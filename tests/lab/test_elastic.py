@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from plink.hosts import render_hosts
+from plink.model.hosts import render_hosts
 from tests.conftest import Lab, lab_up, plink
 from tests.lab.jobs import Running
 from tests.lab.waiting import until

@@ -12,8 +12,8 @@ import pytest
 from runners.job.job import Job
 from runners.job.launcher import FleetRunner
 from runners.job.proof import Finding
+from runners.job.runner import Watch
 from runners.lab import kernel
-from runners.runner import Watch
 from runners.ssh.connector import SshConnector
 from tests.conftest import Lab, plink
 from tests.lab.jobs import Running, write_hosts, write_script

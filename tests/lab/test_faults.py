@@ -12,7 +12,7 @@ from tests.conftest import Lab
 from tests.lab.test_links import address, pairs, transfer
 from tests.lab.traces import HERE, guests, inside
 from tests.lab.waiting import until
-from tests.words.schemas import described
+from tests.model.schemas import described
 
 pytestmark = pytest.mark.lab
 

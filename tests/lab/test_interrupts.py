@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from plink.network import read_network
+from plink.model.network import read_network
 from tests.conftest import Lab
 from tests.lab.jobs import Running, write_hosts, write_script
 from tests.lab.traces import agents, guests

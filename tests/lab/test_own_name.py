@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from plink.hosts import Hosts
+from plink.model.hosts import Hosts
 from probes.methods import Settings
 from probes.survey import Watcher, measure_all
 from runners.job.job import Job
 from runners.job.launcher import FleetRunner
+from runners.job.runner import Watch
 from runners.lab import kernel
-from runners.runner import Watch
 from runners.ssh.connector import SshConnector
 from runners.ssh.settings import Identity
 from tests.conftest import Lab

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from plink.network import Network
+from plink.model.network import Network
 from solvers.affinity import paia
 from tests.conftest import Lab, plink
 from tests.lab.probing import (

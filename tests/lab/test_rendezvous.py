@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from plink.hosts import Hosts, render_hosts
+from plink.model.hosts import Hosts, render_hosts
 from tests.conftest import Lab
 from tests.runtime.torchruns import GATHER, Ended, Torchruns
 

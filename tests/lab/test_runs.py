@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from plink.storage import read_document
+from plink.model.storage import read_document
 from tests.cli.files import refusal
 from tests.conftest import Lab, plink, typed
 from tests.lab.jobs import write_hosts, write_script

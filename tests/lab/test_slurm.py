@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from plink.hosts import Hosts, render_hosts
+from plink.model.hosts import Hosts, render_hosts
 from tests.conftest import Lab, plink
 from tests.lab.jobs import Running, write_hosts, write_script
 from tests.lab.slurm import PATIENCE_S, Cluster, cluster

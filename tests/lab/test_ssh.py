@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from plink.hosts import Host
+from plink.model.hosts import Host
 from plink.remote.fleet import Fleet
 from plink.remote.program import AgentProgram
 from runners.lab.sshd import _write_key

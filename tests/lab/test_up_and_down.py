@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from plink.hosts import read_hosts
+from plink.model.hosts import read_hosts
 from runners.lab import kernel
 from tests.conftest import Lab, lab_up, plink
 from tests.lab.traces import HERE, left_of, routes_of_the_machine

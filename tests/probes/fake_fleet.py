@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from plink.errors import HostError
-from plink.hosts import Host, Hosts
+from plink.model.hosts import Host, Hosts
 from plink.remote.fleet import Fleet, Message
 from probes.conductor import Conductor
 from probes.measurements import Measurements

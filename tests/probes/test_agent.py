@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from plink.errors import PlinkError
-from plink.hosts import Host, Hosts
+from plink.model.hosts import Host, Hosts
 from plink.remote.fleet import LEASE_S, Fleet
 from probes.measurements import Measurements
 from probes.methods import Settings

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plink.errors import InputError
-from plink.hosts import Host, Hosts
-from plink.network import network_from_json, read_network
+from plink.model.hosts import Host, Hosts
+from plink.model.network import network_from_json, read_network
 from probes.agent.summary import summary
 from probes.measurements import Measurements, resumed
 

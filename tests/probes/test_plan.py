@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.fabric import Fabric, three_tier
-from plink.network import Matrix
+from plink.model.network import Matrix
 from probes.adaptive import Adaptive, AdaptiveSettings
 from probes.matching import disjoint, nearest_pairs
 from probes.plan import AllPairs, Plan

@@ -13,7 +13,7 @@ import pytest
 
 import plink.remote.fleet
 from plink.errors import HostError
-from plink.hosts import Host
+from plink.model.hosts import Host
 from plink.remote.connector import Line
 from plink.remote.fleet import Fleet, Message
 from plink.remote.program import BOOTSTRAP, REMOTE_COMMAND, AgentProgram
@@ -197,7 +197,7 @@ def test_nobody_waits_for_a_connection_being_made_once_it_is_interrupted() -> No
     """One Ctrl-C ends the process, although a connector is stuck: no limit of its own has to run out."""
     controller = (
         "import os\nimport threading\n"
-        "from plink.hosts import Host\nfrom plink.remote.fleet import Fleet\n"
+        "from plink.model.hosts import Host\nfrom plink.remote.fleet import Fleet\n"
         "from plink.remote.program import AgentProgram\n"
         "class Stuck:\n"
         "    def open(self, host):\n"
@@ -239,7 +239,7 @@ def test_agents_end_when_their_controller_is_killed() -> None:
     """kill -9: nothing is closed in order, and the agent ends all the same."""
     controller = (
         "import sys, threading\n"
-        "from plink.hosts import Host\nfrom plink.remote.fleet import Fleet\n"
+        "from plink.model.hosts import Host\nfrom plink.remote.fleet import Fleet\n"
         "from plink.remote.program import AgentProgram\nfrom runners.local import LocalConnector\n"
         "fleet = Fleet(LocalConnector(), AgentProgram(('tests.remote.fleet_agent',)))\n"
         "fleet.start([Host('a', 'a')], {'first': 'hello'})\n"

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from plink.hosts import Host, Hosts
+from plink.model.hosts import Host, Hosts
 from runners.job.job import Job
 from runners.job.launcher import FleetRunner
 from runners.job.proof import Finding
 from runners.job.result import RunResult
-from runners.runner import Watch
+from runners.job.runner import Watch
 from tests.child_hosts import ChildHosts
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plink.errors import InputError, UsageError
-from plink.hosts import parse_hosts, render_hosts
+from plink.model.hosts import parse_hosts, render_hosts
 from runners.lab.blueprint import Blueprint, Settings, draw, from_json, is_lab_address
 
 SETTINGS = st.builds(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from plink.errors import HostError, UsageError
-from plink.hosts import Host
+from plink.model.hosts import Host
 from plink.remote.connector import Connector
 from plink.remote.fleet import Fleet
 from plink.remote.program import AgentProgram

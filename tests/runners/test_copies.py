@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 from plink.errors import HostError, PlinkError, UsageError
-from plink.hosts import Host, Hosts
+from plink.model.hosts import Host, Hosts
 from runners.job import copies, packing
 from runners.job.copies import Copies
 from runners.job.launcher import FleetRunner
 from runners.job.packing import pack
-from runners.runner import Watch
+from runners.job.runner import Watch
 from tests.child_hosts import ChildHosts
 from tests.runners.child_jobs import ChildJobs
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from plink.runs import Record
+from plink.records.runs import Record
 from runners.agile.asking import Answer, Asking
 
 # Somebody else, who asks for the status and prints what is answered.

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from plink.errors import UsageError
-from plink.hosts import Host, Hosts, parse_hosts
-from plink.order import Order, order_from_json
+from plink.model.hosts import Host, Hosts, parse_hosts
+from plink.model.order import Order, order_from_json
 from runners.hostfiles import FORMATS, command, render
 
 ORDER = Order("ring", ("c", "a", "b"), cost=3.0, seed=1, details={"model": "latency"})

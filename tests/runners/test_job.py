@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from plink.errors import PlinkError, UsageError
-from plink.hosts import Host, Hosts
+from plink.model.hosts import Host, Hosts
 from plink.remote.addresses import local_addresses
 from runners.job.job import Job
 from runners.job.result import OrderNotKept

@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 
 from plink.errors import PlinkError
-from plink.hosts import Host, Hosts
+from plink.model.hosts import Host, Hosts
 from runners.job.launcher import FleetRunner
 from runners.job.preflight import refuse, refuse_unreached
 from runners.job.proof import Finding
-from runners.runner import Watch
+from runners.job.runner import Watch
 from tests.child_hosts import ends
 from tests.runners.child_jobs import ChildJobs
 

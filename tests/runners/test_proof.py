@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plink.hosts import Host, Hosts
+from plink.model.hosts import Host, Hosts
 from runners.job.proof import Finding, seats, verify
 
 Reports = dict[int, tuple[str, dict[str, Any]]]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from plink.errors import UsageError
-from plink.hosts import Host, Hosts
+from plink.model.hosts import Host, Hosts
 from runners.job.job import Job
 from runners.launchers.slurm import Slurm, of_allocations
 from runners.launchers.slurm_batch import batch_script

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 import runners.ssh.connector
 from plink.errors import HostError
-from plink.hosts import Host
+from plink.model.hosts import Host
 from runners.ssh.connector import SshConnector
 from runners.ssh.settings import Identity
 

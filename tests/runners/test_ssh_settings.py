@@ -7,7 +7,7 @@ import paramiko
 import pytest
 
 from plink.errors import InputError
-from plink.hosts import Host, Hosts
+from plink.model.hosts import Host, Hosts
 from runners.launchers.ssh_config import ssh_config
 from runners.ssh.connector import SshConnector
 from runners.ssh.settings import Identity, SshSettings, jump_settings, load_config, settings_for

@@ -11,14 +11,14 @@ from typing import cast
 import pytest
 
 from plink.errors import PlinkError
-from plink.hosts import Host, Hosts
+from plink.model.hosts import Host, Hosts
 from plink.remote.fleet import Fleet, Message
 from runners.job.crew import Crew
 from runners.job.job import Job
 from runners.job.proof import Finding
 from runners.job.result import RunResult
+from runners.job.runner import Watch
 from runners.job.torchrun_runner import TorchrunRunner
-from runners.runner import Watch
 from tests.child_hosts import ChildHosts
 
 

@@ -217,7 +217,7 @@ def test_the_entry_point_imports_nothing_and_troubles_no_other_backend(tmp_path:
     code = (
         "import sys, importlib.metadata as m\n"
         "(e,) = [e for e in m.entry_points(group='torchrun.handlers') if e.value.startswith('plink.runtime.torchrun')]"
-        "[:1]\ne.load()()\nprint([n for n in ('torch', 'numpy', 'plink.hosts') if n in sys.modules])"
+        "[:1]\ne.load()()\nprint([n for n in ('torch', 'numpy', 'plink.model.hosts') if n in sys.modules])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, **install(tmp_path)}, cwd=tmp_path, capture_output=True,

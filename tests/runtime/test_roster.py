@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from plink.errors import HostError, InputError
-from plink.hosts import Host
+from plink.model.hosts import Host
 from plink.runtime.membership import Registration, missing, refusal
 from plink.runtime.roster import digest, find_self, is_loopback, numeric, read_roster
 

@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from solvers.autotune.observed import Assignment, Observed, sent_bytes
-from solvers.planning.masters import equal_chunks
+from solvers.schedules.masters import equal_chunks
 
 GROUPS = [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 13, 14, 15]]
 CHUNK = 65536.0

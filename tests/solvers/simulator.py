@@ -1,11 +1,11 @@
-"""A schedule run chunk by chunk and rank by rank on numbers, from nothing but the definition in plink/schedule.py."""
+"""A schedule run chunk by chunk and rank by rank on numbers, from the definition in plink/model/schedule.py alone."""
 
 from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
 
-from plink.schedule import Schedule
+from plink.model.schedule import Schedule
 
 
 class Wrong(AssertionError):

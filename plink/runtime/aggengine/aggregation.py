@@ -18,16 +18,16 @@ import numpy as np
 from torch.distributed import Store  # type: ignore[attr-defined]
 
 from plink.errors import InputError
-from plink.plan import SCHEMA as PLAN
-from plink.plan import Plan
-from plink.plan_file import plan_from_json
+from plink.model.plan import SCHEMA as PLAN
+from plink.model.plan import Plan
+from plink.model.plan_file import plan_from_json
+from plink.model.schedule import Schedule, expanded, make_schedule
+from plink.model.schedule_file import schedule_from_json
+from plink.model.storage import name_of, read_document
 from plink.runtime.aggengine.aside import another_ring
 from plink.runtime.aggengine.cut import Cutting, cutting_for
 from plink.runtime.aggengine.restriction import restricted
 from plink.runtime.aggengine.transport import MOST_LANES
-from plink.schedule import Schedule, expanded, make_schedule
-from plink.schedule_file import schedule_from_json
-from plink.storage import name_of, read_document
 
 SCHEMA = "plink.aggregation/1"
 # Of rank 0: a file, or what `Aggregation.to_text` made, which comes with the job where the file does not.

@@ -10,6 +10,7 @@ from queue import SimpleQueue
 
 import torch
 
+from plink.model.schedule import Schedule
 from plink.runtime.aggengine.aggregation import Aggregation
 from plink.runtime.aggengine.aside import Aside
 from plink.runtime.aggengine.crossover import NEVER, AllReduce
@@ -21,7 +22,6 @@ from plink.runtime.aggengine.program import Program, compile_program
 from plink.runtime.aggengine.reductions import GLOO_SUMS, Combine, Reduction
 from plink.runtime.aggengine.transport import SIGNATURES, Transport
 from plink.runtime.aggengine.tuning import Tuning
-from plink.schedule import Schedule
 
 _END_S = 3.0
 _LINGER_S = 1.0

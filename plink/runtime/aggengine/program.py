@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from plink.model.schedule import Schedule, expanded
 from plink.runtime.aggengine.cut import Cut
-from plink.schedule import Schedule, expanded
 
 SEND, ADD, COPY = 0, 1, 2
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from plink.schedule import Indices, Schedule, expanded, make_schedule
+from plink.model.schedule import Indices, Schedule, expanded, make_schedule
 
 Table = npt.NDArray[np.int64]
 Edge = tuple[int, int, int]  # from a rank to the one above it in a tree, and how far it is from its lowest leaf

@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from plink.model.schedule import Schedule
 from plink.runtime.aggengine.aggregation import Aggregation, from_bytes, replacement_from
 from plink.runtime.aggengine.connections import Connections
 from plink.runtime.aggengine.crossover import Crossover
 from plink.runtime.aggengine.launcher_line import LauncherLine
 from plink.runtime.aggengine.transport import SIGNATURES, Transport
-from plink.schedule import Schedule
 
 Seen = npt.NDArray[np.float64]
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from plink.errors import PlinkError
-from plink.storage import check_writable, write_bytes
+from plink.model.storage import check_writable, write_bytes
 
 
 def unwritable(path: str) -> str | None:

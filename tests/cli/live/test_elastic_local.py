@@ -14,12 +14,12 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from plink.storage import read_document
+from plink.model.storage import read_document
 from tests.cli.files import refusal
 from tests.conftest import typed
 from tests.lab.jobs import Running
 from tests.lab.waiting import until
-from tests.words.schemas import complaints, described, keys
+from tests.model.schemas import complaints, described, keys
 
 PROGRAM = Path(__file__).parents[2] / "runners/agile/tally.py"
 

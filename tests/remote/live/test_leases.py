@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import plink.remote.fleet
-from plink.hosts import Host
+from plink.model.hosts import Host
 from plink.remote.connector import Line
 from plink.remote.fleet import Fleet
 from plink.remote.lifeline import ControllerGone, Lifeline

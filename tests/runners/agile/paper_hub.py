@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from plink.errors import HostError
-from plink.hosts import Host, Hosts
+from plink.model.hosts import Host, Hosts
 from plink.runtime.agileml.control_line import VERSION
 from runners.agile import hub as hub_module
 from runners.agile.hub import Ended, Hub, Report, Wishes

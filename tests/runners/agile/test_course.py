@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from plink.agile_history import history_of
-from plink.agile_log import Iteration, RolledBack
+from plink.records.elastic_history import history_of
+from plink.records.elastic_log import Iteration, RolledBack
 from plink.runtime.agileml.app import App, Score, Stop
 from plink.runtime.agileml.layout import Table
 from plink.runtime.agileml.local import train

@@ -5,8 +5,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plink.agile_history import history_of
-from plink.agile_log import Entry, HostEvent, Iteration, RolledBack
+from plink.records.elastic_history import history_of
+from plink.records.elastic_log import Entry, HostEvent, Iteration, RolledBack
 from runners.agile.member import Member
 from runners.agile.spending import Spending, spent
 from tests.runners.agile.paper_hub import Paper, paper

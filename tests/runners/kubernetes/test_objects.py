@@ -9,7 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from plink.errors import UsageError
-from plink.hosts import Host, Hosts
+from plink.model.hosts import Host, Hosts
 from runners.kubernetes.objects import MPI_PROGRAM, POD_PROGRAM
 from runners.kubernetes.settings import KINDS, PodSettings, parse_resources
 from tests.runners.kubernetes.kubeflow import MPI_JOB, PYTORCH_JOB

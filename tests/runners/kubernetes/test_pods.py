@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from plink.hosts import Host, Hosts
+from plink.model.hosts import Host, Hosts
 from runners.job.environment import environment
 from runners.job.proof import seats
 from tests.runners.kubernetes.kubelet import Kubelet, ended

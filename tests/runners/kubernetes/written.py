@@ -5,11 +5,11 @@ from typing import Any
 
 import yaml
 
-from plink.hosts import Host, Hosts
+from plink.model.hosts import Host, Hosts
 from runners.job.job import Job
+from runners.job.runner import Watch
 from runners.kubernetes.settings import PodSettings
 from runners.kubernetes.writer import ObjectWriter
-from runners.runner import Watch
 
 HOSTS = Hosts((Host("node-c", "10.0.0.3"), Host("node-a", "10.0.0.1", slots=2), Host("node-b.example", "10.0.0.2")))
 

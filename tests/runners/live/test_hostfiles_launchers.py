@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from plink.hosts import Host, Hosts
-from plink.order import Order
+from plink.model.hosts import Host, Hosts
+from plink.model.order import Order
 from runners.hostfiles import render
 
 HOSTS = Hosts((Host("hc", "hc"), Host("ha", "ha", slots=2), Host("hb", "hb")))

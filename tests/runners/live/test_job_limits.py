@@ -14,7 +14,7 @@ import pytest
 import plink.remote.fleet
 import runners.job.launcher
 import runners.job.watching
-from plink.hosts import Host
+from plink.model.hosts import Host
 from plink.remote.fleet import Fleet
 from runners.job import stacks
 from tests.child_hosts import ends

@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
+from plink.model.schedule import Schedule
 from plink.runtime.aggengine.aggregation import Aggregation, SizeClass, aggregation_to_json
-from plink.schedule import Schedule
 from solvers.schedules.catalogue import Options, schedule_for
 
 

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from plink.schedule import Schedule
+from plink.model.schedule import Schedule
 from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
 
 

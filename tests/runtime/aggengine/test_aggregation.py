@@ -11,7 +11,8 @@ import torch.distributed as dist
 from jsonschema import Draft202012Validator
 
 from plink.errors import InputError
-from plink.plan_file import plan_from_json
+from plink.model.plan_file import plan_from_json
+from plink.model.storage import read_document
 from plink.runtime.aggengine.aggregation import (
     FILE,
     TEXT,
@@ -25,7 +26,6 @@ from plink.runtime.aggengine.aggregation import (
     share,
 )
 from plink.runtime.aggengine.cut import Cutting
-from plink.storage import read_document
 from solvers.schedules.catalogue import Options, schedule_for
 from tests.runtime.aggengine.thread_ranks import everywhere
 

@@ -250,7 +250,8 @@ def test_a_plan_for_other_ranks_is_left_aside(plan: str) -> None:
 def test_import_torch_never_fails(tmp_path: Path) -> None:
     """Whatever the variables hold, in a fresh interpreter; and nothing is imported that is not needed."""
     code = (
-        "import sys, torch\nprint([n for n in sys.modules if n.startswith('plink.runtime.agg') or n == 'plink.plan'])"
+        "import sys, torch\n"
+        "print([name for name in sys.modules if name.startswith(('plink.runtime.agg', 'plink.model.plan'))])"
     )
     end = subprocess.run(
         [sys.executable, "-c", code], env=dict.fromkeys(("PLINK_BACKEND", "PLINK_AGGREGATION", "PLINK_PLAN"), "text"),

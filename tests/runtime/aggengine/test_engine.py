@@ -8,9 +8,9 @@ import torch.distributed as dist
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from plink.model.schedule import Schedule
 from plink.runtime.aggengine.cut import Cutting
 from plink.runtime.aggengine.reductions import DTYPES, reduction_for
-from plink.schedule import Schedule
 from solvers.schedules.catalogue import Options, schedule_for
 from tests.runtime.aggengine.schedules import schedules
 from tests.runtime.aggengine.thread_ranks import Members, everywhere, gloo_groups

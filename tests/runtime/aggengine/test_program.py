@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from plink.model.schedule import Schedule, make_schedule
 from plink.runtime.aggengine.cut import Cutting, cut
 from plink.runtime.aggengine.program import ADD, COPY, SEND, Action, compile_program
-from plink.schedule import Schedule, make_schedule
 from solvers.schedules.catalogue import Options, schedule_for
 from solvers.schedules.verifier import verify
 from tests.runtime.aggengine.schedules import schedules

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from plink.model.schedule import Schedule, make_schedule, there_and_back
 from plink.runtime.aggengine.restriction import restricted
-from plink.schedule import Schedule, make_schedule, there_and_back
-from solvers.planning.masters import Weights, equal_chunks
 from solvers.schedules.catalogue import Options, schedule_for
 from solvers.schedules.hierarchical import two_level_reduce_scatter
+from solvers.schedules.masters import Weights, equal_chunks
 from solvers.schedules.verifier import verify
 from tests.runtime.aggengine.schedules import schedules
 

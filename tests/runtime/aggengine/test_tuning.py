@@ -12,17 +12,17 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from plink.model.schedule import Schedule, make_schedule, there_and_back
 from plink.runtime.aggengine.aggregation import Aggregation, SizeClass
 from plink.runtime.aggengine.connections import Connections
 from plink.runtime.aggengine.crossover import Crossover
 from plink.runtime.aggengine.launcher_line import LauncherLine
 from plink.runtime.aggengine.reductions import reduction_for
 from plink.runtime.aggengine.tuning import Tuning
-from plink.schedule import Schedule, make_schedule, there_and_back
 from runners.job.rank_line import RankLine
-from solvers.planning.masters import Weights, equal_chunks
 from solvers.schedules.catalogue import schedule_for
 from solvers.schedules.hierarchical import two_level_reduce_scatter
+from solvers.schedules.masters import Weights, equal_chunks
 from tests.runtime.aggengine.thread_ranks import Clock, Member, Members, everywhere, gloo_groups
 
 RANKS = 4

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from plink.model.schedule import Schedule
 from plink.runtime.aggengine.aggregation import Aggregation, SizeClass
 from plink.runtime.aggengine.cut import Cutting
 from plink.runtime.aggengine.eager import EagerTransport
@@ -18,7 +19,6 @@ from plink.runtime.aggengine.failures import AggregationError, Watch
 from plink.runtime.aggengine.meeting import meet
 from plink.runtime.aggengine.reductions import reduction_for
 from plink.runtime.aggengine.transport import GlooTransport
-from plink.schedule import Schedule
 
 FINE = Cutting(chunk_bytes=64, piece_bytes=2048, pieces=3, least_bytes=512)  # many cells of small vectors
 

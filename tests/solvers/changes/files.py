@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from plink.hosts import Host, Hosts
-from plink.network import Matrix, Network
+from plink.model.hosts import Host, Hosts
+from plink.model.network import Matrix, Network
 
 
 def named(names: str, rows: Matrix | None = None, rates: Matrix | None = None, **details: Any) -> Network:

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from plink.hosts import Host, Hosts
-from plink.network import Matrix, Network
+from plink.model.hosts import Host, Hosts
+from plink.model.network import Matrix, Network
 from solvers.changes.aligned import align, otherwise
 from tests.solvers.changes.files import even, flat, named
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from benchmarks.clouds import Cloud, alike, three_tier
 from plink.errors import InputError, NoAnswer
-from plink.hosts import Host, Hosts
-from plink.network import Matrix, Network, to_rows
+from plink.model.hosts import Host, Hosts
+from plink.model.network import Matrix, Network, to_rows
 from solvers.changes.causes import explain
 from solvers.changes.compare import Comparison, compare
 from solvers.changes.finding import Finding, Limits

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from plink.errors import NoAnswer
-from plink.network import Matrix, Network
+from plink.model.network import Matrix, Network
 from solvers.changes.compare import Comparison, compare
 from solvers.changes.finding import Limits
 from tests.solvers.changes.files import even, flat, named

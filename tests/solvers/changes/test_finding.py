@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from plink.network import Matrix
+from plink.model.network import Matrix
 from solvers.changes.causes import Cause
 from solvers.changes.finding import BETTER, CHANGED, WORSE, Change, told
 from solvers.changes.noise import Noise

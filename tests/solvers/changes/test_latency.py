@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from plink.network import Matrix, to_rows
+from plink.model.network import Matrix, to_rows
 from solvers.changes.aligned import Mask, align
 from solvers.changes.finding import Finding, Limits
 from solvers.changes.latency import RoundTrips, compared, round_trips

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from plink.network import Network
+from plink.model.network import Network
 from solvers.changes.aligned import Mask, align
 from solvers.changes.finding import Finding, Limits
 from solvers.changes.loss import losses

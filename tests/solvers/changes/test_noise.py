@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
-from plink.network import Matrix, to_rows
+from plink.model.network import Matrix, to_rows
 from solvers.changes.aligned import Mask, Side, align
 from solvers.changes.noise import FALSE_ALARMS, Noise, noise
 from tests.solvers.changes.files import flat, named

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from plink.network import Matrix
+from plink.model.network import Matrix
 from solvers.changes.aligned import align
 from solvers.changes.finding import Finding
 from solvers.changes.paths import hops, missing

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from plink.network import Matrix, Network
+from plink.model.network import Matrix, Network
 from solvers.changes.aligned import align
 from solvers.changes.finding import Finding, Limits
 from solvers.changes.rates import capacities, pair_rates

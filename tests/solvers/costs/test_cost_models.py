@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plink.errors import NoAnswer, UsageError
-from plink.schedule import make_schedule
+from plink.model.schedule import make_schedule
 from solvers.costs.by_name import NAMES, pattern_for, pricing_for
 from solvers.costs.closed_forms import closed_form
 from solvers.costs.evaluator import MODELS, evaluate, latest

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from plink.errors import NoAnswer
-from plink.schedule import Schedule, make_schedule
+from plink.model.schedule import Schedule, make_schedule
 from solvers.costs.closed_forms import closed_form
 from solvers.costs.evaluator import Price, evaluate, way_there
 from solvers.costs.fabric import Fabric

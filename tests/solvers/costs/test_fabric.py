@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from plink.errors import NoAnswer
-from plink.hosts import Host, Hosts
-from plink.network import Network
+from plink.model.hosts import Host, Hosts
+from plink.model.network import Network
 from solvers.costs.by_name import model_for
 from solvers.costs.fabric import ASSUMED_GBPS, fabric_of, rate_of, shared_rows
 from tests.solvers.synthetic import racks

@@ -6,7 +6,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from plink.errors import NoAnswer
-from solvers.costs.latency import require_complete, ring_cost, symmetrised
+from solvers.latency import require_complete, ring_cost, symmetrised
 from solvers.ordering.one_tree import ring_bound
 from tests.solvers.synthetic import brute_force, loop_cost, random_costs
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plink.errors import UsageError
-from plink.schedule import Schedule, dependencies, make_schedule
+from plink.model.schedule import Schedule, dependencies, make_schedule
 from solvers.costs.by_name import pattern_for
 from solvers.costs.closed_forms import closed_form
 from solvers.costs.evaluator import way_there

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plink.hosts import Host, Hosts
-from plink.network import Network
+from plink.model.hosts import Host, Hosts
+from plink.model.network import Network
 from solvers.diagnosis.bandwidth import SlowHost, SlowLink, slow_rates, slow_shared_links
 from solvers.diagnosis.findings import diagnose
 from tests.solvers.synthetic import Matrix, racks

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plink.hosts import Host, Hosts
-from plink.network import Network, to_rows
+from plink.model.hosts import Host, Hosts
+from plink.model.network import Network, to_rows
 from solvers.diagnosis.findings import Finding, diagnose
 from solvers.diagnosis.latency import known_good
-from solvers.grouping.tiers import nearest_tier
+from solvers.hierarchy.tiers import nearest_tier
 from tests.solvers.synthetic import Matrix, racks
 
 SIZES = st.lists(st.integers(2, 5), min_size=1, max_size=4).filter(lambda sizes: sum(sizes) >= 6)

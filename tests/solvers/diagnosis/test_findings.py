@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from plink.hosts import Host, Hosts
-from plink.network import Matrix, Network, to_rows
+from plink.model.hosts import Host, Hosts
+from plink.model.network import Matrix, Network, to_rows
 from solvers.diagnosis.findings import Finding, diagnose
 
 N = 6

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from plink.network import Matrix
+from plink.model.network import Matrix
 from solvers.diagnosis.latency import (
     Limits,
     Suspect,

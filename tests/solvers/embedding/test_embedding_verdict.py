@@ -7,7 +7,7 @@ import pytest
 
 import solvers.embedding.embed
 from plink.errors import NoAnswer
-from plink.network import Matrix
+from plink.model.network import Matrix
 from solvers.embedding.embed import Embedding, _chosen, embed, held_out_of, refitted
 from solvers.embedding.fitting import Fits
 from solvers.embedding.lanes import fit_all

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from plink.errors import NoAnswer
-from plink.network import Matrix
+from plink.model.network import Matrix
 from solvers.embedding.embed import held_out_of
 from solvers.embedding.pairs import folds, reachable
 from solvers.prediction.observed import Observed, observed

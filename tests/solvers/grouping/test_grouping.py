@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import adjusted_mutual_info_score
 
 from plink.errors import UsageError
-from plink.network import Matrix
+from plink.model.network import Matrix
 from solvers.grouping.balanced import (
     Labels,
     agreement,

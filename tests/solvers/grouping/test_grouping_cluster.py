@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from plink.errors import NoAnswer, UsageError
-from plink.network import Matrix
+from plink.model.network import Matrix
 from solvers.grouping.cluster import apart, cluster, longest_within
 from tests.solvers.synthetic import racks, random_costs
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plink.schedule import dependencies
+from plink.model.schedule import dependencies
 from solvers.costs.by_name import pattern_for, pricing_for
 from solvers.costs.evaluator import MODELS, way_there
 from solvers.costs.fabric import BYTES_PER_US, Fabric

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solvers.costs.latency import ring_cost
+from solvers.latency import ring_cost
 from solvers.ordering.circuit import CircuitEffort, Proved, _needed, prove_ring
 from tests.solvers.synthetic import Matrix, Tour, random_costs
 

@@ -12,11 +12,11 @@ from scipy.special import ndtri, stdtrit
 
 from benchmarks.clouds import Cloud, alike, three_tier
 from plink.errors import NoAnswer
-from plink.network import Matrix
+from plink.model.network import Matrix
 from solvers.costs.by_name import parts_of, pattern_for, pricing_for
 from solvers.costs.fabric import Fabric
-from solvers.costs.latency import symmetrised
 from solvers.costs.patterns import Pattern
+from solvers.latency import symmetrised
 from solvers.ordering.judging import Judgement, judge, split, students_quantile
 from solvers.schedules.catalogue import Options
 from tests.solvers.costs.test_cost_models import fabric

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from solvers.planning.apportionment import apportioned, nested
-from solvers.planning.partition import partition
+from solvers.schedules.apportionment import apportioned, nested
+from solvers.schedules.partition import partition
 
 WEIGHTS = st.lists(st.integers(1, 1000), min_size=1, max_size=12)
 CALM = settings(max_examples=100, deadline=None)

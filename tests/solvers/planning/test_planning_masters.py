@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plink.errors import UsageError
-from plink.schedule import there_and_back
+from plink.model.schedule import there_and_back
 from solvers.costs.closed_forms import closed_form
 from solvers.costs.evaluator import MODELS, evaluate
 from solvers.costs.master_patterns import masters_pattern, two_level_pattern
 from solvers.costs.patterns import pattern_of
-from solvers.planning.masters import Weights, check_groups, equal_chunks, sized_chunks
 from solvers.planning.pricing import random_groups_median, two_level_cost
 from solvers.schedules.hierarchical import balanced_masters, two_level, two_level_reduce_scatter
+from solvers.schedules.masters import Weights, check_groups, equal_chunks, sized_chunks
 from solvers.schedules.verifier import verify
 from tests.solvers.costs.test_cost_models import fabric
 from tests.solvers.simulator import simulate

@@ -12,9 +12,9 @@ from scipy.sparse import csr_array
 from scipy.spatial.distance import squareform
 
 from benchmarks.fabric import three_tier
-from plink.network import Matrix
+from plink.model.network import Matrix
 from probes.rounds import Circle
-from solvers.grouping.valley import innermost_tier_us
+from solvers.hierarchy.valley import innermost_tier_us
 from solvers.prediction.merging import merge_tree
 from solvers.prediction.observed import Observed, observed
 from solvers.prediction.offsets import host_offsets_us

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from plink.network import Matrix
+from plink.model.network import Matrix
 from solvers.prediction.merging import Tree, merge_tree
 from solvers.prediction.observed import Observed, observed
 from solvers.prediction.offsets import host_offsets_us

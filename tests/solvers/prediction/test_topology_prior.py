@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from plink.errors import InputError, NoAnswer
-from plink.hosts import Host, Hosts
-from plink.network import Matrix, network_from_json
-from plink.topology import Path, Topology
+from plink.model.hosts import Host, Hosts
+from plink.model.network import Matrix, network_from_json
+from plink.model.topology import Path, Topology
 from solvers.prediction.topology import MOST_HOSTS, UNKNOWN, assumed_network, filled, latencies_of, levels_apart
 
 NAME = st.sampled_from("ab")

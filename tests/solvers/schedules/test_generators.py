@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plink.errors import UsageError
-from plink.schedule import Schedule, there_and_back
+from plink.model.schedule import Schedule, there_and_back
 from solvers.costs.by_name import pattern_for
 from solvers.schedules.bcube import bcube
 from solvers.schedules.bml import bml, bml_reduce_scatter

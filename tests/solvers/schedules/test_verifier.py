@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from plink.errors import UsageError
-from plink.schedule import Schedule, awaited, dependencies, make_schedule
-from plink.schedule_file import schedule_from_json
+from plink.model.schedule import Schedule, awaited, dependencies, make_schedule
+from plink.model.schedule_file import schedule_from_json
 from solvers.schedules import verifier
 from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
 from solvers.schedules.verifier import verify

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from plink.hosts import Host, Hosts
+from plink.model.hosts import Host, Hosts
 from plink.remote.program import BOOTSTRAP
 from runners.agile.asking import ask
 from runners.agile.hub import Ended, Hub, Report, Wishes

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from plink.hosts import Host, Hosts
+from plink.model.hosts import Host, Hosts
 from tests.runners.kubernetes.kubelet import Kubelet
 from tests.runners.kubernetes.test_pods import TWO
 from tests.runners.kubernetes.written import job, written

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from plink.hosts import Host, Hosts
+from plink.model.hosts import Host, Hosts
 from tests.runners.kubernetes.kubelet import Ended, Kubelet, ended
 from tests.runners.kubernetes.written import job, written
 

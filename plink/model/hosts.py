@@ -1,0 +1,228 @@
+"""Hosts: who takes part in a job, and the hosts file that lists them.
+
+A line is ``name-or-address [slots=N] [tier=reliable|transient] [address=A] [user=U] [port=P] [key=FILE] [price=X]``;
+``#`` starts a comment; a price is money per hour, in any one currency. Open MPI hostfiles (``slots``, ``max_slots``,
+``username``) and DeepSpeed hostfiles (``slots``) are read as they are. The comment ``# plink-lab: NAME`` says that the
+addresses exist only inside that emulated lab.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from plink.errors import InputError
+from plink.model.storage import name_of, read_text
+
+TIERS = ("reliable", "transient")
+
+# Letters of DNS names, IPv4 and IPv6 addresses (with a zone) and folder-free user names: nothing a shell, ssh or a
+# launcher's own hostfile syntax would read as more than a name, and no leading dash that would make it an option.
+_NAME = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9._:%-]{0,252}")
+_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@\\-]{0,63}")
+_PRICE = re.compile(r"\d{1,12}(\.\d{1,30})?", re.ASCII)
+_LAB_LINE = re.compile(r"#\s*plink-lab:\s*(\S+)\s*")
+_LAB_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,15}")
+
+
+@dataclass(frozen=True)
+class Host:
+    """One machine. ``slots``: ranks it takes; ``user``, ``port`` and ``key`` are for SSH (None: its defaults);
+    ``price``: money per hour, None where nobody said."""
+
+    name: str
+    address: str
+    slots: int = 1
+    tier: str = "reliable"
+    user: str | None = None
+    port: int | None = None
+    key: str | None = None
+    price: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As it stands in the ``hosts`` list of a network file; SSH settings and the price only where given."""
+        document: dict[str, Any] = {"name": self.name, "address": self.address, "slots": self.slots, "tier": self.tier}
+        given = {"user": self.user, "port": self.port, "key": self.key, "price": self.price}
+        return document | {key: value for key, value in given.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """Hosts in the order they were given, at least one, names unique. ``lab`` names the emulated lab they live in."""
+
+    members: tuple[Host, ...]
+    lab: str | None = None
+
+    def __iter__(self) -> Iterator[Host]:
+        return iter(self.members)
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    @property
+    def names(self) -> list[str]:
+        """Names in the given order."""
+        return [host.name for host in self.members]
+
+    def by_name(self) -> dict[str, Host]:
+        """Each host under its name."""
+        return {host.name: host for host in self.members}
+
+
+def check_name(text: object, where: str, what: str = "host name") -> str:
+    """The text if it can be a host's name or address.
+
+    :raises InputError: when it is no string, or holds what a shell or a hostfile would read as more than a name.
+    """
+    if not isinstance(text, str) or not _NAME.fullmatch(text):
+        raise InputError(where, f"{text!r} cannot be a {what} (letters, digits, '.', '-', '_', ':' only)")
+    return text
+
+
+def check_lab_name(text: object, where: str) -> str:
+    """The text if it can be a lab's name: 1 to 16 lower-case letters, digits and dashes."""
+    if not isinstance(text, str) or not _LAB_NAME.fullmatch(text):
+        raise InputError(where, f"{text!r} cannot be a lab's name (1 to 16 lower-case letters, digits and dashes)")
+    return text
+
+
+def _whole_number(value: object, low: int, high: int, key: str, where: str) -> int:
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10:
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise InputError(where, f"{key}={value} is not a whole number from {low} to {high}")
+    return value
+
+
+def _price(value: object, where: str) -> float:
+    if isinstance(value, str) and _PRICE.fullmatch(value):
+        return float(value)
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e12:
+        return float(value)
+    raise InputError(where, f"price={value} is not a plain number from 0 up, like 0.35 (money per hour)")
+
+
+def _make_host(name: str, fields: dict[str, Any], where: str) -> Host:
+    tier = fields.get("tier", "reliable")
+    if tier not in TIERS:
+        raise InputError(where, f"tier={tier} is neither {' nor '.join(TIERS)}")
+    user, key = fields.get("user"), fields.get("key")
+    if user is not None and not (isinstance(user, str) and _USER.fullmatch(user)):
+        raise InputError(where, f"{user!r} cannot be a user name")
+    # A space or '#' would end it in a hosts file.
+    if key is not None and not (isinstance(key, str) and key and key.isprintable() and not set(" #") & set(key)):
+        raise InputError(where, f"{key!r} cannot be a key file's name")
+    port = fields.get("port")
+    return Host(
+        name=check_name(name, where),
+        address=check_name(fields.get("address", name), where, "address"),
+        slots=_whole_number(fields.get("slots", 1), 1, 65536, "slots", where),
+        tier=tier,
+        user=user,
+        port=None if port is None else _whole_number(port, 1, 65535, "port", where),
+        key=key,
+        price=None if fields.get("price") is None else _price(fields["price"], where),
+    )
+
+
+_ALIASES = {"username": "user", "user_name": "user", "user-name": "user"}
+_KEYS = ("slots", "tier", "address", "user", "port", "key", "price")
+# Open MPI's upper bound on oversubscription says nothing about placement: it is checked and left out.
+_IGNORED = ("max_slots", "max-slots")
+
+
+def _parse_line(line: str, where: str) -> Host:
+    first, *settings = line.split()
+    fields: dict[str, Any] = {}
+    user, at, name = first.rpartition("@")
+    if at:
+        fields["user"] = user
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        key = _ALIASES.get(key, key)
+        if not equals or not value:
+            raise InputError(where, f"{setting!r} is not of the form key=value")
+        if key in _IGNORED:
+            _whole_number(value, 1, 65536, key, where)
+            continue
+        if key not in _KEYS:
+            raise InputError(where, f"unknown key {key!r}; known are {', '.join(_KEYS)}")
+        if key in fields:
+            raise InputError(where, f"{key} is given twice")
+        fields[key] = value
+    return _make_host(name, fields, where)
+
+
+def parse_hosts(text: str, source: str) -> Hosts:
+    """Hosts from the text of a hosts file; ``source`` names the file in errors.
+
+    :raises InputError: for an empty file, a name given twice, an unknown key or a value out of range, with the line.
+    """
+    members: dict[str, Host] = {}
+    lines: dict[str, int] = {}
+    lab: str | None = None
+    for number, raw in enumerate(text.splitlines(), start=1):
+        where = f"{source}:{number}"
+        marker = _LAB_LINE.fullmatch(raw.strip())
+        if marker:
+            lab = check_lab_name(marker.group(1), where)
+            continue
+        line = raw.split("#", 1)[0].strip()
+        if not line:
+            continue
+        host = _parse_line(line, where)
+        if host.name in members:
+            raise InputError(where, f"host {host.name!r} is listed twice (first on line {lines[host.name]})")
+        members[host.name] = host
+        lines[host.name] = number
+    if not members:
+        raise InputError(source, "no hosts in it; write one host a line, like: node-1 slots=8")
+    return Hosts(tuple(members.values()), lab)
+
+
+def read_hosts(path: str | Path) -> Hosts:
+    """Hosts from a file (``-``: standard input).
+
+    :raises InputError: as :func:`parse_hosts`, and when the file cannot be read.
+    """
+    return parse_hosts(read_text(path), name_of(path))
+
+
+def render_hosts(hosts: Hosts) -> str:
+    """The text of a hosts file that :func:`parse_hosts` reads back to the same hosts."""
+    lines = [f"# plink-lab: {hosts.lab}"] if hosts.lab else []
+    for host in hosts:
+        parts = [host.name]
+        if host.address != host.name:
+            parts.append(f"address={host.address}")
+        parts.append(f"slots={host.slots}")
+        if host.tier != "reliable":
+            parts.append(f"tier={host.tier}")
+        parts += [f"{k}={v}" for k, v in (("user", host.user), ("port", host.port), ("key", host.key)) if v is not None]
+        if host.price is not None:
+            parts.append(f"price={Decimal(repr(host.price)):f}")  # never 1e-05
+        lines.append(" ".join(parts))
+    return "\n".join(lines) + "\n"
+
+
+def hosts_from_json(value: object, lab: object, where: str) -> Hosts:
+    """Hosts from the ``hosts`` list (and ``lab`` key) of a JSON document.
+
+    :raises InputError: naming the entry, like ``cloud.json: hosts[3].slots``.
+    """
+    if not isinstance(value, list) or not value:
+        raise InputError(f"{where}: hosts", 'a list of objects like {"name": "node-1"} was expected, at least one')
+    members: dict[str, Host] = {}
+    for index, entry in enumerate(value):
+        place = f"{where}: hosts[{index}]"
+        if not isinstance(entry, dict) or "name" not in entry:
+            raise InputError(place, 'an object with a "name" was expected')
+        host = _make_host(
+            check_name(entry["name"], place), {k: entry[k] for k in _KEYS if entry.get(k) is not None}, place
+        )
+        if host.name in members:
+            raise InputError(place, f"host {host.name!r} is listed twice")
+        members[host.name] = host
+    return Hosts(tuple(members.values()), None if lab is None else check_lab_name(lab, f"{where}: lab"))

@@ -1,0 +1,147 @@
+"""The network between the hosts as it was measured: the file everything else is decided from (``plink.network/1``)."""
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plink.errors import InputError
+from plink.model.hosts import Hosts, hosts_from_json
+from plink.model.storage import name_of, read_document, write_document
+
+SCHEMA = "plink.network/1"
+_OWN_KEYS = ("schema", "hosts", "lab", "latency_us", "bandwidth_gbps")
+
+Matrix = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Network:
+    """What was measured between N hosts.
+
+    ``latency_us[i, j]``, shape (N, N): round trip from i to j in microseconds, the 10th percentile; NaN where
+    unmeasured, 0 on the diagonal. ``bandwidth_gbps[i, j]``, same shape or None: what j received from i. ``details``
+    holds every other key of the file (percentiles, loss, samples, method, errors, time), kept as it was read; ``where``
+    names the file in errors about them.
+    """
+
+    hosts: Hosts
+    latency_us: Matrix
+    bandwidth_gbps: Matrix | None = None
+    details: dict[str, Any] = field(default_factory=dict)
+    where: str = "network"
+
+    def detail(self, key: str) -> Matrix | None:
+        """One of the other matrices of the file (``loss_forward``, ``predicted_us``, ...), None where it has none.
+
+        :raises InputError: when its shape or a value is wrong, naming file and key.
+        """
+        value = self.details.get(key)
+        return None if value is None else matrix_from_json(value, len(self.hosts), f"{self.where}: {key}")
+
+    def halves(self) -> tuple[Matrix, Matrix] | None:
+        """What each half of the samples says, two of shape (N, N), NaN where missing; None where the file has none.
+
+        :raises InputError: when they are no two such matrices.
+        """
+        halves = self.details.get("halves_us")
+        if halves is None:
+            return None
+        where = f"{self.where}: halves_us"
+        if not isinstance(halves, list) or len(halves) != 2:
+            raise InputError(where, "two matrices were expected, of one half of the samples each")
+        first, second = (matrix_from_json(half, len(self.hosts), f"{where}[{k}]") for k, half in enumerate(halves))
+        return first, second
+
+    def to_json(self) -> dict[str, Any]:
+        """The document as written to disk."""
+        document: dict[str, Any] = {"schema": SCHEMA, "hosts": [host.to_json() for host in self.hosts]}
+        if self.hosts.lab is not None:
+            document["lab"] = self.hosts.lab
+        document["latency_us"] = to_rows(self.latency_us)
+        document["bandwidth_gbps"] = None if self.bandwidth_gbps is None else to_rows(self.bandwidth_gbps, 6)
+        return document | self.details
+
+    def fingerprint(self) -> str:
+        """Short hash of names and measured values: which network an order was solved for."""
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        bandwidth = None if self.bandwidth_gbps is None else to_rows(self.bandwidth_gbps, 6)
+        content = json.dumps([self.hosts.names, to_rows(self.latency_us), bandwidth])
+        return "sha256:" + hashlib.sha256(content.encode()).hexdigest()[:16]
+
+    def write(self, path: str | Path) -> None:
+        """Write the file, whole or not at all."""
+        write_document(path, self.to_json())
+
+
+def to_rows(matrix: Matrix, digits: int = 3) -> list[list[float | None]]:
+    """A matrix as JSON rows, null for NaN, rounded: 3 digits of a microsecond are a ns, 6 of a Gbit/s a kbit/s."""
+    return [[None if value != value else round(value, digits) for value in row] for row in matrix.tolist()]
+
+
+def matrix_from_json(value: object, n: int, where: str) -> Matrix:
+    """An (n, n) matrix of non-negative numbers, null read as NaN.
+
+    :raises InputError: naming the row or the entry that is wrong.
+    """
+    if not isinstance(value, list) or len(value) != n:
+        got = f"{len(value)} rows" if isinstance(value, list) else f"a {type(value).__name__}"
+        raise InputError(where, f"{n} rows of {n} numbers were expected (one a host), this is {got}")
+    for i, row in enumerate(value):
+        if not isinstance(row, list) or len(row) != n:
+            got = f"{len(row)} entries" if isinstance(row, list) else f"a {type(row).__name__}"
+            raise InputError(f"{where}[{i}]", f"{n} numbers were expected (one a host), this is {got}")
+        if not set(map(type, row)) <= {int, float, type(None)}:
+            j = next(j for j, entry in enumerate(row) if type(entry) not in (int, float, type(None)))
+            raise InputError(f"{where}[{i}][{j}]", f"{json.dumps(row[j])[:40]} is not a number or null")
+    try:
+        matrix = np.array(value, dtype=np.float64).reshape(n, n)
+    except OverflowError:
+        raise InputError(where, "holds a number too large to be a measurement") from None
+    with np.errstate(invalid="ignore"):
+        wrong = np.argwhere((matrix < 0) | np.isinf(matrix))
+    if len(wrong):
+        i, j = (int(k) for k in wrong[0])
+        raise InputError(f"{where}[{i}][{j}]", f"{matrix[i, j]:g} cannot be a measurement")
+    return matrix
+
+
+def network_from_json(document: dict[str, Any], where: str) -> Network:
+    """A network from its JSON document; ``where`` names the file in errors.
+
+    :raises InputError: when the schema, a matrix' shape or a value is wrong, naming the key.
+    """
+    if document.get("schema") != SCHEMA:
+        raise InputError(f"{where}: schema", f"{document.get('schema')!r} was found, {SCHEMA!r} was expected")
+    hosts = hosts_from_json(document.get("hosts"), document.get("lab"), where)
+    latency = matrix_from_json(document.get("latency_us"), len(hosts), f"{where}: latency_us")
+    if np.any(np.nan_to_num(np.diagonal(latency)) != 0):
+        i = int(np.flatnonzero(np.nan_to_num(np.diagonal(latency)))[0])
+        raise InputError(f"{where}: latency_us[{i}][{i}]", "a host's distance to itself must be 0")
+    np.fill_diagonal(latency, 0.0)
+    bandwidth = document.get("bandwidth_gbps")
+    return Network(
+        hosts=hosts,
+        latency_us=latency,
+        bandwidth_gbps=None
+        if bandwidth is None
+        else matrix_from_json(bandwidth, len(hosts), f"{where}: bandwidth_gbps"),
+        details={key: value for key, value in document.items() if key not in _OWN_KEYS},
+        where=where,
+    )
+
+
+def read_network(path: str | Path) -> Network:
+    """A network from a file (``-``: standard input, ``.gz``: compressed).
+
+    :raises InputError: as :func:`network_from_json`, and when the file cannot be read.
+    """
+    return network_from_json(read_document(path), name_of(path))

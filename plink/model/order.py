@@ -1,0 +1,126 @@
+"""An order: which host takes which ranks (``plink.order/1``)."""
+
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from plink.errors import InputError
+from plink.model.hosts import Hosts, check_name, parse_hosts
+from plink.model.storage import name_of, parse_document, read_text, write_document
+
+SCHEMA = "plink.order/1"
+_OWN_KEYS = ("schema", "algo", "hosts", "cost", "lower_bound", "baseline", "objective", "seed", "network")
+
+
+@dataclass(frozen=True)
+class Order:
+    """Hosts in rank order: the first takes ranks 0 to slots-1, the next those that follow.
+
+    ``cost`` and ``lower_bound`` are in the unit of the objective (microseconds); ``baseline`` holds the cost of the
+    orders this one is compared with; ``network`` is the fingerprint of the network it was solved for.
+    """
+
+    algo: str
+    hosts: tuple[str, ...]
+    cost: float | None = None
+    lower_bound: float | None = None
+    baseline: dict[str, float] = field(default_factory=dict)
+    objective: str | None = None
+    seed: int | None = None
+    network: str | None = None
+    details: dict[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The document as written to disk."""
+        document: dict[str, Any] = {
+            "schema": SCHEMA,
+            "algo": self.algo,
+            "hosts": list(self.hosts),
+            "cost": self.cost,
+            "lower_bound": self.lower_bound,
+            "baseline": self.baseline,
+            "objective": self.objective,
+            "seed": self.seed,
+            "network": self.network,
+        }
+        return document | self.details
+
+    def write(self, path: str | Path) -> None:
+        """Write the file, whole or not at all."""
+        write_document(path, self.to_json())
+
+    def arrange(self, hosts: Hosts, where: str) -> Hosts:
+        """The same hosts in this order.
+
+        :raises InputError: when the order leaves a host out or names one that is not among them.
+        """
+        known, named = hosts.by_name(), set(self.hosts)
+        for what, names in (
+            ("names hosts that are not in the hosts list", [n for n in self.hosts if n not in known]),
+            ("leaves out hosts of the hosts list", [n for n in known if n not in named]),
+        ):
+            if names:
+                raise InputError(where, f"the order {what}: {', '.join(names[:5])}{' ...' if len(names) > 5 else ''}")
+        return Hosts(tuple(known[name] for name in self.hosts), hosts.lab)
+
+
+def _number(value: object, where: str) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InputError(where, f"{str(value)[:40]!r} is not a number or null")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise InputError(where, "is too large a number")
+    return number
+
+
+def order_from_json(document: dict[str, Any], where: str) -> Order:
+    """An order from its JSON document.
+
+    :raises InputError: when the schema or a key is wrong.
+    """
+    if document.get("schema") != SCHEMA:
+        raise InputError(f"{where}: schema", f"{document.get('schema')!r} was found, {SCHEMA!r} was expected")
+    names = document.get("hosts")
+    if not isinstance(names, list) or not names:
+        raise InputError(f"{where}: hosts", "a list of host names in rank order was expected")
+    checked = tuple(check_name(name, f"{where}: hosts[{i}]") for i, name in enumerate(names))
+    if len(set(checked)) < len(checked):
+        twice = next(name for name, times in Counter(checked).items() if times > 1)
+        raise InputError(f"{where}: hosts", f"{twice!r} is listed twice")
+    baseline = document.get("baseline") or {}
+    if not isinstance(baseline, dict):
+        raise InputError(f"{where}: baseline", "an object was expected")
+    numbers = {key: _number(value, f"{where}: baseline.{key}") for key, value in baseline.items()}
+    seed = document.get("seed")
+    for key in ("objective", "network"):
+        if not isinstance(document.get(key), str | None):
+            raise InputError(f"{where}: {key}", "a text or null was expected")
+    return Order(
+        algo=str(document.get("algo", "unknown")),
+        hosts=checked,
+        cost=_number(document.get("cost"), f"{where}: cost"),
+        lower_bound=_number(document.get("lower_bound"), f"{where}: lower_bound"),
+        baseline={key: value for key, value in numbers.items() if value is not None},
+        objective=document.get("objective"),
+        seed=seed if type(seed) is int else None,
+        network=document.get("network"),
+        details={key: value for key, value in document.items() if key not in _OWN_KEYS},
+    )
+
+
+def read_order(path: str | Path) -> Order:
+    """An order from a file: ``plink.order/1``, or a hosts file or list of names, one a line, in rank order.
+
+    :raises InputError: when the file cannot be read or is neither.
+    """
+    where, text = name_of(path), read_text(path)
+    if where.endswith((".json", ".json.gz")) or text.lstrip().startswith("{"):
+        return order_from_json(parse_document(text, where), where)
+    return Order(algo="given", hosts=tuple(parse_hosts(text, where).names))

@@ -1,0 +1,290 @@
+"""JSON documents on disk: read with errors that name the file, written whole or not at all."""
+
+import contextlib
+import errno
+import gzip
+import json
+import math
+import os
+import re
+import stat
+import sys
+import tempfile
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from plink.errors import InputError, PlinkError, UsageError
+from plink.model.printed import instead_of_json
+
+STANDARD = "-"
+_FEW = 16  # numbers or names that fit on the line of what they belong to
+MOST_BYTES = 1 << 30  # of a document: one of 10,000 hosts, with all of its matrices, has less
+_PIECE = 1 << 20
+_MAX_LINKS = 40  # one leading to the next, as the kernel has it (path_resolution(7))
+_HUGE = re.compile(r"[eE]\+?\d{3}|\d{300}")
+
+
+def name_of(path: str | Path) -> str:
+    """How a file is called in messages."""
+    return "standard input" if str(path) == STANDARD else str(path)
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a JSON number; write null for what was not measured")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text[:20]} is too large a number")
+    return number
+
+
+def read_text(path: str | Path) -> str:
+    """The text of a file; ``-`` is standard input and a name ending in ``.gz`` is decompressed.
+
+    :raises InputError: when it is missing, unreadable or not UTF-8.
+    """
+    where = name_of(path)
+    try:
+        if str(path) == STANDARD:
+            if sys.stdin is None:
+                raise InputError(where, "it is closed")
+            return _all_of(sys.stdin.buffer, where).decode()
+        with gzip.open(path) if _is_gz(path) else Path(path).open("rb") as file:
+            return _all_of(file, where).decode()
+    except UnicodeDecodeError as error:
+        raise InputError(where, f"not a text file (byte {error.start} is not UTF-8)") from None
+    except FileNotFoundError:
+        raise InputError(where, "no such file") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(where, getattr(error, "strerror", None) or str(error)) from None
+
+
+def _all_of(file: BinaryIO | gzip.GzipFile, where: str) -> bytes:
+    """What a file holds, up to a limit: a device never ends, and a few kilobytes may be gigabytes compressed.
+
+    :raises InputError: when there is more.
+    """
+    pieces, size = [], 0
+    while piece := file.read(_PIECE):
+        pieces.append(piece)
+        size += len(piece)
+        if size > MOST_BYTES:
+            raise InputError(where, f"more than {MOST_BYTES >> 20} MiB, which no file of plink's has")
+    return b"".join(pieces)
+
+
+def read_document(path: str | Path) -> dict[str, Any]:
+    """One JSON object from a file, as :func:`parse_document`.
+
+    :raises InputError: when the file cannot be read or does not hold a JSON object.
+    """
+    return parse_document(read_text(path), name_of(path))
+
+
+def parse_document(text: str, where: str) -> dict[str, Any]:
+    """One JSON object from text, strict JSON: NaN and Infinity are refused; ``where`` names the file in errors.
+
+    :raises InputError: when it is not JSON or no object.
+    """
+    # A number too large becomes infinity, which is no JSON; looking at each would take as long as reading them all.
+    finite = _finite if _HUGE.search(text) else None
+    try:
+        document = json.loads(text, parse_constant=_refuse_constant, parse_float=finite)
+    except json.JSONDecodeError as error:
+        why = instead_of_json(text) or error.msg
+        raise InputError(f"{where}:{error.lineno}", f"not JSON: {why}") from None
+    except RecursionError:
+        raise InputError(where, "not JSON that plink reads: nested too deeply") from None
+    except ValueError as error:
+        raise InputError(where, str(error)) from None
+    if not isinstance(document, dict):
+        raise InputError(where, f"a JSON object was expected, this is a {type(document).__name__}")
+    return document
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write a whole file or none: a temporary file beside it, then a rename. ``-`` is standard output.
+
+    :raises PlinkError: when it cannot be written; an older file of that name is then still as it was.
+    """
+    try:
+        if str(path) == STANDARD:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        else:
+            data = text.encode()
+            write_bytes(path, gzip.compress(data, mtime=0) if _is_gz(path) else data)
+    except BrokenPipeError:  # the reader has gone, which is not ours to report
+        raise
+    except OSError as error:
+        raise PlinkError(f"cannot write to standard output: {error.strerror}") from None
+
+
+def write_bytes(path: str | Path, data: bytes) -> None:
+    """The same of bytes as they are; ``-`` is a file of that name.
+
+    :raises PlinkError: as :func:`write_text`.
+    """
+    try:
+        _write_bytes(_resolve(Path(path)), data)
+    except IsADirectoryError:
+        raise InputError(str(path), "is a folder; name a file in it") from None
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise PlinkError(f"cannot write {path}: {error.strerror}") from None
+
+
+def check_writable(path: str | Path) -> None:
+    """Refuse before the work what :func:`write_text` could not write after it; nothing is left there.
+
+    :raises InputError: when it is a folder, or its folder is missing.
+    :raises PlinkError: when nothing can be written there.
+    """
+    if str(path) == STANDARD:
+        return
+    try:
+        target = _resolve(Path(path))
+        if target.is_dir():
+            raise InputError(str(path), "is a folder; name a file in it")
+        if not target.parent.is_dir():
+            raise InputError(str(path), f"there is no folder {Path(path).parent}")
+        if target.is_file() or not target.exists():
+            temporary = _beside(target)
+            temporary.open("xb").close()
+            temporary.unlink()
+    except OSError as error:
+        raise PlinkError(f"cannot write {path}: {error.strerror}") from None
+
+
+def check_folder(path: Path) -> None:
+    """Refuse before the work a folder that could not be made after it, or not be written into; nothing is left there.
+
+    :raises InputError: when a file is in its way. :raises PlinkError: when nothing can be written there.
+    """
+    try:
+        there = next(place for place in (path, *path.absolute().parents) if os.path.lexists(place))
+        if not there.is_dir():
+            raise InputError(str(path), f"{there} is no folder")
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        raise PlinkError(f"cannot write into {path}: {error.strerror}") from None
+
+
+def check_apart(
+    target: str | Path | None, read: Iterable[str | Path | None], written: str | Path | None = None
+) -> None:
+    """Refuse, before the work, a result that would take the place of what it was made from, or of another result.
+
+    :param target: where it is to go; ``-`` and None are no file. :param read: what the command reads. :param written:
+        what it writes besides.
+    :raises UsageError: when they are the same file, whatever it is called.
+    """
+    if any(_are_one(target, one) for one in read):
+        raise UsageError(f"{target}: that is what is read; name another file")
+    if _are_one(target, written):
+        raise UsageError(f"{target}: two results cannot go to one file; name another file")
+
+
+def _are_one(one: str | Path | None, other: str | Path | None) -> bool:
+    if one is None or other is None or STANDARD in (str(one), str(other)):
+        return False
+    first, second = os.path.realpath(one), os.path.realpath(other)
+    if os.path.exists(first) and not os.path.isfile(first):  # a device takes what comes
+        return False
+    return first == second or (os.path.exists(first) and os.path.exists(second) and os.path.samefile(first, second))
+
+
+def _is_gz(path: str | Path) -> bool:
+    """Whether a file of that name is compressed."""
+    return str(path).endswith(".gz")
+
+
+def _resolve(path: Path) -> Path:
+    """The file a name stands for, whatever links lead to it.
+
+    :raises OSError: for a link that the kernel would not follow either.
+    """
+    _check_links(path.absolute(), _MAX_LINKS)
+    if path.exists() and not path.is_file() and not path.is_dir():
+        return path  # a pipe behind /dev/stdout has no name that could be resolved
+    return Path(os.path.realpath(path))
+
+
+def _check_links(path: Path, budget: int) -> None:
+    """Refuse links of other users in a sticky folder that everybody may write, such as ``/tmp``.
+
+    As ``protected_symlinks`` does (Linux, Documentation/admin-guide/sysctl/fs.rst), which a resolved name escapes.
+    """
+    for place in (*reversed(path.parents), path):
+        if place.is_symlink():
+            owner, folder = place.lstat().st_uid, place.parent.stat()
+            shared = folder.st_mode & stat.S_ISVTX and folder.st_mode & stat.S_IWOTH
+            if shared and owner not in (os.geteuid(), folder.st_uid):
+                raise PermissionError(errno.EACCES, f"{place} is a link of another user in a folder for everybody")
+            if not budget:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+            _check_links(place.parent / os.readlink(place) / path.relative_to(place), budget - 1)
+            return
+
+
+def _write_bytes(target: Path, data: bytes) -> None:
+    if target.exists() and not target.is_file():  # /dev/stdout, a named pipe: nothing to rename onto
+        target.write_bytes(data)
+        return
+    temporary = _beside(target)
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+            if target.exists():  # a file that only its owner may read stays so
+                os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))
+        temporary.replace(target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def _beside(target: Path) -> Path:
+    """Where a file is written before it takes its name."""
+    return target.with_name(f".{target.name}.{os.getpid()}.tmp")
+
+
+def write_document(path: str | Path, document: dict[str, Any]) -> None:
+    """Write one JSON object, rows of matrices one a line so that people and ``diff`` can read it."""
+    write_text(path, render_document(document))
+
+
+def render_document(document: dict[str, Any]) -> str:
+    """The text of a JSON document: two-space indent for objects, lists of plain values on one line."""
+    return _render(document, "") + "\n"
+
+
+def _render(value: Any, indent: str) -> str:
+    inner = indent + "  "
+    if isinstance(value, dict) and value:
+        items = (f"{inner}{json.dumps(str(key))}: {_render(item, inner)}" for key, item in value.items())
+        return "{\n" + ",\n".join(items) + f"\n{indent}}}"
+    if isinstance(value, list | tuple) and any(isinstance(item, dict | list | tuple) for item in value):
+        return "[\n" + ",\n".join(f"{inner}{_flat_or_nested(item, inner)}" for item in value) + f"\n{indent}]"
+    return json.dumps(value, allow_nan=False)
+
+
+def _flat_or_nested(value: Any, indent: str) -> str:
+    if isinstance(value, dict) and not any(_is_nested(item) for item in value.values()):
+        return json.dumps(value, allow_nan=False)
+    return _render(value, indent)
+
+
+def _is_nested(value: Any) -> bool:
+    """Whether a value is more than a plain one, or a few of them."""
+    if isinstance(value, list):
+        return len(value) > _FEW or any(isinstance(item, dict | list) for item in value)
+    return isinstance(value, dict)

@@ -1,0 +1,55 @@
+"""Which host of a job is which machine of a topology file: they are seldom called the same."""
+
+import ipaddress
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from plink.errors import InputError
+from plink.model.hosts import Hosts
+from plink.model.topology.paths import Path, Topology
+
+
+def paths_for(topology: Topology, hosts: Hosts) -> list[Path | None]:
+    """The path of each host, in their order; None for hosts the file does not have.
+
+    A host is found by its name or address, which may be the name or an alias of a machine, or else by the first label
+    of its name (``node-1`` for ``node-1.cluster.local``) where no other host or machine has the same.
+
+    :raises InputError: when not one host is found, showing a name of each side.
+    """
+    names = {machine: (machine, *topology.aliases.get(machine, ())) for machine in topology.paths}
+    exact = _unshared(names) | {machine: machine for machine in names}
+    short = _unshared({machine: [_short(name) for name in known] for machine, known in names.items()})
+    times = Counter(_short(host.name) for host in hosts)
+    paths: list[Path | None] = []
+    for host in hosts:
+        label = _short(host.name)
+        known = exact.get(host.name) or exact.get(host.address)
+        if known is None and label is not None and times[label] == 1:
+            known = short.get(label)
+        paths.append(None if known is None else topology.paths[known])
+    if not any(path is not None for path in paths):
+        theirs = next(iter(topology.paths))
+        raise InputError(
+            topology.where, f"it has none of the hosts: they are called like {hosts.names[0]!r}, there like {theirs!r}"
+        )
+    return paths
+
+
+def _unshared(names: Mapping[str, Iterable[str | None]]) -> dict[str, str]:
+    """The machine behind each name; a name that two machines share is left out."""
+    found: dict[str, set[str]] = {}
+    for machine, known in names.items():
+        for name in known:
+            if name is not None:
+                found.setdefault(name, set()).add(machine)
+    return {name: min(machines) for name, machines in found.items() if len(machines) == 1}
+
+
+def _short(name: str) -> str | None:
+    """The first label of a host name; None for an address."""
+    try:
+        ipaddress.ip_address(name.split("%")[0])
+    except ValueError:
+        return name.split(".", 1)[0]
+    return None

@@ -1,0 +1,82 @@
+"""The way from the top of the network to each machine, whoever told it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from plink.errors import InputError
+from plink.model.hostlist import MAX_HOSTS
+from plink.model.hosts import Host, Hosts, check_name
+
+MAX_LEVELS = 16
+
+Path = tuple[str | None, ...]
+
+
+@dataclass(frozen=True)
+class Topology:
+    """What one file says, hosts in its order.
+
+    ``paths``: of each host the names of what it hangs under, top first and the nearest last. ``None`` stands for a
+    level the provider would not name: from there down nothing is known. A path that ends has nothing below its end; the
+    host itself is not part of it. Levels are compared together with all above them, so a name may come back elsewhere.
+    ``kind``: the format. ``aliases``: other names and addresses of a host. ``where`` names the file in errors.
+    """
+
+    paths: dict[str, Path]
+    kind: str
+    aliases: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    where: str = "topology"
+
+
+def path_of(outer: Sequence[str | None], inner: Sequence[str | None]) -> Path:
+    """A path from levels in columns, top first, None where a level is not named.
+
+    ``outer`` (region, zone) is left out where not named. Of ``inner``, a gap with something below it stays None, the
+    end is cut off, and if nothing is left, one None stands for all of it.
+    """
+    named = [level for level, name in enumerate(inner) if name is not None]
+    rest = tuple(inner[: named[-1] + 1]) if named else (None,)
+    return (*(name for name in outer if name is not None), *rest)
+
+
+def hosts_of(topology: Topology) -> Hosts:
+    """The hosts of the file, in its order, each reached under its own name."""
+    return Hosts(tuple(Host(name, name) for name in topology.paths))
+
+
+class Gathering:
+    """Hosts as a reader meets them: each named once, not too many, none too deep."""
+
+    def __init__(self, kind: str, where: str) -> None:
+        self._paths: dict[str, Path] = {}
+        self._aliases: dict[str, tuple[str, ...]] = {}
+        self._kind = kind
+        self._where = where
+
+    def add(self, name: object, path: Path, place: str, aliases: Sequence[str | None] = ()) -> None:
+        """One more host; ``place`` names its entry in errors.
+
+        :raises InputError: for a name that cannot be a host's or came before, for too many hosts or levels.
+        """
+        checked = check_name(name, place)
+        if checked in self._paths:
+            raise InputError(place, f"host {checked!r} is listed twice")
+        if len(self._paths) >= MAX_HOSTS:
+            raise InputError(place, f"more than {MAX_HOSTS} hosts in one file")
+        if len(path) > MAX_LEVELS:
+            raise InputError(place, f"{len(path)} levels are more than the {MAX_LEVELS} that plink reads")
+        self._paths[checked] = path
+        others = tuple(dict.fromkeys(alias for alias in aliases if alias and alias != checked))
+        if others:
+            self._aliases[checked] = others
+
+    def topology(self) -> Topology:
+        """All of them.
+
+        :raises InputError: when there are none, or nothing is said about any.
+        """
+        if not self._paths:
+            raise InputError(self._where, "no hosts in it")
+        if not any(name is not None for path in self._paths.values() for name in path):
+            raise InputError(self._where, "it lists hosts but says of none where it stands in the network")
+        return Topology(self._paths, self._kind, self._aliases, self._where)

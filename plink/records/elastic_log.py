@@ -1,0 +1,273 @@
+"""The log of an elastic run, ``agile.jsonl``: JSON lines, one for each thing that happened, written as it happens.
+
+Every line has ``at`` (seconds since the run began) and ``what``; the classes here are the other keys of each ``what``.
+The first line names the schema where :class:`ElasticLog` wrote it. A ``what`` that is not known is passed over: later
+versions may tell more.
+"""
+
+import json
+import math
+import threading
+import types
+import typing
+from collections.abc import Iterator
+from dataclasses import MISSING, asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, BinaryIO, ClassVar, Literal, get_type_hints
+
+from plink.errors import InputError, PlinkError
+
+SCHEMA = "plink.agile/1"
+NAME = "agile.jsonl"
+_LONGEST = 1 << 20  # characters of a line
+_HEAD = "log"
+_SIGNED = ("objective", "code")
+
+Tier = Literal["reliable", "transient"]
+HostEventName = Literal["joined", "warned", "left", "failed", "let go"]
+
+
+@dataclass(frozen=True)
+class HostEvent:
+    """A host came, went, or is about to. ``number``: of its joining, never given twice; ``price``: money per hour;
+    ``seconds``: of a warning, how long it leaves."""
+
+    what: ClassVar[str] = "host"
+    at: float
+    host: str
+    number: int
+    tier: Tier
+    slots: int
+    event: HostEventName
+    price: float | None = None
+    seconds: float | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class StageChange:
+    """The stage from now on (Harlap thesis, 4.2.2)."""
+
+    what: ClassVar[str] = "stage"
+    at: float
+    stage: Literal[1, 2, 3]
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """One iteration is over. ``seconds``: it took; ``clock``: all workers have reached it."""
+
+    what: ClassVar[str] = "iteration"
+    at: float
+    iteration: int
+    seconds: float
+    stage: Literal[1, 2, 3]
+    workers: int
+    clock: int
+    objective: float | None = None
+
+
+@dataclass(frozen=True)
+class Action:
+    """Something the controller did, as ``solvers/agile/actions.py`` calls it."""
+
+    what: ClassVar[str] = "action"
+    at: float
+    action: str
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class RolledBack:
+    """What was done after ``clock`` is lost; ``redone``: how many clocks that is."""
+
+    what: ClassVar[str] = "rolled back"
+    at: float
+    clock: int
+    era: int
+    redone: int
+
+
+@dataclass(frozen=True)
+class ControllerEvent:
+    """The controller began, or began again."""
+
+    what: ClassVar[str] = "controller"
+    at: float
+    event: Literal["started", "restarted"]
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What was kept of a clock."""
+
+    what: ClassVar[str] = "checkpoint"
+    at: float
+    clock: int
+    seconds: float
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What a host has sent and received so far."""
+
+    what: ClassVar[str] = "traffic"
+    at: float
+    host: str
+    sent: int
+    received: int
+
+
+@dataclass(frozen=True)
+class End:
+    """The run is over. ``code``: plink's exit code."""
+
+    what: ClassVar[str] = "end"
+    at: float
+    seconds: float
+    code: int
+    why: str = ""
+
+
+Entry = HostEvent | StageChange | Iteration | Action | RolledBack | ControllerEvent | Checkpoint | Traffic | End
+_KINDS: dict[str, type[Entry]] = {kind.what: kind for kind in typing.get_args(Entry)}
+
+
+class ElasticLog:
+    """Written while the run goes on, a line at a time, by any thread. A log that is there already is gone on with; the
+    line that whoever wrote it was cut off in is dropped. What cannot be written is told once, by ``trouble``, and the
+    run goes on without."""
+
+    def __init__(self, path: Path) -> None:
+        """:raises PlinkError: when it cannot be written."""
+        self.trouble: str | None = None
+        self._path = path
+        self._guard = threading.Lock()
+        try:
+            self._file: BinaryIO = path.open("ab+")
+            empty = _drop_cut_line(self._file) == 0
+        except OSError as error:
+            raise PlinkError(f"cannot write {path}: {error.strerror}") from None
+        if empty:
+            self._write({"at": 0, "what": _HEAD, "schema": SCHEMA})
+
+    def add(self, entry: Entry) -> None:
+        """One line, in the file when this returns."""
+        self._write(
+            {"at": round(entry.at, 6), "what": entry.what} | {k: v for k, v in asdict(entry).items() if k != "at"}
+        )
+
+    def _write(self, line: dict[str, Any]) -> None:
+        text = json.dumps({key: _number(value) for key, value in line.items()}) + "\n"
+        with self._guard:
+            if self.trouble is not None:
+                return
+            try:
+                self._file.write(text.encode())
+                self._file.flush()
+            except (OSError, ValueError) as error:  # ValueError: it is closed
+                self.trouble = f"{self._path} ends here: {getattr(error, 'strerror', None) or error}"
+
+    def close(self) -> None:
+        """No more."""
+        with self._guard:
+            try:
+                self._file.close()
+            except OSError as error:
+                self.trouble = self.trouble or f"{self._path} is not complete: {error.strerror}"
+
+
+def _number(value: object) -> object:
+    """An objective that has diverged is no number in JSON."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _drop_cut_line(file: BinaryIO) -> int:
+    """How long the file then is."""
+    length = file.seek(0, 2)
+    file.seek(max(0, length - _LONGEST))
+    tail = file.read()
+    whole = length - len(tail) + tail.rfind(b"\n") + 1
+    if _is_object(tail[tail.rfind(b"\n") + 1 :]):  # only the end of the line is missing: readers have told it
+        file.write(b"\n")
+        return length + 1
+    if whole < length:
+        file.truncate(whole)
+    return whole
+
+
+def _is_object(text: bytes) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def read_elastic_log(path: str | Path) -> tuple[Entry, ...]:
+    """Everything the log tells, in the order of its lines; a last line that was cut off is left out.
+
+    :raises InputError: when it cannot be read, tells nothing, is of another schema, or a line is none of its lines.
+    """
+    entries: list[Entry] = []
+    for number, line in _lines(Path(path)):
+        where = f"{path}:{number}"
+        if number == 1 and line.get("schema", SCHEMA) != SCHEMA:
+            raise InputError(where, f"schema: {str(line['schema'])[:40]!r} was found; {SCHEMA} was expected")
+        what = line.get("what")
+        if not isinstance(what, str):
+            raise InputError(where, f'no line of an elastic run\'s log ({SCHEMA}): it has no "what"')
+        if what in _KINDS:
+            entries.append(_entry(_KINDS[what], line, where))
+    if not entries:
+        raise InputError(str(path), "it tells nothing yet; has the run begun?")
+    return tuple(entries)
+
+
+def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    try:
+        with path.open(encoding="utf-8") as file:
+            for number, text in enumerate(iter(lambda: file.readline(_LONGEST), ""), 1):
+                try:
+                    line = json.loads(text, parse_constant=_refuse)
+                except (ValueError, RecursionError):
+                    if not text.endswith("\n") and len(text) < _LONGEST:
+                        return  # the run ended in the middle of it
+                    line = None
+                if not isinstance(line, dict):
+                    raise InputError(f"{path}:{number}", "no JSON object")
+                yield number, line
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(str(path), getattr(error, "strerror", None) or "not a text file") from None
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _entry(kind: type[Entry], line: dict[str, Any], where: str) -> Entry:
+    hints, given = get_type_hints(kind), {}
+    for field in fields(kind):
+        if field.name not in line:
+            if field.default is MISSING:
+                raise InputError(where, f"what={kind.what!r} without {field.name!r}")
+            continue
+        value = line[field.name]
+        if not _fits(value, hints[field.name], field.name in _SIGNED):
+            raise InputError(where, f"what={kind.what!r}: {field.name}={json.dumps(value)[:40]} cannot be")
+        given[field.name] = value
+    return kind(**given)
+
+
+def _fits(value: object, hint: Any, signed: bool) -> bool:
+    """Whether a JSON value is of that type; numbers are finite, and not negative where they have no sign."""
+    if isinstance(hint, types.UnionType):
+        return any(_fits(value, one, signed) for one in typing.get_args(hint))
+    if typing.get_origin(hint) is Literal:
+        return not isinstance(value, bool) and value in typing.get_args(hint)
+    if hint in (int, float):
+        number = isinstance(value, int if hint is int else (int, float)) and not isinstance(value, bool)
+        return number and abs(value) < 1e300 and (signed or value >= 0)  # type: ignore[arg-type, operator]
+    return isinstance(value, hint)

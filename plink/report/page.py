@@ -1,0 +1,159 @@
+"""The page: one HTML file that needs nothing else, no network, and no right to anything.
+
+Its Content-Security-Policy lets run exactly the script and the style sheet it was written with (by their hashes, CSP
+level 2) and load nothing; attributes of drawings may set styles. Everything from files is escaped.
+"""
+
+import base64
+import hashlib
+import html
+from importlib.resources import files
+
+from plink.report import tables
+from plink.report.album import album, ratio_of
+from plink.report.canvas import Picture, inline
+from plink.report.colours import PAGE
+from plink.report.facts import Facts
+from plink.report.page_data import embedded
+from plink.report.words import heading, summary
+
+_WALK = "arrow keys walk over it"
+_PAIR = (
+    '<form class="pair" id="pair" hidden><label>from <select></select></label> <label>to <select></select></label>'
+    "<p><output></output></p></form>"
+)
+
+
+def page(facts: Facts) -> str:
+    """The whole HTML document."""
+    style, script = (_shipped(name) for name in ("page.css", "page.js"))
+    policy = (
+        f"default-src 'none'; img-src data:; style-src-elem {_hash(style)}; style-src-attr 'unsafe-inline'; "
+        f"script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
+    )
+    title = html.escape(heading(facts))
+    text = "\n".join(
+        (
+            '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>",
+            _top(facts),
+            *_sections(facts),
+            f"<footer>Made by plink from {html.escape(', '.join(facts.sources))}.</footer>",
+            '<div id="hover" aria-hidden="true" hidden></div>\n<div id="said" class="hidden" aria-live="polite"></div>',
+            embedded(facts),
+            f"<script>{script}</script>\n</body>\n</html>\n",
+        )
+    )
+    return text.encode(errors="replace").decode()  # JSON may hold half a character, which UTF-8 has not
+
+
+def _shipped(name: str) -> str:
+    return files("plink.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _top(facts: Facts) -> str:
+    route, groups = facts.route, facts.groups.number
+    figures = [
+        ("hosts", f"{len(facts.names):,}"),
+        ("of the round trips measured", _percent(facts.measured / facts.possible)),
+        ("group" if groups == 1 else "groups", f"{groups:,}"),
+    ]
+    if route is not None and route.judged is not None and not route.kept:
+        low, high = route.judged.low, route.judged.high
+        figures.append((f"saved by the order ({_percent(low)} to {_percent(high)})", _percent(route.judged.gain)))
+    figures.append(("suspect" if len(facts.remarks) == 1 else "suspects", f"{len(facts.remarks):,}"))
+    listed = "".join(f"<div><dt>{html.escape(what)}</dt><dd>{value}</dd></div>" for what, value in figures)
+    said = "".join(f"<p>{tables.prose(sentence)}</p>" for sentence in summary(facts))
+    return f'<header><h1>{html.escape(heading(facts))}</h1>\n<dl class="figures">{listed}</dl>\n{said}</header>'
+
+
+def _percent(share: float) -> str:
+    """Whole percents, and never "100 %" of what is not all."""
+    return f"{share:.1%}" if 0.99 < share < 1 or 0 < share < 0.01 else f"{share:.0%}"
+
+
+def _sections(facts: Facts) -> list[str]:
+    drawn = album(facts, PAGE)
+    heat = [_figure(drawn[name], f'data-rows="{name}"') if name in drawn else "" for name in ("given", "order")]
+    more = "<details><summary>Every host, as a table</summary>" + tables.hosts(facts) + "</details>"
+    matrix = tables.matrix(facts)
+    if matrix:
+        more += f"<details><summary>Every round trip, as a table</summary>{matrix}</details>"
+    return [
+        _section("Every pair of hosts", _cells(facts), _two(*heat), _PAIR, more),
+        _where(facts, drawn),
+        _section("How far apart", "", _two(_figure(drawn["histogram"]), tables.tiers(facts), "map")),
+        _section("What is missing", *_missing(facts)),
+        _section("What looks wrong", *_wrong(facts)),
+        *_ran(facts, drawn),
+    ]
+
+
+def _cells(facts: Facts) -> str:
+    """What a cell of the heat maps is."""
+    if not facts.many:
+        return "Each cell is one pair; hatched cells were not measured."
+    sizes = [len(hosts) for hosts in facts.blocks["order" if facts.rearranged else "given"][0].members]
+    each = f"{min(sizes)}" if min(sizes) == max(sizes) else f"{min(sizes)} to {max(sizes)}"
+    return (
+        f"{len(facts.names):,} hosts are too many for a row each: they are put together in {len(sizes)} blocks of "
+        f"{each} that follow each other, of one group where that can be. Each cell is the median round trip of two "
+        "blocks; of hatched cells nothing was measured. The tables and all figures above are of every host."
+    )
+
+
+def _section(title: str, lead: str, *parts: str) -> str:
+    said = f'<p class="quiet">{tables.prose(lead)}</p>' if lead else ""
+    return f"<section><h2>{html.escape(title)}</h2>{said}{''.join(parts)}</section>"
+
+
+def _two(left: str, right: str, kind: str = "") -> str:
+    return f'<div class="two {kind}"><div>{left}</div><div>{right}</div></div>'
+
+
+def _figure(picture: Picture, data: str = "") -> str:
+    walk = f' tabindex="0" role="group" aria-label="{html.escape(picture.name)}: {_WALK}"' if data else ""
+    return f"<figure {data}{walk}>{inline(picture)}</figure>"
+
+
+def _where(facts: Facts, drawn: dict[str, Picture]) -> str:
+    title, groups = "Where the hosts are", tables.groups(facts)
+    if facts.map is None:
+        return _section(title, facts.no_map, groups)
+    ratio = ratio_of(facts.measured_us, facts.map)
+    left_over = _two(_figure(drawn["departures"], 'data-rows="order"'), tables.departing(facts, ratio))
+    lead = (
+        "Hosts are placed so that their distances are the round trips, as nearly as can be; what remains between the "
+        "two is noise, or a path that is not like the others."
+    )
+    return _section(title, lead, _two(_figure(drawn["map"], "data-map"), groups, "map"), left_over)
+
+
+def _missing(facts: Facts) -> tuple[str, str]:
+    if not facts.gaps:
+        return "Nothing: every round trip was measured.", ""
+    return "`plink probe --resume` measures them.", tables.gaps(facts)
+
+
+def _wrong(facts: Facts) -> tuple[str, str]:
+    if not facts.remarks:
+        return "Nothing that can be told from the measurements.", ""
+    return "Judged from the measurements alone; `plink doctor` with the hosts file measures suspects again.", (
+        tables.remarks(facts)
+    )
+
+
+def _ran(facts: Facts, drawn: dict[str, Picture]) -> list[str]:
+    if not facts.runs:
+        return []
+    lead = (
+        "Under the latency model a cost is a sum of round trips, no time: what counts is that dearer orders are slower."
+    )
+    both = _two(_figure(drawn["achieved"]), tables.runs(facts), "map") if "achieved" in drawn else tables.runs(facts)
+    return [_section("What orders achieved", lead, both)]

@@ -1,0 +1,1 @@
+"""Hierarchical clustering of latencies into tiers."""

@@ -1,0 +1,185 @@
+"""The natural hierarchy of a network: hosts of one machine, one rack, one zone, as far as the latencies show them.
+
+Average linkage, cut where the next merge is farther than the last one by a ratio that stands out. Each such cut is a
+tier; cost models and probes go by the nearest one of those that stand out most.
+
+A step in the tree may be noise, so every tier has a confidence: the mean adjusted mutual information between its groups
+and those that the same cut makes of other measurements of the same hosts: of each half of the samples, where there are
+halves (a file's ``halves_us``), and of four fifths of the hosts at a time. 1: the groups are the same every time; 0:
+they agree by chance only. Without halves only the choice of hosts varies, and noise of single pairs stays unseen.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from plink.model.network import Matrix
+from solvers.hierarchy.linkage import Labels, Tree, average_linkage
+
+LEAST_RATIO = 1.3  # of a merge to the one before it: below that a tier is noise
+CONFIDENT = 0.5
+_SURE = 0.9  # where most hosts are alone: two of many that came out near each other are a tier by chance
+_NEARLY = 0.5
+_OUT_OF_PROPORTION = 3.0
+_MOST_TIERS = 4
+_RESAMPLES = 20
+_SHARE = 0.8
+_MOST_RESAMPLED = 512  # hosts: linkage takes their square
+
+
+@dataclass(frozen=True)
+class Tier:
+    """``label``, shape (N,): the group of every host, numbered by first appearance. ``within_us``: the median round
+    trip between hosts that are in one group of this tier and not of a tier inside it; ``next_us``: the same of the next
+    tier, or of all else where this is the outermost. NaN where there is no such pair. ``ratio``: how far the step in
+    the tree stands out. ``confidence``: as above."""
+
+    label: Labels
+    within_us: float
+    next_us: float
+    ratio: float
+    confidence: float
+
+    @property
+    def groups(self) -> list[list[int]]:
+        """The hosts of each group."""
+        return [np.flatnonzero(self.label == group).tolist() for group in range(int(self.label.max()) + 1)]
+
+
+@dataclass(frozen=True)
+class _Cut:
+    height: float
+    ratio: float
+    label: Labels
+
+
+def nearest_tier(cost: Matrix, least_ratio: float = LEAST_RATIO, halves: Sequence[Matrix] = ()) -> Labels:
+    """The group of every host, shape (N,), numbered by first appearance; all one group when no tier stands out.
+
+    :param cost: shape (N, N), symmetric, complete.
+    :param halves: the same of other samples, complete: with these a tier counts only if they confirm it. Then it is the
+        innermost tier that stands out nearly as much as the one that does most (by half of the logarithm of its ratio);
+        without them, as small groups stand out by chance, the one that stands out most.
+    """
+    cuts = _cuts(cost, least_ratio)
+    if halves:
+        cuts = [cut for cut in cuts if _found_again(cut, halves) >= _wanted(cut)]
+    if not cuts:
+        return np.zeros(len(cost), dtype=np.intp)
+    most = max(cut.ratio for cut in cuts)
+    return next(cut for cut in cuts if cut.ratio >= (most**_NEARLY if halves else most)).label
+
+
+def tiers(cost: Matrix, halves: Sequence[Matrix] = (), seed: int = 0) -> list[Tier]:
+    """All tiers that stand out and are confirmed, from the innermost out; none where there is nothing but noise.
+
+    :param cost: shape (N, N), symmetric, complete.
+    :param halves: the same, of either half of the samples.
+    :param seed: which hosts are left out when tiers are tried.
+    """
+    trials = list(halves) or [cost]
+    found = []
+    for cut in sorted(_cuts(cost, LEAST_RATIO), key=lambda cut: -cut.ratio)[:_MOST_TIERS]:
+        whole = _confidence(cut, trials, whole=True) if halves else 1.0
+        confidence = min(whole, _confidence(cut, trials, whole=False, seed=seed))
+        if confidence >= _wanted(cut):
+            found.append((cut, confidence))
+    found.sort(key=lambda pair: pair[0].height)
+    return [Tier(cut.label, *_latencies(cost, [c for c, _ in found], k), cut.ratio, confidence)
+            for k, (cut, confidence) in enumerate(found)]  # fmt: skip
+
+
+def groupings(cost: Matrix, most: int = 3) -> list[Labels]:
+    """The groups of every host, shape (N,), at the steps of the tree that stand out most, from the innermost out:
+    racks, pods, zones as far as there are any. Nobody has confirmed these: they are for who tests each group himself.
+
+    :param cost: shape (N, N), symmetric, complete.
+    """
+    cuts = [cut for cut in _cuts(cost, LEAST_RATIO) if 2 * int((np.bincount(cut.label) == 1).sum()) <= len(cost)]
+    return [cut.label for cut in sorted(sorted(cuts, key=lambda cut: -cut.ratio)[:most], key=lambda cut: cut.height)]
+
+
+def completed_far(cost: Matrix) -> Matrix:
+    """Unmeasured pairs (NaN) as far as the farthest measured one; shape (N, N)."""
+    known = cost[~np.eye(len(cost), dtype=bool) & np.isfinite(cost)]
+    return np.asarray(np.where(np.isfinite(cost), cost, known.max() if len(known) else 1.0))
+
+
+def _tree(cost: Matrix) -> Tree:
+    """Average linkage; one pair that is out of all proportion (a rate limit, a queue) is no tier: what counts as that
+    goes by the host that is farthest from the others."""
+    n = len(cost)
+    usual = float(np.median(cost[~np.eye(n, dtype=bool)].reshape(n, n - 1), axis=1).max())
+    return average_linkage(np.minimum(cost, _OUT_OF_PROPORTION * usual))
+
+
+def _cuts(cost: Matrix, least_ratio: float) -> list[_Cut]:
+    """Where the tree steps up by the least ratio or more."""
+    if len(cost) < 3:
+        return []
+    tree = _tree(cost)
+    heights = np.maximum(tree.heights, 1e-9)
+    ratios = heights[1:] / heights[:-1]
+    found = []
+    for k in np.flatnonzero(ratios >= least_ratio):
+        height = float((heights[k] + heights[k + 1]) / 2)
+        found.append(_Cut(height, float(ratios[k]), tree.cut(height)))
+    return found
+
+
+def _confidence(cut: _Cut, trials: list[Matrix], whole: bool, seed: int = 0) -> float:
+    """How well the cut's groups are found again: on all hosts of every trial, or on some hosts of one after the other.
+
+    Hosts are drawn from all of them, so that a group may lose some; the tree of what is left is cut at the same height.
+    """
+    from sklearn.metrics import adjusted_mutual_info_score
+
+    n = len(cut.label)
+    rng = np.random.default_rng(seed)
+    some = min(max(3, int(np.ceil(_SHARE * n))), _MOST_RESAMPLED, n)
+    again = []
+    for k in range(len(trials) if whole else _RESAMPLES):
+        hosts = np.arange(n) if whole else np.sort(rng.permutation(n)[:some])
+        label = _tree(trials[k % len(trials)][np.ix_(hosts, hosts)]).cut(cut.height)
+        again.append(float(adjusted_mutual_info_score(cut.label[hosts], label)))
+    return float(np.clip(np.mean(again), 0.0, 1.0))
+
+
+def _found_again(cut: _Cut, trials: Sequence[Matrix]) -> float:
+    """As ``_confidence`` on all hosts of every trial, by the adjusted Rand index (Hubert and Arabie 1985): this is on
+    the way of every order, and mutual information would bring scikit-learn, a second."""
+    again = [adjusted_rand(cut.label, _tree(trial).cut(cut.height)) for trial in trials]
+    return float(np.mean(again))
+
+
+def adjusted_rand(a: Labels, b: Labels) -> float:
+    """How far two groupings, each of shape (N,), agree on which pairs of hosts are together: 1 on all, 0 by chance."""
+
+    def pairs(sizes: npt.NDArray[np.intp]) -> float:
+        return float((sizes * (sizes - 1)).sum()) / 2
+
+    both = pairs(np.unique(np.stack([a, b]), axis=1, return_counts=True)[1])
+    of_a, of_b = pairs(np.bincount(a)), pairs(np.bincount(b))
+    chance = of_a * of_b / max(1.0, len(a) * (len(a) - 1) / 2)
+    most = (of_a + of_b) / 2
+    return 1.0 if most == chance else (both - chance) / (most - chance)
+
+
+def _wanted(cut: _Cut) -> float:
+    """The confidence from which on a cut is a tier."""
+    sizes = np.bincount(cut.label)
+    return CONFIDENT if 2 * int((sizes == 1).sum()) <= len(cut.label) else _SURE
+
+
+def _latencies(cost: Matrix, cuts: list[_Cut], k: int) -> tuple[float, float]:
+    """The median round trip that tier k adds, and that of what lies beyond it."""
+    apart = [np.ones(cost.shape, dtype=bool), *(cut.label[:, None] != cut.label for cut in cuts[k : k + 2])]
+    inner = cuts[k - 1].label[:, None] != cuts[k - 1].label if k else ~np.eye(len(cost), dtype=bool)
+    beyond = apart[1] if len(apart) == 2 else apart[1] & ~apart[2]
+    return _median(cost[inner & ~apart[1]]), _median(cost[beyond])
+
+
+def _median(values: Matrix) -> float:
+    return float(np.median(values)) if len(values) else float("nan")

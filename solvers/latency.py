@@ -1,0 +1,41 @@
+"""The thesis's cost model: round trips alone, symmetrised (PLink thesis, sections 5.2.1 and 5.2.2)."""
+
+import numpy as np
+import numpy.typing as npt
+
+from plink.errors import NoAnswer
+from plink.model.network import Matrix
+
+
+def symmetrised(latency_us: Matrix) -> Matrix:
+    """``c[i, j] = max(c[i, j], c[j, i])`` (T 5.2.2), shape (N, N); where one direction is missing (NaN), the other."""
+    return np.fmax(latency_us, latency_us.T)
+
+
+def completed(latency_us: Matrix, predicted_us: Matrix | None) -> Matrix:
+    """Symmetrised round trips, shape (N, N); what was not measured either way is taken from a prediction, if any."""
+    cost = symmetrised(latency_us)
+    return cost if predicted_us is None else np.where(np.isnan(cost), symmetrised(predicted_us), cost)
+
+
+def require_complete(cost: Matrix, names: list[str]) -> None:
+    """Refuse a matrix with unmeasured pairs.
+
+    :raises NoAnswer: naming the first such pair and the command that would measure it.
+    """
+    missing = np.argwhere(np.isnan(cost))
+    if len(missing):
+        i, j = (int(k) for k in missing[0])
+        raise NoAnswer(
+            f"{len(missing) // 2} pairs were not measured, the first {names[i]} - {names[j]}; "
+            "measure them with `plink probe`"
+        )
+
+
+def ring_cost(cost: Matrix, order: npt.NDArray[np.intp]) -> float:
+    """``sum_i c[r_i, r_{i-1}]`` (T 5.2.1), in the unit of ``cost``; ranks are modulo N.
+
+    :param cost: shape (N, N), symmetric.
+    :param order: shape (N,), the host at each rank.
+    """
+    return float(cost[order, np.roll(order, 1)].sum())

@@ -1,0 +1,153 @@
+"""The hosts file: what is read, what is refused and where, and that it is written as it is read."""
+
+import re
+import string
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plink.errors import InputError
+from plink.model.hosts import Host, Hosts, check_name, hosts_from_json, parse_hosts, read_hosts, render_hosts
+
+NAMES = st.from_regex(r"[A-Za-z0-9_:][A-Za-z0-9._:%-]{0,30}", fullmatch=True)
+HOST = st.builds(
+    Host,
+    name=NAMES,
+    address=NAMES,
+    slots=st.integers(1, 65536),
+    tier=st.sampled_from(["reliable", "transient"]),
+    user=st.none() | st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9._@\\-]{0,20}", fullmatch=True),
+    port=st.none() | st.integers(1, 65535),
+    key=st.none() | st.text(string.ascii_letters + string.digits + "~/._-=", min_size=1, max_size=30),
+    price=st.none() | st.floats(1e-9, 1e11) | st.just(0.0) | st.sampled_from([1e-5, 0.1 + 0.2]),
+)
+HOSTS = st.builds(
+    Hosts,
+    st.lists(HOST, min_size=1, max_size=8, unique_by=lambda host: host.name).map(tuple),
+    st.none() | st.from_regex(r"[a-z0-9][a-z0-9-]{0,15}", fullmatch=True),
+)
+
+
+def test_every_setting_of_a_line_is_read() -> None:
+    line = "ann@node-1 slots=8 tier=transient address=10.0.0.1 port=2222 key=~/.ssh/id price=0.35"
+    text = f"# ours\n\n{line}  # fast\nnode-2\n"
+    first, second = parse_hosts(text, "hosts.txt")
+    assert first == Host("node-1", "10.0.0.1", 8, "transient", "ann", 2222, "~/.ssh/id", 0.35)
+    assert second == Host("node-2", "node-2")
+
+
+@pytest.mark.parametrize(
+    ("text", "slots"),
+    [
+        ("aa slots=2 max_slots=4\nbb slots=3\ncc\n", [2, 3, 1]),  # Open MPI
+        ("# comment\naa slots=2\nbb slots=3\n\ncc slots=1\n", [2, 3, 1]),  # DeepSpeed
+    ],
+)
+def test_hostfiles_of_launchers_are_read_as_they_are(text: str, slots: list[int]) -> None:
+    hosts = parse_hosts(text, "hostfile")
+    assert hosts.names == ["aa", "bb", "cc"]
+    assert [host.slots for host in hosts] == slots
+
+
+def test_the_lab_is_named_in_a_comment() -> None:
+    assert parse_hosts("# plink-lab: demo-7\nnode-1 address=198.18.1.1\n", "h").lab == "demo-7"
+    assert parse_hosts("# a plink-lab: demo-7\nnode-1\n", "h").lab is None
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "why"),
+    [
+        ("", "h.txt", "no hosts in it"),
+        ("a\nb\n\na slots=2\n", "h.txt:4", "'a' is listed twice (first on line 1)"),
+        ("a\nb colour=red\n", "h.txt:2", "unknown key 'colour'"),
+        ("a slots=\n", "h.txt:1", "'slots=' is not of the form key=value"),
+        ("a slots=2 slots=3\n", "h.txt:1", "slots is given twice"),
+        ("a slots=0\n", "h.txt:1", "slots=0 is not a whole number"),
+        ("a price=-1\n", "h.txt:1", "price=-1 is not a plain number from 0 up"),
+        ("a price=inf\n", "h.txt:1", "price=inf is not a plain number"),
+        ("a price=\u0661\n", "h.txt:1", "is not a plain number"),
+        ("a slots=" + "9" * 5000 + "\n", "h.txt:1", "is not a whole number"),
+        ("a port=65536\n", "h.txt:1", "port=65536 is not a whole number"),
+        ("a tier=cheap\n", "h.txt:1", "tier=cheap is neither reliable nor transient"),
+        ("@a\n", "h.txt:1", "'' cannot be a user name"),
+        ("a address=-oProxyCommand\n", "h.txt:1", "cannot be a address"),
+        ("# plink-lab: ../../etc\na\n", "h.txt:1", "cannot be a lab's name"),
+    ],
+)
+def test_a_bad_line_is_named(text: str, where: str, why: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_hosts(text, "h.txt")
+    assert caught.value.where == where
+    assert why in caught.value.why
+    assert caught.value.exit_code == 2
+
+
+@given(
+    st.text(string.ascii_letters, max_size=3),
+    st.sampled_from(" \t\n;&|<>$`\\\"'(){}[]*?!~#=,@/\0"),
+    st.text(max_size=3),
+)
+def test_no_name_holds_what_a_shell_would_read(before: str, character: str, after: str) -> None:
+    with pytest.raises(InputError, match="cannot be a host name"):
+        check_name(before + character + after, "here")
+
+
+def test_what_is_no_name_is_refused() -> None:
+    for name in ("-n", "", ".", "nöde", "node\n", "x" * 254, None, 7, ["a"]):
+        with pytest.raises(InputError, match="cannot be a host name"):
+            check_name(name, "here")
+
+
+@settings(max_examples=40)
+@given(HOSTS)
+def test_what_is_rendered_is_parsed_back(hosts: Hosts) -> None:
+    assert parse_hosts(render_hosts(hosts), "h") == hosts
+
+
+@settings(max_examples=40)
+@given(HOSTS)
+def test_what_is_written_as_json_is_read_back(hosts: Hosts) -> None:
+    assert hosts_from_json([host.to_json() for host in hosts], hosts.lab, "n.json") == hosts
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_hosts_or_an_error_that_names_the_source(text: str) -> None:
+    try:
+        hosts = parse_hosts(text, "h.txt")
+    except InputError as error:
+        where = error.where
+    else:
+        where = f"h.txt:{len(set(hosts.names))}"
+        assert len(set(hosts.names)) == len(hosts)
+    assert re.fullmatch(r"h\.txt(:[1-9]\d*)?", where)
+
+
+@pytest.mark.parametrize(
+    ("value", "where", "why"),
+    [
+        (None, "n: hosts", "a list of objects"),
+        ([], "n: hosts", "at least one"),
+        (["a"], "n: hosts[0]", 'an object with a "name"'),
+        ([{"name": "a"}, {"name": "a"}], "n: hosts[1]", "'a' is listed twice"),
+        ([{"name": "a", "address": "$(id)"}], "n: hosts[0]", "cannot be a address"),
+        ([{"name": "a", "slots": 1.5}], "n: hosts[0]", "slots=1.5 is not a whole number"),
+        ([{"name": "a", "tier": ["reliable"]}], "n: hosts[0]", "tier="),
+        ([{"name": "a", "key": "id#1"}], "n: hosts[0]", "cannot be a key file's name"),
+        ([{"name": "a", "price": float("inf")}], "n: hosts[0]", "price=inf is not a plain number"),
+        ([{"name": "a", "price": 10**400}], "n: hosts[0]", "is not a plain number"),
+    ],
+)
+def test_a_bad_entry_of_a_json_list_is_named(value: object, where: str, why: str) -> None:
+    with pytest.raises(InputError) as caught:
+        hosts_from_json(value, None, "n")
+    assert caught.value.where == where
+    assert why in caught.value.why
+
+
+def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "hosts.txt"
+    path.write_bytes(b"node-1\n\xff\xfe\n")
+    with pytest.raises(InputError, match="not a text file"):
+        read_hosts(path)

@@ -1,0 +1,121 @@
+"""The network file: what is accepted, what is refused and where, and that it is written as it is read."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plink.errors import InputError
+from plink.model.hosts import Host, Hosts
+from plink.model.network import Network, network_from_json, read_network
+
+HUGE = 10**400
+
+
+def document(**changes: Any) -> dict[str, Any]:
+    """A good network of two hosts, with changes."""
+    good = {"schema": "plink.network/1", "hosts": [{"name": "a"}, {"name": "b"}], "latency_us": [[0, 1], [1, 0]]}
+    return good | changes
+
+
+def test_null_is_unmeasured() -> None:
+    network = network_from_json(document(latency_us=[[None, 2.5], [None, 0]]), "n")
+    assert np.isnan(network.latency_us).tolist() == [[False, False], [True, False]]
+    assert network.latency_us[0, 0] == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "where", "why"),
+    [
+        ({"schema": "plink.network/2"}, "n: schema", "'plink.network/1' was expected"),
+        ({"hosts": [{"name": "a"}, {"name": "a"}]}, "n: hosts[1]", "listed twice"),
+        ({"lab": "$(id)"}, "n: lab", "cannot be a lab's name"),
+        ({"latency_us": [[0, 1], [1]]}, "n: latency_us[1]", "1 entries"),
+        ({"latency_us": [[0, 1], "10"]}, "n: latency_us[1]", "a str"),
+        ({"latency_us": [[0, "1"], [1, 0]]}, "n: latency_us[0][1]", '"1" is not a number'),
+        ({"latency_us": [[0, 1], [-0.5, 0]]}, "n: latency_us[1][0]", "-0.5 cannot be a measurement"),
+        ({"latency_us": [[0, 1], [HUGE, 0]]}, "n: latency_us", "too large"),
+        ({"latency_us": [[0, 1], [1, 3]]}, "n: latency_us[1][1]", "distance to itself"),
+        ({"bandwidth_gbps": [[0, -1], [1, 0]]}, "n: bandwidth_gbps[0][1]", "cannot be a measurement"),
+    ],
+)
+def test_a_bad_key_is_named(changes: dict[str, Any], where: str, why: str) -> None:
+    with pytest.raises(InputError) as caught:
+        network_from_json(document(**changes), "n")
+    assert caught.value.where == where
+    assert why in caught.value.why
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "why"),
+    [
+        ('{"schema":\n', ":2", "not JSON"),
+        ("[1, 2]", "", "a JSON object was expected, this is a list"),
+        ('{"latency_us": [[0, NaN]]}', "", "NaN is not a JSON number; write null"),
+        ('{"a": ' * 100_000, "", "nested too deeply"),
+        ('{"seed": 1' + "0" * 5000 + "}", "", "4300 digits"),
+        ('\ufeff{"schema": "plink.network/1"}', ":1", "not JSON"),
+    ],
+)
+def test_what_is_not_json_is_refused(text: str, where: str, why: str, tmp_path: Path) -> None:
+    path = tmp_path / "n.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError) as caught:
+        read_network(path)
+    assert caught.value.where == f"{path}{where}"
+    assert why in caught.value.why
+    assert "\n" not in str(caught.value)
+
+
+@st.composite
+def networks(draw: st.DrawFn) -> Network:
+    """Networks as a probe could have measured them: rounded as they are written, some pairs missing."""
+    n = draw(st.integers(1, 5))
+    value = st.none() | st.integers(0, 10**9).map(lambda nanoseconds: nanoseconds / 1000)
+
+    def matrix() -> np.ndarray[Any, np.dtype[np.float64]]:
+        rows = draw(st.lists(st.lists(value, min_size=n, max_size=n), min_size=n, max_size=n))
+        found = np.array(rows, dtype=np.float64)
+        np.fill_diagonal(found, 0.0)
+        return found
+
+    hosts = Hosts(tuple(Host(f"h{i}", f"10.0.0.{i}", slots=draw(st.integers(1, 9))) for i in range(n)))
+    return Network(hosts, matrix(), matrix() / 1000 if draw(st.booleans()) else None, {"method": "test"})
+
+
+@given(networks())
+def test_what_is_written_is_read_back(network: Network) -> None:
+    again = network_from_json(json.loads(json.dumps(network.to_json(), allow_nan=False)), "n")
+    assert again.hosts == network.hosts
+    assert np.array_equal(again.latency_us, network.latency_us, equal_nan=True)
+    if network.bandwidth_gbps is None:
+        assert again.bandwidth_gbps is None
+    else:
+        assert again.bandwidth_gbps is not None
+        assert np.allclose(again.bandwidth_gbps, network.bandwidth_gbps, atol=1e-6, equal_nan=True)
+    assert again.details == network.details
+    assert again.fingerprint() == network.fingerprint()
+
+
+def test_slow_links_keep_their_bandwidth() -> None:
+    """A link of 300 kbit/s must not be written as one of nothing."""
+    slow = Network(Hosts((Host("a", "a"), Host("b", "b"))), np.zeros((2, 2)), np.array([[0, 0.0003], [0.0003, 0]]))
+    assert slow.to_json()["bandwidth_gbps"][0][1] == 0.0003
+
+
+def test_a_fingerprint_tells_measurements_and_names_apart() -> None:
+    one = network_from_json(document(), "n")
+    assert one.fingerprint() != network_from_json(document(latency_us=[[0, 2], [1, 0]]), "n").fingerprint()
+    assert one.fingerprint() != network_from_json(document(hosts=[{"name": "a"}, {"name": "c"}]), "n").fingerprint()
+    assert one.fingerprint() == network_from_json(document(method="other"), "n").fingerprint()
+
+
+@pytest.mark.parametrize("name", ["n.json", "n.json.gz"])
+def test_a_file_is_read_as_it_was_written(name: str, tmp_path: Path) -> None:
+    network = network_from_json(document(method="by hand"), "n")
+    network.write(tmp_path / name)
+    assert read_network(tmp_path / name).to_json() == network.to_json()

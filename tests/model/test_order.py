@@ -1,0 +1,100 @@
+"""The order file: what is accepted, what is refused and where, and how it arranges hosts."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plink.errors import InputError
+from plink.model.hosts import Host, Hosts
+from plink.model.order import Order, order_from_json, read_order
+
+NUMBER = st.none() | st.floats(allow_nan=False, allow_infinity=False)
+
+
+def document(**changes: Any) -> dict[str, Any]:
+    """A good order of two hosts, with changes."""
+    return {"schema": "plink.order/1", "algo": "ring", "hosts": ["b", "a"]} | changes
+
+
+@given(
+    st.builds(
+        Order,
+        algo=st.sampled_from(["ring", "tree"]),
+        hosts=st.permutations(["a", "b", "c"]).map(tuple),
+        cost=NUMBER,
+        lower_bound=NUMBER,
+        baseline=st.dictionaries(st.sampled_from(["given", "random_median"]), st.floats(0, 1e9)),
+        objective=st.none() | st.just("sum"),
+        seed=st.none() | st.integers(0, 2**31),
+        network=st.none() | st.just("sha256:0123"),
+        details=st.dictionaries(st.sampled_from(["model", "later"]), st.text(max_size=5)),
+    )
+)
+def test_what_is_written_is_read_back(order: Order) -> None:
+    assert order_from_json(json.loads(json.dumps(order.to_json(), allow_nan=False)), "o") == order
+
+
+@pytest.mark.parametrize(
+    ("changes", "where", "why"),
+    [
+        ({"schema": "plink.network/1"}, "o: schema", "'plink.order/1' was expected"),
+        ({"hosts": []}, "o: hosts", "a list of host names"),
+        ({"hosts": ["a", "b;c"]}, "o: hosts[1]", "cannot be a host name"),
+        ({"hosts": ["a", "b", "a"]}, "o: hosts", "'a' is listed twice"),
+        ({"cost": "cheap"}, "o: cost", "'cheap' is not a number"),
+        ({"cost": 10**400}, "o: cost", "too large"),
+        ({"baseline": [1]}, "o: baseline", "an object was expected"),
+        ({"baseline": {"given": "x"}}, "o: baseline.given", "'x' is not a number"),
+    ],
+)
+def test_a_bad_key_is_named(changes: dict[str, Any], where: str, why: str) -> None:
+    with pytest.raises(InputError) as caught:
+        order_from_json(document(**changes), "o")
+    assert caught.value.where == where
+    assert why in caught.value.why
+
+
+def test_hosts_are_arranged_and_keep_what_they_are() -> None:
+    hosts = Hosts((Host("a", "10.0.0.1", slots=2), Host("b", "10.0.0.2", user="ann")), lab="x")
+    arranged = Order("ring", ("b", "a")).arrange(hosts, "o")
+    assert arranged == Hosts((hosts.members[1], hosts.members[0]), lab="x")
+
+
+@pytest.mark.parametrize(
+    ("names", "why"),
+    [
+        (("b", "a", "d"), "names hosts that are not in the hosts list: d"),
+        (("b",), "leaves out hosts of the hosts list: a"),
+    ],
+)
+def test_an_order_for_other_hosts_is_refused(names: tuple[str, ...], why: str) -> None:
+    hosts = Hosts((Host("a", "a"), Host("b", "b")))
+    with pytest.raises(InputError) as caught:
+        Order("ring", names).arrange(hosts, "o.json")
+    assert caught.value.where == "o.json"
+    assert why in caught.value.why
+
+
+@pytest.mark.parametrize("name", ["order.json.gz", "myorder"])
+def test_an_order_file_is_known_by_its_content_too(name: str, tmp_path: Path) -> None:
+    """``plink reorder -o myorder`` writes JSON under any name, and launch must read it."""
+    order = Order("ring", ("b", "a"), cost=2.0)
+    order.write(tmp_path / name)
+    assert read_order(tmp_path / name) == order
+
+
+def test_names_one_a_line_are_an_order(tmp_path: Path) -> None:
+    path = tmp_path / "order.txt"
+    path.write_text("# ours\nb slots=2\na\n")
+    assert read_order(path).hosts == ("b", "a")
+
+
+def test_a_list_in_a_json_file_is_no_order(tmp_path: Path) -> None:
+    path = tmp_path / "order.json"
+    path.write_text('["b", "a"]')
+    with pytest.raises(InputError, match="a JSON object was expected"):
+        read_order(path)

@@ -1,0 +1,378 @@
+"""Topology files: one of each format as its tool writes it, what is refused and where, and whose path is whose."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plink.errors import InputError
+from plink.model.hosts import Host, Hosts
+from plink.model.topology import Topology, parse_topology, paths_for, read_topology
+
+AWS = """
+{
+    "Instances": [
+        {
+            "InstanceId": "i-1111111111example",
+            "InstanceType": "p4d.24xlarge",
+            "GroupName": "my-ml-cpg",
+            "NetworkNodes": ["nn-1111111111example", "nn-2222222222example", "nn-3333333333example"],
+            "ZoneId": "usw2-az2",
+            "AvailabilityZone": "us-west-2a"
+        },
+        {
+            "InstanceId": "i-2222222222example",
+            "InstanceType": "p6e-gb200.36xlarge",
+            "NetworkNodes": ["nn-1111111111example", "nn-2222222222example", "nn-4343434343example", "nn-5example"],
+            "ZoneId": "usw2-az2",
+            "AvailabilityZone": "us-west-2a",
+            "CapacityBlockId": "cb-0123456789example"
+        },
+        {
+            "InstanceId": "i-3333333333example",
+            "InstanceType": "c5.large",
+            "NetworkNodes": null,
+            "ZoneId": "usw2-az2",
+            "AvailabilityZone": "us-west-2a",
+            "CapacityBlockId": null
+        },
+        {"InstanceId": "i-4444444444example", "NetworkNodes": [], "AvailabilityZone": "us-west-2b"}
+    ],
+    "NextToken": "SomeEncryptedToken"
+}
+"""
+
+GCP = """
+[
+  {
+    "id": "3141592653589793238",
+    "name": "vm-1",
+    "networkInterfaces": [{"networkIP": "10.128.0.5", "accessConfigs": [{"natIP": "203.0.113.7"}]}],
+    "resourceStatus": {
+      "physicalHost": "/b1/s1/h1",
+      "physicalHostTopology": {"cluster": "us-central1-cluster-1", "block": "b1", "subblock": "s1", "host": "h1"}
+    },
+    "zone": "https://www.googleapis.com/compute/v1/projects/p/zones/us-central1-a"
+  },
+  {
+    "id": "2718281828459045235",
+    "name": "vm-2",
+    "resourceStatus": {"physicalHost": "/b1/s2/h9"},
+    "zone": "https://www.googleapis.com/compute/v1/projects/p/zones/us-central1-a"
+  },
+  {"name": "vm-3", "resourceStatus": {"scheduling": {}}, "zone": "projects/p/zones/us-central1-a"}
+]
+"""
+
+TOPOGRAPH = """
+{
+  "instances": [
+    {"id": "I21", "network_layers": ["leaf-a", "spine-a"], "labels": {"accelerator.topograph.run/domain": "nvl-1"}},
+    {"id": "I22", "type": "H100", "network_layers": ["leaf-b", "spine-a"], "attributes": {"nvlink": "nvl-1"}},
+    {"id": "I23", "network_layers": []}
+  ]
+}
+"""
+
+
+def node(name: str, labels: dict[str, str], **more: Any) -> dict[str, Any]:
+    """A node as `kubectl get nodes -o json` has it."""
+    metadata = {"name": name, "labels": {"kubernetes.io/hostname": name} | labels}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata} | more
+
+
+REGION = {"topology.kubernetes.io/region": "us-west-2", "topology.kubernetes.io/zone": "us-west-2a"}
+KUBERNETES = {
+    "apiVersion": "v1",
+    "kind": "List",
+    "items": [
+        node(
+            "ip-10-0-5-152.us-west-2.compute.internal",
+            REGION
+            | {f"topology.k8s.aws/network-node-layer-{k}": f"nn-{k}" for k in (3, 1, 2)}
+            | {"nvidia.com/gpu.clique": "7b968a6d.32766"},
+            spec={"providerID": "aws:///us-west-2a/i-0abc"},
+            status={"addresses": [{"type": "InternalIP", "address": "10.0.5.152"}]},
+        ),
+        node("gke-1", {f"cloud.google.com/gce-topology-{k}": f"{k}-1" for k in ("block", "subblock", "host")}),
+        node("gke-2", {"cloud.google.com/gce-topology-block": "block-1", "cloud.google.com/gce-topology-host": "h-2"}),
+        node("oke-1", {f"oci.oraclecloud.com/rdma.{k}_id": k for k in ("local_block", "hpc_island", "network_block")}),
+        node("oke-2", {f"oci.oraclecloud.com/host.{k}_id": k for k in ("rack", "network_block")}),
+        node("control-plane", REGION),
+    ],
+}
+
+TREE = """
+# topology/tree, by hand
+SwitchName=root switches=spine[1-2]   # above all
+SWITCHNAME=spine1 Switches=leaf[01-02] LinkSpeed=100
+SwitchName=spine2 Switches=leaf03,\\
+  leaf04
+SwitchName=leaf01 Nodes=node[1-2,4]
+SwitchName=leaf02 Nodes="node[08-10]"
+SwitchName=leaf03 Nodes=gpu[0-1]n[0-1]
+SwitchName=leaf04 Nodes=alone
+"""
+
+BLOCKS = """
+BlockName=b1 Nodes=n[1-4]
+BlockName=b2 Nodes=n[5-8]
+BlockName=b3 Nodes=n[9-12]
+BlockName=b4 Nodes=n[13-16]
+BlockName=b5 Nodes=n[17-20]
+BlockSizes=4,8,16
+"""
+
+YAML = """
+---
+- topology: topo1
+  cluster_default: False
+  tree:
+    switches:
+    - switch: sw_root
+      children: sw[1-2]
+    - switch: sw1
+      nodes: node[01-02]   # a comment
+    - switch: sw2
+      nodes: "node[03-04]"
+- topology: topo2
+  cluster_default: True
+  block:
+    block_sizes:
+      - 4
+      - 8
+    blocks:
+      - block: b1
+        nodes: node[01-04]
+      - block: b2
+        nodes: node[05-08]
+- topology: topo3
+  cluster_default: False
+  flat: True
+"""
+
+
+def read(text: str) -> Topology:
+    """As a file called ``t``."""
+    return parse_topology(text, "t")
+
+
+def test_amazon_names_the_top_first_and_may_name_nothing() -> None:
+    topology = read(AWS)
+    assert topology.kind == "aws"
+    zone, above = "usw2-az2", ("nn-1111111111example", "nn-2222222222example")
+    assert topology.paths == {
+        "i-1111111111example": (zone, *above, "nn-3333333333example"),
+        "i-2222222222example": (zone, *above, "nn-4343434343example", "nn-5example", "cb-0123456789example"),
+        "i-3333333333example": (zone, None),
+        "i-4444444444example": ("us-west-2b", None),
+    }
+
+
+def test_google_says_it_in_two_ways_or_not_at_all() -> None:
+    topology = read(GCP)
+    assert topology.kind == "gcp"
+    zone = "us-central1-a"
+    assert topology.paths == {
+        "vm-1": (zone, "us-central1-cluster-1", "b1", "s1", "h1"),
+        "vm-2": (zone, None, "b1", "s2", "h9"),
+        "vm-3": (zone, None),
+    }
+    assert topology.aliases["vm-1"] == ("3141592653589793238", "10.128.0.5", "203.0.113.7")
+
+
+def test_google_without_any_cluster_has_no_such_level_and_describe_prints_one_instance() -> None:
+    one = {"name": "vm-1", "zone": "z", "resourceStatus": {"physicalHost": "/b/s/h"}}
+    assert read(json.dumps(one)).paths == {"vm-1": ("z", "b", "s", "h")}
+    assert read(json.dumps([one])) == read(json.dumps({"kind": "compute#instanceList", "items": [one]}))
+
+
+def test_topograph_names_the_nearest_first() -> None:
+    topology = read(TOPOGRAPH)
+    assert topology.kind == "topograph"
+    assert topology.paths == {
+        "I21": ("spine-a", "leaf-a", "nvl-1"),
+        "I22": ("spine-a", "leaf-b", "nvl-1"),
+        "I23": (None,),
+    }
+
+
+def test_kubernetes_labels_of_each_provider_are_read_outermost_first() -> None:
+    topology = read(json.dumps(KUBERNETES))
+    assert topology.kind == "kubernetes"
+    assert list(topology.paths.values()) == [
+        ("us-west-2", "us-west-2a", "nn-1", "nn-2", "nn-3", "7b968a6d.32766"),
+        ("block-1", "subblock-1", "host-1"),
+        ("block-1", None, "h-2"),
+        ("hpc_island", "network_block", "local_block"),
+        ("network_block", "rack"),
+        ("us-west-2", "us-west-2a", None),
+    ]
+    assert topology.aliases["ip-10-0-5-152.us-west-2.compute.internal"] == ("10.0.5.152", "i-0abc")
+
+
+def test_slurm_tree() -> None:
+    topology = read(TREE)
+    assert topology.kind == "slurm-tree"
+    assert topology.paths == {
+        "node1": ("root", "spine1", "leaf01"),
+        "node2": ("root", "spine1", "leaf01"),
+        "node4": ("root", "spine1", "leaf01"),
+        "node08": ("root", "spine1", "leaf02"),
+        "node09": ("root", "spine1", "leaf02"),
+        "node10": ("root", "spine1", "leaf02"),
+        "gpu0n0": ("root", "spine2", "leaf03"),
+        "gpu0n1": ("root", "spine2", "leaf03"),
+        "gpu1n0": ("root", "spine2", "leaf03"),
+        "gpu1n1": ("root", "spine2", "leaf03"),
+        "alone": ("root", "spine2", "leaf04"),
+    }
+
+
+def test_slurm_blocks_pair_up_in_the_order_of_the_file() -> None:
+    topology = read(BLOCKS)
+    assert topology.kind == "slurm-block"
+    assert [topology.paths[f"n{k}"] for k in (1, 8, 9, 16, 17)] == [
+        ("block of 4 #0", "block of 2 #0", "b1"),
+        ("block of 4 #0", "block of 2 #0", "b2"),
+        ("block of 4 #0", "block of 2 #1", "b3"),
+        ("block of 4 #0", "block of 2 #1", "b4"),
+        ("block of 4 #1", "block of 2 #2", "b5"),
+    ]
+
+
+def test_slurm_yaml_is_read_as_its_default_topology() -> None:
+    blocks = read(YAML)
+    assert blocks.kind == "slurm-block"
+    assert blocks.paths["node04"] == ("block of 2 #0", "b1")
+    assert list(blocks.paths) == [f"node{k:02d}" for k in range(1, 9)]
+    tree = read(YAML.replace("True", "false").replace("default: False", "default: true", 1))
+    assert tree.kind == "slurm-tree"
+    assert tree.paths == {f"node0{k}": ("sw_root", f"sw{(k + 1) // 2}") for k in (1, 2, 3, 4)}
+
+
+def test_names_that_yaml_takes_for_numbers_or_truth_stay_names() -> None:
+    names = ("no", "1_000", "0x1f", "12", "2026-11-25", "null")
+    text = slurm_yaml("\n".join(f"    - switch: s{k}\n      nodes: {name}" for k, name in enumerate(names)))
+    assert list(read(text).paths) == list(names)
+
+
+def test_a_file_is_read_and_named(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.conf"
+    file.write_text("\ufeff" + TREE)
+    assert read_topology(file).where == str(file)
+    with pytest.raises(InputError, match="no such file"):
+        read_topology(tmp_path / "other")
+
+
+def test_every_example_in_the_documentation_is_read() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "topology.md").read_text()
+    examples = re.findall(r"^```(?:json|conf|yaml)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    kinds = [read(example).kind for example in examples]
+    assert kinds == ["aws", "gcp", "topograph", "slurm-tree", "slurm-block", "slurm-tree", "kubernetes"]
+
+
+def instance(**fields: Any) -> str:
+    """An AWS answer of one instance."""
+    return json.dumps({"Instances": [{"InstanceId": "i-1", "NetworkNodes": ["nn-1"]} | fields]})
+
+
+def gcp(**status: Any) -> str:
+    """A Google answer of one instance."""
+    return json.dumps([{"name": "vm-1", "resourceStatus": status}])
+
+
+def slurm_yaml(text: str) -> str:
+    """A topology.yaml with one tree of these lines."""
+    return f"- topology: t\n  tree:\n    switches:\n{text}\n"
+
+
+BAD = [
+    ("", "t", "not a topology that plink reads"),
+    ("[" * 100_000, "t", "nested too deeply"),
+    ("[1, null]", "t", "not a topology that plink reads"),
+    ('{"schema": "plink.network/1", "hosts": []}', "t", "not a topology that plink reads"),
+    ('{"Instances": {"InstanceId": "i-1"}}', "t: Instances", "a list was expected, this is a dict"),
+    (instance(InstanceId="-oProxyCommand=x"), "t: Instances[0]", "cannot be a host name"),
+    (instance(NetworkNodes="nn-1"), "t: Instances[0].NetworkNodes", "a list was expected, this is a str"),
+    (instance(NetworkNodes=["a" * 600]), "t: Instances[0].NetworkNodes[0]", "600 characters"),
+    (instance(NetworkNodes=None), "t", "says of none where it stands"),
+    (json.dumps({"Instances": [{"InstanceId": "i-1", "ZoneId": "z"}] * 2}), "t: Instances[1]", "listed twice"),
+    (gcp(physicalHost="/a/b"), "t[0].resourceStatus.physicalHost", "not of the form /block/subblock/host"),
+    (
+        json.dumps([{"name": "a", "networkInterfaces": [{"accessConfigs": 1}]}]),
+        "t[0].networkInterfaces[0].accessConfigs",
+        "a list was expected",
+    ),
+    ('{"instances": [{"id": "a", "network_layers": {}}]}', "t: instances[0].network_layers", "a list was expected"),
+    ('{"items": [{"metadata": {"name": "a", "labels": []}}]}', "t: items[0].metadata.labels", "an object was"),
+    ("SwitchName=a Nodes=node[1-999999999]", "t:1", "makes more than 65536 hosts"),
+    ("SwitchName=a Nodes=n[4-1]", "t:1", "ends before it begins"),
+    ("SwitchName=a Nodes=n[[1]]", "t:1", "is not a list of hosts"),
+    ("SwitchName=a Nodes=n[a-c]", "t:1", "neither a number nor a range"),
+    ("SwitchName=a Nodes=$(reboot)", "t:1", "cannot be a host name"),
+    ("SwitchName=a Nodes=n1\n\nSwitchName=b Nodes=n1", "t:3", "listed twice"),
+    ("SwitchName=a Nodes=n1\nSwitchName=a Nodes=n2", "t:2", "defined twice"),
+    ("SwitchName=a Switches=b", "t:1", "'b' is not defined"),
+    ("SwitchName=a Switches=a Nodes=n1", "t:1", "below itself"),
+    ("SwitchName=a Nodes=n\nSwitchName=b Switches=a,c\nSwitchName=c Switches=b", "t:1", "more than 16 switches above"),
+    ("SwitchName=a Switches=c\nSwitchName=b Switches=c\nSwitchName=c Nodes=n", "t:2", "is below 'a' and 'b'"),
+    ("SwitchName=a Hosts=n1", "t:1", "unknown key 'Hosts'"),
+    ("RingName=r Nodes=n1", "t:1", "topology/ring is not read"),
+    ("SwitchName=a Nodes=n1\nNodes=n2", "t:2", "neither SwitchName, BlockName nor BlockSizes"),
+    ("SwitchName=a Nodes=n1\nBlockName=b Nodes=n2", "t", "both switches and blocks"),
+    ("BlockName=b Nodes=n1\nBlockSizes=4,4", "t:2", "4 is not a larger power of two of 4"),
+    ("BlockName=b Nodes=n1\nBlockName=b Nodes=n2", "t:2", "defined twice"),
+    (slurm_yaml("    - nodes: n1"), "t: [0].tree.switches[0]", "it has no switch"),
+    (slurm_yaml("    - switch: &x a"), "t:4", "aliases"),
+    (slurm_yaml("    - switch: a\n        nodes: n1"), "t:5", "YAML"),
+    (slurm_yaml("    - switch: a\n\tnodes: n1"), "t:5", "YAML"),
+    (slurm_yaml("    - switch: a\n      nodes: [1-2]"), "t: [0].tree.switches[0].nodes", "a text was expected"),
+    (slurm_yaml("    - switch: a\n      nodes: n1\n      nodes: n2"), "t:4", "comes twice"),
+    (slurm_yaml("    - switch: !!python/name:os.system a"), "t:4", "tags"),
+    (slurm_yaml("    - switch: " + 40 * "[" + 40 * "]"), "t:4", "nested too deeply"),
+    (slurm_yaml("    - switch: \0"), "t", "YAML"),
+    ("- topology: a\n  flat: true\n", "t", "which topology is meant?"),
+]
+
+
+@pytest.mark.parametrize(("text", "where", "why"), BAD, ids=range(len(BAD)))
+def test_what_cannot_be_is_refused_with_its_place_on_one_line(text: str, where: str, why: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read(text)
+    assert caught.value.where == where
+    assert why in caught.value.why
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 400
+
+
+def hosts(*names: str, **addresses: str) -> Hosts:
+    """Hosts by name, and by name and address."""
+    return Hosts(tuple(Host(n, n) for n in names) + tuple(Host(n, a) for n, a in addresses.items()))
+
+
+def test_a_host_is_found_by_name_address_alias_or_first_label() -> None:
+    topology = Topology(
+        {"node-1.cluster.local": ("a",), "i-2": ("b",), "node-3": ("c",), "node-4": ("d",), "node-5": ("e",)},
+        "aws",
+        {"i-2": ("10.0.0.2", "ip-10-0-0-2.ec2.internal")},
+    )
+    asked = hosts("node-1", "node-3.elsewhere", "ip-10-0-0-2", "node-4.x", "10.0.0.9", two="10.0.0.2", five="node-5")
+    assert paths_for(topology, asked) == [("a",), ("c",), ("b",), ("d",), None, ("b",), ("e",)]
+
+
+def test_a_first_label_that_two_share_is_nobodys() -> None:
+    topology = Topology({"a.x": ("1",), "a.y": ("2",), "b": ("3",), "c": ("4",)}, "aws")
+    assert paths_for(topology, hosts("a", "a.x", "b.x", "b.y", "c")) == [None, ("1",), None, None, ("4",)]
+
+
+def test_an_alias_that_two_machines_share_is_nobodys_but_a_name_stays_a_name() -> None:
+    topology = Topology({"a": ("1",), "b": ("2",)}, "aws", {"a": ("10.0.0.1", "b"), "b": ("10.0.0.1",)})
+    assert paths_for(topology, hosts("a", "10.0.0.1", "b")) == [("1",), None, ("2",)]
+
+
+def test_when_no_host_is_found_a_name_of_each_side_is_shown() -> None:
+    with pytest.raises(InputError, match=r"t: it has none of the hosts: .*'node-1'.*'i-1111111111example'"):
+        paths_for(read(AWS), hosts("node-1", "node-2"))

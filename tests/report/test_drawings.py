@@ -1,0 +1,145 @@
+"""The drawings: colours mean what the scale says, rows are whose names stand beside them, labels do not overlap."""
+
+import base64
+import io
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from plink.errors import UsageError
+from plink.report.album import album, ratio_of
+from plink.report.canvas import inline
+from plink.report.colours import MARKS, PAGE, PAPER, group_colour, group_mark, scale_of, ticks
+from plink.report.files import check_target, write_pictures
+from plink.report.labels import place
+from plink.report.words import collective, first_upper
+from tests.report.subjects import facts, plain, troubled
+
+
+def cells(svg: str) -> np.ndarray:
+    """The pixels of a heat map, shape (N, N, 4)."""
+    found = re.search(r'<image xlink:href="data:image/png;base64,([^"]*)"[^>]*id="\w+-(?:cells|smooth)"', svg)
+    assert found is not None
+    return np.asarray(Image.open(io.BytesIO(base64.b64decode(found[1]))).convert("RGBA"))
+
+
+def brightness(pixels: np.ndarray) -> np.ndarray:
+    """Viridis grows brighter; shape (N, N)."""
+    return pixels[:, :, :3].astype(float) @ [0.3, 0.6, 0.1]
+
+
+def test_near_is_dark_and_far_is_bright_in_the_rows_they_belong_to() -> None:
+    subject = facts(12, 3)
+    drawn = album(subject, PAGE)
+    for name, order in (("given", np.arange(12)), ("order", subject.shown_order())):
+        pixels = cells(inline(drawn[name]))
+        near = subject.measured_us[np.ix_(order, order)] < 60
+        off = ~np.eye(12, dtype=bool)
+        assert brightness(pixels)[near & off].max() < brightness(pixels)[~near].min()
+        assert (pixels[np.eye(12, dtype=bool), 3] == 0).all()
+        assert (pixels[off, 3] == 255).all()
+
+
+def test_what_was_not_measured_is_seen_through() -> None:
+    subject = troubled()
+    drawn = inline(album(subject, PAGE)["given"])
+    pixels = cells(drawn)
+    assert ((pixels[:, :, 3] == 0) == (np.isnan(subject.measured_us) | np.eye(16, dtype=bool))).all()
+    assert "<pattern" in drawn
+    assert "<pattern" not in inline(album(facts(16, 4), PAGE)["given"])
+
+
+def test_a_large_picture_is_no_larger_than_its_colours_need() -> None:
+    drawn = inline(album(facts(128, 8), PAGE)["given"])
+    assert len(drawn) < 60_000
+
+
+def test_a_scale_spans_all_but_the_farthest_and_no_noise() -> None:
+    values = np.append(np.linspace(40, 100, 999), 5000.0)
+    scale = scale_of(values)
+    assert scale.beyond_high
+    assert scale.high < 110
+    assert scale_of(np.full(10, 60.0)).high / scale_of(np.full(10, 60.0)).low == pytest.approx(1.5)
+    assert scale_of(np.array([0.0, 0.0])).low == 1.0
+    assert scale.share(np.array([0.0, scale.low, scale.high, 1e9])).tolist() == [0.0, 0.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize(("low", "high"), [(20, 160), (25.7, 27.0), (0.3, 9000)])
+def test_ticks_are_a_few_round_numbers(low: float, high: float) -> None:
+    found = ticks(low, high)
+    assert 2 <= len(found) <= 6
+    assert all(low <= tick <= high for tick in found)
+    assert all(len(f"{tick:g}") <= 5 for tick in found)
+
+
+def test_groups_differ_by_colour_or_mark() -> None:
+    looks = {(group_colour(group), group_mark(group)) for group in range(70)}
+    assert len(looks) == 70
+    assert len({mark for _, mark in MARKS}) == len(MARKS)
+
+
+def test_labels_do_not_overlap_and_stay_inside() -> None:
+    rng = np.random.default_rng(1)
+    at = rng.uniform(0, 300, (40, 2))
+    texts = [f"node-{k}" for k in range(40)]
+    boxes = []
+    for spot, text in zip(place(at, texts, (300, 300), at), texts, strict=True):
+        if spot is not None:
+            width = len(text) * 8 * 0.64
+            left = {"left": spot[0], "right": spot[0] - width, "center": spot[0] - width / 2}[spot[2]]
+            boxes.append((left, spot[1] - 4.8, left + width, spot[1] + 4.8))
+    assert len(boxes) > 15
+    for k, a in enumerate(boxes):
+        assert min(a[:2]) >= -1e-9
+        assert max(a[2:]) <= 300 + 1e-9
+        assert not any(a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3] for b in boxes[:k])
+
+
+@pytest.mark.parametrize(
+    ("algo", "said"),
+    [
+        ("double-binary-tree", "A double binary tree"),
+        ("nccl-tree", "An NCCL tree"),
+        ("openmpi-ring", "An Open MPI ring"),
+        ("someone-s-own", "Someone-s-own"),
+    ],
+)
+def test_algorithms_have_their_names(algo: str, said: str) -> None:
+    assert first_upper(collective(algo)) == said
+
+
+def test_ratios_are_of_what_both_know() -> None:
+    subject = troubled()
+    assert subject.map is not None
+    ratio = ratio_of(subject.measured_us, subject.map)
+    assert np.isnan(ratio[5]).all()
+    assert np.isnan(ratio[2, 3])
+    assert ratio[3, 2] == pytest.approx(subject.measured_us[3, 2] / 95)
+
+
+def test_few_hosts_have_fewer_pictures() -> None:
+    assert list(album(plain(2), PAPER)) == ["given", "histogram"]
+
+
+def test_pictures_as_files(tmp_path: Path) -> None:
+    names = ["given", "order", "map", "departures", "histogram", "achieved"]
+    written = write_pictures(troubled(), tmp_path)
+    assert [path.name for path in written] == [f"{name}.{kind}" for name in names for kind in ("png", "svg")]
+    for path in written[::2]:
+        image = Image.open(path).convert("RGB")
+        assert image.width > 900
+        assert image.getpixel((image.width - 1, image.height - 1)) == (255, 255, 255)
+    for path in written[1::2]:
+        assert "var(--" not in path.read_text()
+        assert "<text" in path.read_text()
+    beside = write_pictures(plain(3), tmp_path / "small.svg")
+    assert beside[0] == tmp_path / "small-given.png"
+
+
+@pytest.mark.parametrize("name", ["nowhere/x.png", "x.pdf"])
+def test_a_target_that_cannot_be_written_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--png"):
+        check_target(tmp_path / name)

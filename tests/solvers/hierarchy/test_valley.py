@@ -1,0 +1,89 @@
+"""Where the innermost tier ends: at the first valley that is deep enough, with enough pairs on either side.
+
+Heights are drawn on steps of a hundredth of their logarithm, the kernel's own grid, so that the smoothed density can be
+written down: ``count`` pairs at step ``s`` make it ``count * exp(-((step - s) * 0.01 / bandwidth)^2 / 2)``, and nothing
+beyond four bandwidths.
+"""
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from solvers.hierarchy.valley import innermost_tier_us
+
+NEAR = 30.0
+
+
+def at(*tiers: tuple[int, int]) -> npt.NDArray[np.float64]:
+    """(step, count): so many pairs at ``NEAR`` times e to so many hundredths."""
+    return np.concatenate([np.full(count, NEAR * math.exp(0.01 * step)) for step, count in tiers])
+
+
+def density(step: int, tiers: tuple[tuple[int, int], ...], bandwidth: float) -> float:
+    """As smoothed by the kernel, written out."""
+    steps_a_bandwidth = bandwidth / 0.01
+    return sum(
+        count * math.exp(-0.5 * ((step - where) / steps_a_bandwidth) ** 2)
+        for where, count in tiers
+        if abs(step - where) <= 4 * steps_a_bandwidth + 1e-9
+    )
+
+
+@pytest.mark.parametrize(("counts", "bandwidth"), [((40, 40), 0.04), ((100, 10), 0.06), ((8, 30), 0.04)])
+def test_a_valley_is_where_the_density_falls_below_half_the_lower_peak(
+    counts: tuple[int, int], bandwidth: float
+) -> None:
+    """Two tiers farther and farther from each other: none at first, then one, as the formula says; both happen."""
+    found = []
+    for apart in range(8, 40):
+        tiers = ((0, counts[0]), (apart, counts[1]))
+        seen = [density(step, tiers, bandwidth) for step in range(apart + 1)]
+        deep = [k for k, low in enumerate(seen) if low < 0.5 * min(max(seen[: k + 1]), max(seen[k:]))]
+        valley = NEAR * math.exp(0.01 * min(deep, key=lambda k: seen[k])) if deep else 0.0
+        assert innermost_tier_us(at(*tiers), bandwidth) == pytest.approx(valley, rel=1e-9)
+        found.append(bool(deep))
+    assert found == sorted(found)
+    assert set(found) == {False, True}
+
+
+@pytest.mark.parametrize(("few", "stands_out"), [(9, False), (10, True)])
+def test_of_ten_thousand_pairs_ten_are_a_tier(few: int, stands_out: bool) -> None:
+    """One in a thousand, below the valley and above."""
+    expected = NEAR * math.exp(0.17) if stands_out else 0.0
+    assert innermost_tier_us(at((0, few), (230, 10_000 - few))) == pytest.approx(expected)
+    assert innermost_tier_us(at((0, 10_000 - few), (230, few))) == pytest.approx(expected)
+
+
+def test_a_valley_with_too_little_below_it_does_not_hide_the_next_one() -> None:
+    """Strays nearer than all, then two tiers: the valley is the one between the tiers."""
+    heights = at((-200, 4), (0, 50), (230, 50))
+    assert innermost_tier_us(heights) == pytest.approx(NEAR * math.exp(0.17))
+
+
+def test_of_several_valleys_the_first_counts_though_others_are_deeper() -> None:
+    heights = at((0, 50), (16, 50), (230, 50))
+    first = innermost_tier_us(heights)
+    assert first == pytest.approx(NEAR * math.exp(0.08))
+    assert first == innermost_tier_us(at((0, 50), (16, 50)))
+
+
+def test_the_first_peak_may_be_lower_than_those_behind_it() -> None:
+    """What a valley has to undercut is the lower of the two peaks beside it, not the highest one there is."""
+    heights = at((0, 6), (40, 600), (300, 6))
+    assert innermost_tier_us(heights) == pytest.approx(NEAR * math.exp(0.17))
+
+
+def test_degenerate_heights() -> None:
+    """Too few, none at all, all alike; pairs that take no time are a tier a millionth of the longest."""
+    for heights in ([], [5.0], [0.0] * 20, [5.0] * 20):
+        assert innermost_tier_us(np.array(heights)) == 0.0
+    assert innermost_tier_us(np.repeat([0.0, 100.0], 20)) == pytest.approx(100e-6 * math.exp(0.17))
+
+
+def test_neither_units_nor_the_order_of_the_pairs_matter() -> None:
+    heights = at((0, 30), (60, 40), (230, 50))
+    for factor in (1e-3, 1e6):
+        assert innermost_tier_us(heights * factor) == pytest.approx(factor * innermost_tier_us(heights))
+    assert innermost_tier_us(np.random.default_rng(0).permutation(heights)) == innermost_tier_us(heights)
