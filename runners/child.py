@@ -32,6 +32,8 @@ class ChildLine:
         self._process, self._stdin, self._stdout = process, process.stdin, process.stdout
         self._let_s, self._cut, self._cutting = let_s, False, threading.Lock()
         self._told, self._hearing = b"", None
+        # Read into always: a fresh buffer for each message would scatter the heap of a launcher that runs for weeks.
+        self._buffer = bytearray(_READ)
         if process.stderr is not None:
             self._hearing = threading.Thread(target=self._hear, args=(process.stderr,), name="plink-err", daemon=True)
             self._hearing.start()
@@ -43,10 +45,10 @@ class ChildLine:
 
     def read(self) -> bytes:
         """Next bytes from the agent; empty at the end."""
-        data = os.read(self._stdout.fileno(), _READ) if not self._stdout.closed else b""
-        if not data:
+        size = os.readv(self._stdout.fileno(), [self._buffer]) if not self._stdout.closed else 0
+        if not size:
             self._stdout.close()
-        return data
+        return bytes(memoryview(self._buffer)[:size])
 
     def write(self, data: bytes) -> None:
         """Bytes to the agent."""

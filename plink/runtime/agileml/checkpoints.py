@@ -21,6 +21,7 @@ _SAVED = ("clock", "partitions")
 _JOB, _FOLDER = "job", "folder"
 _VISIBLE_S = 3.0  # after which a network file system shows what another host has written
 _POLL_S = 0.1
+_MARK_EXPIRY_S = 86400.0
 _KEPT = 2  # the latest and the one before, should somebody be reading that
 
 
@@ -103,8 +104,19 @@ def discard(folder: Path, job: str) -> None:
 
 
 def mark(folder: Path, job: str) -> None:
-    """Leave a file by which other hosts of the job know the folder. :raises OSError: it cannot be written."""
-    (folder / _mark(job)).touch(mode=0o600)
+    """Leave a file by which other hosts of the job know the folder, and remove those of jobs that were killed.
+
+    A job marks the folder again whenever a reliable host joins, so that it misses no file that another job removed.
+
+    :raises OSError: it cannot be written.
+    """
+    own = folder / _mark(job)
+    own.touch(mode=0o600)
+    now = own.stat().st_mtime  # by the clock of the file server, as the others' times
+    for path in folder.glob(_mark("*")):
+        with contextlib.suppress(OSError):
+            if now - path.stat().st_mtime > _MARK_EXPIRY_S:
+                path.unlink()
 
 
 def unmark(folder: Path, job: str) -> None:

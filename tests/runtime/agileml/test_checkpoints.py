@@ -1,6 +1,8 @@
 """Which checkpoint is the latest, whose it is, and which are kept."""
 
 import json
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -101,6 +103,15 @@ def test_discard_removes_what_failed_and_not_what_counts(tmp_path: Path) -> None
     for name in ("clock-7-a1", "clock-8-a1", "clock-8-b2"):
         discard(tmp_path / name, "a1")
     assert names(tmp_path) == ["clock-7-a1", "clock-8-b2"]
+
+
+def test_old_marks_of_killed_jobs_are_removed(tmp_path: Path) -> None:
+    mark(tmp_path, "killed")
+    mark(tmp_path, "other")
+    two_days_ago = time.time() - 2 * 86400
+    os.utime(tmp_path / ".shared-killed", (two_days_ago, two_days_ago))
+    mark(tmp_path, "a1")
+    assert {path.name for path in tmp_path.iterdir()} == {".shared-other", ".shared-a1"}
 
 
 def test_mark_of_a_shared_folder(tmp_path: Path) -> None:
