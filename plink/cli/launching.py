@@ -265,7 +265,8 @@ def tell_failure(result: RunResult) -> str | None:
         return f"the launcher ended with exit code {failure.code}"
     if result.timed_out:
         return f"the job was ended after {result.seconds:.0f} s: that was its --timeout"
-    return f"rank {failure.rank} on {failure.host} was the first to fail, with exit code {failure.code}"
+    why = "" if failure.exception is None else f": {failure.exception}"
+    return f"rank {failure.rank} on {failure.host} was the first to fail, with exit code {failure.code}{why}"
 
 
 def _record(run_id: str, runner: str, job: Job, asked: Asked, note: dict[str, Any]) -> Record | None:

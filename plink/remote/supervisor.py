@@ -24,6 +24,7 @@ import ctypes
 import os
 import signal
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -37,7 +38,8 @@ _HELPERS_S = 1.0  # in which what libraries start for themselves ends after the 
 _SAME_SIGNAL_S = 1.0  # within which the supervisor passes on what this process got as well
 _MAX_NAMED = 4
 
-_deliveries: dict[int, tuple[int, float]] = {}  # which way each signal came last, and when
+# Deliveries of each signal that did not yet come the other way as well: by which way they came, and when.
+_unmatched: dict[int, deque[tuple[int, float]]] = {}
 
 
 def adopt_orphans() -> bool:
@@ -108,11 +110,14 @@ def on_signal(number: int, handler: Callable[[int, Any], object]) -> None:
     or a system that shuts down."""
 
     def receive(way: int, frame: object) -> None:
-        last_way, at = _deliveries.pop(number, (way, 0.0))
         now = time.monotonic()
-        if last_way != way and now - at < _SAME_SIGNAL_S:
+        unmatched = _unmatched.setdefault(number, deque())
+        while unmatched and now - unmatched[0][1] >= _SAME_SIGNAL_S:
+            unmatched.popleft()
+        if unmatched and unmatched[0][0] != way:
+            unmatched.popleft()
             return
-        _deliveries[number] = way, now
+        unmatched.append((way, now))
         handler(number, frame)
 
     signal.signal(number, lambda _, frame: receive(0, frame))

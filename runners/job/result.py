@@ -1,5 +1,6 @@
 """How a job ended."""
 
+import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,6 +10,8 @@ from plink.errors import PlinkError
 from runners.job.proof import Finding
 
 TIMED_OUT = 124  # as timeout(1) says it
+# "torch.distributed.DistStoreError: ...", as the traceback module writes it; PyTorch puts "[rank3]: " before it.
+_EXCEPTION = re.compile(r"(?:\[rank\d+\]: )?(?P<what>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception): .*\S)")
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,13 @@ class Failure:
     code: int
     last_lines: tuple[str, ...]
     cause: str | None = None
+
+    @property
+    def exception(self) -> str | None:
+        """The line of the last Python traceback that says what went wrong, without the rank that torchrun-like tools
+        put before it; None where ``last_lines`` has none."""
+        said = [found["what"] for line in self.last_lines if (found := _EXCEPTION.match(line))]
+        return said[-1] if said else None
 
 
 @dataclass(frozen=True)

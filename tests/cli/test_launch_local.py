@@ -45,6 +45,18 @@ def test_ranks_on_this_machine(tmp_path: Path, script: str) -> None:
     assert (tmp_path / str(kept["logs"]) / "rank-1.out").read_text().splitlines()[2] == "2 1 2 ['a b']"
 
 
+def test_the_exception_that_ended_a_rank_is_told_last(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import os, sys, time\n"
+        "if os.environ['RANK'] != '1': time.sleep(60)\n"
+        "sys.excepthook = lambda kind, error, at: sys.stderr.write(f'[rank1]: {kind.__name__}: {error}\\n\\nAt:\\n')\n"
+        "raise ValueError('rank 0 did not take part')\n"
+    )
+    code, _, err = local(tmp_path, "--slots", "2", "train.py")
+    assert code == 1
+    assert err.splitlines()[-1].endswith("with exit code 1: ValueError: rank 0 did not take part")
+
+
 def test_again_is_all_of_it_again(tmp_path: Path) -> None:
     """Folder, time, interface and environment too; what is typed beside it wins."""
     (tmp_path / "there").mkdir()

@@ -116,6 +116,19 @@ def test_signal_to_everything_reaches_the_program_once(launcher: Launcher) -> No
     assert process.wait(WAIT_S) == 12
 
 
+def test_signals_that_come_both_ways_count_once_each_in_any_order() -> None:
+    """A supervisor may pass on the first only after the second came."""
+    program = (
+        "import os, signal\n"
+        "from plink.remote.supervisor import on_signal\n"
+        "on_signal(signal.SIGUSR1, lambda number, frame: print('signal'))\n"
+        "passed_on = signal.SIGRTMIN + signal.SIGUSR1\n"
+        "for number in (signal.SIGUSR1, signal.SIGUSR1, passed_on, passed_on): os.kill(os.getpid(), number)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=WAIT_S, check=True)
+    assert done.stdout == "signal\nsignal\n"
+
+
 def test_process_groups_are_ended_where_there_are_no_subreapers(marked: Marked, tmp_path: Path) -> None:
     code = (
         "import ctypes, os, sys\n"
