@@ -18,11 +18,10 @@ from benchmarks.clouds import Cloud, three_tier
 from benchmarks.record import Bar, record, seeds_of
 from benchmarks.shown import Shown
 from plink.cli.denoising import verdict_on
-from plink.model.network import Matrix
+from plink.model.network import Matrix, symmetrised
 from solvers.affinity import paia
 from solvers.embedding.embed import embed
 from solvers.embedding.settings import Wishes
-from solvers.latency import symmetrised
 
 _HOSTS = 64
 _SEEDS = {_HOSTS: 10}  # of each kind of racks

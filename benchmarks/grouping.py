@@ -12,6 +12,7 @@ import statistics
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,6 @@ from solvers.grouping.balanced import (
 from solvers.grouping.cluster import cluster
 from solvers.grouping.sizes import sizes_for
 from solvers.hierarchy.tiers import nearest_tier
-from solvers.latency import symmetrised
 
 _HOSTS = 64
 _SEEDS = {_HOSTS: 3}  # of each kind of racks
@@ -97,8 +97,9 @@ def racks_recovered(seeds: int) -> int:
     exact = 0
     for seed in range(seeds):
         cloud = three_tier(_HOSTS, seed, "powers", noise_sigma=0.05, sample_sigma=0.05)
-        measured = symmetrised(cloud.sample(np.random.default_rng((seed, 1))))
-        exact += sorted(cluster(measured, seed=seed).groups) == _members(cloud.rack_of)
+        measured = cloud.sample(np.random.default_rng((seed, 1)))
+        network = replace(cloud.network(np.random.default_rng(0)), latency_us=measured, details={})
+        exact += sorted(cluster(network, seed=seed).groups) == _members(cloud.rack_of)
     return exact
 
 
@@ -113,9 +114,10 @@ def tiers_found(seeds: int) -> dict[str, float]:
     for seed in range(seeds):
         for cloud in (three_tier(_HOSTS, seed, "powers", 0.15, 0.2), alike(32, seed, 0.85)):
             network = cloud.network(np.random.default_rng((seed, 2)))
-            halves = [symmetrised(np.array(half, dtype=np.float64)) for half in network.details["halves_us"]]
-            whole = symmetrised(network.latency_us)
-            for name, labels in (("", nearest_tier(whole, halves=halves)), ("_without_halves", nearest_tier(whole))):
+            with_halves, without = (
+                nearest_tier(network.rtt_us, halves=halves) for halves in (network.half_rtts_us, ())
+            )
+            for name, labels in (("", with_halves), ("_without_halves", without)):
                 if cloud.rack_of.any():
                     found[f"racks{name}"] += labels.tolist() == by_appearance(cloud.rack_of).tolist()
                 else:
@@ -125,11 +127,10 @@ def tiers_found(seeds: int) -> dict[str, float]:
 
 def _seconds_of(hosts: int) -> tuple[float, float]:
     """Seconds for all that `plink cluster` works out, and the process's largest size in MB, in a process of its own."""
-    cloud, measured = _cloud(hosts, "uneven", 0)
-    halves = [symmetrised(half) for half in cloud.halves(np.random.default_rng(3))]
-    cluster(measured[:8, :8], halves_us=[half[:8, :8] for half in halves])
+    few, network = (_cloud(n, "uneven", 0)[0].network(np.random.default_rng(3)) for n in (8, hosts))
+    cluster(few)
     began = time.perf_counter()
-    cluster(measured, halves_us=halves)
+    cluster(network)
     return time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from benchmarks.clouds import Cloud, alike, three_tier
 from benchmarks.record import Bar, record
+from plink.model.network import symmetrised
 from solvers.costs.by_name import pattern_for, pricing_for
-from solvers.latency import symmetrised
 from solvers.ordering.judging import Judgement, judge, split
 from solvers.ordering.search import search
 from solvers.ordering.task import Task
@@ -36,7 +36,7 @@ def judged_and_fresh(cloud: Cloud, algo: str, seed: int) -> tuple[Judgement, flo
     """What is said of the order that was found, and the gain that fresh samples show."""
     rng = np.random.default_rng((seed, 1))
     halves = cloud.halves(rng)
-    parts = split(halves, symmetrised(np.sqrt(halves[0] * halves[1])))
+    parts = split([symmetrised(half) for half in halves], symmetrised(np.sqrt(halves[0] * halves[1])))
     assert parts is not None
     fit, held_out = parts
     fabric, given = cloud.fabric(fit), np.arange(len(cloud))

@@ -12,10 +12,9 @@ import numpy as np
 from benchmarks.labs import BenchLab, lab
 from benchmarks.record import Bar, record
 from benchmarks.shown import Shown
-from plink.model.network import Matrix
+from plink.model.network import Matrix, symmetrised
 from solvers.affinity import paia, triplets
 from solvers.embedding.embed import embed
-from solvers.latency import symmetrised
 
 _HOSTS = 3  # of a rack
 _METHODS = {  # what is asked for; some minutes in all

@@ -10,9 +10,8 @@ import numpy as np
 
 from benchmarks.labs import BenchLab, lab
 from benchmarks.record import Bar, record
-from plink.model.network import Matrix
+from plink.model.network import Matrix, symmetrised
 from solvers.affinity import paia
-from solvers.latency import symmetrised
 
 _IDLE_RUNS = 3
 

@@ -1,21 +1,10 @@
-"""The thesis's cost model: round trips alone, symmetrised (PLink thesis, sections 5.2.1 and 5.2.2)."""
+"""The thesis's cost model of a ring: round trips alone (PLink thesis, section 5.2.1)."""
 
 import numpy as np
 import numpy.typing as npt
 
 from plink.errors import NoAnswer
 from plink.model.network import Matrix
-
-
-def symmetrised(latency_us: Matrix) -> Matrix:
-    """``c[i, j] = max(c[i, j], c[j, i])`` (T 5.2.2), shape (N, N); where one direction is missing (NaN), the other."""
-    return np.fmax(latency_us, latency_us.T)
-
-
-def completed(latency_us: Matrix, predicted_us: Matrix | None) -> Matrix:
-    """Symmetrised round trips, shape (N, N); what was not measured either way is taken from a prediction, if any."""
-    cost = symmetrised(latency_us)
-    return cost if predicted_us is None else np.where(np.isnan(cost), symmetrised(predicted_us), cost)
 
 
 def require_complete(cost: Matrix, names: list[str]) -> None:

@@ -14,7 +14,6 @@ from plink.errors import NoAnswer
 from plink.model.network import Matrix, Network
 from solvers.affinity import paia, triplets
 from solvers.embedding.embed import embed
-from solvers.latency import symmetrised
 from solvers.prediction.topology import UNKNOWN
 
 
@@ -23,7 +22,7 @@ def affinity_of(network: Network, levels: Any, seed: int) -> dict[str, Any]:
 
     :param levels: shape (N, N), how many levels apart two hosts truly are.
     """
-    measured = symmetrised(network.latency_us)
+    measured = network.rtt_us
     truth = np.where(levels == UNKNOWN, np.nan, levels.astype(float))
     fitted: Matrix | None
     try:

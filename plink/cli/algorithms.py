@@ -70,7 +70,7 @@ def fabric_from(network: "Network", denoise: bool = False) -> "Fabric":
         from plink.cli.denoising import denoised
 
         network = denoised(network).network
-    return fabric_of(network, network.detail("predicted_us"))
+    return fabric_of(network)
 
 
 def order_from(network: "Network", order: "Order | None", where: str = "order") -> "Ranks":

@@ -64,10 +64,7 @@ def cluster(
             bars["fitting"](min(steps, 2 * STEPS), 2 * STEPS)
             return True
 
-        found = clustered(
-            network.latency_us, groups, elasticity, seed, network.halves() or (), network.hosts.names, going,
-            bars["clustering"],
-        )  # fmt: skip
+        found = clustered(network, groups, elasticity, seed, going, bars["clustering"])
     written = _named(network, found, seed)
     if output is None and not as_json:
         workspace.prepare()
@@ -124,13 +121,12 @@ def _print(network: "Network", found: "Clustering", written: "Groups") -> None:
 
     from plink.model.hostlist import fold_hostlist
     from solvers.grouping.cluster import longest_within
-    from solvers.latency import symmetrised
 
     console = Console()
     table = Table("group", "hosts", "mean", "longest", "members", title="balanced groups", title_justify="left")
     for column in (0, 1, 2, 3):
         table.columns[column].justify = "right"
-    rtt = symmetrised(network.latency_us)
+    rtt = network.rtt_us
     for k, (members, names) in enumerate(zip(found.groups, written.groups, strict=True), 1):
         mean, longest = longest_within(rtt, members)
         table.add_row(str(k), str(len(members)), _us(_number(mean)), _us(_number(longest)), fold_hostlist(names, " "))

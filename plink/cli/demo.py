@@ -79,7 +79,6 @@ def _measure(
     from probes.survey import Watcher, measure_all
     from solvers.costs.links import ring_seconds
     from solvers.hierarchy.tiers import nearest_tier
-    from solvers.latency import symmetrised
 
     hosts = blueprint.hosts()
     say("plink probe: round trips between all pairs of hosts")
@@ -90,7 +89,7 @@ def _measure(
     wanted = Wanted(model="latency", seed=seed)
     order = order_of(network, solve(network, wanted), wanted)
     arranged = order.arrange(hosts, "order")
-    groups = nearest_tier(symmetrised(network.latency_us))
+    groups = nearest_tier(network.rtt_us)
     n = len(hosts)
     index = {host: i for i, host in enumerate(hosts.names)}
     orders = {"given": hosts, "plink": arranged}

@@ -12,7 +12,6 @@ from plink.model.network import Network
 from solvers.embedding.embed import Embedding, embed
 from solvers.embedding.settings import Setting
 from solvers.embedding.verdict import Verdict, judge_halves, judge_held_out
-from solvers.latency import completed
 
 _MANY = 256  # hosts from which on a GPU is worth the trip
 
@@ -50,16 +49,16 @@ def denoised(network: Network, seed: int = 0, whole: bool = True) -> Denoised:
     found = embed(network.latency_us, seed=seed, device=device_for("auto", len(names)), names=names)
     verdict = verdict_on(network, found, seed, whole)
     say(verdict_text(verdict))
-    fitted = completed(found.fitted_us, network.detail("predicted_us"))  # of hosts that nobody measured
-    return Denoised(replace(network, latency_us=fitted), found.setting, verdict)
+    fitted = replace(network, latency_us=found.fitted_us)
+    return Denoised(replace(fitted, latency_us=fitted.completed_us), found.setting, verdict)  # of hosts nobody measured
 
 
 def verdict_on(network: Network, found: Embedding, seed: int, whole: bool = True) -> Verdict | None:
     """Whether an embedding of the network helps: judged on the other half of the samples, or on pairs held out; None
     where there are too few pairs to say."""
     device = device_for("auto", len(network.hosts))
-    halves = network.halves()
-    if halves is not None:
+    halves = network.half_rtts_us
+    if halves:
         try:
             return judge_halves(halves, found, seed, device, whole=whole)
         except NoAnswer:

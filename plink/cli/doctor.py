@@ -112,10 +112,8 @@ def _pairs_measured(network: "Network") -> int:
     """In one direction at least."""
     import numpy as np
 
-    from solvers.latency import symmetrised
-
     rows, columns = np.triu_indices(len(network.hosts), k=1)
-    return int(np.isfinite(symmetrised(network.latency_us)[rows, columns]).sum())
+    return int(np.isfinite(network.rtt_us[rows, columns]).sum())
 
 
 def _from_facts(before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]]) -> "list[Finding]":
@@ -164,9 +162,8 @@ def _measured_again(survey: "Survey", network: "Network") -> dict[tuple[int, int
     from plink.cli.probe import label_groups
     from probes.again import measure_again
     from solvers.diagnosis.latency import Limits, known_good, slow_hosts, slow_links
-    from solvers.latency import symmetrised
 
-    cost, groups, limits = symmetrised(network.latency_us), label_groups(network.latency_us), Limits()
+    cost, groups, limits = network.rtt_us, label_groups(network.latency_us), Limits()
     hosts, offsets = slow_hosts(cost, groups, limits)
     links = slow_links(cost, groups, offsets, limits)
     suspects = {host for suspect in (*hosts, *links) for host in suspect.hosts}

@@ -120,18 +120,15 @@ def _lines(network: "Network", found: "Embedding") -> list[str]:
     ]
     far = [
         f"{network.hosts.names[i]} - {network.hosts.names[j]} ({measured:.3g} us, fitted {fitted:.3g})"
-        for i, j, measured, fitted in _worst(network.latency_us, found.fitted_us)
+        for i, j, measured, fitted in _worst(network.rtt_us, found.fitted_us)
     ]
     return [*lines, f"farthest from the fit: {', '.join(far)}"] if far else lines
 
 
-def _worst(latency_us: "Matrix", fitted_us: "Matrix") -> list[tuple[int, int, float, float]]:
+def _worst(measured: "Matrix", fitted_us: "Matrix") -> list[tuple[int, int, float, float]]:
     """The pairs whose measurement the fit agrees with least, by ratio: (i, j, measured, fitted)."""
     import numpy as np
 
-    from solvers.latency import symmetrised
-
-    measured = symmetrised(latency_us)
     i, j = np.nonzero(np.triu(np.isfinite(measured) & np.isfinite(fitted_us) & (measured > 0) & (fitted_us > 0), 1))
     off = np.abs(np.log(fitted_us[i, j] / measured[i, j]))
     worst = np.argsort(-off, kind="stable")[:_WORST]
@@ -143,7 +140,6 @@ def _document(network: "Network", found: "Embedding", verdict: "Verdict | None",
 
     from plink.cli.denoising import setting_json, verdict_json
     from plink.model.network import to_rows
-    from solvers.latency import symmetrised
 
     names = network.hosts.names
     placed = np.setdiff1d(np.arange(len(names)), np.array(found.left_out, dtype=np.intp))
@@ -163,5 +159,5 @@ def _document(network: "Network", found: "Embedding", verdict: "Verdict | None",
         "coordinates": [[round(value, 4) for value in row] for row in found.coordinates[placed].tolist()],
         "heights_us": [round(value, 3) for value in found.heights_us[placed].tolist()],
         "fitted_us": to_rows(found.fitted_us[among]),
-        "measured_us": to_rows(symmetrised(network.latency_us)[among]),
+        "measured_us": to_rows(network.rtt_us[among]),
     }

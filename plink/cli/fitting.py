@@ -16,7 +16,6 @@ from plink.model.network import Matrix, Network
 from plink.model.topology import Topology, paths_for
 from solvers.costs.by_name import parts_of, pattern_for, pricing_for
 from solvers.costs.fabric import Fabric
-from solvers.latency import symmetrised
 from solvers.ordering.judging import split
 from solvers.ordering.ring import longest_hop
 from solvers.ordering.search import median_of_random
@@ -49,11 +48,11 @@ def fitting_of(network: Network, prior: Topology | None, denoise: bool = False) 
     :raises InputError: for a file whose halves are no matrices, or a prior that knows none of the hosts.
     :raises NoAnswer: when nothing is known of any pair.
     """
-    half = _halves(network, symmetrised(network.latency_us)) if denoise else None
+    half = _halves(network, network.rtt_us) if denoise else None
     clean = _denoised(network, half) if denoise else None
     fabric = fabric_from(network if clean is None else clean.network)
     n = len(network.hosts)
-    missing = int(np.isnan(symmetrised(network.latency_us)).sum()) // 2
+    missing = int(np.isnan(network.rtt_us).sum()) // 2
     if missing and clean is None and "predicted_us" in network.details:
         say(f"{missing} of {n * (n - 1) // 2} pairs were not measured; what they are predicted to take is used")
     rtt = fabric.rtt_us if prior is None else _with_prior(network, fabric.rtt_us, prior)
@@ -113,8 +112,7 @@ def unknown_pairs(task: Task, order: Order, unknown: npt.NDArray[np.bool_]) -> l
 
 
 def _halves(network: Network, rtt_us: Matrix) -> tuple[Matrix, Matrix] | None:
-    halves = network.halves()
-    return None if halves is None else split(halves, rtt_us)
+    return split(network.half_rtts_us, rtt_us) if network.half_rtts_us else None
 
 
 def _with_prior(network: Network, rtt_us: Matrix, prior: Topology) -> Matrix:

@@ -189,7 +189,7 @@ def _groups_of_hosts(network: Network, fabric: Fabric, asked: Asked) -> list[lis
     k = None if wanted is None else int(wanted[:_MOST_DIGITS])
     if k is not None and not 1 <= k <= number:
         raise UsageError(f"--groups {wanted}: 1 to {number} groups can be made of {number} hosts")
-    found = cluster(network.latency_us, k, seed=asked.seed, halves_us=network.halves() or (), names=network.hosts.names)
+    found = cluster(network, k, seed=asked.seed)
     if found.left_out:
         names = ", ".join(fabric.names[host] for host in found.left_out[:_NAMED])
         more = ", ..." if len(found.left_out) > _NAMED else ""

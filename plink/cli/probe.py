@@ -279,8 +279,8 @@ def label_groups(latency_us: "Matrix", sparse: bool = False) -> "Labels":
     are unmeasured (``sparse``)."""
     import numpy as np
 
+    from plink.model.network import symmetrised
     from solvers.hierarchy.tiers import nearest_tier
-    from solvers.latency import symmetrised
 
     if sparse:
         from solvers.prediction.tiered import predict_tiered

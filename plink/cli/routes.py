@@ -14,7 +14,6 @@ from plink.model.network import Network
 from plink.model.order import Order
 from plink.report.facts import Indices, Judged, Route
 from solvers.costs.by_name import NAMES, parts_of, pattern_for
-from solvers.latency import symmetrised
 
 _MOST_HOPS = 4  # for each host: beyond that a drawing is a blot
 _MOST_RANKS = 4096  # whose schedule is made only to be drawn
@@ -32,7 +31,7 @@ def route_of(network: Network, order: Order, path: Path) -> Route:
     hosts = np.array([index[host.name] for host in arranged], dtype=np.intp)
     ranks = np.array([index[host.name] for host in arranged for _ in range(host.slots)], dtype=np.intp)
     hops = _hops(order, ranks, str(path))
-    cost = symmetrised(network.latency_us)
+    cost = network.rtt_us
     bottleneck = None
     if len(hops) and np.isfinite(cost[hops[:, 0], hops[:, 1]]).any():
         i, j = hops[int(np.nanargmax(cost[hops[:, 0], hops[:, 1]]))].tolist()

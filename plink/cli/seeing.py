@@ -23,7 +23,6 @@ from plink.report.facts import Facts, Gap, Groups, Indices, Map, Remark, Route, 
 from solvers.diagnosis.findings import diagnose
 from solvers.grouping.cluster import heard
 from solvers.hierarchy.tiers import completed_far, tiers
-from solvers.latency import completed, symmetrised
 
 _LISTED = 6  # pairs of one reason that are named
 _REASONS = 12
@@ -80,7 +79,7 @@ def groups_of(network: Network, path: Path | None) -> Groups:
 
     :raises InputError: when the file's groups are not of these hosts.
     """
-    cost = completed(network.latency_us, network.detail("predicted_us"))
+    cost = network.completed_us
     if path is None and workspace.GROUPS.is_file():
         listed = {name for group in read_groups(workspace.GROUPS) for name in group}
         if listed == set(network.hosts.names):
@@ -92,7 +91,7 @@ def groups_of(network: Network, path: Path | None) -> Groups:
         levels, source = [_listed(network, path)], f"as {path} lists them"
     else:
         levels, source = _nested(network, cost), "the tiers of the round trips"
-    return Groups(levels[0], _tiers(symmetrised(network.latency_us), levels), source)
+    return Groups(levels[0], _tiers(network.rtt_us, levels), source)
 
 
 def _listed(network: Network, path: Path) -> Indices:
@@ -119,7 +118,7 @@ def _nested(network: Network, cost: Matrix) -> list[Indices]:
     alone = np.setdiff1d(np.arange(n), hosts)  # nobody reached them, they say nothing of tiers: groups by themselves
     among = np.ix_(hosts, hosts)
     complete = completed_far(cost[among])
-    halves = [symmetrised(half)[among] for half in network.halves() or ()]
+    halves = [half[among] for half in network.half_rtts_us]
     found = tiers(complete, [np.where(np.isnan(half), complete, half) for half in halves])
     levels = []
     for part in [tier.label for tier in found] or [np.zeros(len(hosts), dtype=np.intp)]:

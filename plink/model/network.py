@@ -36,6 +36,30 @@ class Network:
     details: dict[str, Any] = field(default_factory=dict)
     where: str = "network"
 
+    @cached_property
+    def rtt_us(self) -> Matrix:
+        """:func:`symmetrised` ``latency_us``; not to be written to."""
+        return _kept(symmetrised(self.latency_us))
+
+    @cached_property
+    def completed_us(self) -> Matrix:
+        """``rtt_us``, with the file's predictions where nothing was measured either way; not to be written to.
+
+        :raises InputError: when ``predicted_us`` is no such matrix.
+        """
+        predicted = self.detail("predicted_us")
+        if predicted is None:
+            return self.rtt_us
+        return _kept(np.where(np.isnan(self.rtt_us), symmetrised(predicted), self.rtt_us))
+
+    @cached_property
+    def half_rtts_us(self) -> tuple[Matrix, ...]:
+        """:func:`symmetrised` :meth:`halves`; empty where the file has none.
+
+        :raises InputError: as :meth:`halves`.
+        """
+        return tuple(_kept(symmetrised(half)) for half in self.halves() or ())
+
     def detail(self, key: str) -> Matrix | None:
         """One of the other matrices of the file (``loss_forward``, ``predicted_us``, ...), None where it has none.
 
@@ -80,6 +104,16 @@ class Network:
     def write(self, path: str | Path) -> None:
         """Write the file, whole or not at all."""
         write_document(path, self.to_json())
+
+
+def symmetrised(latency_us: Matrix) -> Matrix:
+    """``c[i, j] = max(c[i, j], c[j, i])`` (PLink thesis, 5.2.2), shape (N, N); where one way is missing, the other."""
+    return np.asarray(np.fmax(latency_us, latency_us.T))
+
+
+def _kept(matrix: Matrix) -> Matrix:
+    matrix.setflags(write=False)
+    return matrix
 
 
 def to_rows(matrix: Matrix, digits: int = 3) -> list[list[float | None]]:

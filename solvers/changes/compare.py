@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from plink.errors import NoAnswer
-from plink.model.network import Network
+from plink.model.network import Network, symmetrised
 from solvers.changes.aligned import Aligned, Labels, align, otherwise
 from solvers.changes.finding import WORSE, Finding, Limits
 from solvers.changes.latency import round_trips
@@ -14,7 +14,6 @@ from solvers.changes.loss import losses
 from solvers.changes.paths import hops, missing
 from solvers.changes.rates import capacities, pair_rates
 from solvers.hierarchy.tiers import completed_far, groupings
-from solvers.latency import symmetrised
 
 _SPARSE = 0.5  # of the pairs measured: with fewer, groups are those that predictions rest on
 

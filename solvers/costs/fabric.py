@@ -9,7 +9,6 @@ import numpy.typing as npt
 from plink.errors import InputError, NoAnswer
 from plink.model.network import Matrix, Network
 from solvers.hierarchy.tiers import completed_far, nearest_tier
-from solvers.latency import completed, symmetrised
 
 ASSUMED_GBPS = 10.0  # where nobody measured a rate: most clouds' smallest "up to" figure
 BYTES_PER_US = 125.0  # of one Gbit/s
@@ -66,7 +65,7 @@ class Fabric:
 MEASURED = "measured"
 
 
-def fabric_of(network: Network, predicted_us: Matrix | None = None) -> Fabric:
+def fabric_of(network: Network) -> Fabric:
     """What a network file says, and what it lets us infer.
 
     Groups and what they share are taken from ``shared_links``. Without them groups are the nearest tier of the
@@ -74,7 +73,7 @@ def fabric_of(network: Network, predicted_us: Matrix | None = None) -> Fabric:
     be as much slower than its hosts together as its hosts are nearer to each other than to the others: a TCP stream's
     rate goes with one over its round trip (PLink thesis, 5.2.2).
     """
-    rtt = completed(network.latency_us, predicted_us)
+    rtt = network.completed_us
     n = len(network.hosts)
     pair = network.bandwidth_gbps
     if pair is not None:
@@ -169,9 +168,9 @@ def _inferred(network: Network, rtt: Matrix, pair: Matrix | None) -> Fabric:
 
 
 def _halves(network: Network, rtt: Matrix) -> list[Matrix]:
-    """What either half of the samples says, symmetrised, completed by ``rtt``; none where a file has no such halves."""
+    """What either half of the samples says, completed by ``rtt``; none where a file has no such halves."""
     try:
-        read = [symmetrised(half) for half in network.halves() or ()]
+        read = network.half_rtts_us
     except InputError:  # commands that need them say so; here they only confirm groups
         return []
     return [np.where(np.isnan(half), rtt, half) for half in read]

@@ -8,7 +8,6 @@ import numpy.typing as npt
 from plink.model.network import Network
 from solvers.diagnosis.bandwidth import slow_rates, slow_shared_links
 from solvers.diagnosis.latency import Limits, Suspect, lopsided, slow_hosts, slow_links
-from solvers.latency import symmetrised
 
 _LOSS = 0.001  # of the probes: TCP feels that
 _SHOWN = 8
@@ -34,7 +33,7 @@ def diagnose(network: Network, groups: npt.NDArray[np.intp], again: Again) -> li
         bear out is dropped.
     """
     names, latency = network.hosts.names, network.latency_us
-    cost, limits = symmetrised(latency), Limits()
+    cost, limits = network.rtt_us, Limits()
     hosts, offsets = slow_hosts(cost, groups, limits)
     slow = {suspect.hosts[0] for suspect in hosts}
     findings = []

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from plink.model.network import Matrix
+from plink.model.network import Matrix, symmetrised
 from solvers.embedding.fitting import STEPS, Fits, distances_us
 from solvers.embedding.lanes import fit_all
 from solvers.embedding.pairs import Integers, folds, reachable
 from solvers.embedding.settings import Setting, Wishes
 from solvers.embedding.triangles import triangle_violations
-from solvers.latency import symmetrised
 from solvers.prediction.observed import Observed
 
 Floats = npt.NDArray[np.float64]

@@ -17,12 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.errors import NoAnswer
-from plink.model.network import Matrix
+from plink.model.network import Matrix, symmetrised
 from solvers.embedding.embed import Embedding, held_out_of, refitted
 from solvers.embedding.fitting import median_us
 from solvers.embedding.pairs import reachable
 from solvers.embedding.problem import log_error
-from solvers.latency import symmetrised
 from solvers.prediction.observed import observed
 
 Floats = npt.NDArray[np.float64]
@@ -54,14 +53,14 @@ class Verdict:
 
 
 def judge_halves(
-    halves_us: tuple[Matrix, Matrix],
+    halves: Sequence[Matrix],
     like: Embedding,
     seed: int = 0,
     device: str = "cpu",
     keep_going: Callable[[], bool] = lambda: True,
     whole: bool = True,
 ) -> Verdict:
-    """Fit each half, shape (N, N), NaN where missing, as ``like`` was fitted, and judge by the other.
+    """Fit each half, shape (N, N), symmetric, NaN where missing, as ``like`` was fitted, and judge by the other.
 
     With a and b the logarithms of the halves, each off by noise of variance s^2 of its own, and f that of the fit of a:
     ``E (a - b)^2 = 2 s^2`` and ``E (f - b)^2 = (error of f)^2 + s^2``. All samples together are off by s^2 / 2.
@@ -69,7 +68,6 @@ def judge_halves(
     :param whole: whether fitted distances stand for all samples, else for one half of them.
     :raises NoAnswer: when either half cannot be embedded, or too few pairs are in both.
     """
-    halves = [symmetrised(half) for half in halves_us]
     fits = [refitted(half, like, seed, device, keep_going) for half in halves]
     there = np.triu(np.isfinite(halves[0]) & np.isfinite(halves[1]), 1)
     i, j = np.nonzero(there & np.isfinite(fits[0]) & np.isfinite(fits[1]))

@@ -7,12 +7,11 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.errors import NoAnswer
-from plink.model.network import Matrix
+from plink.model.network import Matrix, Network
 from solvers.grouping.balanced import balanced_groups, by_appearance, evidence_us, random_groups
 from solvers.grouping.even import even_groups
 from solvers.grouping.sizes import Sizes, check_elasticity, sizes_for
 from solvers.hierarchy.tiers import Tier, completed_far, tiers
-from solvers.latency import symmetrised
 
 Labels = npt.NDArray[np.intp]
 _FEWEST = 4  # hosts that can be embedded
@@ -49,12 +48,10 @@ class Clustering:
 
 
 def cluster(
-    measured_us: Matrix,
+    network: Network,
     number: int | None = None,
     elasticity: float = 1.0,
     seed: int = 0,
-    halves_us: Sequence[Matrix] = (),
-    names: Sequence[str] | None = None,
     keep_going: Callable[[], bool] = lambda: True,
     advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> Clustering:
@@ -62,16 +59,14 @@ def cluster(
 
     Fewer than four hosts cannot be embedded; their groups are the leaves of their hierarchy, cut.
 
-    :param measured_us: shape (N, N), NaN where unmeasured.
+    :param network: where it has halves of the samples, tiers have to stand out in both.
     :param number: of groups; None: round(sqrt(N)) of the hosts that something was measured of.
-    :param halves_us: the same of each half of the samples: tiers have to stand out in both.
-    :param names: of the hosts, for errors.
     :param keep_going: for the embedding; ``advance`` for what follows, (done, total).
     :raises UsageError: when there cannot be so many groups, or elasticity is out of range.
     :raises NoAnswer: when nothing was measured, or the measurements fall apart.
     """
     check_elasticity(elasticity)
-    rtt = symmetrised(measured_us)
+    rtt = network.rtt_us
     hosts = heard(rtt)
     if not len(hosts):
         raise NoAnswer("nothing was measured between any two hosts; measure them: plink probe")
@@ -87,13 +82,13 @@ def cluster(
 
         # The other settings lose nearly every time (docs/results/embedding.md) and take three quarters of it.
         wishes = Wishes(alpha=1.0, relative=True)
-        fitted = embed(measured_us, wishes, seed, keep_going=keep_going, names=names)
+        fitted = embed(rtt, wishes, seed, keep_going=keep_going, names=network.hosts.names)
         distances = evidence_us(near, fitted.fitted_us[among])
         complete = np.where(np.isnan(near), fitted.fitted_us[among], near)
         balanced = balanced_groups(fitted.coordinates[hosts], distances, sizes, seed, advance)
         label, agreement, runs = balanced.label, balanced.agreement, balanced.runs
         method = "constrained k-means on an embedding, then exchanges"
-    halves = [symmetrised(half)[among] for half in halves_us]
+    halves = [half[among] for half in network.half_rtts_us]
     hierarchy = tiers(complete, [np.where(np.isnan(half), complete, half) for half in halves], seed)
     return Clustering(
         _members(label, hosts),

@@ -29,7 +29,6 @@ from plink.model.network import Matrix
 from solvers.costs.closed_forms import closed_form
 from solvers.costs.fabric import Fabric, Vector
 from solvers.costs.patterns import Pattern
-from solvers.latency import symmetrised
 
 Order = npt.NDArray[np.intp]
 Edges = npt.NDArray[np.intp]
@@ -65,12 +64,12 @@ class Judgement:
 def split(halves_us: Sequence[Matrix], rtt_us: Matrix) -> tuple[Matrix, Matrix] | None:
     """The round trips to fit an order on, and those to judge it on; None when no pair has both.
 
-    :param halves_us: two matrices, shape (N, N), NaN where missing: what half of the samples says of every pair.
+    :param halves_us: two, shape (N, N), symmetric, NaN where missing: what half of the samples says of every pair.
     :param rtt_us: shape (N, N), symmetric: what all samples say, or a prediction.
     :returns: (fit, held out), shape (N, N), symmetric. Where a half is missing ``fit`` is ``rtt_us`` and ``held out``
         is NaN: such a pair is not judged, and :func:`judge` takes the fitted value for it.
     """
-    first, second = symmetrised(halves_us[0]), symmetrised(halves_us[1])
+    first, second = halves_us
     both = (first > 0) & (second > 0)
     np.fill_diagonal(both, False)
     if not both.any():

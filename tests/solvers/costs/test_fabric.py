@@ -1,5 +1,6 @@
 """What a network file says to the cost models: measured capacities, and what is inferred where there are none."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -82,7 +83,7 @@ def test_unmeasured_pairs_stay_unknown_unless_predicted() -> None:
     given, _ = network([2, 2])
     given.latency_us[0, 1] = given.latency_us[1, 0] = np.nan
     assert np.isnan(fabric_of(given).rtt_us[0, 1])
-    assert fabric_of(given, np.full((4, 4), 55.0)).rtt_us[0, 1] == 55.0
+    assert fabric_of(replace(given, details={"predicted_us": [[55.0] * 4] * 4})).rtt_us[0, 1] == 55.0
 
 
 def test_a_group_that_could_not_be_measured_is_inferred_and_said() -> None:

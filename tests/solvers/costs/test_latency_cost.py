@@ -6,7 +6,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from plink.errors import NoAnswer
-from solvers.latency import require_complete, ring_cost, symmetrised
+from solvers.latency import require_complete, ring_cost
 from solvers.ordering.one_tree import ring_bound
 from tests.solvers.synthetic import brute_force, loop_cost, random_costs
 
@@ -47,13 +47,6 @@ def test_the_bound_counts_no_host_as_its_own_neighbour() -> None:
     """The zero on the diagonal is the smallest entry of every row and must not be taken for a hop."""
     cost = np.array([[0, 1, 2], [1, 0, 3], [2, 3, 0.0]])
     assert ring_bound(cost) == 6.0
-
-
-def test_the_slower_direction_counts() -> None:
-    nan = np.nan
-    measured = np.array([[0, 1, nan], [2, 0, nan], [3, nan, 0]])
-    expected = np.array([[0, 2, 3], [2, 0, nan], [3, nan, 0]])
-    assert np.array_equal(symmetrised(measured), expected, equal_nan=True)
 
 
 def test_a_missing_pair_is_named_once() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from benchmarks.clouds import Cloud, three_tier
 from plink.errors import NoAnswer, UsageError
-from plink.model.network import Matrix
+from plink.model.network import Matrix, symmetrised
 from solvers.affinity import paia
 from solvers.embedding.embed import embed
 from solvers.embedding.fitting import distances_us
@@ -16,7 +16,6 @@ from solvers.embedding.pairs import folds, reachable
 from solvers.embedding.settings import Wishes
 from solvers.embedding.triangles import triangle_violations
 from solvers.embedding.verdict import Verdict, judge_halves, judge_held_out
-from solvers.latency import symmetrised
 
 
 def points(n: int, dimension: int, alpha: float = 1.0, seed: int = 0) -> Matrix:

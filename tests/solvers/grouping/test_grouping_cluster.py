@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from plink.errors import NoAnswer, UsageError
-from plink.model.network import Matrix
+from plink.model.hosts import Host, Hosts
+from plink.model.network import Matrix, Network, to_rows
 from solvers.grouping.cluster import apart, cluster, longest_within
 from tests.solvers.synthetic import racks, random_costs
 
@@ -17,10 +18,16 @@ def alike(n: int, us: float) -> Matrix:
     return rtt
 
 
+def of(rtt: Matrix, *halves: Matrix) -> Network:
+    """A network of these round trips."""
+    hosts = Hosts(tuple(Host(f"h{k}", "127.0.0.1") for k in range(len(rtt))))
+    return Network(hosts, rtt, None, {"halves_us": [to_rows(half) for half in halves]} if halves else {})
+
+
 @pytest.mark.parametrize("us", [0.0, 50.0])
 def test_few_hosts_and_hosts_all_alike(us: float) -> None:
     for n, sizes in ((1, [1]), (2, [2]), (3, [1, 2]), (4, [2, 2]), (5, [2, 3])):
-        found = cluster(alike(n, us))
+        found = cluster(of(alike(n, us)))
         assert sorted(len(group) for group in found.groups) == sizes
         assert sorted(host for group in found.groups for host in group) == list(range(n))
         assert (found.tiers, found.left_out) == ([], ())
@@ -31,7 +38,7 @@ def test_few_hosts_and_hosts_all_alike(us: float) -> None:
 
 def test_near_hosts_are_together_though_they_cannot_be_embedded() -> None:
     rtt = np.array([[0, 90, 10], [90, 0, 90], [10, 90, 0.0]])
-    found = cluster(rtt)
+    found = cluster(of(rtt))
     assert sorted(found.groups) == [[0, 2], [1]]
     assert (found.runs, found.method) == (1, "hierarchy")
     assert found.tiers == [[[0, 2], [1]]]
@@ -39,7 +46,7 @@ def test_near_hosts_are_together_though_they_cannot_be_embedded() -> None:
 
 def test_racks_are_groups_and_a_tier() -> None:
     rtt, rack_of = racks([4, 4, 4, 4], seed=2)
-    found = cluster(rtt * np.random.default_rng(0).uniform(0.95, 1.05, rtt.shape), seed=1)
+    found = cluster(of(rtt * np.random.default_rng(0).uniform(0.95, 1.05, rtt.shape)), seed=1)
     assert {tuple(group) for group in found.groups} == {
         tuple(np.flatnonzero(rack_of == rack).tolist()) for rack in range(4)
     }
@@ -58,19 +65,19 @@ def test_hosts_without_measurements_are_left_out() -> None:
     whole = np.full((10, 10), np.nan)
     there = [0, 1, 2, 4, 5, 6, 8, 9]
     whole[np.ix_(there, there)] = rtt
-    found = cluster(whole, 2)
+    found = cluster(of(whole), 2)
     assert found.left_out == (3, 7)
     assert sorted(host for group in found.groups for host in group) == there
     assert sorted(host for group in found.tiers[0] for host in group) == there
     with pytest.raises(UsageError, match="1 to 8 groups can be made of 8 hosts"):
-        cluster(whole, 9)
+        cluster(of(whole), 9)
 
 
 def test_pairs_may_be_missing() -> None:
     rtt, rack_of = racks([6, 6], seed=4)
     rtt[0, 1:5] = rtt[1:5, 0] = np.nan
     rtt[2, 7] = np.nan  # one direction is enough
-    found = cluster(rtt, 2)
+    found = cluster(of(rtt), 2)
     assert all(len(set(rack_of[group].tolist())) == 1 for group in found.groups)
 
 
@@ -78,22 +85,22 @@ def test_measurements_that_fall_apart_have_no_answer() -> None:
     rtt = alike(8, 50.0)
     rtt[:4, 4:] = rtt[4:, :4] = np.nan
     with pytest.raises(NoAnswer, match="fall into 2 parts"):
-        cluster(rtt)
+        cluster(of(rtt))
     with pytest.raises(NoAnswer, match="nothing was measured between any two hosts"):
-        cluster(np.where(np.eye(3, dtype=bool), 0.0, np.nan))
+        cluster(of(np.where(np.eye(3, dtype=bool), 0.0, np.nan)))
 
 
 def test_elasticity_out_of_range_is_refused_before_anything_else() -> None:
     with pytest.raises(UsageError, match="elasticity"):
-        cluster(np.full((3, 3), np.nan), elasticity=2.5)
+        cluster(of(np.full((3, 3), np.nan)), elasticity=2.5)
 
 
 def test_who_sets_no_limit_gets_all_the_work() -> None:
     """An embedding that is cut short makes groups that are farther apart inside."""
     rtt, _ = racks([5, 6, 7], seed=0)
     rtt *= np.random.default_rng(0).lognormal(0, 0.05, rtt.shape)
-    short = cluster(rtt, 3, seed=1, keep_going=lambda: False)
-    assert cluster(rtt, 3, seed=1).found.within_us < short.found.within_us
+    short = cluster(of(rtt), 3, seed=1, keep_going=lambda: False)
+    assert cluster(of(rtt), 3, seed=1).found.within_us < short.found.within_us
 
 
 def test_mean_and_longest_within() -> None:
@@ -120,17 +127,17 @@ def test_within_and_across_groups_are_means_over_pairs() -> None:
 def test_random_groups_are_as_far_apart_inside_as_all_hosts_are() -> None:
     rtt = random_costs(12, 1, low=500, high=1000)
     mean = rtt[np.triu_indices(12, 1)].mean()
-    found = cluster(rtt, 3, keep_going=lambda: False).random
+    found = cluster(of(rtt), 3, keep_going=lambda: False).random
     assert (found.within_us, found.across_us) == pytest.approx((mean, mean), rel=0.05)
 
 
 def test_tiers_have_to_stand_out_in_both_halves_of_the_samples() -> None:
     """Of three hosts, of which two are near each other; a pair that a half lacks is as in the whole."""
     rtt = np.array([[0, 10, 90], [10, 0, 90], [90, 90, 0.0]])
-    assert cluster(rtt, 2, halves_us=[rtt, rtt]).tiers == [[[0, 1], [2]]]
-    assert cluster(rtt, 2, halves_us=[alike(3, 60.0)] * 2).tiers == []
+    assert cluster(of(rtt, rtt, rtt), 2).tiers == [[[0, 1], [2]]]
+    assert cluster(of(rtt, *[alike(3, 60.0)] * 2), 2).tiers == []
     gap = rtt.copy()
     gap[0, 1] = gap[1, 0] = np.nan
-    (tier,) = cluster(rtt, 2, halves_us=[gap, gap]).hierarchy
+    (tier,) = cluster(of(rtt, gap, gap), 2).hierarchy
     assert tier.label.tolist() == [0, 0, 1]
     assert tier.confidence == 1.0
