@@ -1,7 +1,54 @@
 """Measure the network between machines, decide which machine takes which rank, and launch the job that way.
 
-The packages beside this one build on :mod:`plink.model`: ``probes`` measure, ``solvers`` decide, ``runners`` act. Only
-:mod:`plink.cli` imports them, inside each command.
+::
+
+    import plink
+
+    hosts = plink.read_hosts("hosts.txt")
+    network = plink.probe(hosts)
+    order = plink.reorder(network, algo="ring")
+    run = plink.launch(plink.Job("train.py"), hosts, order)
+
+Names are imported when they are first used, so that ``import plink`` costs next to nothing. Nothing is printed and no
+file is written unless asked for; notes go to the loggers ``plink.probe``, ``plink.reorder`` and so on.
 """
 
+from importlib import import_module
+from typing import Any
+
 __version__ = "0.1.0"
+
+_HOMES = {
+    "plink.api.costing": ("Cost", "CostRequest", "cost"),
+    "plink.api.diagnosing": ("Examination", "diagnose", "examine"),
+    "plink.api.launching": ("launch",),
+    "plink.api.ordering": ("OrderRequest",),
+    "plink.api.planning": ("PlanRequest", "plan"),
+    "plink.api.probe_request": ("ProbeRequest",),
+    "plink.api.probing": ("probe",),
+    "plink.api.reordering": ("reorder",),
+    "plink.errors": ("HostError", "InputError", "NoAnswer", "PartlyDone", "PlinkError", "UsageError"),
+    "plink.model.hosts": ("Host", "Hosts", "parse_hosts", "read_hosts"),
+    "plink.model.network": ("Network", "read_network"),
+    "plink.model.order": ("RankOrder", "read_order"),
+    "plink.model.plan": ("Plan",),
+    "plink.model.plan_file": ("read_plan",),
+    "runners.job.job": ("Job",),
+    "runners.job.result": ("RunResult",),
+    "solvers.diagnosis.findings": ("Finding",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_OTHER_NAMES = {"RankOrder": "Order"}
+
+__all__ = sorted(_HOME_OF)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'plink' has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(_HOME_OF[name]), _OTHER_NAMES.get(name, name))
+    return found
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -47,8 +47,9 @@ def advise(
 
     Example: plink advise cloud.json --size 1KB..1GB --plot advice.svg
     """
-    from plink.cli.algorithms import fabric_from, options_from, order_from, rank_groups
+    from plink.api.algorithms import fabric_from, order_from, rank_groups
     from plink.cli.inputs import network_from
+    from plink.cli.set_options import options_from
     from solvers.advice import envelope, lines
     from solvers.costs.by_name import model_for
 

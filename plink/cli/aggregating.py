@@ -5,18 +5,20 @@ Imported when a backend is asked for: it needs the solvers, and the runtime's do
 
 import contextlib
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from plink.cli.algorithms import fabric_from
-from plink.cli.planning import Asked, check, make_plan, masters_of
+from plink.api.algorithms import fabric_from
+from plink.api.planning import PlanRequest, masters_of
+from plink.api.planning import plan as make_plan
+from plink.cli.inputs import last_groups
 from plink.cli.screen import say
 from plink.errors import InputError, NoAnswer, UsageError
 from plink.model.hosts import Hosts
 from plink.model.network import Network, read_network
+from plink.model.order import Order
 from plink.model.plan import SCHEMA as PLAN
 from plink.model.plan import Plan
 from plink.model.plan_file import read_plan
@@ -25,7 +27,6 @@ from plink.model.schedule_file import schedule_from_json
 from plink.model.storage import name_of, read_document
 from plink.model.units import format_bytes
 from plink.records import workspace
-from plink.records.scratch import scratch_folder
 from plink.runtime.aggengine.aggregation import FILE, MOST_TEXT, TEXT, Aggregation, SizeClass, for_plan, for_rate
 from plink.runtime.torch_backend import VARIABLE
 from runners.autotune.daemon import schedule_for as schedule_of_masters
@@ -212,18 +213,9 @@ def _rate(backend: str, hosts: Hosts) -> float | None:
 
 
 def _two_level(network: Network, hosts: Hosts) -> Plan:
-    with _order_file(hosts) as order:
-        asked = Asked("2lha", _SIZE, order=order)
-        check(asked)
-        return make_plan(network, asked)
-
-
-@contextlib.contextmanager
-def _order_file(hosts: Hosts) -> Iterator[Path]:
-    with scratch_folder() as folder:
-        path = folder / "order"
-        path.write_text("".join(f"{name}\n" for name in hosts.names))
-        yield path
+    groups = last_groups(network)
+    order = Order("given", tuple(hosts.names))
+    return make_plan(network, PlanRequest("2lha", _SIZE, order=order, groups=groups, groups_from=str(workspace.GROUPS)))
 
 
 def _cheapest(hosts: Hosts, ranks: int) -> tuple[list[SizeClass], Plan]:

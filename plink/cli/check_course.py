@@ -9,9 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from plink.api.connecting import connector_for
 from plink.cli.affinity import affinity_of
 from plink.cli.checking import Limits, baseline_from, judged, say_strange, show, timed
-from plink.cli.inputs import connector_for, network_from
+from plink.cli.inputs import network_from
 from plink.cli.job_order import machines_of
 from plink.cli.junit import Case, write_junit
 from plink.cli.running_orders import Planned, Trying, describe, plan_orders, priced_again, run_orders

@@ -13,8 +13,6 @@ from plink.model.units import format_bytes, format_us, parse_bytes
 if TYPE_CHECKING:
     from solvers.costs.evaluator import Price
 
-_MOST_TRANSFERS_RANKS = 1024  # a schedule of more ranks is large; its price is known without
-
 
 def cost(
     network_file: Annotated[
@@ -45,27 +43,23 @@ def cost(
     """
     import numpy as np
 
-    from plink.cli.algorithms import fabric_from, groups_in, options_from, options_in, order_from, rank_groups
+    from plink.api.algorithms import options_of
+    from plink.api.costing import CostRequest
+    from plink.api.costing import cost as cost_of
     from plink.cli.inputs import network_from
+    from plink.cli.set_options import options_typed
     from plink.model.order import read_order
-    from solvers.costs.by_name import model_for, pricing_for
     from solvers.ordering.task import with_slots
 
-    size_bytes = parse_bytes(size)
-    options_from(set_ or [], [algo])
+    size_bytes, options = parse_bytes(size), options_typed(set_ or [])
+    options_of(options, [algo])
     network = network_from(network_file)
-    fabric = fabric_from(network, denoise)
-    found, where = (None if order is None else read_order(order)), str(order)
-    ranks = order_from(network, found, where)
-    groups = groups_in(found, where, len(ranks)) or rank_groups(fabric, ranks)
-    options = options_from([*options_in(found, where, algo), *(set_ or [])], [algo], groups)
-    chosen = model_for(model, fabric)
-    price = pricing_for(algo, len(ranks), options, fabric, size_bytes, chosen)
-    total = price(ranks)
-    detail = _detail(algo, options, fabric, ranks, size_bytes, chosen)
+    asked = CostRequest(algo, size_bytes, model, options, str(order), denoise)
+    found = cost_of(network, None if order is None else read_order(order), asked)
+    ranks, fabric, chosen, total, detail = found.order, found.fabric, found.model, found.cost_us, found.parts
     rng = np.random.default_rng(seed)
     hosts, slots = np.unique(ranks), np.bincount(ranks, minlength=len(fabric.names))
-    drawn = _priced(price, (with_slots(rng.permutation(hosts), slots) for _ in range(random)))
+    drawn = _priced(found.price, (with_slots(rng.permutation(hosts), slots) for _ in range(random)))
     document: dict[str, Any] = {
         "schema": "plink.cost/1",
         "algo": algo,
@@ -73,7 +67,7 @@ def cost(
         "size_bytes": size_bytes,
         "ranks": len(ranks),
         "order": "as the hosts stand" if order is None else str(order),
-        "hosts": [fabric.names[i] for i in dict.fromkeys(ranks.tolist())],
+        "hosts": found.hosts,
         "cost_us": round(total, 3),
         "capacities": fabric.capacities,
         "network": network.fingerprint(),
@@ -118,23 +112,6 @@ def _priced(price: Any, orders: Any) -> Any:
     if len(found) < drawn:
         say(f"{drawn - len(found)} of {drawn} random orders use pairs that were not measured: left out")
     return np.array(found)
-
-
-def _detail(
-    algo: str, options: Any, fabric: Any, ranks: Any, size_bytes: float, model: str
-) -> "list[tuple[float, str, Price]]":
-    """(weight, name, price with its rounds) of what the algorithm is made of."""
-    from solvers.costs.by_name import parts_of
-    from solvers.costs.evaluator import evaluate
-    from solvers.schedules.catalogue import schedule_for
-
-    if len(ranks) > _MOST_TRANSFERS_RANKS:
-        say(f"more than {_MOST_TRANSFERS_RANKS} ranks: the price alone, without its rounds")
-        return []
-    return [
-        (weight, name, evaluate(schedule_for(name, len(ranks), options), fabric, ranks, size_bytes, model))
-        for weight, name in parts_of(algo, size_bytes)
-    ]
 
 
 def _explain(name: str, weight: float, price: "Price") -> None:

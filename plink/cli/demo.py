@@ -73,8 +73,8 @@ def _measure(
 
     import numpy as np
 
-    from plink.cli.order_report import order_of
-    from plink.cli.solving import Wanted, solve
+    from plink.api.ordering import OrderRequest
+    from plink.api.reordering import reorder
     from probes.methods import Settings
     from probes.survey import Watcher, measure_all
     from solvers.costs.links import ring_seconds
@@ -86,8 +86,7 @@ def _measure(
         watcher = Watcher(bars["connecting"], bars["measuring"])
         network = measure_all(hosts, connector, Settings(count=1000, seed=seed), watcher, time.monotonic).network()
     say("plink reorder --algo ring")
-    wanted = Wanted(model="latency", seed=seed)
-    order = order_of(network, solve(network, wanted), wanted)
+    order = reorder(network, OrderRequest(model="latency", seed=seed))
     arranged = order.arrange(hosts, "order")
     groups = nearest_tier(network.rtt_us)
     n = len(hosts)

@@ -1,24 +1,13 @@
 """``plink doctor``."""
 
-import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from plink.cli.screen import print_json, printable, progress, say
-from plink.errors import PartlyDone, UsageError
-
-if TYPE_CHECKING:
-    from plink.model.hosts import Hosts
-    from plink.model.network import Network
-    from probes.survey import Survey
-    from solvers.diagnosis.findings import Finding
-
-_COUNT = 1000
-_AGAIN = 4000
-_PROTOCOLS = {"stamp": "UDP", "icmp": "ICMP", "tcp": "TCP"}
+from plink.cli.screen import print_json, printable, progress
+from plink.errors import PartlyDone
 
 
 def doctor(
@@ -35,26 +24,22 @@ def doctor(
 
     Example: plink doctor hosts.txt
     """
-    from plink.cli.probe import label_groups
-    from solvers.diagnosis.findings import diagnose
+    from plink.api.diagnosing import Examination, diagnose, examine
 
-    findings: list[Finding]
     if str(subject).endswith((".json", ".json.gz")):
         from plink.model.network import read_network
 
-        network = read_network(subject)
-        facts: dict[str, dict[str, Any]] = {}
-        findings = diagnose(network, label_groups(network.latency_us, network.details.get("plan") == "adaptive"), {})
+        found = Examination({}, diagnose(read_network(subject)))
     else:
         from plink.model.hosts import read_hosts
 
         hosts = read_hosts(subject)
-        if len(hosts) < 2:
-            raise UsageError(f"one host ({hosts.names[0]}) has no network to diagnose; give at least two")
-        facts, findings = _examine(hosts, accept_new_host_keys)
+        with progress("connecting", "measuring") as bars:
+            found = examine(hosts, accept_new_host_keys, lambda what, done, total: bars[what](done, total))
+    findings = found.findings
     if as_json:
         rows = [asdict(finding) for finding in findings]
-        print_json({"schema": "plink.doctor/1", "ok": not findings, "hosts": facts, "findings": rows})
+        print_json({"schema": "plink.doctor/1", "ok": not findings, "hosts": found.facts, "findings": rows})
     else:
         for finding in findings:
             # What hosts say of themselves is among the evidence.
@@ -63,114 +48,3 @@ def doctor(
             print("nothing is wrong that plink can see")
     if findings:
         raise PartlyDone(f"{len(findings)} finding{'s' if len(findings) > 1 else ''}")
-
-
-def _examine(hosts: "Hosts", accept_new_host_keys: bool) -> tuple[dict[str, dict[str, Any]], "list[Finding]"]:
-    from plink.cli.inputs import connector_for
-    from plink.cli.probe import label_groups
-    from probes.inspection import inspect_all
-    from probes.measurements import Measurements
-    from probes.methods import Settings
-    from probes.plan import AllPairs
-    from probes.preflight import ORDER, reached
-    from probes.survey import Survey, Watcher
-    from solvers.diagnosis.findings import Finding, diagnose
-
-    connector = connector_for(hosts, accept_new_host_keys)
-    found = Measurements(hosts)
-    names = hosts.names
-    with (
-        progress("connecting", "measuring") as bars,
-        Survey(found, connector, Settings(count=_COUNT, handshakes=True), time.monotonic) as survey,
-    ):
-        survey.start(Watcher(bars["connecting"]))
-        facts = inspect_all(survey)
-        for method in ORDER:
-            through = reached(survey, method, set())
-            for host in survey.ready.keys() - survey.conductor.gone.keys():
-                facts.setdefault(names[host], {}).setdefault("reached_by", {})[method] = host in through
-        plan = AllPairs(len(hosts), seed=0)
-        done = 0
-        while (pairs := plan.next_round(found.latency)) is not None:
-            survey.measure(pairs, "stamp", lambda: None)
-            done += len(pairs)
-            bars["measuring"](done, plan.most_pairs)
-        after = inspect_all(survey)
-        findings = _from_facts(facts, after)
-        network = found.network()
-        measured = _pairs_measured(network)
-        say(f"preflight of {len(survey.ready)} hosts, {measured} of {plan.most_pairs} pairs measured")
-        findings += diagnose(network, label_groups(network.latency_us), _measured_again(survey, network))
-    unreachable = [
-        Finding("unreachable", [names[host]], why, f"try `ssh {names[host]}`, then plink doctor again")
-        for host, why in sorted(survey.conductor.gone.items())
-    ]
-    return facts, unreachable + findings
-
-
-def _pairs_measured(network: "Network") -> int:
-    """In one direction at least."""
-    import numpy as np
-
-    rows, columns = np.triu_indices(len(network.hosts), k=1)
-    return int(np.isfinite(network.rtt_us[rows, columns]).sum())
-
-
-def _from_facts(before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]]) -> "list[Finding]":
-    """What hosts say of themselves that should not be so."""
-    from solvers.diagnosis.findings import Finding
-
-    findings = []
-    mtus = {name: fact["mtu"] for name, fact in before.items() if fact.get("mtu")}
-    usual = max(set(mtus.values()), key=list(mtus.values()).count, default=None)
-    odd = [name for name, mtu in mtus.items() if mtu != usual]
-    if odd:
-        evidence = f"MTU {', '.join(str(mtus[name]) for name in odd[:5])}, the others have {usual}"
-        findings.append(Finding("MTU mismatch", odd, evidence, f"set it: ip link set dev IFACE mtu {usual}"))
-    for name, fact in before.items():
-        closed = [_PROTOCOLS[method] for method, through in fact.get("reached_by", {}).items() if not through]
-        if closed:
-            advice = "open it between the hosts (security group), or `plink probe --method auto`"
-            findings.append(Finding("closed", [name], f"{', '.join(closed)} does not get through to it", advice))
-        if not fact.get("stamps", True):
-            findings.append(
-                Finding(
-                    "no kernel timestamps", [name], "its kernel stamps no packets", "latencies there are less exact"
-                )
-            )
-        if fact.get("clocksource") not in (None, "tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page"):
-            advice = "a slow clock: see /sys/devices/system/clocksource/clocksource0/available_clocksource"
-            findings.append(Finding("clock source", [name], f"uses {fact['clocksource']}", advice))
-        if fact.get("governor") in ("powersave", "ondemand", "conservative"):
-            advice = "cpupower frequency-set -g performance"
-            findings.append(Finding("governor", [name], f"its CPUs are governed by {fact['governor']}", advice))
-        rose = {
-            key: after[name]["counters"][key] - value
-            for key, value in fact.get("counters", {}).items()
-            if name in after and after[name]["counters"].get(key, value) > value
-        }
-        if rose:
-            evidence = ", ".join(f"{key} rose by {value}" for key, value in rose.items())
-            findings.append(
-                Finding("tainted", [name], evidence, "the instance's allowance is used up: probe again later")
-            )
-    return findings
-
-
-def _measured_again(survey: "Survey", network: "Network") -> dict[tuple[int, int], float]:
-    """Suspects against hosts above suspicion, and suspect links themselves, with more probes."""
-    from plink.cli.probe import label_groups
-    from probes.again import measure_again
-    from solvers.diagnosis.latency import Limits, known_good, slow_hosts, slow_links
-
-    cost, groups, limits = network.rtt_us, label_groups(network.latency_us), Limits()
-    hosts, offsets = slow_hosts(cost, groups, limits)
-    links = slow_links(cost, groups, offsets, limits)
-    suspects = {host for suspect in (*hosts, *links) for host in suspect.hosts}
-    pairs = [(min(link.hosts), max(link.hosts)) for link in links[:16]]
-    for suspect in hosts[:16]:
-        (host,) = suspect.hosts
-        good = known_good(cost, offsets, suspects, host)
-        if good is not None:
-            pairs.append((min(host, good), max(host, good)))
-    return measure_again(survey, pairs, _AGAIN)

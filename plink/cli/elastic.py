@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from plink.api.connecting import connector_for
 from plink.cli.agile_live import SOCKET
 from plink.cli.elastic_options import AGILEML, Elastic
 from plink.cli.elastic_screen import Screen
-from plink.cli.inputs import connector_for
 from plink.cli.screen import print_json, progress, say
 from plink.errors import PlinkError, UsageError
 from plink.model.hosts import Host, Hosts, read_hosts

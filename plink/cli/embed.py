@@ -52,7 +52,7 @@ def embed(
 
     Example: plink embed cloud.json
     """
-    from plink.cli.denoising import device_for, verdict_on, verdict_text
+    from plink.api.denoising import device_for, verdict_on, verdict_text
     from plink.cli.inputs import network_from
     from plink.model.storage import STANDARD, write_document
     from solvers.embedding.embed import embed as fitted
@@ -138,7 +138,7 @@ def _worst(measured: "Matrix", fitted_us: "Matrix") -> list[tuple[int, int, floa
 def _document(network: "Network", found: "Embedding", verdict: "Verdict | None", seed: int) -> dict[str, Any]:
     import numpy as np
 
-    from plink.cli.denoising import setting_json, verdict_json
+    from plink.api.denoising import setting_json, verdict_json
     from plink.model.network import to_rows
 
     names = network.hosts.names

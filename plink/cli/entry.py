@@ -26,8 +26,10 @@ def run(words: list[str]) -> int:
     """Run one command; returns its exit code: 0 done, 1 failed, 2 usage, 3 partly, 4 no answer; when a signal ended it
     128 + its number, 130 for Ctrl-C."""
     from plink.cli.app import command
+    from plink.cli.notes import show_notes
 
     stop = install()
+    show_notes()
     # What stands after the program of `launch` belongs to that program.
     debug = _DEBUG in words[:1]
     words = words[1:] if debug else words

@@ -1,12 +1,15 @@
 """Which file a command takes when it was given none, and how the hosts in it are reached."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from plink.cli.screen import took
-from plink.model.hosts import Hosts
+from plink.cli.screen import say, took
 from plink.records import workspace
-from plink.remote.connector import Connector
+
+if TYPE_CHECKING:
+    from plink.api.wishes import GroupsWished
+    from plink.model.network import Network
+    from plink.model.order import Order
 
 
 def network_from(path: Path | None) -> Any:
@@ -21,11 +24,31 @@ def network_from(path: Path | None) -> Any:
     return network
 
 
-def connector_for(hosts: Hosts, accept_new_host_keys: bool) -> Connector:
-    """SSH to these hosts; for a lab's hosts from inside that lab, with its key and its known hosts."""
-    from runners.lab.lifecycle import enter
+def last_groups(network: "Network") -> "GroupsWished | None":
+    """The groups that were found here last, if for this very network; says so."""
+    from plink.model.groups import read_groups
+    from plink.model.storage import read_document
 
-    state = enter(hosts)
-    from runners.ssh.connector import SshConnector
+    if not workspace.GROUPS.is_file():
+        return None
+    if read_document(workspace.GROUPS).get("network") != network.fingerprint():
+        say(f"{workspace.GROUPS} is for another network and is left aside")
+        return None
+    took(workspace.GROUPS)
+    return read_groups(workspace.GROUPS)
 
-    return SshConnector(accept_new_host_keys, identity=state.identity if state else None)
+
+def last_order(network: "Network") -> "Order | None":
+    """The order that was found here last, if it is one of these hosts; says which is taken."""
+    from plink.model.order import read_order
+
+    if not workspace.ORDER.is_file():
+        return None
+    order = read_order(workspace.ORDER)
+    if set(order.hosts) != set(network.hosts.names):
+        say(f"{workspace.ORDER} is for other hosts and is left aside")
+        return None
+    took(workspace.ORDER)
+    other = "" if order.network in (None, network.fingerprint()) else ", on another measurement of these hosts"
+    say(f"the order is one for {order.algo}{other}")
+    return order

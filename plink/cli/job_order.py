@@ -8,14 +8,13 @@ from typing import Any
 
 from plink.cli.screen import say, took
 from plink.errors import InputError, PartlyDone, UsageError
-from plink.model.hosts import Hosts, read_hosts, render_hosts
+from plink.model.hosts import Hosts, read_hosts
 from plink.model.network import Network, read_network
-from plink.model.order import read_order
+from plink.model.order import Order, read_order
 from plink.records import workspace
 
 # Enough to tell racks apart (docs/results/probing.md); `plink probe` takes more, and measures more than round trips.
 _PROBES = 1000
-_HOSTS = workspace.FOLDER / "hosts.txt"
 
 
 @dataclass(frozen=True)
@@ -101,9 +100,9 @@ def _worked_out(
     """The order found last for these hosts, or one found now from their network, which is measured first where it is
     missing or too old."""
     if asked.algo is not None:
-        from plink.cli.solving import known_algorithm
+        from plink.api.ordering import OrderRequest
 
-        known_algorithm(asked.algo)
+        OrderRequest(asked.algo).check()
     reason = None  # to measure
     if network is None or not _same(network.hosts, given):
         reason = f"nothing was measured of these {len(given)} hosts here yet: probing them (--given starts without)"
@@ -123,25 +122,40 @@ def _worked_out(
         if order.details.get("interrupted"):
             say("the search for it was interrupted; `plink reorder` searches anew")
     else:
-        from plink.cli.reorder import reorder
-
         if reason is None:
             check(given)
-        reorder(algo=asked.algo or "ring")
-        order = read_order(workspace.ORDER)
+        order = _ordered(network, asked.algo or "ring")
     return network, order.arrange(given, str(workspace.ORDER))
 
 
 def _probed(asked: Sources, given: Hosts) -> Network:
-    from plink.cli.probe import probe
+    from plink.api.probe_request import ProbeRequest
+    from plink.cli.probe import measure_into
+    from probes.measurements import Measurements
 
     workspace.prepare()
-    _HOSTS.write_text(render_hosts(given))
+    found = Measurements(given)
+    request = ProbeRequest(count=_PROBES, shared_links=False, accept_new_host_keys=asked.accept_new_host_keys)
     try:
-        probe(_HOSTS, count=_PROBES, shared_links=False, accept_new_host_keys=asked.accept_new_host_keys)
+        measure_into(workspace.NETWORK, found, request)
     except PartlyDone as error:
         say(str(error))
-    return read_network(workspace.NETWORK)
+    return found.network()
+
+
+def _ordered(network: Network, algo: str) -> Order:
+    from plink.api.ordering import OrderRequest
+    from plink.cli.interrupts import noted
+    from plink.cli.reorder import keep, search_shown
+
+    with noted() as stopped:
+        found = search_shown(network, OrderRequest(algo), stopped)
+        keep(found.order)
+    for line in found.lines:
+        say(line)
+    if stopped():
+        raise KeyboardInterrupt
+    return found.order
 
 
 def machines_of(network: Network | None, hosts: Hosts) -> dict[str, dict[str, Any]]:

@@ -308,10 +308,10 @@ def launch(
 
     Example: plink launch --hosts hosts.txt train.py --epochs 3
     """
+    from plink.api.connecting import connector_for
     from plink.cli.ab import Trial, compare
     from plink.cli.again import recalled
     from plink.cli.elastic_options import AGILEML, Elastic, refuse_with_agileml
-    from plink.cli.inputs import connector_for
     from plink.cli.job_order import Sources, job_order
     from plink.cli.launch_options import named_values, refuse_together, split_words
     from plink.cli.launching import Asked, check_runs, start

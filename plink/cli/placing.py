@@ -38,7 +38,7 @@ def map_of(network: Network, facts: Facts, seed: int = 0) -> tuple[Map | None, s
 
 
 def _fitted(network: Network, seed: int) -> Map:
-    from plink.cli.denoising import device_for
+    from plink.api.denoising import device_for
     from solvers.embedding.embed import embed
 
     names = network.hosts.names
@@ -49,7 +49,7 @@ def _fitted(network: Network, seed: int) -> Map:
 
 
 def _fitted_blocks(facts: Facts, seed: int) -> Map:
-    from plink.cli.denoising import device_for
+    from plink.api.denoising import device_for
     from solvers.embedding.embed import embed
 
     rows, trips = facts.blocks["order"]

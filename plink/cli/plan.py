@@ -1,5 +1,6 @@
 """``plink plan``."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -67,15 +68,33 @@ def plan(
 
     Example: plink plan cloud.json --algo 2lha --size 100MB
     """
-    from plink.cli.inputs import network_from
-    from plink.cli.planning import Asked, check, make_plan
+    from plink.api.planning import PlanRequest
+    from plink.api.planning import plan as make_plan
+    from plink.cli.inputs import last_groups, last_order, network_from
+    from plink.cli.set_options import options_typed
+    from plink.cli.wished import groups_typed
+    from plink.model.order import read_order
     from plink.model.storage import STANDARD
 
-    asked = Asked(algo, parse_bytes(size), model, order, groups, chunks, weights, tuple(set_ or ()), seed, denoise)
-    check(asked)
+    request = PlanRequest(
+        algo, parse_bytes(size), model, groups=None if groups is None else 1, chunks=chunks, weights=weights,
+        options=options_typed(set_ or []), seed=seed, denoise=denoise,
+    )  # fmt: skip
+    request.check()
     read = (network_file or workspace.NETWORK, order or workspace.ORDER, groups or workspace.GROUPS)
     workspace.check_output(output, None if as_json and network_file is not None else workspace.PLAN, read)
-    made = make_plan(network_from(network_file), asked)
+    network = network_from(network_file)
+    found = last_order(network) if order is None else read_order(order)
+    wished = None if groups is None else groups_typed(groups)
+    if wished is None and algo == "2lha" and (found is None or not found.details.get("groups")):
+        wished = last_groups(network)
+    made = make_plan(
+        network,
+        replace(
+            request, order=found, order_from=str(order or workspace.ORDER),
+            groups=wished, groups_from=str(groups or workspace.GROUPS),
+        ),
+    )  # fmt: skip
     if output is None and not as_json:
         workspace.prepare()
         output = workspace.PLAN

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from plink.api.probe_request import ProbeRequest
+from plink.api.probing import settings_of
 from plink.model.hosts import Hosts
 from plink.model.units import format_bytes, format_duration, format_time
 from probes.methods import Settings
@@ -9,19 +11,18 @@ from probes.methods import Settings
 _ON_THE_WIRE = 154  # bytes: a probe or its answer has 112, in an Ethernet frame more
 
 
-def rehearsal(
-    hosts: Hosts, method: str, settings: Settings, adaptive: bool, bandwidth: bool, shared_links: bool
-) -> Iterator[str]:
-    """Lines for a person. :param adaptive: of round trips only; bandwidths are those of all pairs."""
-    n = len(hosts)
+def rehearsal(hosts: Hosts, request: ProbeRequest) -> Iterator[str]:
+    """Lines for a person."""
+    n, method, settings = len(hosts), request.method, settings_of(request)
+    adaptive = request.adaptive(n)  # of round trips only; bandwidths are those of all pairs
     pairs, rounds = n * (n - 1) // 2, n - 1 + n % 2
     yield f"connect to {n} hosts over SSH and start an agent on each, from memory"
     if method != "iperf3":
         some = f"about a tenth of {pairs} pairs" if adaptive else f"{pairs} pairs in {rounds} rounds"
         yield f"measure {some} by {method}, {_probes(method, settings.count, 0 if adaptive else pairs)}"
-    if bandwidth or method == "iperf3":
+    if request.bandwidth or method == "iperf3":
         yield f"measure the bandwidth of {pairs} pairs in {rounds} rounds by iperf3, {_tests(settings, pairs, rounds)}"
-    if shared_links and method != "iperf3":
+    if request.shared_links and method != "iperf3":
         from probes.shared_links import Settings as Shared
 
         yield (

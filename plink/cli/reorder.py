@@ -1,6 +1,8 @@
 """``plink reorder``."""
 
 import shlex
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +14,9 @@ from plink.errors import UsageError
 from plink.records import workspace
 
 if TYPE_CHECKING:
+    from plink.api.ordering import OrderRequest
     from plink.model.network import Network
+    from plink.model.order import Order
 
 # As in runners/hostfiles, which is imported only where it is used.
 _FORMATS = (
@@ -153,12 +157,17 @@ def reorder(
 
     Example: plink reorder cloud.json --algo ring --format openmpi -o hostfile
     """
-    from plink.cli.solving import Wanted, check_alone, known_algorithm, solve
+    from plink.api.ordering import OrderRequest
+    from plink.cli.set_options import options_typed
+    from plink.cli.wished import groups_typed, pins_typed
     from plink.model.units import parse_bytes
     from runners.hostfiles import command, format_named, render
 
-    known_algorithm(algo)
-    size_bytes = parse_bytes(size)
+    request = OrderRequest(
+        algo, parse_bytes(size), model, options_typed(set_ or []), objective, time_limit_s=time_limit, moves=moves,
+        seed=seed, prove=prove, force=force, denoise=denoise,
+    )  # fmt: skip
+    request.check()
     chosen = format_named(format or "order").name
     if as_json and format not in (None, "order"):
         raise UsageError("--json prints the order itself; leave --format away or give one of the two")
@@ -166,8 +175,6 @@ def reorder(
         raise UsageError("--topology stands for a network; leave NETWORK and --prior away, or give it as --prior")
     if hosts_file is not None and topology is None:
         raise UsageError("--hosts goes with --topology; the hosts of a network are its own")
-    if moves is not None and time_limit is not None:
-        raise UsageError("--moves is instead of a time; leave --time-limit away or give one of the two")
     if denoise and topology is not None:
         raise UsageError("--denoise goes with measured round trips; those of --topology are assumed")
     network_read = None if topology is not None else network_file or workspace.NETWORK
@@ -179,33 +186,24 @@ def reorder(
     )  # fmt: skip
     if here:
         workspace.check_output(None, workspace.ORDER)
-    from plink.cli.order_report import order_of, order_of_one, summary
     from plink.model.order import Order
-    from plink.model.storage import STANDARD, write_text
+    from plink.model.storage import STANDARD, name_of, write_text
     from plink.model.topology import read_topology
-    from solvers.ordering.proving import proven
 
     network = _network(network_file, topology, hosts_file)
     render(chosen, network.hosts, Order("given", tuple(network.hosts.names)))  # refused before a search, not after
-    wanted = Wanted(
-        algo, size_bytes, model, tuple(set_ or ()), objective, tuple(pin or ()), groups, time_limit, moves, seed, prove,
-        force, denoise,
-    )  # fmt: skip
-    complete, interrupted = True, False
+    wanted = replace(
+        request,
+        pins=pins_typed(pin or (), network.hosts.names[0]),
+        groups=None if groups is None else groups_typed(groups),
+        groups_from="groups" if groups is None else name_of(groups),
+        prior=None if prior is None else read_topology(prior),
+    )
     with noted() as stopped:  # from here on what was found so far is written, whatever comes
-        if len(network.hosts) == 1:
-            check_alone(network, wanted)
-            order, lines = order_of_one(network, wanted), [f"{algo} of a single host: there is nothing to order"]
-        else:
-            near = None if prior is None else read_topology(prior)
-            with searching() as show:
-                solved = solve(network, wanted, show, near, stopped)
-            order, lines = order_of(network, solved, wanted), summary(solved)
-            complete, interrupted = not prove or proven(solved.found), solved.interrupted
+        found = search_shown(network, wanted, stopped)
+        order = found.order
         if output is None and format is None and not as_json:
-            workspace.prepare()
-            order.write(workspace.ORDER)
-            say(f"order -> {workspace.ORDER}")
+            keep(order)
         else:
             text = render(chosen, order.arrange(network.hosts, "order"), order)
             write_text(output or STANDARD, text)
@@ -213,18 +211,55 @@ def reorder(
                 write_text(STANDARD, text)
             if here:
                 order.write(workspace.ORDER)
-    for line in lines:
+    for line in found.lines:
         say(line)
     if format is not None and output is not None and str(output) != STANDARD:
         use = command(format, shlex.quote(str(output)), network.hosts)
         if use is not None:
             say(f"use it: {use}")
-    if interrupted:
+    if found.interrupted:
         say("interrupted: this is the best order so far, of a search that did not come to its end")
     if stopped():
         raise KeyboardInterrupt
-    if not complete:
+    if not found.complete:
         raise typer.Exit(_PARTLY)
+
+
+@dataclass(frozen=True)
+class Searched:
+    """``lines``: what there is to say of it; ``complete``: not without a proof that was asked for; ``interrupted``: the
+    search was stopped before its end."""
+
+    order: "Order"
+    lines: list[str]
+    complete: bool = True
+    interrupted: bool = False
+
+
+def search_shown(network: "Network", wanted: "OrderRequest", stopped: Callable[[], bool]) -> Searched:
+    """The order to launch; how the search stands is shown on a terminal.
+
+    :raises PlinkError: as :func:`plink.api.reordering.reorder`.
+    """
+    from plink.api.ordering import check_alone, solve
+    from plink.api.reordering import order_of, order_of_one
+    from plink.cli.order_report import summary
+    from solvers.ordering.proving import proven
+
+    if len(network.hosts) == 1:
+        check_alone(network, wanted)
+        return Searched(order_of_one(network, wanted), [f"{wanted.algo} of a single host: there is nothing to order"])
+    with searching() as show:
+        solved = solve(network, wanted, show, stopped)
+    complete = not wanted.prove or proven(solved.found)
+    return Searched(order_of(network, solved, wanted), summary(solved), complete, solved.interrupted)
+
+
+def keep(order: "Order") -> None:
+    """Where `plink launch` finds it; says so."""
+    workspace.prepare()
+    order.write(workspace.ORDER)
+    say(f"order -> {workspace.ORDER}")
 
 
 def _network(network_file: Path | None, topology: Path | None, hosts_file: Path | None) -> "Network":

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from plink.cli.algorithms import groups_in, options_from, options_in
+from plink.api.algorithms import groups_in, options_in, options_of
 from plink.errors import InputError, PlinkError
 from plink.model.network import Network
 from plink.model.order import Order
@@ -56,7 +56,7 @@ def _hops(order: Order, ranks: Indices, where: str) -> Indices:
         return nothing
     size = order.details.get("size_bytes")
     size_bytes = float(size) if isinstance(size, int | float) and size > 0 else _USUAL_BYTES
-    options = options_from(options_in(order, where, algo), [algo], groups_in(order, where, len(ranks)))
+    options = options_of(options_in(order, where, algo), [algo], groups_in(order, where, len(ranks)))
     _, name = max(parts_of(algo, size_bytes))
     try:
         pattern = pattern_for(name, len(ranks), options)

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 import plink.runtime
-from plink.cli.algorithms import fabric_from, options_from
-from plink.cli.planning import LIBRARY_ENVIRONMENT
+from plink.api.algorithms import fabric_from
+from plink.api.ordering import OrderRequest, solve
+from plink.api.planning import LIBRARY_ENVIRONMENT
 from plink.cli.screen import progress, say
-from plink.cli.solving import Wanted, solve
+from plink.cli.set_options import options_from, options_typed
 from plink.errors import NoAnswer, PlinkError, UsageError
 from plink.model.hosts import Hosts
 from plink.model.network import Network
@@ -78,7 +79,10 @@ def plan_orders(network: Network, algo: str, trying: Trying) -> Planned:
 
     :raises PlinkError: as :func:`solve` and :func:`orders_between`.
     """
-    solved = solve(network, Wanted(algo, trying.size_bytes, trying.model, trying.typed, moves=_MOVES, seed=trying.seed))
+    options = options_typed(trying.typed)
+    solved = solve(
+        network, OrderRequest(algo, trying.size_bytes, trying.model, options, moves=_MOVES, seed=trying.seed)
+    )
     task = solved.task
     ranks = len(task.given)
     fabric = fabric_from(network)

@@ -55,7 +55,7 @@ def schedule(
         return
     if algo is None:
         raise UsageError("--algo is missing: plink schedule --algo ring --ranks 4")
-    from plink.cli.algorithms import options_from
+    from plink.cli.set_options import options_from
     from plink.model.storage import STANDARD
     from solvers.schedules.catalogue import ALGORITHMS, schedule_for
 

@@ -27,7 +27,7 @@ class Network:
     ``latency_us[i, j]``, shape (N, N): round trip from i to j in microseconds, the 10th percentile; NaN where
     unmeasured, 0 on the diagonal. ``bandwidth_gbps[i, j]``, same shape or None: what j received from i. ``details``
     holds every other key of the file (percentiles, loss, samples, method, errors, time), kept as it was read; ``where``
-    names the file in errors about them.
+    names the file in errors about them. Matrices are read-only views: what is worked out of them is kept.
     """
 
     hosts: Hosts
@@ -36,21 +36,26 @@ class Network:
     details: dict[str, Any] = field(default_factory=dict)
     where: str = "network"
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "latency_us", _read_only(self.latency_us))
+        if self.bandwidth_gbps is not None:
+            object.__setattr__(self, "bandwidth_gbps", _read_only(self.bandwidth_gbps))
+
     @cached_property
     def rtt_us(self) -> Matrix:
-        """:func:`symmetrised` ``latency_us``; not to be written to."""
-        return _kept(symmetrised(self.latency_us))
+        """:func:`symmetrised` ``latency_us``."""
+        return _read_only(symmetrised(self.latency_us))
 
     @cached_property
     def completed_us(self) -> Matrix:
-        """``rtt_us``, with the file's predictions where nothing was measured either way; not to be written to.
+        """``rtt_us``, with the file's predictions where nothing was measured either way.
 
         :raises InputError: when ``predicted_us`` is no such matrix.
         """
         predicted = self.detail("predicted_us")
         if predicted is None:
             return self.rtt_us
-        return _kept(np.where(np.isnan(self.rtt_us), symmetrised(predicted), self.rtt_us))
+        return _read_only(np.where(np.isnan(self.rtt_us), symmetrised(predicted), self.rtt_us))
 
     @cached_property
     def half_rtts_us(self) -> tuple[Matrix, ...]:
@@ -58,7 +63,7 @@ class Network:
 
         :raises InputError: as :meth:`halves`.
         """
-        return tuple(_kept(symmetrised(half)) for half in self.halves() or ())
+        return tuple(_read_only(symmetrised(half)) for half in self.halves() or ())
 
     def detail(self, key: str) -> Matrix | None:
         """One of the other matrices of the file (``loss_forward``, ``predicted_us``, ...), None where it has none.
@@ -111,9 +116,10 @@ def symmetrised(latency_us: Matrix) -> Matrix:
     return np.asarray(np.fmax(latency_us, latency_us.T))
 
 
-def _kept(matrix: Matrix) -> Matrix:
-    matrix.setflags(write=False)
-    return matrix
+def _read_only(matrix: Matrix) -> Matrix:
+    view = matrix.view()
+    view.setflags(write=False)
+    return view
 
 
 def to_rows(matrix: Matrix, digits: int = 3) -> list[list[float | None]]:

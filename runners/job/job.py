@@ -1,5 +1,7 @@
 """A job: one program, to be run as ranks."""
 
+import os
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,7 +16,7 @@ class Job:
     """One program as the ranks of a job.
 
     :param program: a ``.py`` file (run with the first of ``pythons`` that a host has) or a command.
-    :param workdirs: the first of them that a host has is where the program runs.
+    :param workdirs: the first of them that a host has is where the program runs; default: this folder, else the home.
     :param env: added to the ranks' environment, over what plink sets.
     :param timeout_s: seconds after which a job that still runs is ended; None: never.
     :param interface: the interface that Gloo and NCCL use on every host, or several (``eth0,eth1``); None: the one that
@@ -27,9 +29,9 @@ class Job:
     """
 
     program: str
-    args: tuple[str, ...]
-    workdirs: tuple[str, ...]
-    pythons: tuple[str, ...] = ("python3",)
+    args: tuple[str, ...] = ()
+    workdirs: tuple[str, ...] = field(default_factory=lambda: (os.getcwd(), "~"))
+    pythons: tuple[str, ...] = (sys.executable, "python3")
     env: dict[str, str] = field(default_factory=dict)
     timeout_s: float | None = None
     interface: str | None = None

@@ -99,7 +99,7 @@ def test_completion_imports_nothing_heavy(folder: Path) -> None:
 
 def test_the_words_are_those_that_the_commands_take() -> None:
     """They stand in the module so that nothing has to be imported for them."""
-    from plink.cli.probe import _METHODS
+    from plink.api.probe_request import METHODS
     from plink.cli.reorder import _FORMATS
     from plink.model.hosts import TIERS
     from plink.model.schedule import COLLECTIVES
@@ -113,7 +113,7 @@ def test_the_words_are_those_that_the_commands_take() -> None:
     assert tuple(FORMATS) == _FORMATS == completion.FORMATS
     values = completion.VALUES
     assert set(values["--collective"]) == set(COLLECTIVES)
-    assert values["--method"] == _METHODS
+    assert values["--method"] == METHODS
     assert values["--runner"] == RUNNERS
     assert values["--tier"] == TIERS
     options = set(Options.__dataclass_fields__) - {"groups"}

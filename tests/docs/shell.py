@@ -24,9 +24,9 @@ class Shell:
         tools.mkdir()
         named = f'if [ "$1" = lab ]; then set -- "$1" "$2" --name {lab} "${{@:3}}"; fi\n' if lab else ""
         (tools / "plink").write_text(f'#!/bin/bash\n{named}exec {sys.executable} -m plink "$@"\n')
-        (tools / "python").symlink_to(sys.executable)
+        (tools / "python").write_text(f'#!/bin/bash\nexec {sys.executable} "$@"\n')
         (tools / "torchrun").write_text(f'#!/bin/bash\nexec {sys.executable} -m torch.distributed.run "$@"\n')
-        for tool in ("plink", "torchrun"):
+        for tool in ("plink", "python", "torchrun"):
             (tools / tool).chmod(0o755)
         self._environment = {
             **os.environ,

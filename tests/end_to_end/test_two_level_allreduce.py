@@ -28,6 +28,7 @@ while not over:
     over.fill_(float(rank == 0 and (os.path.exists(sys.argv[1]) or time.time() - began > 120)))
     dist.broadcast(over, 0)
 print("backend", dist.get_backend())
+dist.destroy_process_group()
 """
 
 

@@ -110,11 +110,11 @@ def test_slow_links_keep_their_bandwidth() -> None:
 def test_round_trips_as_algorithms_take_them() -> None:
     """Of two directions the slower one counts, of one the other; predictions are for what nobody measured."""
     measured = [[0, 1, None], [2, 0, None], [3, None, 0]]
-    details = {
-        "predicted_us": [[0, 9, 9], [9, 0, 7], [9, 8, 0]],
-        "halves_us": [measured, [[0, 5, 6], [4, 0, 7], [6, 7, 0]]],
-    }
-    network = network_from_json(document(latency_us=measured, **details), "n.json")
+    hosts = [{"name": name} for name in "abc"]
+    halves = [measured, [[0, 5, 6], [4, 0, 7], [6, 7, 0]]]
+    predicted = [[0, 9, 9], [9, 0, 7], [9, 8, 0]]
+    written = document(hosts=hosts, latency_us=measured, predicted_us=predicted, halves_us=halves)
+    network = network_from_json(written, "n.json")
     np.testing.assert_array_equal(network.rtt_us, [[0, 2, 3], [2, 0, np.nan], [3, np.nan, 0]])
     np.testing.assert_array_equal(network.completed_us, [[0, 2, 3], [2, 0, 8], [3, 8, 0]])
     first, second = network.half_rtts_us

@@ -48,11 +48,10 @@ def measured() -> Network:
 
 def order_of(network: Network, **wishes: Any) -> Document:
     """What reorder writes."""
-    from plink.cli.order_report import order_of as written
-    from plink.cli.solving import Wanted, solve
+    from plink.api.ordering import OrderRequest
+    from plink.api.reordering import reorder
 
-    wanted = Wanted(**{"moves": 100, **wishes})
-    return written(network, solve(network, wanted), wanted).to_json()
+    return reorder(network, OrderRequest(**{"moves": 100, **wishes})).to_json()
 
 
 def alike(names: str = "abcdef") -> Network:
@@ -115,10 +114,10 @@ def test_an_order(measured: Network) -> None:
     [
         ({}, {"judged", "kept_given", "bottleneck_lower_bound"}),
         ({"objective": "bottleneck", "force": True}, {"judged", "sum", "sum_lower_bound"}),
-        ({"pins": ("b=0",), "groups": "2"}, {"judged", "pins", "groups"}),
+        ({"pins": {"b": 0}, "groups": 2}, {"judged", "pins", "groups"}),
         ({"algo": "2lha", "model": "contention"}, {"groups", "size_bytes", "capacities"}),
         ({"algo": "tree", "prove": True, "force": True}, {"questions"}),
-        ({"algo": "bcube", "typed": ("base=6",)}, {"options"}),
+        ({"algo": "bcube", "options": {"base": 6}}, {"options"}),
     ],
     ids=lambda value: " ".join(sorted(value)) or "nothing wished",
 )

@@ -92,7 +92,7 @@ def test_a_diagnosis_of_hosts(capsys: pytest.CaptureFixture[str], tmp_path: Path
     """All of the command but agents and lines to them."""
     fleet = Examined()
     monkeypatch.setattr("probes.survey.Fleet", lambda connector, program: fleet)
-    monkeypatch.setattr("plink.cli.inputs.connector_for", lambda hosts, accept: None)
+    monkeypatch.setattr("plink.api.diagnosing.connector_for", lambda hosts, accept: None)
     (tmp_path / "hosts.txt").write_text("".join(f"h{i} address=10.0.0.{i}\n" for i in range(8)))
     with pytest.raises(PartlyDone):
         printed(capsys, "doctor", str(tmp_path / "hosts.txt"))
@@ -125,7 +125,7 @@ def test_kinds_of_findings_are_those_of_the_source() -> None:
     root = FOLDER.parents[1]
     calls = [
         node
-        for path in ("plink/cli/doctor.py", "solvers/diagnosis/findings.py")
+        for path in ("plink/api/diagnosing.py", "solvers/diagnosis/findings.py")
         for node in ast.walk(ast.parse((root / path).read_text()))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Finding"
     ]

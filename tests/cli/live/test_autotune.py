@@ -24,6 +24,7 @@ while True:
     if over:
         break
 print("rounds", k)
+dist.destroy_process_group()
 """
 
 

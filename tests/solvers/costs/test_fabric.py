@@ -81,7 +81,9 @@ def test_one_rack_shares_nothing_and_few_hosts_are_no_groups() -> None:
 
 def test_unmeasured_pairs_stay_unknown_unless_predicted() -> None:
     given, _ = network([2, 2])
-    given.latency_us[0, 1] = given.latency_us[1, 0] = np.nan
+    latency = given.latency_us.copy()
+    latency[0, 1] = latency[1, 0] = np.nan
+    given = replace(given, latency_us=latency)
     assert np.isnan(fabric_of(given).rtt_us[0, 1])
     assert fabric_of(replace(given, details={"predicted_us": [[55.0] * 4] * 4})).rtt_us[0, 1] == 55.0
 

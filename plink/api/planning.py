@@ -1,26 +1,20 @@
-"""From a network to a plan: the order, the groups, the masters, what they cost and what they are compared with.
-
-Imported by ``plink plan`` when it runs: it needs the solvers.
-"""
+"""From a network to a plan: the order, the groups, the masters, what they cost and what they are compared with."""
 
 import contextlib
+import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from plink.cli.algorithms import fabric_from, groups_in, options_from, options_in, order_from
-from plink.cli.screen import say, took
-from plink.cli.wishes import wishes_from
+from plink.api.algorithms import Given, fabric_from, groups_in, options_in, options_of, order_from
+from plink.api.wishes import GroupsWished, check_number, wishes_from
 from plink.errors import InputError, NoAnswer, UsageError
 from plink.model.network import Network
-from plink.model.order import Order, read_order
+from plink.model.order import Order
 from plink.model.plan import Masters, Plan
 from plink.model.schedule import Indices, Schedule
-from plink.model.storage import name_of, read_document
-from plink.records import workspace
 from solvers.costs.by_name import model_for, pattern_for
 from solvers.costs.closed_forms import closed_form
 from solvers.costs.fabric import Fabric
@@ -34,7 +28,7 @@ from solvers.schedules.catalogue import ALGORITHMS
 from solvers.schedules.masters import equal_chunks
 
 MOST_CHUNKS = 100_000
-_MOST_DIGITS = 9
+_log = logging.getLogger("plink.plan")
 _NAMED = 4
 MOST_TRANSFERS = 100_000  # of a schedule that a plan's file holds: 8 MB
 # Chunks a rank where weights differ: numbers of chunks are whole, so that a rank's part is right to an eighth.
@@ -54,93 +48,95 @@ Ranks = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What was typed; ``groups``: a file or how many; None everywhere: plink chooses."""
+class PlanRequest:
+    """What a plan is asked for. ``order``: None: ranks as the hosts stand, or groups one after the other;
+    ``order_from`` names it in errors. ``groups``: the names of the hosts in each, or how many; None: those the order
+    was found for, else the square root of the number of hosts; ``groups_from`` names them in errors. ``chunks`` and
+    ``weights`` None: plink chooses. ``options``: of the algorithm."""
 
     algo: str = "2lha"
     size_bytes: float = 100e6
     model: str = "auto"
-    order: Path | None = None
-    groups: str | None = None
+    order: Order | None = None
+    order_from: str = "order"
+    groups: GroupsWished | None = None
+    groups_from: str = "groups"
     chunks: int | None = None
     weights: str | None = None
-    typed: tuple[str, ...] = ()
+    options: Given = field(default_factory=dict)
     seed: int = 0
     denoise: bool = False
 
+    def check(self) -> None:
+        """Refuse what is wrong whatever the network says.
 
-def check(asked: Asked) -> None:
-    """Refuse what is wrong whatever the network says.
-
-    :raises UsageError: saying what there is.
-    """
-    if asked.algo not in ALGORITHMS:
-        raise UsageError(f"--algo {asked.algo}: there are {', '.join(ALGORITHMS)}")
-    if asked.algo != "2lha":
-        for option in ("groups", "chunks", "weights"):
-            if getattr(asked, option) is not None:
-                raise UsageError(f"--{option} goes with --algo 2lha; {asked.algo} has no masters")
-    if asked.chunks is not None and not 1 <= asked.chunks <= MOST_CHUNKS:
-        raise UsageError(f"--chunks {asked.chunks}: 1 to {MOST_CHUNKS} are possible")
-    if asked.weights is not None and asked.weights not in WEIGHTS:
-        raise UsageError(f"--weights {asked.weights}: there are {', '.join(WEIGHTS)}")
-    options_from(list(asked.typed), [asked.algo])
+        :raises UsageError: saying what there is.
+        """
+        if self.algo not in ALGORITHMS:
+            raise UsageError(f"--algo {self.algo}: there are {', '.join(ALGORITHMS)}")
+        if self.algo != "2lha":
+            for option in ("groups", "chunks", "weights"):
+                if getattr(self, option) is not None:
+                    raise UsageError(f"--{option} goes with --algo 2lha; {self.algo} has no masters")
+        if self.chunks is not None and not 1 <= self.chunks <= MOST_CHUNKS:
+            raise UsageError(f"--chunks {self.chunks}: 1 to {MOST_CHUNKS} are possible")
+        if self.weights is not None and self.weights not in WEIGHTS:
+            raise UsageError(f"--weights {self.weights}: there are {', '.join(WEIGHTS)}")
+        options_of(self.options, [self.algo])
 
 
-def make_plan(network: Network, asked: Asked) -> Plan:
-    """The plan for what was asked.
+def plan(network: Network, request: PlanRequest | None = None, *, algo: str | None = None) -> Plan:
+    """All that a job needs: order, groups, who aggregates which chunk, schedule and environment.
+
+    :param algo: instead of that of ``request``.
 
     :raises UsageError, InputError: for what cannot be.
     :raises NoAnswer: when a pair that the plan uses was not measured.
     """
-    check(asked)
+    asked = request or PlanRequest()
+    if algo is not None:
+        asked = replace(asked, algo=algo)
+    asked.check()
     fabric = fabric_from(network, asked.denoise)
     model = model_for(asked.model, fabric)
-    path = asked.order or _last_order(network)
-    order = (
-        Order("given", tuple(network.hosts.names), network=network.fingerprint()) if path is None else read_order(path)
-    )
-    ranks = order_from(network, order, str(path))
+    order = asked.order or Order("given", tuple(network.hosts.names), network=network.fingerprint())
+    ranks = order_from(network, order, asked.order_from)
     if asked.algo == "2lha":
-        plan = _two_level(network, asked, fabric, model, ranks, path, order)
-        pattern = masters_pattern(plan.groups or (), *masters_of(plan))
+        made = _two_level(network, asked, fabric, model, ranks, order)
+        pattern = masters_pattern(made.groups or (), *masters_of(made))
     else:
-        plan, pattern = _one_level(network, asked, fabric, model, ranks, order, str(path))
-    if path is None:
-        say(
-            f"no order was given: {'ranks as the hosts stand' if plan.groups is None else 'groups one after the other'}"
-        )
-    schedule = _small_schedule(plan, pattern)
-    plan = replace(plan, rate_gbps=fabric.rate_gbps)
-    return plan if schedule is None else replace(plan, schedule=schedule, chunks=schedule.chunks)
+        made, pattern = _one_level(network, asked, fabric, model, ranks, order)
+    if asked.order is None:
+        stand = "ranks as the hosts stand" if made.groups is None else "groups one after the other"
+        _log.info("no order was given: %s", stand)
+    schedule = _small_schedule(made, pattern)
+    made = replace(made, rate_gbps=fabric.rate_gbps)
+    return made if schedule is None else replace(made, schedule=schedule, chunks=schedule.chunks)
 
 
 def _one_level(
-    network: Network, asked: Asked, fabric: Fabric, model: str, ranks: Ranks, order: Order, where: str
+    network: Network, asked: PlanRequest, fabric: Fabric, model: str, ranks: Ranks, order: Order
 ) -> tuple[Plan, Pattern]:
-    words = [*options_in(order, where, asked.algo), *asked.typed]
-    options = options_from(words, [asked.algo])
+    given = {**options_in(order, asked.order_from, asked.algo), **asked.options}
+    options = options_of(given, [asked.algo])
     pattern = pattern_for(asked.algo, len(ranks), options)
     price = closed_form(pattern, fabric, asked.size_bytes, model)
-    typed = sorted({word.partition("=")[0].replace("-", "_") for word in words})
     baseline = _priced(given=lambda: price(order_from(network, None)), flat=_flat(fabric, ranks, asked, model))
     plan = Plan(
         asked.algo, model, asked.size_bytes, order, order.arrange(network.hosts, "order"), None, round(price(ranks), 3),
-        baseline=baseline, options={name: getattr(options, name) for name in typed},
+        baseline=baseline, options=dict(given),
         environment=LIBRARY_ENVIRONMENT.get(asked.algo, {}), network=network.fingerprint(),
     )  # fmt: skip
     return plan, pattern
 
 
-def _two_level(
-    network: Network, asked: Asked, fabric: Fabric, model: str, ranks: Ranks, path: Path | None, order: Order
-) -> Plan:
+def _two_level(network: Network, asked: PlanRequest, fabric: Fabric, model: str, ranks: Ranks, order: Order) -> Plan:
     by = asked.weights or "sizes"
-    groups = groups_in(order, str(path), len(ranks)) if asked.groups is None else None
+    groups = groups_in(order, asked.order_from, len(ranks)) if asked.groups is None else None
     groups_of_hosts = None
     if groups is None:
         groups_of_hosts = _groups_of_hosts(network, fabric, asked)
-        if path is None:  # the order is ours to choose: groups one after the other
+        if asked.order is None:  # the order is ours to choose: groups one after the other
             hosts = np.array([host for group in groups_of_hosts for host in group], dtype=np.intp)
             ranks = with_slots(hosts, np.bincount(ranks, minlength=len(hosts)))
             order = replace(order, algo="2lha", hosts=tuple(fabric.names[host] for host in hosts))
@@ -156,8 +152,8 @@ def _two_level(
         plain = equal_chunks(groups, chunks)
         baseline["masters_by_sizes"] = round(two_level_cost(groups, plain, fabric, ranks, asked.size_bytes, model), 3)
     if groups_of_hosts is None:
-        say(f"groups as {path} has them")
-    if path is None:
+        _log.info("groups as %s has them", asked.order_from)
+    if asked.order is None:
         order = replace(order, cost=round(cost, 3), details={"model": model, "size_bytes": asked.size_bytes})
     return Plan(
         asked.algo, model, asked.size_bytes, order, order.arrange(network.hosts, "order"), chunks, round(cost, 3),
@@ -171,25 +167,23 @@ def _two_level(
     )  # fmt: skip
 
 
-def _groups_of_hosts(network: Network, fabric: Fabric, asked: Asked) -> list[list[int]]:
-    """The hosts of each group: from a file; those that `plink cluster` found for this network last; or so many balanced
-    ones, the square root of the number of hosts unless told (PLink thesis, 4.2.1).
+def _groups_of_hosts(network: Network, fabric: Fabric, asked: PlanRequest) -> list[list[int]]:
+    """The hosts of each group: those that are listed, or so many balanced ones, the square root of the number of hosts
+    unless told (PLink thesis, 4.2.1).
 
-    :raises UsageError, InputError: for more groups than hosts, or a file whose groups are not these hosts.
+    :raises UsageError, InputError: for more groups than hosts, or groups that are not of these hosts.
     :raises NoAnswer: when too little was measured to form groups.
     """
     number = len(network.hosts)
-    wanted = asked.groups if asked.groups is not None else _last_groups(network)
-    if wanted is not None and not wanted.isdecimal():
-        groups = wishes_from((), wanted, network.hosts, fabric.rtt_us).groups or []
+    if asked.groups is not None and not isinstance(asked.groups, int):
+        groups = wishes_from({}, asked.groups, network.hosts, fabric.rtt_us, asked.groups_from).groups or []
         left = sorted(set(range(number)) - {host for group in groups for host in group})
         if left:
-            raise InputError(name_of(wanted), f"{fabric.names[left[0]]} is in no group; every host belongs to one")
+            raise InputError(asked.groups_from, f"{fabric.names[left[0]]} is in no group; every host belongs to one")
         return [list(group) for group in groups]
-    k = None if wanted is None else int(wanted[:_MOST_DIGITS])
-    if k is not None and not 1 <= k <= number:
-        raise UsageError(f"--groups {wanted}: 1 to {number} groups can be made of {number} hosts")
-    found = cluster(network, k, seed=asked.seed)
+    if asked.groups is not None:
+        check_number(asked.groups, number)
+    found = cluster(network, asked.groups, seed=asked.seed)
     if found.left_out:
         names = ", ".join(fabric.names[host] for host in found.left_out[:_NAMED])
         more = ", ..." if len(found.left_out) > _NAMED else ""
@@ -197,32 +191,7 @@ def _groups_of_hosts(network: Network, fabric: Fabric, asked: Asked) -> list[lis
     return found.groups
 
 
-def _last_groups(network: Network) -> str | None:
-    """The groups that were found here last, if for this very network; says so."""
-    if not workspace.GROUPS.is_file():
-        return None
-    if read_document(workspace.GROUPS).get("network") != network.fingerprint():
-        say(f"{workspace.GROUPS} is for another network and is left aside")
-        return None
-    took(workspace.GROUPS)
-    return str(workspace.GROUPS)
-
-
-def _last_order(network: Network) -> Path | None:
-    """The order that was found here last, if it is one of these hosts; says which is taken."""
-    if not workspace.ORDER.is_file():
-        return None
-    order = read_order(workspace.ORDER)
-    if set(order.hosts) != set(network.hosts.names):
-        say(f"{workspace.ORDER} is for other hosts and is left aside")
-        return None
-    took(workspace.ORDER)
-    other = "" if order.network in (None, network.fingerprint()) else ", on another measurement of these hosts"
-    say(f"the order is one for {order.algo}{other}")
-    return workspace.ORDER
-
-
-def _flat(fabric: Fabric, ranks: Ranks, asked: Asked, model: str) -> Callable[[], float]:
+def _flat(fabric: Fabric, ranks: Ranks, asked: PlanRequest, model: str) -> Callable[[], float]:
     return lambda: closed_form(everyone_pattern(len(ranks)), fabric, asked.size_bytes, model)(ranks)
 
 

@@ -1,18 +1,16 @@
-"""Fitted instead of measured round trips (``--denoise``), and what is known of whether that helps.
+"""Fitted instead of measured round trips (``--denoise``), and what is known of whether that helps."""
 
-Imported by commands that embed, when they run: it needs the solvers.
-"""
-
+import logging
 from dataclasses import dataclass, replace
 from typing import Any
 
-from plink.cli.screen import say
 from plink.errors import NoAnswer
 from plink.model.network import Network
 from solvers.embedding.embed import Embedding, embed
 from solvers.embedding.settings import Setting
 from solvers.embedding.verdict import Verdict, judge_halves, judge_held_out
 
+_log = logging.getLogger("plink.embed")
 _MANY = 256  # hosts from which on a GPU is worth the trip
 
 
@@ -48,7 +46,7 @@ def denoised(network: Network, seed: int = 0, whole: bool = True) -> Denoised:
     names = network.hosts.names
     found = embed(network.latency_us, seed=seed, device=device_for("auto", len(names)), names=names)
     verdict = verdict_on(network, found, seed, whole)
-    say(verdict_text(verdict))
+    _log.info(verdict_text(verdict))
     fitted = replace(network, latency_us=found.fitted_us)
     return Denoised(replace(fitted, latency_us=fitted.completed_us), found.setting, verdict)  # of hosts nobody measured
 

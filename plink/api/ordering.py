@@ -1,18 +1,15 @@
-"""From a network to an order: what is asked for, the search that fits, proofs, and whether the gain is more than noise.
-
-Imported by commands that solve, when they run: it needs the solvers.
-"""
+"""From a network to an order: what is asked for, the search, proofs, and whether the gain is more than noise."""
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from plink.cli.algorithms import fabric_from, options_from, order_from, rank_groups
-from plink.cli.fitting import Fitting, at_the_farthest, fitting_of, unknown_pairs, without_guesses
-from plink.cli.wishes import wishes_from
+from plink.api.algorithms import Given, fabric_from, options_of, order_from, rank_groups
+from plink.api.fitting import Fitting, at_the_farthest, fitting_of, unknown_pairs, without_guesses
+from plink.api.wishes import GroupsWished, wishes_from
 from plink.errors import UsageError
 from plink.model.network import Network
 from plink.model.topology import Topology
@@ -26,7 +23,7 @@ from solvers.ordering.seats import Seats
 from solvers.ordering.task import OBJECTIVES, Found, Task
 
 if TYPE_CHECKING:
-    from plink.cli.denoising import Denoised
+    from plink.api.denoising import Denoised
 
 _MANY_MOVES = 1 << 50
 _LIMIT_S = 10.0
@@ -36,24 +33,42 @@ CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What was typed. ``time_limit_s`` None: until nothing has come of the search for long, 10 s at most (60 s with
-    ``prove``). ``moves``: with them no clock is looked at, so that a seed gives the same order however busy the
-    machine is."""
+class OrderRequest:
+    """What is asked of an order. ``options``: of the algorithm (``{"base": 4}``). ``pins``: first ranks of hosts, by
+    name. ``groups``: hosts kept together, by name, or how many groups to form; ``groups_from`` names them in errors.
+    ``prior``: how near hosts are that were not measured. ``time_limit_s`` None: until nothing has come of the search
+    for long, 10 s at most (60 s with ``prove``). ``moves``: with them no clock is looked at, so that a seed gives the
+    same order however busy the machine is. ``force``: the order that was found, even where its gain is within the
+    noise. ``denoise``: round trips as an embedding fits them."""
 
     algo: str = "ring"
     size_bytes: float = 100e6
     model: str = "auto"
-    typed: tuple[str, ...] = ()
+    options: Given = field(default_factory=dict)
     objective: str = "auto"
-    pins: tuple[str, ...] = ()
-    groups: str | None = None
+    pins: Mapping[str, int] = field(default_factory=dict)
+    groups: GroupsWished | None = None
+    groups_from: str = "groups"
+    prior: Topology | None = None
     time_limit_s: float | None = None
     moves: int | None = None
     seed: int = 0
     prove: bool = False
     force: bool = False
     denoise: bool = False
+
+    def check(self) -> None:
+        """Refuse what is wrong whatever the network.
+
+        :raises UsageError: saying what there is.
+        """
+        if self.algo not in NAMES:
+            raise UsageError(f"--algo {self.algo}: there are {', '.join(NAMES)}")
+        if self.objective not in OBJECTIVES:
+            raise UsageError(f"--objective {self.objective}: there are {', '.join(OBJECTIVES)}")
+        if self.moves is not None and self.time_limit_s is not None:
+            raise UsageError("--moves is instead of a time; leave --time-limit away or give one of the two")
+        options_of(self.options, [self.algo])
 
 
 @dataclass(frozen=True)
@@ -80,42 +95,31 @@ class Solved:
         return not np.array_equal(self.task.given, self.found.order)
 
 
-def known_algorithm(algo: str) -> None:
-    """Refuse a name that is none.
-
-    :raises UsageError: with the names there are.
-    """
-    if algo not in NAMES:
-        raise UsageError(f"--algo {algo}: there are {', '.join(NAMES)}")
-
-
-def check_alone(network: Network, wanted: Wanted) -> None:
+def check_alone(network: Network, wanted: OrderRequest) -> None:
     """Refuse for one host what would be refused for more.
 
     :raises PlinkError: as :func:`solve`.
     """
-    if wanted.objective not in OBJECTIVES:
-        raise UsageError(f"--objective {wanted.objective}: there are {', '.join(OBJECTIVES)}")
-    options_from(list(wanted.typed), [wanted.algo])
+    wanted.check()
     model_for(wanted.model, fabric_from(network))
-    wishes = wishes_from(wanted.pins, wanted.groups, network.hosts, np.zeros((1, 1)))
+    wishes = wishes_from(wanted.pins, wanted.groups, network.hosts, np.zeros((1, 1)), wanted.groups_from)
     Seats(np.zeros(network.hosts.members[0].slots, dtype=np.intp), network.hosts.names, wishes)
 
 
 def solve(
     network: Network,
-    wanted: Wanted,
+    wanted: OrderRequest,
     show: Callable[[Progress], None] = lambda progress: None,
-    prior: Topology | None = None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Solved:
     """The cheapest order that is found of two hosts or more.
 
-    :param show: told of the search now and then. :param prior: how near hosts are that were not measured.
+    :param show: told of the search now and then.
     :param stopped: asked now and then; once it says yes the search ends with the best order so far.
     :raises PlinkError: whatever :func:`solvers.ordering.search.search` and the models refuse.
     """
-    fitting = fitting_of(network, prior, wanted.denoise)
+    wanted.check()
+    fitting = fitting_of(network, wanted.prior, wanted.denoise)
     task = _task(network, fitting.fabric, wanted)
     begun = time.monotonic()
     limit = wanted.time_limit_s if wanted.time_limit_s is not None else _PROOF_S if wanted.prove else _LIMIT_S
@@ -145,15 +149,15 @@ def solve(
     )  # fmt: skip
 
 
-def _task(network: Network, fabric: Fabric, wanted: Wanted) -> Task:
+def _task(network: Network, fabric: Fabric, wanted: OrderRequest) -> Task:
     given = order_from(network, None)
-    wishes = wishes_from(wanted.pins, wanted.groups, network.hosts, fabric.rtt_us)
+    wishes = wishes_from(wanted.pins, wanted.groups, network.hosts, fabric.rtt_us, wanted.groups_from)
     groups = rank_groups(fabric, given)
     if wishes.groups is not None:
         seats = Seats(given, fabric.names, wishes)
         group_of = [seats.group_of[host] for host in seats.arrange(seats.hosts).tolist()]
         groups = [[rank for rank, group in enumerate(group_of) if group == k] for k in dict.fromkeys(group_of)]
-    options = options_from(list(wanted.typed), [wanted.algo], groups)
+    options = options_of(wanted.options, [wanted.algo], groups)
     hops = wanted.objective in ("sum", "bottleneck") and wanted.model == "auto"
     model = "latency" if hops else model_for(wanted.model, fabric)
     return Task(fabric, given, wanted.algo, options, wanted.size_bytes, model, wanted.objective, wishes)
@@ -167,7 +171,9 @@ def _watch(show: Callable[[Progress], None], deadline: float | None, stopped: Ca
     return watch
 
 
-def _proved(task: Task, found: Found, wanted: Wanted, deadline: float | None, stopped: Callable[[], bool]) -> Found:
+def _proved(
+    task: Task, found: Found, wanted: OrderRequest, deadline: float | None, stopped: Callable[[], bool]
+) -> Found:
     if deadline is None:
         return prove(task, found, wanted.seed, Budget(None, lambda: not stopped()))
     left = deadline - time.monotonic()

@@ -1,16 +1,13 @@
-"""What an order is fitted on and what it is judged on: measured round trips, and what stands in for the rest.
+"""What an order is fitted on and what it is judged on: measured round trips, and what stands in for the rest."""
 
-Imported by commands that solve, when they run: it needs the solvers.
-"""
-
+import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from plink.cli.algorithms import fabric_from
-from plink.cli.screen import say
+from plink.api.algorithms import fabric_from
 from plink.errors import NoAnswer
 from plink.model.network import Matrix, Network
 from plink.model.topology import Topology, paths_for
@@ -23,8 +20,9 @@ from solvers.ordering.task import Found, Order, Task
 from solvers.prediction.topology import filled, levels_apart
 
 if TYPE_CHECKING:
-    from plink.cli.denoising import Denoised
+    from plink.api.denoising import Denoised
 
+_log = logging.getLogger("plink.reorder")
 _UNMEASURED = 10.0  # times the longest known round trip: what a search pays for a pair that nobody knows
 
 
@@ -54,7 +52,7 @@ def fitting_of(network: Network, prior: Topology | None, denoise: bool = False) 
     n = len(network.hosts)
     missing = int(np.isnan(network.rtt_us).sum()) // 2
     if missing and clean is None and "predicted_us" in network.details:
-        say(f"{missing} of {n * (n - 1) // 2} pairs were not measured; what they are predicted to take is used")
+        _log.info(f"{missing} of {n * (n - 1) // 2} pairs were not measured; what they are predicted to take is used")
     rtt = fabric.rtt_us if prior is None else _with_prior(network, fabric.rtt_us, prior)
     unknown = np.isnan(rtt)
     if np.array_equal(unknown, ~np.eye(n, dtype=bool)):
@@ -70,7 +68,7 @@ def fitting_of(network: Network, prior: Topology | None, denoise: bool = False) 
 
 def _denoised(network: Network, half: tuple[Matrix, Matrix] | None) -> "Denoised":
     """Fitted to one half of the samples, where there are halves: the other judges the order."""
-    from plink.cli.denoising import denoised  # brings PyTorch, a second that others need not wait for
+    from plink.api.denoising import denoised  # brings PyTorch, a second that others need not wait for
 
     return denoised(network) if half is None else denoised(replace(network, latency_us=half[0]), whole=False)
 
@@ -120,11 +118,11 @@ def _with_prior(network: Network, rtt_us: Matrix, prior: Topology) -> Matrix:
     strange = [name for name, path in zip(network.hosts.names, paths, strict=True) if path is None]
     if strange:
         names = ", ".join(strange[:4]) + (", ..." if len(strange) > 4 else "")
-        say(f"{prior.where} says nothing about {len(strange)} of the hosts: {names}")
+        _log.info(f"{prior.where} says nothing about {len(strange)} of the hosts: {names}")
     if not np.isnan(rtt_us).any():
-        say(f"nothing is left to fill; {prior.where} is not needed")
+        _log.info(f"nothing is left to fill; {prior.where} is not needed")
         return rtt_us
     result = filled(rtt_us, levels_apart(paths))
     number = int((np.isnan(rtt_us) & ~np.isnan(result)).sum()) // 2
-    say(f"{number} pairs that were not measured are taken to be as far as others that {prior.where} has as near")
+    _log.info(f"{number} pairs that were not measured are taken to be as far as others that {prior.where} has as near")
     return result

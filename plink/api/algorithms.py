@@ -1,6 +1,7 @@
-"""What the commands that price or make schedules share: the algorithm's options as typed, ranks, orders, fabrics."""
+"""What pricing, ordering and planning share: an algorithm's options, ranks, orders, fabrics."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from plink.errors import InputError, UsageError
@@ -17,46 +18,40 @@ if TYPE_CHECKING:
     Ranks = npt.NDArray[np.intp]
 
 
-_AS_TYPED = {"True": "yes", "False": "no"}
+Given = Mapping[str, int | bool]
 
 
-def options_from(typed: list[str], algorithms: Sequence[str], groups: list[list[int]] | None = None) -> "Options":
-    """``--set base=4`` and the like, as often as wanted; names as the options of these algorithms.
+def kinds() -> dict[str, type]:
+    """Of the options that an algorithm can be given, by name: ``int`` or ``bool``."""
+    from solvers.schedules.catalogue import Options
+
+    named = [field.name for field in fields(Options) if field.name != "groups"]
+    return {name: bool if name in ("sharded", "colocated") else int for name in named}
+
+
+def options_of(given: Given, algorithms: Sequence[str], groups: list[list[int]] | None = None) -> "Options":
+    """The options of these algorithms (``{"base": 4}``), the others as they are by default.
 
     :raises UsageError: for a name that is none or that none of the algorithms takes, or a value of the wrong kind.
     """
-    from dataclasses import fields
-
     from solvers.costs.by_name import MIXED
     from solvers.schedules.catalogue import ALGORITHMS, Options
 
-    kinds: dict[str, Any] = {
-        field.name: bool if field.name in ("sharded", "colocated") else int
-        for field in fields(Options)
-        if field.name != "groups"
-    }
+    known = kinds()
     parts = [part for name in algorithms for part in MIXED.get(name, (name,)) if part in ALGORITHMS]
     taken = {option for part in parts for option in ALGORITHMS[part].options}
-    given: dict[str, Any] = {}
-    for word in typed:
-        name, sign, value = word.partition("=")
-        name = name.replace("-", "_")
-        if not sign or name not in kinds:
-            raise UsageError(f"--set {word}: write name=value with a name of {', '.join(kinds).replace('_', '-')}")
+    for name, value in given.items():
+        if name not in known:
+            raise UsageError(f"--set {name}={value}: there are {', '.join(known).replace('_', '-')}")
         if parts and name not in taken:
-            raise UsageError(f"--set {word}: {', '.join(algorithms)} takes no {name}")
-        if kinds[name] is bool:
-            if value not in ("yes", "no"):
-                raise UsageError(f"--set {word}: {name} is yes or no")
-            given[name] = value == "yes"
-        else:
-            if not value.isdecimal() or len(value) > 9:
-                raise UsageError(f"--set {word}: {name} is a whole number")
-            given[name] = int(value)
-    for name in ("fan_out", "base", "levels", "pieces", "servers"):
-        if given.get(name) == 0:
+            raise UsageError(f"--set {name}={value}: {', '.join(algorithms)} takes no {name}")
+        if type(value) is not known[name] or value < 0:
+            what = "yes or no" if known[name] is bool else "a whole number"
+            raise UsageError(f"--set {name}={value}: {name} is {what}")
+        if value == 0 and name in ("fan_out", "base", "levels", "pieces", "servers"):
             raise UsageError(f"--set {name}=0: at least 1 is needed")
-    return Options(**given, groups=groups)
+    typed: dict[str, Any] = dict(given)
+    return Options(**typed, groups=groups)
 
 
 def fabric_from(network: "Network", denoise: bool = False) -> "Fabric":
@@ -67,7 +62,7 @@ def fabric_from(network: "Network", denoise: bool = False) -> "Fabric":
     from solvers.costs.fabric import fabric_of
 
     if denoise:
-        from plink.cli.denoising import denoised
+        from plink.api.denoising import denoised
 
         network = denoised(network).network
     return fabric_of(network)
@@ -112,20 +107,18 @@ def groups_in(order: "Order | None", where: str, ranks: int) -> list[list[int]] 
     return [list(group) for group in groups]
 
 
-def options_in(order: "Order | None", where: str, algo: str) -> list[str]:
-    """The options that an order was found with, as they would be typed; none where it is for another algorithm, or
-    does not tell.
+def options_in(order: "Order | None", where: str, algo: str) -> Given:
+    """The options that an order was found with; none where it is for another algorithm, or does not tell.
 
     :raises InputError: when they are none of this algorithm's.
     """
     options: Any = None if order is None or order.algo != algo else order.details.get("options")
     if options is None:
-        return []
+        return {}
     if not isinstance(options, dict):
         raise InputError(f"{where}: options", "an object was expected")
-    words = [f"{name}={_AS_TYPED.get(str(value), value)}" for name, value in options.items()]
     try:
-        options_from(words, [algo])
+        options_of(options, [algo])
     except UsageError as error:
         raise InputError(f"{where}: options", str(error).removeprefix("--set ")) from None
-    return words
+    return options

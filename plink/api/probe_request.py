@@ -1,0 +1,45 @@
+"""What `plink probe` is asked for; light, so that its help is."""
+
+from dataclasses import dataclass
+
+from plink.errors import UsageError
+
+METHODS = ("stamp", "icmp", "tcp", "iperf3", "auto")
+PAIRS = ("all", "adaptive")
+_ADAPTIVE_ABOVE = 256
+
+
+@dataclass(frozen=True)
+class ProbeRequest:
+    """What is measured, and how. ``method``: of round trips, one of ``METHODS``; ``count``: probes a pair, half in each
+    direction, sent from ``source_ports`` UDP ports a host and lost after ``timeout_s``. ``pairs``: ``all`` or
+    ``adaptive``; None: all up to 256 hosts. ``budget_s``: no round begins later. ``bandwidth``: of every pair, too, by
+    iperf3 with so many ``streams`` for ``bandwidth_s`` or ``bandwidth_bytes``. ``shared_links``: what groups of
+    hosts share."""
+
+    method: str = "stamp"
+    count: int = 10_000
+    source_ports: int = 4
+    pairs: str | None = None
+    budget_s: float | None = None
+    bandwidth: bool = False
+    streams: int = 1
+    bandwidth_s: float = 2.0
+    bandwidth_bytes: int | None = None
+    shared_links: bool = True
+    timeout_s: float = 0.25
+    seed: int = 0
+    accept_new_host_keys: bool = False
+
+    def check(self) -> None:
+        """:raises UsageError: for a method or a choice of pairs that there is none of."""
+        if self.method not in METHODS:
+            raise UsageError(f"--method {self.method}: there are {', '.join(METHODS)}")
+        if self.pairs not in (None, *PAIRS):
+            raise UsageError(f"--pairs {self.pairs}: there are {', '.join(PAIRS)}")
+
+    def adaptive(self, hosts: int) -> bool:
+        """Whether some of the pairs are left to prediction."""
+        if self.method == "iperf3":
+            return False
+        return self.pairs == "adaptive" or (self.pairs is None and hosts > _ADAPTIVE_ABOVE)

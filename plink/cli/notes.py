@@ -1,0 +1,18 @@
+"""What the library notes while it works (loggers below ``plink``), as lines on standard error."""
+
+import logging
+
+from plink.cli.screen import say
+
+
+class _Said(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        say(record.getMessage())
+
+
+def show_notes(level: int = logging.INFO) -> None:
+    """From now on, whatever was asked for before."""
+    logger = logging.getLogger("plink")
+    logger.handlers = [handler for handler in logger.handlers if not isinstance(handler, _Said)] + [_Said()]
+    logger.setLevel(level)
+    logger.propagate = False

@@ -1,0 +1,43 @@
+"""``--set base=4`` and the like: what an algorithm is told, as typed."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from plink.api.algorithms import Given, kinds, options_of
+from plink.errors import UsageError
+
+if TYPE_CHECKING:
+    from solvers.schedules.catalogue import Options
+
+_MOST_DIGITS = 9
+
+
+def options_typed(words: Sequence[str]) -> Given:
+    """The values by name; yes and no for what is one or the other.
+
+    :raises UsageError: for what is not of that form.
+    """
+    known = kinds()
+    given: dict[str, int | bool] = {}
+    for word in words:
+        name, sign, value = word.partition("=")
+        name = name.replace("-", "_")
+        if not sign or name not in known:
+            raise UsageError(f"--set {word}: write name=value with a name of {', '.join(known).replace('_', '-')}")
+        if known[name] is bool:
+            if value not in ("yes", "no"):
+                raise UsageError(f"--set {word}: {name} is yes or no")
+            given[name] = value == "yes"
+        else:
+            if not value.isdecimal() or len(value) > _MOST_DIGITS:
+                raise UsageError(f"--set {word}: {name} is a whole number")
+            given[name] = int(value)
+    return given
+
+
+def options_from(words: Sequence[str], algorithms: Sequence[str], groups: list[list[int]] | None = None) -> "Options":
+    """The same as these algorithms take them.
+
+    :raises UsageError: as :func:`options_typed` and :func:`plink.api.algorithms.options_of`.
+    """
+    return options_of(options_typed(words), algorithms, groups)

@@ -1,0 +1,132 @@
+"""plink as a library: names, what calls give, what they leave alone, errors, threads."""
+
+import ast
+import dataclasses
+import logging
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import plink
+from benchmarks.clouds import three_tier
+from tests.docs.pages import ROOT, blocks
+
+
+@pytest.fixture
+def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> plink.Network:
+    """Sixteen hosts in racks and pods; the working folder is empty."""
+    monkeypatch.chdir(tmp_path)
+    return three_tier(16, seed=4).network(np.random.default_rng(1))
+
+
+def test_every_name_is_there_and_in_the_stub() -> None:
+    for name in plink.__all__:
+        assert getattr(plink, name) is not None
+        assert name in dir(plink)
+    told: set[str] = set()
+    for node in ast.parse((ROOT / "plink" / "__init__.pyi").read_text()).body:
+        if isinstance(node, ast.ImportFrom):
+            told |= {alias.asname for alias in node.names if alias.asname}
+        elif isinstance(node, ast.Assign):
+            told |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    assert told == set(plink.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        plink.nothing  # noqa: B018
+
+
+def test_importing_it_imports_nothing_heavy() -> None:
+    code = "import plink, sys; print([name for name in ('numpy', 'typer', 'torch', 'numba') if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_an_order_that_costs_what_it_says(
+    network: plink.Network, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    request = plink.OrderRequest(model="latency", moves=2000, pins={"host3": 0}, force=True)
+    order = plink.reorder(network, request, algo="tree")
+    assert (order.algo, order.hosts[0], sorted(order.hosts)) == ("tree", "host3", sorted(network.hosts.names))
+    fitted = plink.cost(network, order, plink.CostRequest(model="latency"), algo="tree")
+    assert fitted.hosts == list(order.hosts)
+    given = plink.cost(network, None, plink.CostRequest(model="latency"), algo="tree")
+    assert given.hosts == network.hosts.names
+    assert fitted.cost_us < given.cost_us
+    assert fitted.price(given.order) == given.cost_us
+    assert list(tmp_path.iterdir()) == []
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_plan_and_its_notes(network: plink.Network, caplog: pytest.LogCaptureFixture) -> None:
+    names = network.hosts.names
+    logging.getLogger("plink").propagate = True
+    with caplog.at_level(logging.INFO, logger="plink"):
+        made = plink.plan(network, plink.PlanRequest(groups=[names[:8], names[8:]], chunks=16))
+    assert [len(group) for group in made.groups or ()] == [8, 8]
+    assert caplog.record_tuples == [("plink.plan", logging.INFO, "no order was given: groups one after the other")]
+
+
+def test_a_diagnosis_names_the_slow_host(network: plink.Network) -> None:
+    assert plink.diagnose(network) == []
+    with pytest.raises(ValueError, match="read-only"):
+        network.latency_us[5, :] = 0.0
+    latency = network.latency_us.copy()
+    latency[5, :] += 300
+    latency[:, 5] += 300
+    found = plink.diagnose(dataclasses.replace(network, latency_us=latency))
+    assert [finding.hosts for finding in found if finding.kind == "slow host"] == [["host5"]]
+
+
+def test_bad_arguments_are_named(network: plink.Network) -> None:
+    for call, named in (
+        (lambda: plink.reorder(network, algo="nosuch"), "--algo nosuch"),
+        (lambda: plink.reorder(network, plink.OrderRequest(pins={"nosuch": 0})), "--pin nosuch=0: there is no host"),
+        (lambda: plink.reorder(network, plink.OrderRequest(groups=99)), "--groups 99"),
+        (lambda: plink.reorder(network, plink.OrderRequest(options={"base": 2})), "--set base=2: ring takes no base"),
+        (lambda: plink.reorder(network, plink.OrderRequest(moves=1, time_limit_s=1.0)), "--moves"),
+        (lambda: plink.cost(network, None, plink.CostRequest(options={"fan_out": True}), algo="tree"), "--set fan_out"),
+        (lambda: plink.cost(network, None, plink.CostRequest(options={"x": 1})), "--set x=1: there are fan-out"),
+        (lambda: plink.plan(network, plink.PlanRequest(weights="nosuch")), "--weights nosuch"),
+        (lambda: plink.probe(plink.Hosts((plink.Host("a", "127.0.0.1"),))), "one host"),
+        (lambda: plink.probe(network.hosts, plink.ProbeRequest(method="nosuch")), "--method nosuch"),
+        (lambda: plink.launch(plink.Job("true"), network.hosts, runner="nosuch"), "--runner nosuch"),
+    ):
+        with pytest.raises(plink.UsageError) as caught:
+            call()
+        assert named in str(caught.value)
+
+
+def test_two_threads_at_once_find_what_one_finds(network: plink.Network) -> None:
+    requests = [plink.OrderRequest(model="latency", moves=3000, seed=seed, force=True) for seed in (1, 2)]
+    alone = [plink.reorder(network, request) for request in requests]
+    together: dict[int, plink.RankOrder] = {}
+    threads = [
+        threading.Thread(target=lambda k=k: together.update({k: plink.reorder(network, requests[k])})) for k in (0, 1)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [together[k] for k in (0, 1)] == alone
+
+
+def test_a_job_on_this_machine(tmp_path: Path) -> None:
+    printed: list[tuple[int | None, str, str]] = []
+    found: list[str] = []
+    hosts = plink.Hosts((plink.Host("here", "127.0.0.1", slots=2),))
+    job = plink.Job("sh", ("-c", 'echo "$RANK of $WORLD_SIZE"; exit $RANK'), (str(tmp_path),))
+    run = plink.launch(
+        job, hosts, runner="local", on_line=lambda *line: printed.append(line),
+        on_proof=lambda proof: found.extend(rank.host for rank in proof),
+    )  # fmt: skip
+    assert found == ["here", "here"]
+    assert sorted(printed, key=str) == [(0, "out", "0 of 2"), (1, "out", "1 of 2")]
+    assert (run.exit_code, run.failure and run.failure.rank) == (1, 1)
+
+
+def test_requests_of_the_page_are_understood(network: plink.Network) -> None:
+    network.write("cloud.json")
+    example = [block for block in blocks(ROOT / "docs" / "python.md") if block.language == "python"][-1]
+    exec("\n".join(example.lines), {})
