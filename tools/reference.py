@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from plink.cli.verbosity import PANEL
+
 PAGE = Path(__file__).parent.parent / "docs" / "reference.md"
 
 _HEAD = """\
@@ -18,8 +20,29 @@ _HEAD = """\
 Made from the command line itself by `make reference`; `plink COMMAND --help` says the same. A size is written like
 `100MB`, a time like `250ms`, `2s`, `5m`, a rate like `200mbit`. `-` as a file is standard input or output.
 
-`plink --debug COMMAND ...` shows the trace of an error; `--version` the version; `--install-completion` completes
-commands in your shell.
+Every command takes `-v` (tell more of what is done), `-q` (tell only results and errors) and `--debug` (show the trace
+of an error). `plink --version` prints the version; `--install-completion` completes commands in your shell.
+
+### Defaults from a file
+
+Options that you always give can stand in `plink.toml`, or below `[tool.plink]` in `pyproject.toml`, of the folder you
+work in; `plink --config FILE COMMAND ...` takes another file. A table a command, a key an option; what is typed counts
+more:
+
+```toml
+[probe]
+count = 1000
+shared-links = false
+
+[reorder]
+algo = "bcube"
+set = ["base=4"]
+```
+
+A key that is no option of its command, or a value that it does not take, is refused with the file and the line. A file
+that others may write, or that is another user's, is refused unless `--config` names it.
+
+### Exit codes
 
 | exit code | all commands |
 |---|---|
@@ -98,7 +121,11 @@ def _example(node: Any) -> str:
 def _section(words: list[str], node: Any) -> str:
     name = " ".join(words)
     arguments = [entry for entry in node.params if entry.param_type_name == "argument"]
-    options = [entry for entry in node.params if entry.param_type_name == "option" and not entry.hidden]
+    options = [
+        entry
+        for entry in node.params
+        if entry.param_type_name == "option" and not entry.hidden and entry.rich_help_panel != PANEL
+    ]
     pieces = ["plink", name, "[OPTIONS]" if options else "", *map(_place, arguments)]
     pieces += ["COMMAND ..."] if hasattr(node, "commands") else []
     lines = [f"## plink {name}", "", *_joined(_paragraphs(node)), f"Usage: `{' '.join(filter(None, pieces))}`", ""]

@@ -1,5 +1,6 @@
 """From a network to an order: what is asked for, the search, proofs, and whether the gain is more than noise."""
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,7 @@ from solvers.ordering.task import OBJECTIVES, Found, Task
 if TYPE_CHECKING:
     from plink.api.denoising import Denoised
 
+_log = logging.getLogger("plink.reorder")
 _MANY_MOVES = 1 << 50
 _LIMIT_S = 10.0
 _PROOF_S = 60.0
@@ -129,6 +131,7 @@ def solve(
     found = search(
         task, wanted.seed, _watch(show, first, stopped), _MANY_MOVES if clock else wanted.moves or 0, patient
     )
+    _log.debug("%s: %.6g after %d moves, %.2f s", found.objective, found.cost, found.moves, time.monotonic() - begun)
     if wanted.prove or (len(task.given) <= WHOLE and not task.by_hops):  # of few ranks a proof costs next to nothing
         found = _proved(task, found, wanted, begun + limit if clock else None, stopped)
     interrupted = stopped()

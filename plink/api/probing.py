@@ -84,7 +84,9 @@ def measure(
     found.details |= {"method": request.method, "count": request.count, "seed": request.seed, "plan": plan}
     deadline = None if request.budget_s is None else time.monotonic() + request.budget_s
     with Survey(found, connector, settings_of(request), time.monotonic) as survey:
+        began = time.monotonic()
         survey.start(Watcher(lambda done, total: progress("connecting", done, total)))
+        _log.debug("agents on %d hosts in %.1f s", len(survey.ready), time.monotonic() - began)
         rounds = _Rounds(survey, request.seed, progress, round_done, deadline)
         in_time = rounds.run(request.method, "measuring", adaptive)
         if request.bandwidth and in_time:
@@ -125,7 +127,9 @@ class _Rounds:
                     if not adaptive:
                         _note_untried(found, method)
                     return False
+                began = time.monotonic()
                 self.survey.measure(pairs, how, on_done)
+                _log.debug("%d pairs by %s in %.2f s", len(pairs), method, time.monotonic() - began)
                 self.round_done()
             return True
         finally:

@@ -1,5 +1,6 @@
 """The commands by name. Importing this imports Typer and the commands' signatures, nothing heavy."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -29,6 +30,7 @@ from plink.cli import (
     runs,
     schedule,
     show,
+    verbosity,
 )
 
 # As one goes from measuring to running; Typer lists groups of commands after all others.
@@ -46,14 +48,27 @@ def _version(wanted: bool) -> None:
 
 
 def _main(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
     ] = False,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Defaults of options; else plink.toml, or [tool.plink] in pyproject.toml, of this folder.",
+        ),
+    ] = None,
 ) -> None:
     """Measure the network between your machines, order the ranks by it, launch the job that way.
 
     Example: plink probe hosts.txt && plink reorder --algo ring && plink launch train.py
     """
+    if context.resilient_parsing:
+        return
+    from plink.cli.config import defaults_from
+
+    context.default_map = defaults_from(config, context.command)
 
 
 def command() -> Any:
@@ -87,6 +102,7 @@ def command() -> Any:
     app.command("info")(info.info)
     made: Any = typer.main.get_command(app)
     made.commands = dict(sorted(made.commands.items(), key=lambda entry: _ORDER.index(entry[0])))
+    verbosity.attach(made)
     completion.attach(made)
     metavars.attach(made)
     return made

@@ -15,7 +15,7 @@ from plink.api.connecting import connector_for
 from plink.cli.agile_live import SOCKET
 from plink.cli.elastic_options import AGILEML, Elastic
 from plink.cli.elastic_screen import Screen
-from plink.cli.screen import print_json, progress, say
+from plink.cli.screen import print_json, progress, say, say_error
 from plink.errors import PlinkError, UsageError
 from plink.model.hosts import Host, Hosts, read_hosts
 from plink.model.storage import write_document
@@ -94,7 +94,7 @@ def run(program: str, args: tuple[str, ...], job: Job, asked: Asked) -> int:
     else:
         screen.last_word(result, run_id)
     if result.code:
-        say(f"error: {result.why}")
+        say_error(f"error: {result.why}")
     return result.code
 
 

@@ -5,15 +5,15 @@ import os
 import signal
 import sys
 import traceback
+from typing import Any
 
-from plink.cli import limits
+from plink.cli import limits, verbosity
 from plink.cli.interrupts import install
 from plink.cli.screen import printable
 from plink.errors import PlinkError
 from plink.records import workspace
 from plink.records.scratch import remove_abandoned
 
-_DEBUG = "--debug"
 _HELP = {"-h", "--help"}
 # Those that read or write `./.plink/`.
 _WORKSPACE_COMMANDS = {
@@ -26,15 +26,14 @@ def run(words: list[str]) -> int:
     """Run one command; returns its exit code: 0 done, 1 failed, 2 usage, 3 partly, 4 no answer; when a signal ended it
     128 + its number, 130 for Ctrl-C."""
     from plink.cli.app import command
-    from plink.cli.notes import show_notes
 
     stop = install()
-    show_notes()
-    # What stands after the program of `launch` belongs to that program.
-    debug = _DEBUG in words[:1]
-    words = words[1:] if debug else words
+    first = words[:1] == [verbosity.DEBUG]
+    verbosity.begin(debug=first)
+    words = words[1:] if first else words
+    name, after = _command(words)
     try:
-        if words[:1] and words[0] in _WORKSPACE_COMMANDS and not _HELP & set(words[1:2]):
+        if name in _WORKSPACE_COMMANDS and not _HELP & set(after[:1]):
             limits.check_folder()
             limits.check_memory()
             workspace.check_trusted()
@@ -53,10 +52,10 @@ def run(words: list[str]) -> int:
         # The reader (head, less) has gone: nothing is wrong, and nothing more can be said on this pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         # A job that lost its reader was ended, and is not done.
-        return 128 + signal.SIGPIPE if words[:1] == ["launch"] else 0
+        return 128 + signal.SIGPIPE if name == "launch" else 0
     except PlinkError as error:
         # After a Ctrl-C it is that which ended the command, and this is what came of it.
-        return _say(error, str(error), stop.exit_code if stop.number else error.exit_code, debug)
+        return _say(error, str(error), stop.exit_code if stop.number else error.exit_code)
     except Exception as error:
         # Typer's usage errors: their class moved between its releases, what they offer did not.
         if hasattr(error, "format_message") and hasattr(error, "exit_code"):
@@ -64,20 +63,41 @@ def run(words: list[str]) -> int:
             message = str(error.format_message())
             if not message:  # a bare `plink` or `plink lab`: its help has been shown
                 return int(error.exit_code)
-            return _say(error, f"{message} (`{where} --help` tells more)", int(error.exit_code), debug)
+            told = f"{_at(error, where, words)}{message} (`{where} --help` tells more)"
+            return _say(error, told, int(error.exit_code))
         if type(error).__name__ == "Abort":  # Typer makes one of every EOFError too
             if stop.number or not isinstance(error.__cause__, EOFError):
                 return stop.exit_code
             error = error.__cause__
-        return _say(error, limits.explain(error) or _defect(error), stop.exit_code if stop.number else 1, debug)
+        return _say(error, limits.explain(error) or _defect(error), stop.exit_code if stop.number else 1)
+
+
+def _command(words: list[str]) -> tuple[str, list[str]]:
+    """The command's name, which stands after the options of all commands, and what follows it."""
+    rest = list(words)
+    while rest and rest[0].startswith("-"):
+        rest = rest[2 if rest[0] == "--config" else 1 :]
+    return (rest[0], rest[1:]) if rest else ("", [])
+
+
+def _at(error: Any, command: str, words: list[str]) -> str:
+    """The line of a file that a refused value stands in, unless it was typed."""
+    from plink.cli.config import line_of
+
+    parameter = getattr(error, "param", None)
+    names = {word.partition("=")[0] for word in words}
+    if parameter is None or names & {*parameter.opts, *parameter.secondary_opts}:
+        return ""
+    line = line_of(command, parameter.name)
+    return "" if line is None else f"{line}: "
 
 
 def _defect(error: Exception) -> str:
     return f"{type(error).__name__}: {error} (a defect in plink; `plink --debug ...` shows where)"
 
 
-def _say(error: Exception, message: str, code: int, debug: bool) -> int:
-    if debug:
+def _say(error: Exception, message: str, code: int) -> int:
+    if verbosity.debugging():
         traceback.print_exception(error)
     with contextlib.suppress(BrokenPipeError):
         print(f"plink: error: {printable(' '.join(message.split()))}", file=sys.stderr)

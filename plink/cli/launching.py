@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plink.cli.screen import print_json, progress, say
+from plink.cli.screen import print_json, progress, say, say_error
 from plink.errors import PlinkError
 from plink.model.hostlist import fold_hostlist
 from plink.model.hosts import Hosts
@@ -88,7 +88,7 @@ def start(runner: Runner, job: Job, asked: Asked) -> int:
         print_json(result.to_json())
     why = tell_failure(result)
     if why is not None:
-        say(f"error: {why}")
+        say_error(f"error: {why}")
     return result.exit_code
 
 

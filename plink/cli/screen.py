@@ -12,8 +12,17 @@ if TYPE_CHECKING:
 Advance = Callable[[int, int], None]
 
 
+quiet = False  # with -q: results and errors only
+
+
 def say(text: str) -> None:
-    """One line on standard error."""
+    """One line on standard error, unless quiet was asked for."""
+    if not quiet:
+        say_error(text)
+
+
+def say_error(text: str) -> None:
+    """One line on standard error in any case."""
     print(f"plink: {printable(text)}", file=sys.stderr, flush=True)
 
 

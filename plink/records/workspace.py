@@ -33,13 +33,18 @@ def check_trusted() -> None:
         return
     except OSError as error:
         raise PlinkError(f"cannot read {FOLDER}/ here: {error.strerror}") from None
-    trusted, typed_by = {os.geteuid()}, os.environ.get("SUDO_UID", "")
-    if os.geteuid() == 0 and typed_by.isdecimal():
-        trusted.add(int(typed_by))
-    if not {link.st_uid, folder.st_uid} <= trusted:
+    if not {link.st_uid, folder.st_uid} <= trusted_users():
         raise PlinkError(f"{FOLDER}/ here belongs to another user; work in a folder of your own")
     if stat.S_ISDIR(folder.st_mode) and folder.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise PlinkError(f"others may write {FOLDER}/ here; type: chmod go-w {FOLDER}")
+
+
+def trusted_users() -> set[int]:
+    """Whose files plink takes unasked: one's own, and under sudo those of the user who typed it."""
+    trusted, typed_by = {os.geteuid()}, os.environ.get("SUDO_UID", "")
+    if os.geteuid() == 0 and typed_by.isdecimal():
+        trusted.add(int(typed_by))
+    return trusted
 
 
 def prepare() -> None:

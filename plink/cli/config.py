@@ -1,0 +1,136 @@
+"""Defaults of options from a file: ``--config FILE``, else ``plink.toml``, else ``[tool.plink]`` in ``pyproject.toml``.
+
+A table a command, a key an option: ``[probe]``, ``count = 1000``, ``shared-links = false``; ``[elastic.run]`` for a
+command of a group. What is typed counts more.
+"""
+
+import difflib
+import os
+import re
+import stat
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from plink.errors import InputError, PlinkError
+from plink.records.workspace import trusted_users
+
+_OWN = Path("plink.toml")
+_PROJECT = Path("pyproject.toml")
+_MOST_BYTES = 1 << 20
+
+Table = dict[str, Any]
+_LINES: dict[tuple[str, str], str] = {}  # where the value of a parameter stands, by the command's words and its name
+
+
+def defaults_from(path: Path | None, root: Any) -> Table:
+    """What the file says, by command and parameter as Click's ``default_map`` has them; empty where there is no file.
+
+    Values are judged by the command that takes them.
+
+    :param path: None: the file of this folder, if there is one. :param root: the whole command line.
+    :raises InputError: for what is no TOML, no command, no option of the command, or no value, naming the line.
+    :raises PlinkError: when the file cannot be read, or is one of this folder that others may write.
+    """
+    _LINES.clear()
+    if path is not None:
+        return _File(path, ()).commands(root)
+    for here, prefix in ((_OWN, ()), (_PROJECT, ("tool", "plink"))):
+        if here.is_file():
+            file = _File(here, prefix)
+            if file.table:
+                _check_trusted(here)
+                return file.commands(root)
+    return {}
+
+
+def line_of(command: str, parameter: str) -> str | None:
+    """Where a file says what a parameter of ``plink command`` is; None: it does not."""
+    return _LINES.get((command, parameter))
+
+
+def _check_trusted(path: Path) -> None:
+    """What a command takes unasked, nobody else may have written."""
+    found = path.stat()
+    if found.st_uid not in trusted_users():
+        raise PlinkError(f"{path} here belongs to another user; name it if you mean it: --config {path}")
+    if found.st_mode & stat.S_IWOTH:
+        raise PlinkError(f"others may write {path} here; type: chmod o-w {path}")
+
+
+class _File:
+    def __init__(self, path: Path, prefix: tuple[str, ...]) -> None:
+        self._path = path
+        try:
+            with path.open("rb") as file:
+                data = file.read(_MOST_BYTES + 1)
+            if len(data) > _MOST_BYTES:
+                raise InputError(str(path), "is too large a file for settings")
+            self._text = data.decode()
+            table: Any = tomllib.loads(self._text)
+        except OSError as error:
+            raise PlinkError(f"cannot read {path}: {os.strerror(error.errno or 0)}") from None
+        except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+            raise InputError(str(path), f"is no TOML: {error}") from None
+        for part in prefix:
+            table = table.get(part, {}) if isinstance(table, dict) else {}
+        self.table: Table = table if isinstance(table, dict) else {}
+        self._prefix = prefix
+
+    def commands(self, root: Any) -> Table:
+        """Of all commands that the file speaks of."""
+        return self._below(root, self.table, ())
+
+    def _below(self, command: Any, table: Table, names: tuple[str, ...]) -> Table:
+        commands = getattr(command, "commands", {})
+        options = {
+            name.removeprefix("--"): option
+            for option in command.params
+            for name in option.opts + option.secondary_opts
+            if name.startswith("--")
+        }
+        found: Table = {}
+        for key, value in table.items():
+            where = f"{self._path}:{self._line((*self._prefix, *names), key)}"
+            if key in commands and isinstance(value, dict):
+                found[key] = self._below(commands[key], value, (*names, key))
+            elif names and key in options:
+                found[options[key].name] = self._value(options[key], value, where, key)
+                _LINES[" ".join(("plink", *names)), options[key].name] = where
+            else:
+                raise InputError(where, self._unknown(command, names, key, [*commands, *(options if names else ())]))
+        return found
+
+    def _unknown(self, command: Any, names: tuple[str, ...], key: str, known: list[str]) -> str:
+        what = f"plink {' '.join(names)} has no option --{key}" if names else f"there is no command {key}"
+        near = difflib.get_close_matches(key, known, n=1)
+        return what + (f"; did you mean {near[0]}?" if near else "")
+
+    def _value(self, option: Any, value: Any, where: str, key: str) -> Any:
+        """As it would be had it been typed."""
+        if getattr(option, "is_flag", False):
+            if not isinstance(value, bool):
+                raise InputError(where, f"{key}: true or false was expected")
+            return value != (f"--{key}" in option.secondary_opts)
+        several = getattr(option, "multiple", False)
+        for one in value if several and isinstance(value, list) else [value]:
+            if isinstance(one, bool) or not isinstance(one, str | int | float):
+                raise InputError(where, f"{key}: {'a list of values' if several else 'one value'} was expected")
+        return ([str(one) for one in value] if isinstance(value, list) else [str(value)]) if several else str(value)
+
+    def _line(self, names: tuple[str, ...], key: str) -> int:
+        """Where a key, or a table, stands; the first line where that cannot be seen."""
+        inside = ""
+        for number, line in self._lines():
+            table = re.match(r"\s*\[\s*([^\]]+?)\s*\]", line)
+            if table:
+                inside = re.sub(r"[\s\"']", "", table[1])
+                if inside == ".".join((*names, key)):
+                    return number
+            elif inside == ".".join(names) and re.match(rf"\s*[\"']?{re.escape(key)}[\"']?\s*[.=]", line):
+                return number
+        return 1
+
+    def _lines(self) -> Iterator[tuple[int, str]]:
+        return enumerate(self._text.splitlines(), 1)
