@@ -16,7 +16,7 @@ from plink.model.network import Network
 from plink.model.topology import Topology
 from solvers.costs.by_name import MIXED, NAMES, model_for, parts_of, pattern_for
 from solvers.costs.fabric import Fabric
-from solvers.ordering.judging import Judgement, judge
+from solvers.ordering.judging import Judgement, Priced, judge
 from solvers.ordering.progress import Progress, Watch
 from solvers.ordering.proving import WHOLE, Budget, prove, proven
 from solvers.ordering.search import search
@@ -193,9 +193,8 @@ def _judged(task: Task, found: Found, fitting: Fitting, seed: int) -> Judgement 
     patterns = [(weight, pattern_for(name, len(task.given), task.options)) for weight, name in parts]
     if found.objective == "bottleneck":  # the longest hop, not their sum
         patterns = [(weight, replace(pattern, pace="rounds")) for weight, pattern in patterns]
-    return judge(
-        patterns, fabric, task.size_bytes, task.model, found.order, task.given, fitting.held_out_us, seed, CONFIDENCE
-    )
+    priced = Priced(patterns, fabric, task.size_bytes, task.model)
+    return judge(priced, found.order, task.given, fitting.held_out_us, seed, CONFIDENCE)
 
 
 def _no_proof(task: Task, found: Found, fitting: Fitting, limit_s: float | None, early: bool) -> str:

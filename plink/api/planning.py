@@ -22,7 +22,7 @@ from solvers.costs.master_patterns import masters_pattern
 from solvers.costs.patterns import Pattern, everyone_pattern
 from solvers.grouping.cluster import cluster
 from solvers.ordering.task import with_slots
-from solvers.planning.pricing import WEIGHTS, random_groups_median, two_level_cost, weights_by
+from solvers.planning.pricing import WEIGHTS, AllReduce, random_groups_median, two_level_cost, weights_by
 from solvers.planning.schedules import schedule_of
 from solvers.schedules.catalogue import ALGORITHMS
 from solvers.schedules.masters import equal_chunks
@@ -144,13 +144,14 @@ def _two_level(network: Network, asked: PlanRequest, fabric: Fabric, model: str,
     weights = weights_by(by, fabric, ranks, groups)
     chunks = asked.chunks or len(ranks) * (1 if by == "sizes" else _FINE)
     local, global_group = masters = equal_chunks(groups, chunks, weights)
-    cost = two_level_cost(groups, masters, fabric, ranks, asked.size_bytes, model)
+    all_reduce = AllReduce(fabric, ranks, asked.size_bytes, model)
+    cost = two_level_cost(groups, masters, all_reduce)
     drawn = min(chunks, len(ranks) * _FINE)  # finer ones change the price by next to nothing
-    random = random_groups_median(groups, drawn, by, fabric, ranks, asked.size_bytes, model, asked.seed)
+    random = random_groups_median(groups, drawn, by, all_reduce, asked.seed)
     baseline = _priced(flat=_flat(fabric, ranks, asked, model))
     if by != "sizes":
         plain = equal_chunks(groups, chunks)
-        baseline["masters_by_sizes"] = round(two_level_cost(groups, plain, fabric, ranks, asked.size_bytes, model), 3)
+        baseline["masters_by_sizes"] = round(two_level_cost(groups, plain, all_reduce), 3)
     if groups_of_hosts is None:
         _log.info("groups as %s has them", asked.order_from)
     if asked.order is None:

@@ -34,7 +34,7 @@ from solvers.advice import envelope, line_of, lines
 from solvers.autotune.observed import Assignment
 from solvers.costs.by_name import model_for
 from solvers.ordering.task import with_slots
-from solvers.planning.pricing import two_level_cost
+from solvers.planning.pricing import AllReduce, two_level_cost
 from solvers.planning.schedules import schedule_of
 from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
 from solvers.schedules.masters import equal_chunks
@@ -237,7 +237,9 @@ def _cheapest(hosts: Hosts, ranks: int) -> tuple[list[SizeClass], Plan]:
     plan = _two_level(network, hosts)
     if plan.groups is not None and plan.masters is not None and len(plan.groups) > 1:
         groups, masters = plan.groups, masters_of(plan)
-        found.append(line_of("2lha", "job", lambda size: two_level_cost(groups, masters, fabric, order, size, model)))
+        found.append(
+            line_of("2lha", "job", lambda size: two_level_cost(groups, masters, AllReduce(fabric, order, size, model)))
+        )
         schedules["2lha"] = schedule_of(plan)
     classes = []
     for stretch in envelope(found, _SMALLEST, _LARGEST):

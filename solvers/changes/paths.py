@@ -1,12 +1,12 @@
 """Pairs that are not measured any more, or again, and ways that lead over more or fewer routers than before."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
-from plink.model.network import Matrix
 from solvers.changes.aligned import Aligned, Labels, Mask, Side
-from solvers.changes.causes import explain
+from solvers.changes.causes import Cause, explain
 from solvers.changes.finding import BETTER, CHANGED, WORSE, Finding, pairs_of, told
 
 
@@ -21,7 +21,8 @@ def missing(aligned: Aligned, groupings: Sequence[Labels]) -> list[Finding]:
     for verdict, first, lacks, side in ((WORSE, had, ~have, aligned.new), (BETTER, have, ~had, aligned.old)):
         if side.network.details.get("plan") == "adaptive":
             lacks = lacks & _failed(side, aligned.names)
-        findings += _told(first, lacks, aligned, groupings, "unmeasured", verdict)
+        tell = partial(told, names=aligned.names, what="unmeasured", verdict=verdict)
+        findings += _told(first, lacks, groupings, tell)
     return findings
 
 
@@ -39,19 +40,17 @@ def hops(aligned: Aligned, groupings: Sequence[Labels]) -> list[Finding]:
     old, new = (np.where(changed, one, np.where(changed.T, one.T, 0.0)) for one in (was, now))
     known, changed = known | known.T, changed | changed.T
     np.fill_diagonal(known, False)
-    return _told(known, changed, aligned, groupings, "hops", CHANGED, (old, new, new - old))
+    tell = partial(told, names=aligned.names, what="hops", verdict=CHANGED, values=(old, new, new - old))
+    return _told(known, changed, groupings, tell)
 
 
-def _told(
-    known: Mask, moved: Mask, aligned: Aligned, groupings: Sequence[Labels], what: str, verdict: str,
-    values: tuple[Matrix, Matrix, Matrix] | None = None,
-) -> list[Finding]:  # fmt: skip
+def _told(known: Mask, moved: Mask, groupings: Sequence[Labels], tell: Callable[[Cause], Finding]) -> list[Finding]:
     moved = known & moved
     if not moved.any():
         return []
     found, left = explain(known, moved, groupings, lambda pairs: bool(moved[pairs].all()))
     found += pairs_of(np.triu(left & moved, 1), moved.astype(float))
-    return [told(cause, aligned.names, what, verdict, values) for cause in found]
+    return [tell(cause) for cause in found]
 
 
 def _failed(side: Side, names: Sequence[str]) -> Mask:

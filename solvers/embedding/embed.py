@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.model.network import Matrix, symmetrised
-from solvers.embedding.fitting import STEPS, Fits, distances_us
+from solvers.embedding.fitting import STEPS, Fits, Trial, distances_us
 from solvers.embedding.lanes import fit_all
 from solvers.embedding.pairs import Integers, folds, reachable
 from solvers.embedding.settings import Setting, Wishes
@@ -81,7 +81,7 @@ def embed(
     found = reachable(measured_us, names)
     settings = (wishes or Wishes()).settings(found.pairs.n)
     setting, steps, error = _chosen(found.pairs, settings, seed, device, keep_going)
-    fits, best = _placed(found.pairs, setting, steps, _STARTS, seed, device, keep_going)
+    fits, best = _placed(found.pairs, _starts(setting, _STARTS), seed, steps, device, keep_going)
     n = len(measured_us)
     place = fits.coordinates[best] - fits.coordinates[best].mean(axis=0)
     coordinates, heights = np.full((n, setting.dimension), np.nan), np.full(n, np.nan)
@@ -113,22 +113,19 @@ def refitted(
     :raises NoAnswer: as :func:`embed`.
     """
     found = reachable(measured_us)
-    fits, best = _placed(found.pairs, like.setting, like.steps, _STARTS_AGAIN, seed, device, keep_going)
+    fits, best = _placed(found.pairs, _starts(like.setting, _STARTS_AGAIN), seed, like.steps, device, keep_going)
     return _distances(len(measured_us), found.hosts, fits, best, like.setting)
 
 
+def _starts(setting: Setting, number: int) -> list[Trial]:
+    return [Trial(setting, np.empty(0, dtype=np.intp))] * number
+
+
 def _placed(
-    pairs: Observed,
-    setting: Setting,
-    steps: int,
-    starts: int,
-    seed: int,
-    device: str,
-    keep_going: Callable[[], bool],
+    pairs: Observed, starts: list[Trial], seed: int, steps: int, device: str, keep_going: Callable[[], bool]
 ) -> tuple[Fits, int]:
     """Fits of all pairs from several starts, and which has the least loss."""
-    nothing = [np.empty(0, dtype=np.intp)] * starts
-    fits = fit_all(pairs, [setting] * starts, nothing, seed, steps, device, keep_going)
+    fits = fit_all(pairs, starts, seed, steps, device, keep_going)
     return fits, int(np.argmin(fits.loss))
 
 
@@ -146,8 +143,8 @@ def _chosen(
     Of settings that cannot be told from the best one, by two standard errors of the difference, the most expressive.
     """
     held_out = folds(pairs, np.random.default_rng(seed))
-    tried = [setting for setting in settings for _ in held_out]
-    fits = fit_all(pairs, tried, held_out * len(settings), seed, STEPS, device, keep_going)
+    trials = [Trial(setting, fold) for setting in settings for fold in held_out]
+    fits = fit_all(pairs, trials, seed, STEPS, device, keep_going)
     error = fits.held_out.reshape(len(settings), len(held_out), len(fits.checks), -1)
     mean = error.mean(axis=(1, 3))
     check = mean.argmin(axis=1)

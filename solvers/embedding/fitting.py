@@ -9,6 +9,7 @@ dies out with the learning rate, and memory stays small.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -59,26 +60,31 @@ def median_us(pairs: Observed) -> float:
     return float(np.median(positive)) if len(positive) else 1.0
 
 
+class Trial(NamedTuple):
+    """One fit; ``held_out``, shape (M,): places among the pairs that it must not see."""
+
+    setting: Setting
+    held_out: Integers
+
+
 def fit(
     pairs: Observed,
-    settings: Sequence[Setting],
-    held_out: Sequence[Integers],
+    trials: Sequence[Trial],
     seed: int,
     steps: int = STEPS,
     device: str = "cpu",
     keep_going: Callable[[], bool] = lambda: True,
 ) -> Fits:
-    """Fit ``settings``, B of them, each from a random start.
+    """Fit ``trials``, B of them, each from a random start.
 
-    :param held_out: for each of the B fits the places in ``pairs`` that it must not see, all of the same number M,
-        which may be 0.
+    :param trials: all hold the same number M of pairs out, which may be 0.
     :param steps: stop after so many; the learning rate falls as if there were ``STEPS``.
     :param device: as PyTorch names it.
     :param keep_going: asked at every step; once it says no, the fits are as they are.
     :raises UsageError: when the device cannot be used.
     """
-    unit = median_us(pairs)
-    problem = Problem(pairs, settings, held_out, unit, device)
+    unit, settings = median_us(pairs), [trial.setting for trial in trials]
+    problem = Problem(pairs, settings, [trial.held_out for trial in trials], unit, device)
     generator = torch.Generator().manual_seed(seed)
     place, height = problem.start(generator)
     moments = [_Adam(place), _Adam(height)]

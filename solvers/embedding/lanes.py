@@ -13,9 +13,7 @@ from threading import Event
 import numpy as np
 import torch
 
-from solvers.embedding.fitting import STEPS, Fits, Floats, fit
-from solvers.embedding.pairs import Integers
-from solvers.embedding.settings import Setting
+from solvers.embedding.fitting import STEPS, Fits, Floats, Trial, fit
 from solvers.prediction.observed import Observed
 
 _LANES = 2  # always: what is found must not depend on how many cores there are
@@ -23,21 +21,20 @@ _LANES = 2  # always: what is found must not depend on how many cores there are
 
 def fit_all(
     pairs: Observed,
-    settings: Sequence[Setting],
-    held_out: Sequence[Integers],
+    trials: Sequence[Trial],
     seed: int,
     steps: int = STEPS,
     device: str = "cpu",
     keep_going: Callable[[], bool] = lambda: True,
 ) -> Fits:
     """:func:`solvers.embedding.fitting.fit`, faster; a GPU takes all fits as one batch."""
-    lanes = 1 if device != "cpu" else min(_LANES, len(settings))
+    lanes = 1 if device != "cpu" else min(_LANES, len(trials))
     stopped = Event()
 
     def lane(k: int) -> Fits:
         going = lambda: keep_going() and not stopped.is_set()  # noqa: E731
         own = _LANES * seed + k  # no other seed's lane draws the same
-        return fit(pairs, settings[k::lanes], held_out[k::lanes], own, steps, device, going)
+        return fit(pairs, trials[k::lanes], own, steps, device, going)
 
     with _one_thread(), ThreadPoolExecutor(lanes) as pool:
         try:
@@ -46,7 +43,7 @@ def fit_all(
             stopped.set()  # Ctrl-C: the pool waits for its threads
             raise
     checks = min(len(part.checks) for part in parts)  # a lane that was stopped may have come less far
-    order = np.argsort(np.concatenate([np.arange(len(settings))[k::lanes] for k in range(lanes)]))
+    order = np.argsort(np.concatenate([np.arange(len(trials))[k::lanes] for k in range(lanes)]))
     return Fits(
         np.concatenate([_padded(part.coordinates, parts) for part in parts])[order],
         np.concatenate([part.heights_us for part in parts])[order],

@@ -21,6 +21,7 @@ order's cost at a noise of 2 % and by 2 to 5 % at one of 20 % (simulated), but t
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -79,33 +80,34 @@ def split(halves_us: Sequence[Matrix], rtt_us: Matrix) -> tuple[Matrix, Matrix] 
     return np.where(both, first, rtt_us), held_out
 
 
+class Priced(NamedTuple):
+    """How an order is priced. ``patterns``: (weight, pattern) of what the algorithm is made of; ``fabric``: its
+    ``rtt_us`` is what the order was fitted on."""
+
+    patterns: Sequence[tuple[float, Pattern]]
+    fabric: Fabric
+    size_bytes: float
+    model: str
+
+
 def judge(
-    patterns: Sequence[tuple[float, Pattern]],
-    fabric: Fabric,
-    size_bytes: float,
-    model: str,
-    order: Order,
-    given: Order,
-    held_out_us: Matrix,
-    seed: int,
-    confidence: float = 0.95,
+    priced: Priced, order: Order, given: Order, held_out_us: Matrix, seed: int, confidence: float = 0.95
 ) -> Judgement:
     """What ``order`` saves, judged on samples that it was not fitted on.
 
     Rates and shared links stay what they are; only round trips are judged. Where the order uses no pair that could be
     judged the interval reaches down to 0.
 
-    :param patterns: (weight, pattern) of what the algorithm is made of.
-    :param fabric: its ``rtt_us`` is what the order was fitted on.
     :param order: shape (N,), the host at each rank, of the same hosts as ``given``.
     :param held_out_us: shape (H, H), symmetric, as from :func:`split`.
     :param confidence: how often the interval holds the gain on fresh samples.
     :raises UsageError: for an unknown model or a size that is not positive.
     :raises NoAnswer: when a pair that is used is not known.
     """
-    priced = [(weight, pattern, closed_form(pattern, fabric, size_bytes, model)) for weight, pattern in patterns]
+    patterns, fabric, size_bytes, model = priced
+    prices = [(weight, pattern, closed_form(pattern, fabric, size_bytes, model)) for weight, pattern in patterns]
     before, after = (
-        [(weight, _Cost(pattern, fabric, model, ranks, price(ranks))) for weight, pattern, price in priced]
+        [(weight, _Cost(pattern, fabric, model, ranks, price(ranks))) for weight, pattern, price in prices]
         for ranks in (given, order)
     )
     parts = [cost.pairs for _, cost in (*before, *after)]

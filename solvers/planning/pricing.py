@@ -1,6 +1,7 @@
 """What two-level aggregation costs with given masters, and what it is compared with."""
 
 import contextlib
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,27 +26,33 @@ def weights_by(name: str, fabric: Fabric, order: Order, groups: Groups) -> Weigh
     return size_weights(groups) if name == "sizes" else bandwidth_weights(fabric, order, groups)
 
 
-def two_level_cost(
-    groups: Groups, masters: tuple[Indices, Indices], fabric: Fabric, order: Order, size_bytes: float, model: str
-) -> float:
+class AllReduce(NamedTuple):
+    """One all-reduce to be priced. ``order``, shape (N,): the host at each rank."""
+
+    fabric: Fabric
+    order: Order
+    size_bytes: float
+    model: str
+
+
+def two_level_cost(groups: Groups, masters: tuple[Indices, Indices], asked: AllReduce) -> float:
     """Microseconds of an all-reduce with these masters of equal chunks.
 
     :raises UsageError: for an unknown model or a size that is not positive.
     :raises NoAnswer: when a pair that is used was not measured.
     """
-    return closed_form(masters_pattern(groups, *masters), fabric, size_bytes, model)(order)
+    return closed_form(masters_pattern(groups, *masters), asked.fabric, asked.size_bytes, asked.model)(asked.order)
 
 
 def random_groups_median(
-    groups: Groups, chunks: int, weights: str, fabric: Fabric, order: Order, size_bytes: float, model: str,
-    seed: int, draws: int = 20,
-) -> float | None:  # fmt: skip
+    groups: Groups, chunks: int, weights: str, asked: AllReduce, seed: int, draws: int = 20
+) -> float | None:
     """The median cost of groups of as many hosts each, dealt at random, their masters chosen by the same rule (the
     thesis's Balanced Random, 4.2.1); None where too little was measured to price one of them.
 
     :param chunks: of equal size. :param weights: one of :data:`WEIGHTS`.
     """
-    rng = np.random.default_rng(seed)
+    rng, order = np.random.default_rng(seed), asked.order
     group_of = np.empty(len(order), dtype=np.intp)
     for number, group in enumerate(groups):
         group_of[np.asarray(group)] = number
@@ -54,7 +61,7 @@ def random_groups_median(
     for _ in range(draws):
         labels = rng.permutation(group_of[first])[rank_host]
         drawn = [np.flatnonzero(labels == label).tolist() for label in np.unique(labels)]
-        masters = equal_chunks(drawn, chunks, weights_by(weights, fabric, order, drawn))
+        masters = equal_chunks(drawn, chunks, weights_by(weights, asked.fabric, order, drawn))
         with contextlib.suppress(NoAnswer):
-            costs.append(two_level_cost(drawn, masters, fabric, order, size_bytes, model))
+            costs.append(two_level_cost(drawn, masters, asked))
     return float(np.median(costs)) if costs and len(hosts) > 1 else None

@@ -4,7 +4,7 @@ import itertools
 import math
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +12,9 @@ import pytest
 import torch
 
 import solvers.embedding.fitting
-from solvers.embedding.fitting import Fits, distances_us, fit, median_us
+from solvers.embedding.fitting import Fits, Trial, distances_us, fit, median_us
 from solvers.embedding.lanes import fit_all
+from solvers.embedding.pairs import Integers
 from solvers.embedding.problem import Problem, log_error
 from solvers.embedding.settings import Setting
 from solvers.prediction.observed import Observed, observed
@@ -97,6 +98,13 @@ SETTINGS = [
     Setting(2, 2.0, heights=False, relative=True),
 ]
 FOLDS_OF_SIX = [np.array([1]), np.array([2])]
+
+
+def trials(settings: Sequence[Setting], folds: Sequence[Integers]) -> list[Trial]:
+    """A fit of each."""
+    return [Trial(setting, fold) for setting, fold in zip(settings, folds, strict=True)]
+
+
 FOLDS = [np.array([0, 7, 20]), np.array([1, 2, 30]), np.array([0, 7, 20]), np.array([4, 5, 6])]
 
 
@@ -106,7 +114,7 @@ def test_a_batch_of_fits_is_what_adam_makes_of_each_of_them(steps: int, alphas: 
     settings = [
         Setting(one.dimension, alphas[k % 2], one.heights, one.relative) for k, one in enumerate(SETTINGS)
     ]  # fmt: skip
-    found, expected = fit(pairs, settings, FOLDS, 5, steps), by_hand(pairs, settings, FOLDS, 5, steps)
+    found, expected = fit(pairs, trials(settings, FOLDS), 5, steps), by_hand(pairs, settings, FOLDS, 5, steps)
     np.testing.assert_allclose(found.coordinates, expected.coordinates, rtol=5e-3, atol=0.1)
     np.testing.assert_allclose(found.heights_us, expected.heights_us, rtol=5e-3, atol=0.1)
     np.testing.assert_allclose(found.loss, expected.loss, rtol=1e-3)
@@ -118,8 +126,8 @@ def test_lanes_give_each_setting_the_fit_of_its_own_lane() -> None:
     """Every other setting is one batch, from a seed of its own; in the end all stand in the order they were given in,
     with as many coordinates as the widest has."""
     pairs = measured(9)
-    lanes = [fit(pairs, SETTINGS[k::2], FOLDS[k::2], 2 * 3 + k, 5) for k in (0, 1)]
-    found = fit_all(pairs, SETTINGS, FOLDS, 3, 5)
+    lanes = [fit(pairs, trials(SETTINGS[k::2], FOLDS[k::2]), 2 * 3 + k, 5) for k in (0, 1)]
+    found = fit_all(pairs, trials(SETTINGS, FOLDS), 3, 5)
     for at in range(4):
         lane, row = lanes[at % 2], at // 2
         width = lane.coordinates.shape[2]
@@ -138,7 +146,7 @@ def test_no_two_seeds_begin_alike() -> None:
     begun = [
         one.tobytes()
         for seed in range(4)
-        for one in fit_all(pairs, [SETTINGS[0]] * 4, [NOTHING] * 4, seed, 1).coordinates
+        for one in fit_all(pairs, trials([SETTINGS[0]] * 4, [NOTHING] * 4), seed, 1).coordinates
     ]
     assert len(set(begun)) == 16
 
@@ -151,7 +159,7 @@ def test_pytorch_has_one_thread_while_lanes_run_and_as_many_as_before_then() -> 
         return True
 
     torch.set_num_threads(2)
-    fit_all(measured(6), SETTINGS[:2], FOLDS_OF_SIX, 0, 2, keep_going=look)
+    fit_all(measured(6), trials(SETTINGS[:2], FOLDS_OF_SIX), 0, 2, keep_going=look)
     assert during == {1}
     assert torch.get_num_threads() == 2
 
@@ -159,7 +167,7 @@ def test_pytorch_has_one_thread_while_lanes_run_and_as_many_as_before_then() -> 
 CTRL_C = """
 import itertools, signal, threading
 from solvers.embedding.lanes import fit_all
-from tests.solvers.embedding.test_embedding_fit import FOLDS_OF_SIX, SETTINGS, measured
+from tests.solvers.embedding.test_embedding_fit import FOLDS_OF_SIX, SETTINGS, measured, trials
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 steps = itertools.count()
@@ -170,7 +178,7 @@ def pressed():
     return True
 
 try:
-    fit_all(measured(6), SETTINGS[:2], FOLDS_OF_SIX, 0, 50_000, keep_going=pressed)
+    fit_all(measured(6), trials(SETTINGS[:2], FOLDS_OF_SIX), 0, 50_000, keep_going=pressed)
 except KeyboardInterrupt:
     print("interrupted", next(steps) < 50_000)
 """
@@ -186,7 +194,7 @@ def test_ctrl_c_ends_the_lanes() -> None:
 
 def test_lanes_that_were_stopped_tell_as_many_checks_as_the_one_that_came_least_far() -> None:
     asked = itertools.count()
-    found = fit_all(measured(6), SETTINGS[:2], FOLDS_OF_SIX, 0, 300, keep_going=lambda: next(asked) < 250)
+    found = fit_all(measured(6), trials(SETTINGS[:2], FOLDS_OF_SIX), 0, 300, keep_going=lambda: next(asked) < 250)
     assert found.held_out.shape == (2, len(found.checks), 1)
     assert len(found.checks) >= 1
 
@@ -194,15 +202,15 @@ def test_lanes_that_were_stopped_tell_as_many_checks_as_the_one_that_came_least_
 def test_a_fit_that_goes_on_was_the_shorter_one_by_then() -> None:
     """The learning rate falls as if there were all steps, however many are made."""
     setting = [Setting(2, 1.0, heights=True, relative=True)]
-    short, long = (fit(measured(7), setting, [np.array([3, 4])], 0, steps) for steps in (100, 130))
+    short, long = (fit(measured(7), trials(setting, [np.array([3, 4])]), 0, steps) for steps in (100, 130))
     np.testing.assert_array_equal(short.held_out[:, 0], long.held_out[:, 0])
     assert (short.held_out[:, 0] != long.held_out[:, 1]).any()
 
 
 def test_after_a_no_the_fit_is_what_it_is_by_then() -> None:
     setting, asked = [Setting(2, 1.0, heights=True, relative=True)], iter([True] * 6 + [False])
-    stopped = fit(measured(7), setting, [np.array([3])], 0, 50, keep_going=lambda: next(asked))
-    whole = fit(measured(7), setting, [np.array([3])], 0, 7)
+    stopped = fit(measured(7), trials(setting, [np.array([3])]), 0, 50, keep_going=lambda: next(asked))
+    whole = fit(measured(7), trials(setting, [np.array([3])]), 0, 7)
     assert stopped.checks.tolist() == whole.checks.tolist() == [7]
     np.testing.assert_array_equal(stopped.coordinates, whole.coordinates)
 
@@ -212,7 +220,7 @@ def test_half_of_the_pairs_seen_are_fitted_too_long(hosts: int, alpha: float, wi
     """The median of measured by fitted is one; of 8,515 pairs every other one is looked at for it."""
     pairs = measured(hosts)
     setting, fold = Setting(2, alpha, heights=True, relative=True), np.arange(3)
-    found = fit(pairs, [setting], [fold], 0, 6)
+    found = fit(pairs, [Trial(setting, fold)], 0, 6)
     fitted = distances_us(found.coordinates[0], found.heights_us[0], alpha)[pairs.i, pairs.j][seen(pairs, fold)]
     assert np.median(pairs.rtt_us[seen(pairs, fold)] / fitted) == pytest.approx(1.0, rel=within)
 
@@ -223,13 +231,13 @@ def test_looking_at_some_rows_at_a_time_comes_to_the_same_distances(monkeypatch:
     true = np.linalg.norm(place[:, None] - place, axis=2)
     pairs, setting = observed(true), Setting(2, 1.0, heights=True, relative=True)
     monkeypatch.setattr(solvers.embedding.fitting, "_AT_ONCE", 1)
-    found = fit(pairs, [setting] * 3, [NOTHING] * 3, 0)
+    found = fit(pairs, [Trial(setting, NOTHING)] * 3, 0)
     best = int(found.loss.argmin())
     fitted = distances_us(found.coordinates[best], found.heights_us[best], 1.0)
     assert np.median(np.abs(fitted - true)[pairs.i, pairs.j] / true[pairs.i, pairs.j]) < 0.03
     assert found.loss[best] < 0.001
     monkeypatch.setattr(solvers.embedding.fitting, "_AT_ONCE", 3 * 24 * 24)
-    whole = fit(pairs, [setting] * 3, [NOTHING] * 3, 0)
+    whole = fit(pairs, [Trial(setting, NOTHING)] * 3, 0)
     np.testing.assert_allclose(whole.loss.min(), found.loss.min(), atol=0.001)
 
 

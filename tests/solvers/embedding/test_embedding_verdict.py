@@ -9,7 +9,7 @@ import solvers.embedding.embed
 from plink.errors import NoAnswer
 from plink.model.network import Matrix
 from solvers.embedding.embed import Embedding, _chosen, embed, held_out_of, refitted
-from solvers.embedding.fitting import Fits
+from solvers.embedding.fitting import Fits, Trial
 from solvers.embedding.lanes import fit_all
 from solvers.embedding.pairs import reachable
 from solvers.embedding.settings import Setting, Wishes
@@ -160,11 +160,11 @@ def test_of_several_starts_the_one_with_the_least_loss_is_kept() -> None:
     rtt = plane(12, noise=0.3)
     found, pairs = embed(rtt, PLAIN, 1), reachable(rtt).pairs
     setting, nothing = found.setting, np.empty(0, dtype=np.intp)
-    fits = fit_all(pairs, [setting] * 4, [nothing] * 4, 1, found.steps)
+    fits = fit_all(pairs, [Trial(setting, nothing)] * 4, 1, found.steps)
     best = int(fits.loss.argmin())
     assert found.loss == fits.loss.min() < fits.loss.max()
     np.testing.assert_allclose(found.coordinates, fits.coordinates[best] - fits.coordinates[best].mean(axis=0))
-    again = fit_all(pairs, [setting] * 2, [nothing] * 2, 1, found.steps)
+    again = fit_all(pairs, [Trial(setting, nothing)] * 2, 1, found.steps)
     place = again.coordinates[int(again.loss.argmin())]
     np.testing.assert_allclose(refitted(rtt, found, 1), np.linalg.norm(place[:, None] - place, axis=2), atol=1e-4)
 
@@ -174,9 +174,9 @@ def chosen(monkeypatch: pytest.MonkeyPatch, errors: dict[Setting, list[list[floa
     pairs held out."""
     settings = list(errors)
 
-    def made_up(pairs: object, tried: list[Setting], held_out: list[np.ndarray], *more: object) -> Fits:
-        held = np.array([[np.resize(row, len(held_out[0])) for row in errors[setting]] for setting in tried])
-        nothing = np.zeros((len(tried), 1))
+    def made_up(pairs: object, trials: list[Trial], *more: object) -> Fits:
+        held = np.array([[np.resize(row, len(held_out)) for row in errors[setting]] for setting, held_out in trials])
+        nothing = np.zeros((len(trials), 1))
         return Fits(nothing, nothing, nothing[:, 0], 100 + 20 * np.arange(held.shape[1]), held)
 
     monkeypatch.setattr(solvers.embedding.embed, "fit_all", made_up)

@@ -16,7 +16,7 @@ from plink.model.network import Matrix, symmetrised
 from solvers.costs.by_name import parts_of, pattern_for, pricing_for
 from solvers.costs.fabric import Fabric
 from solvers.costs.patterns import Pattern
-from solvers.ordering.judging import Judgement, judge, split, students_quantile
+from solvers.ordering.judging import Judgement, Priced, judge, split, students_quantile
 from solvers.schedules.catalogue import Options
 from tests.solvers.costs.test_cost_models import fabric
 from tests.solvers.synthetic import random_costs
@@ -60,7 +60,7 @@ def _judged(cloud: Cloud, algo: str, seed: int) -> tuple[Judgement, float]:
     rng, n = np.random.default_rng(seed), len(cloud)
     fit, held_out = _halves(cloud, rng)
     fabric, order = _fabric(fit, cloud.rack_of), _greedy(fit)
-    said = judge(_patterns(algo, n), fabric, _SIZE, "latency", order, np.arange(n), held_out, seed)
+    said = judge(Priced(_patterns(algo, n), fabric, _SIZE, "latency"), order, np.arange(n), held_out, seed)
     fresh = replace(fabric, rtt_us=symmetrised(cloud.halves(rng)[0]))
     price = pricing_for(algo, n, Options(), fresh, _SIZE, "latency")
     return said, 1 - price(order) / price(np.arange(n))
@@ -103,7 +103,7 @@ def test_gains_are_those_of_the_prices(algo: str, model: str) -> None:
     fabric, order, given_order = _fabric(fit, cloud.rack_of), _by_rack(cloud), np.arange(n)
     options = Options(groups=[[0, 1, 2, 3], [4, 5, 6, 7]])
     patterns = [(weight, pattern_for(name, n, options)) for weight, name in parts_of(algo, _SIZE)]
-    said = judge(patterns, fabric, _SIZE, model, order, given_order, held_out, 0)
+    said = judge(Priced(patterns, fabric, _SIZE, model), order, given_order, held_out, 0)
     for rtt_us, gain in ((fit, said.predicted), (held_out, said.gain)):
         price = pricing_for(algo, n, options, replace(fabric, rtt_us=rtt_us), _SIZE, model)
         assert gain == pytest.approx(1 - price(order) / price(given_order), abs=1e-9)
@@ -118,7 +118,7 @@ def test_intervals_are_in_order_and_the_same_for_the_same_seed(n: int, seed: int
     fit, held_out = _halves(cloud, rng)
     fabric, order = _fabric(fit, cloud.rack_of), rng.permutation(n)
     levels = [
-        judge(_patterns("nccl", n), fabric, _SIZE, "latency", order, np.arange(n), held_out, seed, confidence)
+        judge(Priced(_patterns("nccl", n), fabric, _SIZE, "latency"), order, np.arange(n), held_out, seed, confidence)
         for confidence in (0.5, 0.95, 0.95)
     ]
     for narrow, wide in pairwise(levels):
@@ -129,7 +129,9 @@ def test_intervals_are_in_order_and_the_same_for_the_same_seed(n: int, seed: int
 def _ring_said(cloud: Cloud, order: Order, before: Order, algo: str = "ring") -> Judgement:
     """What is said of an order, by the halves of one drawing."""
     fit, held_out = _halves(cloud, np.random.default_rng(0))
-    return judge(_patterns(algo, len(order)), _fabric(fit, cloud.rack_of), _SIZE, "latency", order, before, held_out, 0)
+    return judge(
+        Priced(_patterns(algo, len(order)), _fabric(fit, cloud.rack_of), _SIZE, "latency"), order, before, held_out, 0
+    )
 
 
 def test_orders_that_cannot_differ_gain_nothing() -> None:
@@ -168,7 +170,7 @@ def test_pairs_without_both_halves_are_as_fitted_and_not_counted() -> None:
     assert fit[1, 2] == cloud.rtt_us[1, 2]
     assert np.isnan(held_out[0, 1:]).all()
     fabric, order, given_order = _fabric(fit, cloud.rack_of), np.array([0, 2, 4, 6, 1, 3, 5, 7]), np.arange(n)
-    said = judge(_patterns("ring", n), fabric, _SIZE, "latency", order, given_order, held_out, 0)
+    said = judge(Priced(_patterns("ring", n), fabric, _SIZE, "latency"), order, given_order, held_out, 0)
     used = {frozenset(pair) for ring in (order, given_order) for pair in zip(ring, np.roll(ring, -1), strict=True)}
     assert said.pairs == sum(0 not in pair and pair != {1, 2} for pair in used)
 
@@ -180,12 +182,16 @@ def test_an_order_of_which_no_pair_was_judged_is_within_the_noise() -> None:
     for tour in (ring, order):
         held_out[tour, np.roll(tour, 1)] = held_out[np.roll(tour, 1), tour] = np.nan
     fit[order, np.roll(order, 1)] = fit[np.roll(order, 1), order] = 1.0
-    said = judge(_patterns("ring", 8), _fabric(fit, cloud.rack_of), _SIZE, "latency", order, ring, held_out, 0)
+    said = judge(Priced(_patterns("ring", 8), _fabric(fit, cloud.rack_of), _SIZE, "latency"), order, ring, held_out, 0)
     assert said.pairs == 0
     assert said.gain > 0.9
     assert said.within_noise
     nothing = judge(
-        _patterns("ring", 8), _fabric(fit, cloud.rack_of), _SIZE, "latency", order, ring, np.full((8, 8), np.nan), 0
+        Priced(_patterns("ring", 8), _fabric(fit, cloud.rack_of), _SIZE, "latency"),
+        order,
+        ring,
+        np.full((8, 8), np.nan),
+        0,
     )
     assert (nothing.pairs, nothing.within_noise) == (0, True)
 
@@ -196,7 +202,7 @@ def test_of_very_many_pairs_some_are_looked_at() -> None:
     fit = random_costs(n, 1, 100, 200)
     order = np.random.default_rng(0).permutation(n)
     said = judge(
-        _patterns("ring", n), _fabric(fit, np.zeros(n, dtype=np.intp)), _SIZE, "latency", order, np.arange(n),
+        Priced(_patterns("ring", n), _fabric(fit, np.zeros(n, dtype=np.intp)), _SIZE, "latency"), order, np.arange(n),
         fit * np.exp(0.2), 0,
     )  # fmt: skip
     assert said.gain == pytest.approx(said.predicted)
@@ -214,7 +220,7 @@ def test_an_unknown_pair_that_is_used_is_refused() -> None:
     fit, held_out = _halves(cloud, np.random.default_rng(0))
     fit[0, 1] = fit[1, 0] = held_out[0, 1] = held_out[1, 0] = np.nan
     with pytest.raises(NoAnswer, match="was not measured"):
-        judge(_patterns("ring", 6), _fabric(fit, cloud.rack_of), _SIZE, "latency",
+        judge(Priced(_patterns("ring", 6), _fabric(fit, cloud.rack_of), _SIZE, "latency"),
               _by_rack(cloud), np.arange(6), held_out, 0)  # fmt: skip
 
 
@@ -225,7 +231,7 @@ def one_pair_each(off: float, confidence: float, order: list[int], given: list[i
     up = np.triu(np.exp(np.where(np.add.outer(np.arange(4), np.arange(4)) % 2, off, -off) * 2**0.5), 1)
     two = replace(fabric(4), rtt_us=rtt * (up + up.T), pair_gbps=None)
     pattern = pattern_for("halving-doubling", 2, Options())
-    return judge([(1.0, pattern)], two, 1e6, "latency", np.array(order), np.array(given), rtt, 5, confidence)
+    return judge(Priced([(1.0, pattern)], two, 1e6, "latency"), np.array(order), np.array(given), rtt, 5, confidence)
 
 
 @pytest.mark.parametrize("off", [0.01, 0.3])

@@ -17,7 +17,7 @@ from solvers.costs.closed_forms import closed_form
 from solvers.costs.evaluator import MODELS, evaluate
 from solvers.costs.master_patterns import masters_pattern, two_level_pattern
 from solvers.costs.patterns import pattern_of
-from solvers.planning.pricing import random_groups_median, two_level_cost
+from solvers.planning.pricing import AllReduce, random_groups_median, two_level_cost
 from solvers.schedules.hierarchical import balanced_masters, two_level, two_level_reduce_scatter
 from solvers.schedules.masters import Weights, check_groups, equal_chunks, sized_chunks
 from solvers.schedules.verifier import verify
@@ -123,7 +123,7 @@ def test_the_schedule_is_proven_and_priced_as_the_pattern(case: tuple[Groups, We
             price = closed_form(pattern, hosts, 1e6, model)(order)
             assert price == pytest.approx(evaluate(schedule, hosts, order, 1e6, model).cost_us)
             assert price == pytest.approx(closed_form(pattern_of(schedule), hosts, 1e6, model)(order))
-            assert price == pytest.approx(two_level_cost(groups, masters, hosts, order, 1e6, model))
+            assert price == pytest.approx(two_level_cost(groups, masters, AllReduce(hosts, order, 1e6, model)))
 
 
 def test_masters_that_are_balanced_cost_what_they_did() -> None:
@@ -162,11 +162,11 @@ def test_groups_at_random_cost_more_than_racks() -> None:
     hosts = fabric(12, groups=3)
     groups = [np.flatnonzero(hosts.group_of == g).tolist() for g in range(3)]
     order = np.arange(12)
-    ours = two_level_cost(groups, equal_chunks(groups, 12), hosts, order, 1e8, "contention")
-    at_random = random_groups_median(groups, 12, "sizes", hosts, order, 1e8, "contention", seed=1)
+    ours = two_level_cost(groups, equal_chunks(groups, 12), AllReduce(hosts, order, 1e8, "contention"))
+    at_random = random_groups_median(groups, 12, "sizes", AllReduce(hosts, order, 1e8, "contention"), seed=1)
     assert at_random is not None
     assert ours < at_random
-    assert at_random == random_groups_median(groups, 12, "sizes", hosts, order, 1e8, "contention", seed=1)
+    assert at_random == random_groups_median(groups, 12, "sizes", AllReduce(hosts, order, 1e8, "contention"), seed=1)
 
 
 def test_what_is_wrong_is_refused() -> None:
@@ -240,7 +240,9 @@ def ways(slots: int) -> list[float]:
         hosts = [first, [host for host in range(4) if host not in first]]
         dealt = [[slots * host + k for host in some for k in range(slots)] for some in hosts]
         masters = equal_chunks(dealt, 4 * slots)
-        costs.append(two_level_cost(dealt, masters, PAIRS, np.repeat(np.arange(4), slots), 1e6, "alpha-beta"))
+        costs.append(
+            two_level_cost(dealt, masters, AllReduce(PAIRS, np.repeat(np.arange(4), slots), 1e6, "alpha-beta"))
+        )
     return sorted(costs)
 
 
@@ -248,7 +250,9 @@ def at_random(slots: int, seed: int, draws: int) -> float:
     """The same by the product."""
     given = [list(range(2 * slots)), list(range(2 * slots, 4 * slots))]
     order = np.repeat(np.arange(4), slots)
-    found = random_groups_median(given, 4 * slots, "sizes", PAIRS, order, 1e6, "alpha-beta", seed=seed, draws=draws)
+    found = random_groups_median(
+        given, 4 * slots, "sizes", AllReduce(PAIRS, order, 1e6, "alpha-beta"), seed=seed, draws=draws
+    )
     assert found is not None
     return found
 
@@ -270,9 +274,9 @@ def test_of_many_draws_the_middle_counts() -> None:
 
 def test_groups_at_random_take_two_hosts_and_something_measured() -> None:
     hosts, groups = fabric(4, seed=5), [[0], [1]]
-    ask = (groups, 2, "sizes", hosts)
-    assert random_groups_median(*ask, np.array([0, 0]), 1e6, "contention", seed=1) is None
-    two = random_groups_median(*ask, np.array([0, 1]), 1e6, "contention", seed=1)
-    assert two == two_level_cost(groups, equal_chunks(groups, 2), hosts, np.array([0, 1]), 1e6, "contention")
+    ask = (groups, 2, "sizes")
+    assert random_groups_median(*ask, AllReduce(hosts, np.array([0, 0]), 1e6, "contention"), seed=1) is None
+    two = random_groups_median(*ask, AllReduce(hosts, np.array([0, 1]), 1e6, "contention"), seed=1)
+    assert two == two_level_cost(groups, equal_chunks(groups, 2), AllReduce(hosts, np.array([0, 1]), 1e6, "contention"))
     hosts.rtt_us[:] = np.nan
-    assert random_groups_median(*ask, np.array([0, 1]), 1e6, "contention", seed=1) is None
+    assert random_groups_median(*ask, AllReduce(hosts, np.array([0, 1]), 1e6, "contention"), seed=1) is None
