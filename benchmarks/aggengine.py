@@ -105,7 +105,13 @@ def _sizes(bench: BenchLab, ring: list[int]) -> dict[str, Any]:
         "groups": groups,
     }  # fmt: skip
     said = _launch(
-        bench.folder, "--given", "--hosts", bench.hosts_file, _PROGRAM, _write(bench.folder, "sizes.json", asked)
+        bench.folder,
+        "--order",
+        "given",
+        "--hosts",
+        bench.hosts_file,
+        _PROGRAM,
+        _write(bench.folder, "sizes.json", asked),
     )
     rows = []
     for row in said:
@@ -148,7 +154,13 @@ def _random_groups(bench: BenchLab, ring: list[int]) -> dict[str, Any]:
         "groups": {name: {"kind": "plink", "order": None, "plan": plan} for name, plan in plans.items()},
     }  # fmt: skip
     said = _launch(
-        bench.folder, "--given", "--hosts", bench.hosts_file, _PROGRAM, _write(bench.folder, "random.json", asked)
+        bench.folder,
+        "--order",
+        "given",
+        "--hosts",
+        bench.hosts_file,
+        _PROGRAM,
+        _write(bench.folder, "random.json", asked),
     )
     samples = {name: times for row in said if "seconds" in row for name, times in row["seconds"].items()}
     seconds = {name: statistics.median(times) for name, times in samples.items()}
@@ -174,7 +186,7 @@ def _training(bench: BenchLab, pairs: int = 3) -> dict[str, Any]:
     for pair in range(pairs):
         for which in sorted(steps, reverse=bool(pair % 2)):
             words = ("--backend", "2lha") if which == "2lha" else ()
-            said = _launch(bench.folder, "--given", "--hosts", bench.hosts_file, *words, *program)
+            said = _launch(bench.folder, "--order", "given", "--hosts", bench.hosts_file, *words, *program)
             steps[which].append(next(row["step_s"] for row in said if "step_s" in row))
             print(which, steps[which][-1], flush=True)
     gain = statistics.median(steps["gloo"]) / statistics.median(steps["2lha"])

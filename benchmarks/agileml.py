@@ -35,20 +35,20 @@ _FULL = "--full" in sys.argv
 _ROUNDS, _CLOCKS = (3, 24) if _FULL else (2, 12)
 _SETUPS = {  # reliable hosts, and what else is asked for
     "traditional": (16, ()),
-    "stage 1": (1, ("--thresholds", "100:100")),
-    "stage 2": (1, ("--thresholds", "1:100")),
-    "stage 3": (1, ("--thresholds", "1:14")),
-    "stage 1, 2 reliable": (2, ("--thresholds", "100:100")),
-    "stage 1, 4 reliable": (4, ("--thresholds", "100:100")),
-    "stage 1, 8 reliable": (8, ("--thresholds", "100:100")),
-    "stage 2, 8 reliable": (8, ("--thresholds", "0.5:100")),
-    "stage 3, 8 reliable": (8, ("--thresholds", "0.2:0.5")),
+    "stage 1": (1, ("--stage-thresholds", "100:100")),
+    "stage 2": (1, ("--stage-thresholds", "1:100")),
+    "stage 3": (1, ("--stage-thresholds", "1:14")),
+    "stage 1, 2 reliable": (2, ("--stage-thresholds", "100:100")),
+    "stage 1, 4 reliable": (4, ("--stage-thresholds", "100:100")),
+    "stage 1, 8 reliable": (8, ("--stage-thresholds", "100:100")),
+    "stage 2, 8 reliable": (8, ("--stage-thresholds", "0.5:100")),
+    "stage 3, 8 reliable": (8, ("--stage-thresholds", "0.2:0.5")),
 }
 _MAIN = ("traditional", "stage 1", "stage 2", "stage 3")
 _SCALES = {  # as in Figure 4.14: hosts, reliable ones, and what else is asked for
     4: (4, ()),
-    8: (4, ("--thresholds", "1:100")),
-    16: (1, ("--thresholds", "1:14")),
+    8: (4, ("--stage-thresholds", "1:100")),
+    16: (1, ("--stage-thresholds", "1:14")),
 }
 _WAIT_S, _SCALE_CLOCKS = 0.1, 8
 _SIZES = ("--users", "6000", "--movies", "2000", "--rank", "31", "--count", "100000", "--pieces", "48")
@@ -77,7 +77,7 @@ class Job:
         (folder / "hosts.txt").write_text(render_hosts(self.hosts))
         before = set(folder.glob(".plink/runs/*"))
         self.process = process = subprocess.Popen(
-            [sys.executable, "-m", "plink", "launch", "--backend", "agileml", "--env", "OMP_NUM_THREADS=1",
+            [sys.executable, "-m", "plink", "elastic", "run", "--env", "OMP_NUM_THREADS=1",
              "--hosts", "hosts.txt", "--timeout", "5m", *self.words, self.program, *self.app],
             cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
@@ -162,7 +162,7 @@ def _stages(bench: BenchLab) -> dict[str, Any]:
                 continue
             reliable, words = _SETUPS[name]
             job = Job(
-                bench, _tiers(bench, reliable), (*words, "--most-hosts", "32"),
+                bench, _tiers(bench, reliable), (*words, "--max-hosts", "32"),
                 ("--clocks", str(_CLOCKS), *_SIZES),
             )  # fmt: skip
             seconds = job.run()["seconds"]
@@ -179,7 +179,7 @@ def _scaling(bench: BenchLab) -> dict[str, Any]:
     raw: dict[int, dict[int, float]] = {}
     for hosts, (reliable, words) in _SCALES.items():
         job = Job(
-            bench, _tiers(bench, reliable, hosts), (*words, "--most-hosts", "32"),
+            bench, _tiers(bench, reliable, hosts), (*words, "--max-hosts", "32"),
             ("--clocks", str(_SCALE_CLOCKS), "--wait", str(_WAIT_S)), program=_WAITING,
         )  # fmt: skip
         raw[hosts] = job.run()["seconds"]
@@ -221,7 +221,7 @@ def _elastic(bench: BenchLab) -> dict[str, Any]:
     """4 hosts; 12 more, which are warned later (Figure 4.15). With iterations of under a second, beside an undisturbed
     job; with such of some seconds, as the thesis has them; and with work that leaves the cores to what plink does."""
     kept = bench.folder / "factors"
-    calm = Job(bench, _tiers(bench, 1, 4), ("--most-hosts", "32"), (*_SHORT.app, "--save", f"{kept}-0.npz")).run()
+    calm = Job(bench, _tiers(bench, 1, 4), ("--max-hosts", "32"), (*_SHORT.app, "--save", f"{kept}-0.npz")).run()
     found = _come_and_go(bench, _SHORT, "--save", f"{kept}-1.npz")
     one, other = np.load(f"{kept}-0.npz"), np.load(f"{kept}-1.npz")
     rounds = sorted((_come_and_go(bench, _LONG) for _ in range(_LONG_ROUNDS)), key=lambda run: float(run["eviction"]))
@@ -238,10 +238,10 @@ def _come_and_go(bench: BenchLab, course: _Course, *more: str) -> dict[str, Any]
     (bench.folder / "more.txt").write_text(render_hosts(replace(every, members=every.members[4:])))
     names = [host.name for host in every.members[4:]]
     job = Job(
-        bench, _tiers(bench, 1, 4), ("--most-hosts", "32"), (*course.app, *more), program=course.program,
+        bench, _tiers(bench, 1, 4), ("--max-hosts", "32"), (*course.app, *more), program=course.program,
         at={
-            course.add: lambda job: job.plink("agile", "add", "last", "--hosts", "more.txt"),
-            course.evict: lambda job: job.plink("agile", "evict", "last", *names, "--in", "60s"),
+            course.add: lambda job: job.plink("elastic", "add", "last", "--hosts", "more.txt"),
+            course.evict: lambda job: job.plink("elastic", "evict", "last", *names, "--in", "60s"),
         },
     )  # fmt: skip
     told = job.run()
@@ -275,7 +275,7 @@ def _faults(bench: BenchLab) -> dict[str, Any]:
     """One run for each; its last objective beside the undisturbed one, when the loss was found, what was redone."""
     hosts = _tiers(bench, 1, 8)
     names = hosts.names
-    words = ("--most-hosts", "16", "--checkpoint", str(bench.folder / "checkpoints"), "--checkpoint-every", "2s")
+    words = ("--max-hosts", "16", "--checkpoint", str(bench.folder / "checkpoints"), "--checkpoint-every", "2s")
     app = (*_SIZES, "--clocks", str(_FAULT_CLOCKS))
 
     def several(*some: str) -> Callable[[Job], None]:

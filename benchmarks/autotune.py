@@ -30,13 +30,13 @@ _EVEN, _EVEN_STEPS = 1.05, 15
 _LABS = {"2lha": ("--racks", "4", "--hosts-per-rack", "4")}
 
 
-_TUNED, _WATCHED, _STOCK = ("--autotune",), ("--autotune", "--autotune-change", "0.99"), ()
+_TUNED, _WATCHED, _STOCK = ("--autotune",), ("--autotune", "--set", "autotune-threshold=0.99"), ()
 
 
 def _run(bench: BenchLab, algo: str, more: tuple[str, ...], seconds: float, faults: bool) -> dict[str, Any]:
     """One job: its steps, when the host fell and recovered, and what the log has."""
     before = set(bench.folder.glob(".plink/runs/*"))
-    words = ["--backend", algo, "--plan", "2lha.json", *more]
+    words = ["--backend", algo, "--order", "2lha.json", *more]
     job = subprocess.Popen(
         [sys.executable, "-m", "plink", "launch", "--env", "OMP_NUM_THREADS=1", "--hosts",
          bench.hosts_file, *words, _PROGRAM, str(_SIZE), str(seconds)],

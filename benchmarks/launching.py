@@ -1,4 +1,4 @@
-"""``plink launch``: what an order gains for real clients (``--ab``), and what launching itself takes with 64 hosts."""
+"""``plink launch``: what an order gains real clients (``plink compare``), and what a launch takes on 64 hosts."""
 
 import json
 import statistics
@@ -60,13 +60,13 @@ def _gains(wanted: list[str]) -> dict[str, Any]:
             if wanted and not any(word in client.name.lower() for word in wanted):
                 continue
             _done(bench.plink("reorder", "--algo", client.algo, "--size", "16MB"))
-            trial = ("--ab", str(client.pairs), "--figure", client.figure)
-            run = bench.plink("launch", "--hosts", bench.hosts_file, *trial, *client.words)
+            trial = ("--pairs", str(client.pairs), "--metric", client.figure)
+            run = bench.plink("compare", "--hosts", bench.hosts_file, *trial, *client.words)
             if run.code:  # the others are worth having
                 print(run.stderr[-3000:], file=sys.stderr)
                 rows[client.name] = {"algo": client.algo, "gain": 0.0}
                 continue
-            rows[client.name] = {"algo": client.algo, **read_document(bench.folder / ".plink" / "ab.json")}
+            rows[client.name] = {"algo": client.algo, **read_document(bench.folder / ".plink" / "compare.json")}
             print(json.dumps({client.name: rows[client.name]["gain"]}), flush=True)
     return rows
 
@@ -74,7 +74,7 @@ def _gains(wanted: list[str]) -> dict[str, Any]:
 def _many() -> dict[str, Any]:
     """64 ranks on 64 hosts: `true`, five times, and 10,000 lines of each."""
     with lab("--racks", "8", "--hosts-per-rack", "8", "--seed", "1") as bench:
-        words = ("launch", "--given", "--hosts", bench.hosts_file)
+        words = ("launch", "--order", "given", "--hosts", bench.hosts_file)
         up_and_down = []
         for _ in range(5):
             run = bench.plink(*words, "true")

@@ -72,8 +72,8 @@ def _by_engine(
     asked.write_text(json.dumps({"sizes": [size_bytes], "repeats": repeats, "groups": groups}))
     result = bench.folder / f"{algo}.seconds"
     run = bench.plink(
-        "launch", "--given", "--hosts", bench.hosts_file, "--env", "OMP_NUM_THREADS=1", str(_PROGRAM), str(asked),
-        str(result),
+        "launch", "--order", "given", "--hosts", bench.hosts_file, "--env", "OMP_NUM_THREADS=1", str(_PROGRAM),
+        str(asked), str(result),
     )  # fmt: skip
     if run.code:
         raise SystemExit(f"{algo}: exit code {run.code}\n{run.stderr[-3000:]}")

@@ -1,7 +1,7 @@
 """Data-parallel training of a small VGG-like network with PyTorch's DistributedDataParallel over Gloo.
 
     plink launch --hosts hosts.txt examples/ddp_vgg.py --steps 10
-    plink launch --hosts hosts.txt --ab 5 --figure step_s examples/ddp_vgg.py
+    plink compare --hosts hosts.txt --pairs 5 --metric step_s examples/ddp_vgg.py
 
 The images are made here (each class a pattern of its own, under noise), so nothing is downloaded. Rank 0 prints one
 JSON line: the median seconds of a step, and the loss at the beginning and at the end.

@@ -1,7 +1,7 @@
 """Distributed gradient boosting with LightGBM, its machines in plink's order.
 
     plink launch --hosts hosts.txt examples/lightgbm_train.py
-    plink launch --hosts hosts.txt --ab 5 --figure iteration_s examples/lightgbm_train.py
+    plink compare --hosts hosts.txt --pairs 5 --metric iteration_s examples/lightgbm_train.py
 
 LightGBM takes its rank from the place of a machine in its list, so the list is what carries the order: plink gives
 every rank the addresses of all ranks, in order, as PLINK_ADDRESSES. The data are made here, each rank its own part of

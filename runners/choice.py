@@ -10,7 +10,7 @@ from runners.job.runner import Runner
 if TYPE_CHECKING:
     from runners.ssh.connector import SshConnector
 
-KUBERNETES = "kubernetes"  # a Writer: plink.cli.manifests
+KUBERNETES = "kubernetes"  # no Runner: of elastic jobs, and a Writer of manifests
 
 
 def _ssh(connect: Callable[[], Connector]) -> Runner:
@@ -76,7 +76,7 @@ NAMES = (*_RUNNERS, KUBERNETES)
 def known_runner(name: str) -> None:
     """:raises UsageError: for a runner that does not exist, with those that do."""
     if name not in NAMES:
-        raise UsageError(f"--runner {name}: there are {', '.join(NAMES)}")
+        raise UsageError(f"--runner {name}: choose one of {', '.join(NAMES)}")
 
 
 def runner_named(name: str, connect: Callable[[], Connector]) -> Runner:

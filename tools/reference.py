@@ -7,6 +7,7 @@ tests/docs/pages.py). A test holds docs/reference.md against what this gives.
 import re
 import sys
 from collections.abc import Iterator
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -66,22 +67,27 @@ _CODES = {
     "check": "1: it falls short of a limit; 4: nothing can be told apart, or ranked; orders are too few for a limit",
     "diff": "1: something got worse; 4: there is nothing to compare",
     "launch": "that of the first rank that failed (128 + N where signal N ended it); 124: `--timeout`",
+    "elastic run": "that of the job; 124: `--timeout`",
+    "runs rerun": "as `plink launch`",
     "schedule verify": "1: the schedule is wrong",
     "autotune replay": "1: it decides otherwise than the log",
     "lab exec": "that of the command",
 }
 _NEEDS = {
-    "agile": "prepared",
     "autotune": "prepared",
     "check": "cluster",
+    "compare": "cluster",
     "demo": "prepared",
     "doctor": "cluster",
+    "elastic": "prepared",
+    "elastic run": "cluster",
     "lab": "prepared",
     "launch": "cluster",
     "plink": "cluster",
     "probe": "cluster",
     "reflector": "terminal",
     "runs": "prepared",
+    "submit": "cluster",
 }
 _VALUES = {"int": "N", "float": "X", "str": "TEXT", "Path": "FILE"}
 
@@ -166,16 +172,27 @@ def _spelt(option: Any) -> str:
     names = ", ".join(f"`{name}`" for name in sorted(option.opts, key=len))
     if option.is_flag or option.is_bool_flag:
         return names + "".join(f", `{name}`" for name in option.secondary_opts)
-    value = option.metavar or _VALUES.get(_kind(option), "TEXT")
+    value = option.metavar or _choices(option) or _VALUES.get(_kind(option), "TEXT")
     *others, last = sorted(option.opts, key=len)
     return ", ".join([*(f"`{name}`" for name in others), f"`{last} {value}`"])
 
 
+def _choices(option: Any) -> str:
+    """The values of a closed list; empty where any value may be one."""
+    kind = _annotated(option)
+    return f"[{'|'.join(kind)}]" if isinstance(kind, type) and issubclass(kind, StrEnum) else ""
+
+
 def _kind(option: Any) -> str:
-    """The name of the annotated type; of a list, that of its members; of an optional one, the other."""
+    """The name of the annotated type."""
+    return getattr(_annotated(option), "__name__", "str")
+
+
+def _annotated(option: Any) -> Any:
+    """The annotated type; of a list, that of its members; of an optional one, the other."""
     annotation = option.type_descriptor.annotation
     members = [entry for entry in getattr(annotation, "__args__", ()) if entry is not type(None)]
-    return getattr(members[0] if members else annotation, "__name__", "str")
+    return members[0] if members else annotation
 
 
 def _default(option: Any) -> str:

@@ -1,4 +1,4 @@
-"""Work of a fixed length instead of learning, for ``plink launch --backend agileml``: how a job scales on hosts with
+"""Work of a fixed length instead of learning, for ``plink elastic run``: how a job scales on hosts with
 cores of their own, told by hosts that share two.
 
 Each of 240 pieces reads half of 4,000 vectors at every clock, waits, and adds to them: the parameters go to real

@@ -118,12 +118,12 @@ def check_backend(backend: str, every_s: float | None = None) -> None:
     :raises UsageError: for an algorithm that there is none of. :raises InputError: for a file that cannot be read.
     """
     if backend == GLOO:
-        raise UsageError("--backend gloo: PyTorch's own does that; leave --backend away")
+        raise UsageError("--backend gloo: PyTorch's own does that; omit --backend")
     if _is_file(backend):
         read_document(backend)
     elif backend not in (AUTO, *ALGORITHMS):
         names = [name for name in ALGORITHMS if name != GLOO]
-        raise UsageError(f"--backend {backend}: there are {', '.join((AUTO, *names))}, or a schedule's file")
+        raise UsageError(f"--backend {backend}: choose one of {', '.join((AUTO, *names))}, or a schedule's file")
     if every_s is not None:
         _refuse_tuning(backend, every_s)
 
@@ -135,7 +135,7 @@ def _is_file(backend: str) -> bool:
 def _refuse_tuning(backend: str, every_s: float) -> None:
     """:raises UsageError: for what Autotune cannot do, whatever the network."""
     if every_s < _SHORTEST_S:
-        raise UsageError(f"--autotune-every {every_s:g}s: {_SHORTEST_S:g}s at least, for all ranks stop to tell")
+        raise UsageError(f"--set autotune-every={every_s:g}s: {_SHORTEST_S:g}s at least, for all ranks stop to tell")
     if backend not in (AUTO, *_WITH_MASTERS):
         raise UsageError(
             f"--autotune moves what ranks aggregate for others: it needs --backend {' or '.join(_WITH_MASTERS)}"
@@ -178,7 +178,7 @@ def _own(path: str, ranks: int) -> Schedule:
     if (document := read_document(path)).get("schema") == PLAN:
         algo = document.get("algo")
         backend = f" --backend {algo}" if algo in [name for name in ALGORITHMS if name != GLOO] else ""
-        raise UsageError(f"--backend {path}: that is a plan; give --plan {path}{backend}")
+        raise UsageError(f"--backend {path}: that is a plan; write --order {path}{backend}")
     schedule = schedule_from_json(document, name_of(path))
     if schedule.collective != "all-reduce":
         raise InputError(path, f"{schedule.collective} was found, an all-reduce was expected")
@@ -191,11 +191,11 @@ def _own(path: str, ranks: int) -> Schedule:
 
 def _network(backend: str, hosts: Hosts) -> Network:
     if not workspace.NETWORK.is_file():
-        raise NoAnswer(f"--backend {backend} needs to know the network: `plink probe` first, or give a --plan")
+        raise NoAnswer(f"--backend {backend} needs to know the network: `plink probe` first, or give a plan: --order")
     network = read_network(workspace.NETWORK)
     if set(network.hosts.names) != set(hosts.names):
         raise NoAnswer(
-            f"--backend {backend}: {workspace.NETWORK} is of other hosts; `plink probe` these, or give a --plan"
+            f"--backend {backend}: {workspace.NETWORK} is of other hosts; `plink probe` these, or give a plan: --order"
         )
     # The slots are the job's: those of the network's file are from when it was measured.
     members = hosts.by_name()

@@ -8,10 +8,10 @@ import typer
 from plink import __version__
 from plink.cli import (
     advise,
-    agile,
     autotune,
     check,
     cluster,
+    compare,
     completion,
     cost,
     demo,
@@ -21,6 +21,7 @@ from plink.cli import (
     info,
     lab,
     launch,
+    manifests,
     metavars,
     plan,
     probe,
@@ -30,13 +31,17 @@ from plink.cli import (
     runs,
     schedule,
     show,
+    submit,
     verbosity,
 )
+from plink.cli.elastic import app as elastic
+from plink.cli.job_options import PROGRAM_FIRST
 
 # As one goes from measuring to running; Typer lists groups of commands after all others.
 _ORDER = (
     "probe", "doctor", "diff", "embed", "cluster", "reorder", "cost", "advise", "plan", "schedule", "report", "show",
-    "check", "launch", "runs", "autotune", "agile", "reflector", "stamp", "demo", "lab", "info",
+    "check", "launch", "submit", "compare", "manifests", "runs", "autotune", "elastic",
+    "reflector", "stamp", "demo", "lab", "info",
 )  # fmt: skip
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
 
@@ -89,12 +94,14 @@ def command() -> Any:
     app.command("report")(report.report)
     app.command("show")(show.show)
     app.add_typer(schedule.app, name="schedule")
-    launching = {**_CONTEXT, "allow_interspersed_args": False}
     app.command("check")(check.check)
-    app.command("launch", context_settings=launching)(launch.launch)
+    app.command("launch", context_settings=PROGRAM_FIRST)(launch.launch)
+    app.command("submit", context_settings=PROGRAM_FIRST)(submit.submit)
+    app.command("compare", context_settings=PROGRAM_FIRST)(compare.compare)
+    app.command("manifests", context_settings=PROGRAM_FIRST)(manifests.manifests)
     app.add_typer(runs.app, name="runs")
     app.add_typer(autotune.app, name="autotune")
-    app.add_typer(agile.app, name="agile")
+    app.add_typer(elastic.app, name="elastic")
     app.command("reflector")(reflector.reflector)
     app.command("stamp")(reflector.stamp)
     app.command("demo")(demo.demo)

@@ -133,7 +133,7 @@ def check(
     """
     from plink.cli.check_course import Asked, run, target_of
     from plink.cli.checking import Limits
-    from plink.cli.launch_options import named_values
+    from plink.cli.job_options import named_values
     from plink.cli.running_orders import Trying, known_way
     from plink.model.units import parse_bytes, parse_limit
     from solvers.checking.agreement import FEWEST

@@ -22,6 +22,8 @@ FORMATS = (
     "order", "hosts", "openmpi", "openmpi-rankfile", "mpich", "slurm", "torchrun", "torchrun-env", "deepspeed",
     "horovod", "lightgbm", "kubernetes",
 )  # fmt: skip
+_SETTINGS = ("max-network-age=", "master-port=", "allow-version-mismatch=", "autotune-every=", "autotune-threshold=")
+_JOB_COMMANDS = ("launch", "submit", "compare", "manifests", "runs rerun", "elastic run")
 # By option, and by command and option where one of that name differs.
 VALUES: dict[str, tuple[str, ...]] = {
     "--algo": NAMES,
@@ -30,17 +32,15 @@ VALUES: dict[str, tuple[str, ...]] = {
     "--collective": ("all-reduce", "reduce-scatter", "all-gather", "reduce", "broadcast"),
     "--device": ("auto", "cpu", "cuda"),
     "--format": FORMATS,
-    "--kind": ("job", "mpijob", "pytorchjob"),
     "--loss": ("auto", "relative", "absolute"),
     "--method": ("stamp", "icmp", "tcp", "iperf3", "auto"),
     "--model": ("auto", "latency", "alpha-beta", "contention"),
     "advise --model": ("auto", "alpha-beta", "contention"),
-    "--notices": ("aws", "gcp", "azure"),
+    "--preemption-source": ("aws", "gcp", "azure"),
     "--objective": ("auto", "sum", "bottleneck"),
     "--pairs": ("all", "adaptive"),
-    "--runner": ("ssh", "local", "torchrun", "mpirun", "mpich", "slurm", "kubernetes"),
     "--set": ("fan-out=", "base=", "levels=", "pieces=", "sharded=", "colocated=", "servers=", "root="),
-    "--tier": ("reliable", "transient"),
+    **{f"{command} --set": _SETTINGS for command in _JOB_COMMANDS},
     "--weights": ("sizes", "bandwidth"),
 }
 
@@ -83,13 +83,13 @@ def _offer(words: str, parameter: Any) -> Offer | None:
         return _several_algorithms
     if "--pin" in parameter.opts:
         return lambda ctx, incomplete: (f"{name}=" for name in _measured_hosts())
-    if "--again" in parameter.opts or parameter.metavar in ("RUN", "ID", "LOG"):
+    if parameter.metavar in ("RUN", "ID", "LOG"):
         return lambda ctx, incomplete: _runs()
     if words.startswith("lab ") and parameter.metavar in ("HOST", "HOST|RACK", "FROM", "TO"):
         return lambda ctx, incomplete: _lab(ctx, racks=parameter.metavar == "HOST|RACK")
     if words.startswith("lab ") and "--name" in parameter.opts:
         return lambda ctx, incomplete: sorted(path.name for path in _LABS.iterdir() if path.is_dir())
-    if words.startswith("agile ") and parameter.metavar == "HOST...":
+    if words.startswith("elastic ") and parameter.metavar == "HOST...":
         return lambda ctx, incomplete: _hosts_of_run(ctx)
     return None
 

@@ -18,8 +18,11 @@ _HELP = {"-h", "--help"}
 # Those that read or write `./.plink/`.
 _WORKSPACE_COMMANDS = {
     "probe", "doctor", "diff", "embed", "cluster", "reorder", "cost", "advise", "plan", "schedule", "report", "show",
-    "check", "launch", "runs", "autotune", "agile",
+    "check", "launch", "submit", "compare", "manifests", "runs", "autotune", "elastic",
 }  # fmt: skip
+
+# Those that run a job.
+_JOBS = (["launch"], ["compare"], ["runs", "rerun"], ["elastic", "run"])
 
 
 def run(words: list[str]) -> int:
@@ -52,7 +55,7 @@ def run(words: list[str]) -> int:
         # The reader (head, less) has gone: nothing is wrong, and nothing more can be said on this pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         # A job that lost its reader was ended, and is not done.
-        return 128 + signal.SIGPIPE if name == "launch" else 0
+        return 128 + signal.SIGPIPE if [name] in _JOBS or [name, *after[:1]] in _JOBS else 0
     except PlinkError as error:
         # After a Ctrl-C it is that which ended the command, and this is what came of it.
         return _say(error, str(error), stop.exit_code if stop.number else error.exit_code)

@@ -47,10 +47,8 @@ def job_order(asked: Sources, check: Callable[[Hosts], None] = lambda hosts: Non
 
     :param check: called with the hosts before they are probed or an order is searched for, which takes long; raises
         what keeps them from running the job.
-    :raises UsageError: when there are no hosts, or two sources of one thing. :raises PlinkError: as probing does.
+    :raises UsageError: when there are no hosts. :raises PlinkError: as probing does.
     """
-    if sum(bool(one) for one in (asked.order_file, asked.plan_file, asked.as_given)) > 1:
-        raise UsageError("--order, --plan and --given each say what the order is; give one of them")
     if asked.plan_file is not None:
         return _planned(asked.plan_file, asked.hosts_file)
     network = read_network(workspace.NETWORK) if workspace.NETWORK.is_file() else None
@@ -105,10 +103,14 @@ def _worked_out(
         OrderRequest(asked.algo).check()
     reason = None  # to measure
     if network is None or not _same(network.hosts, given):
-        reason = f"nothing was measured of these {len(given)} hosts here yet: probing them (--given starts without)"
+        reason = (
+            f"nothing was measured of these {len(given)} hosts here yet: probing them (--order given starts without)"
+        )
     elif asked.hosts_file is not None:  # without, it is what was measured here that was asked for, however old
         if time.time() - workspace.NETWORK.stat().st_mtime > asked.max_age_s:
-            reason = f"{workspace.NETWORK} is {workspace.age(workspace.NETWORK)} old, more than --max-age: probing"
+            reason = (
+                f"{workspace.NETWORK} is {workspace.age(workspace.NETWORK)} old, more than max-network-age: probing"
+            )
         else:
             took(workspace.NETWORK)
     if network is None or reason is not None:

@@ -32,20 +32,20 @@ _LAST_LINES = 10
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What was typed besides the job. ``machines``: what is known of the hosts from when they were measured.
-    ``masters``: those of the ranks' aggregation that Autotune is to move, None: it is not asked for; ``change``: the
-    share of throughput that it looks into."""
+class RunRequest:
+    """How a job is run and shown. ``machines``: what is known of the hosts from when they were measured. ``masters``:
+    those of the ranks' aggregation that Autotune is to move, None: it does not run; ``threshold``: the share of
+    throughput that it looks into."""
 
     hosts: Hosts
-    machines: dict[str, dict[str, Any]]
-    python: str | None
-    log_dir: Path | None
-    tail: int | None
-    dry_run: bool
-    as_json: bool
+    machines: dict[str, dict[str, Any]] = field(default_factory=dict)
+    python: str | None = None
+    log_dir: Path | None = None
+    tail: int | None = None
+    dry_run: bool = False
+    as_json: bool = False
     masters: "Assignment | None" = None
-    change: float = 0.2
+    threshold: float = 0.2
 
 
 @dataclass
@@ -75,16 +75,16 @@ class _Screen:
         file.flush()
 
 
-def start(runner: Runner, job: Job, asked: Asked) -> int:
+def start(runner: Runner, job: Job, request: RunRequest) -> int:
     """Run the job, or rehearse it; returns the exit code to end with.
 
     :raises PlinkError: when it could not be run.
     """
-    if asked.dry_run:
-        rehearse(runner, job, asked)
+    if request.dry_run:
+        rehearse(runner, job, request)
         return 0
-    result = run(runner, job, asked)
-    if asked.as_json:
+    result = run(runner, job, request)
+    if request.as_json:
         print_json(result.to_json())
     why = tell_failure(result)
     if why is not None:
@@ -93,16 +93,16 @@ def start(runner: Runner, job: Job, asked: Asked) -> int:
 
 
 def run(
-    runner: Runner, job: Job, asked: Asked, note: dict[str, Any] | None = None, hear: Sink = lambda *_: None
+    runner: Runner, job: Job, request: RunRequest, note: dict[str, Any] | None = None, hear: Sink = lambda *_: None
 ) -> RunResult:
     """One job to its end, shown and kept; ``note`` is added to what is kept, ``hear`` is given every line too.
 
     :raises PlinkError: when it could not be run.
     """
-    width = len(str(sum(host.slots for host in asked.hosts) - 1))
+    width = len(str(sum(host.slots for host in request.hosts) - 1))
     run_id = new_id()
-    record = _record(run_id, runner.name, job, asked, note or {})
-    screen = _Screen(width, asked.as_json, asked.tail)
+    record = _record(run_id, runner.name, job, request, note or {})
+    screen = _Screen(width, request.as_json, request.tail)
     bars = contextlib.ExitStack()
 
     def sink(rank: int | None, stream: str, line: str) -> None:
@@ -122,9 +122,9 @@ def run(
 
     ended: dict[str, Any] = {"exit_code": 130}  # unless something better is known of it
     try:
-        with _folder(record) as folder, bars, _autotune(asked, folder) as talk:
-            watch = replace(_watch(bars, asked, sink, on_proof, folder, run_id), talk=talk)
-            result = runner.run(job, asked.hosts, watch)
+        with _folder(record) as folder, bars, _autotune(request, folder) as talk:
+            watch = replace(_watch(bars, request, sink, on_proof, folder, run_id), talk=talk)
+            result = runner.run(job, request.hosts, watch)
         ended = result.to_json()
         return result
     except OrderNotKept as error:
@@ -132,7 +132,7 @@ def run(
         for finding in error.findings:
             mark = f"  <- {finding.wrong}" if finding.wrong else ""
             say(f"rank {finding.rank:>{width}}: asked for {finding.host}, found {finding.hostname}{mark}")
-        if asked.as_json:
+        if request.as_json:
             print_json(ended)
         raise
     except PlinkError as error:
@@ -155,36 +155,36 @@ def run(
 
 
 @contextlib.contextmanager
-def _autotune(asked: Asked, folder: Path) -> "Iterator[Callable[[str], list[str]] | None]":
+def _autotune(request: RunRequest, folder: Path) -> "Iterator[Callable[[str], list[str]] | None]":
     """What answers rank 0 while the job runs; its log is in the run's folder."""
-    if asked.masters is None:
+    if request.masters is None:
         yield None
         return
     from runners.autotune.daemon import Daemon
     from runners.autotune.log import NAME, Log
     from solvers.autotune.course import Settings
 
-    hosts = [host.name for host in asked.hosts for _ in range(host.slots)]
-    settings = Settings(change=asked.change)
+    hosts = [host.name for host in request.hosts for _ in range(host.slots)]
+    settings = Settings(change=request.threshold)
     try:
-        log = Log(folder / NAME, asked.masters, settings, hosts)
+        log = Log(folder / NAME, request.masters, settings, hosts)
     except PlinkError as error:
         say(str(error))
         log = None
-    daemon = Daemon(asked.masters, log, say, settings)
+    daemon = Daemon(request.masters, log, say, settings)
     try:
         yield daemon.talk
     finally:
         daemon.close()
 
 
-def rehearse(runner: Writer, job: Job, asked: Asked) -> None:
+def rehearse(runner: Writer, job: Job, request: RunRequest) -> None:
     """Show what would be started.
 
     :raises PlinkError: when it could not be.
     """
-    rehearsal = rehearsal_of(runner, job, asked)
-    if asked.as_json:
+    rehearsal = rehearsal_of(runner, job, request)
+    if request.as_json:
         print_json(rehearsal.to_json())
     else:
         _show_rehearsal(rehearsal)
@@ -195,10 +195,10 @@ def check_runs(runner: Writer, job: Job, hosts: Hosts) -> None:
 
     :raises PlinkError: when they cannot be reached, or one lacks the program, its interpreter or the folder.
     """
-    rehearsal_of(runner, job, Asked(hosts, {}, None, None, None, True, False))
+    rehearsal_of(runner, job, RunRequest(hosts, dry_run=True))
 
 
-def rehearsal_of(runner: Writer, job: Job, asked: Asked) -> Rehearsal:
+def rehearsal_of(runner: Writer, job: Job, request: RunRequest) -> Rehearsal:
     """What would be started.
 
     :raises PlinkError: when it could not be.
@@ -206,13 +206,15 @@ def rehearsal_of(runner: Writer, job: Job, asked: Asked) -> Rehearsal:
     bars = contextlib.ExitStack()
     screen = _Screen(1, True, None)
     with scratch_folder() as folder, bars:
-        watch = _watch(bars, asked, screen.line, lambda findings: None, folder, new_id())
-        return runner.rehearse(job, asked.hosts, watch)
+        watch = _watch(bars, request, screen.line, lambda findings: None, folder, new_id())
+        return runner.rehearse(job, request.hosts, watch)
 
 
-def _watch(bars: "ExitStack", asked: Asked, sink: Any, on_proof: Any, folder: Path, run_id: str) -> Watch:
+def _watch(bars: "ExitStack", request: RunRequest, sink: Any, on_proof: Any, folder: Path, run_id: str) -> Watch:
     shown = bars.enter_context(progress("connecting", "copying"))
-    return Watch(sink, on_proof, time.monotonic, folder, shown["connecting"], shown["copying"], asked.machines, run_id)
+    return Watch(
+        sink, on_proof, time.monotonic, folder, shown["connecting"], shown["copying"], request.machines, run_id
+    )
 
 
 @contextlib.contextmanager
@@ -269,12 +271,12 @@ def tell_failure(result: RunResult) -> str | None:
     return f"rank {failure.rank} on {failure.host} was the first to fail, with exit code {failure.code}{why}"
 
 
-def _record(run_id: str, runner: str, job: Job, asked: Asked, note: dict[str, Any]) -> Record | None:
+def _record(run_id: str, runner: str, job: Job, request: RunRequest, note: dict[str, Any]) -> Record | None:
     """Where the run is kept; None, and a word about it, where nothing can be written: the job matters more."""
     import datetime
 
     folder = workspace.RUNS / run_id
-    hosts = asked.hosts
+    hosts = request.hosts
     document = {
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
         "runner": runner,
@@ -282,7 +284,7 @@ def _record(run_id: str, runner: str, job: Job, asked: Asked, note: dict[str, An
         "args": list(job.args),
         "workdir": job.workdirs[0],
         "workdirs": list(job.workdirs),
-        "python": asked.python,
+        "python": request.python,
         "pythons": list(job.pythons),
         "env": job.env,
         "timeout_s": job.timeout_s,
@@ -293,15 +295,15 @@ def _record(run_id: str, runner: str, job: Job, asked: Asked, note: dict[str, An
         "sync": None if job.sync is None else str(job.sync.absolute()),
         "hosts": [host.to_json() for host in hosts],
         **({} if hosts.lab is None else {"lab": hosts.lab}),
-        "machines": asked.machines,
-        "logs": str(asked.log_dir or folder / "logs"),
+        "machines": request.machines,
+        "logs": str(request.log_dir or folder / "logs"),
         **note,
     }
     try:
         workspace.prepare()
-        return Record(folder, document, asked.log_dir)
+        return Record(folder, document, request.log_dir)
     except PlinkError as error:
-        if asked.log_dir is not None:
+        if request.log_dir is not None:
             raise
         say(f"this run is not kept: {error}")
         return None

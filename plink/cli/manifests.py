@@ -1,67 +1,81 @@
-"""``plink launch --runner kubernetes``: the objects of a job are written, and nothing is started."""
+"""``plink manifests``."""
 
-import time
-from dataclasses import dataclass, fields
+from enum import StrEnum
 from pathlib import Path
+from typing import Annotated
 
-from plink.cli.launching import Asked, rehearse
-from plink.cli.screen import say
-from plink.errors import UsageError
-from plink.model.storage import STANDARD, write_text
-from runners.job.job import Job
-from runners.job.result import new_id
-from runners.job.runner import Watch
-from runners.kubernetes.settings import JOB, PodSettings, parse_resources
-from runners.kubernetes.writer import ObjectWriter
+import typer
+
+from plink.cli.job_options import Arguments, JobOptions, Program, takes
+
+_PANEL = "The objects"
 
 
-@dataclass(frozen=True)
-class Wishes:
-    """What was typed of the options that this runner alone has; None: nothing."""
+class Kind(StrEnum):
+    """What Kubernetes runs."""
 
-    image: str | None
-    kind: str | None
-    job_name: str | None
-    namespace: str | None
-    resources: list[str] | None
-    output: Path | None
-
-    def refuse(self, runner: str) -> None:
-        """:raises UsageError: when another runner was given one of them."""
-        for field in fields(self):
-            if getattr(self, field.name) is not None:
-                raise UsageError(f"--{field.name.replace('_', '-')} is for --runner kubernetes, not for {runner}")
-
-    def settings(self) -> PodSettings:
-        """:raises UsageError: for what Kubernetes would refuse."""
-        return PodSettings(
-            self.image or "", self.kind or JOB, self.job_name or "", self.namespace or "",
-            parse_resources(self.resources or []),
-        )  # fmt: skip
+    JOB = "job"
+    MPI_JOB = "mpijob"
+    PYTORCH_JOB = "pytorchjob"
 
 
-def write(job: Job, asked: Asked, wishes: Wishes) -> None:
-    """Write the objects, or show what would be written.
+@takes(
+    "hosts_file", "order", "algo", "env", "python", "workdir", "interface", "timeout", "settings",
+    "accept_new_host_keys", "dry_run", "as_json",
+)  # fmt: skip
+def manifests(
+    program: Program,
+    options: JobOptions,
+    image: Annotated[str, typer.Option(help="Of the pods; needs python3 and the program.", rich_help_panel=_PANEL)],
+    args: Arguments = None,
+    kind: Annotated[Kind, typer.Option(help="Which object runs the pods.", rich_help_panel=_PANEL)] = Kind.JOB,
+    job_name: Annotated[
+        str | None, typer.Option(help="Default: of the program and the run.", rich_help_panel=_PANEL)
+    ] = None,
+    namespace: Annotated[
+        str | None, typer.Option(help="Default: the one that kubectl uses.", rich_help_panel=_PANEL)
+    ] = None,
+    resources: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=QUANTITY,...",
+            help="Of a pod, which has all ranks of its node: cpu=4, memory=8Gi, nvidia.com/gpu=8.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="File for the objects; default: stdout.", rich_help_panel=_PANEL),
+    ] = None,
+) -> None:
+    """Write Kubernetes objects that run a program as the ranks of a job, in plink's order; nothing is started.
 
-    :raises PlinkError: when the job cannot be expressed, or the file cannot be written.
+    The hosts are the names of nodes. `kubectl apply` starts the job, and pods
+    refuse to run on other nodes than those of the order.
+
+    Example: plink manifests --hosts hosts.txt --order given --image x/train:1 -o job.yaml train.py
     """
-    for option, value in (("--log-dir", asked.log_dir), ("--tail", asked.tail)):
-        if value is not None:
-            raise UsageError(f"{option}: --runner kubernetes starts nothing; `kubectl logs` has the ranks' output")
-    writer = ObjectWriter(wishes.settings(), json=asked.as_json)
-    if asked.dry_run:
-        rehearse(writer, job, asked)
+    from plink.cli.job_setup import new_job
+    from plink.cli.launching import rehearsal_of, rehearse
+    from plink.cli.screen import say
+    from plink.model.storage import STANDARD, write_text
+    from plink.records import workspace
+    from runners.choice import KUBERNETES
+    from runners.kubernetes.settings import PodSettings, parse_resources
+    from runners.kubernetes.writer import ObjectWriter
+
+    read = (options.hosts_file, None if options.order is None else Path(options.order))
+    workspace.check_output(output, None, (*read, workspace.NETWORK, workspace.ORDER))
+    pods = PodSettings(image, kind, job_name or "", namespace or "", parse_resources(resources or []))
+    setup = new_job(program, args or [], options, KUBERNETES)
+    writer = ObjectWriter(pods, json=options.as_json)
+    if options.dry_run:
+        rehearse(writer, setup.job, setup.request)
         return
-    rehearsal = writer.rehearse(job, asked.hosts, Watch(_nothing, _nothing, time.monotonic, run_id=new_id()))
-    (name, text), *_ = rehearsal.files.items()
-    file = str(wishes.output or STANDARD)
+    ((name, text),) = rehearsal_of(writer, setup.job, setup.request).files.items()
+    file = str(output or STANDARD)
     write_text(file, text)
-    typed = f"kubectl apply -f {file if file != STANDARD else '-'}"
-    where = f" -n {wishes.namespace}" if wishes.namespace else ""
-    pods = f"--max-log-requests={len(asked.hosts) + 1} -l plink-job={Path(name).stem}"
-    logs = f"kubectl logs{where} --prefix --tail=-1 {pods}"
-    say(f"`{typed}` starts it; `{logs} | grep plink-rank` shows where each rank is")
-
-
-def _nothing(*arguments: object) -> None:
-    """Nothing is started: nobody reports."""
+    where = f" -n {namespace}" if namespace else ""
+    selected = f"--max-log-requests={len(setup.request.hosts) + 1} -l plink-job={Path(name).stem}"
+    logs = f"kubectl logs{where} --prefix --tail=-1 {selected}"
+    say(f"`kubectl apply -f {file}` starts it; `{logs} | grep plink-rank` shows where each rank is")

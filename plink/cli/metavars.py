@@ -5,12 +5,11 @@ from typing import Any, get_args, get_origin
 
 _MOST_SHOWN = 10_000_000  # a limit above that is the computer's, and says nothing to a person
 _BY_OPTION = {
-    "--size": "SIZE", "--bandwidth-bytes": "SIZE", "--rate": "RATE", "--host-rate": "RATE", "--uplink-rate": "RATE",
-    "--uplink-delay": "TIME", "--budget": "TIME", "--bandwidth-time": "TIME", "--timeout": "TIME",
-    "--max-age": "TIME", "--autotune-every": "TIME", "--checkpoint-every": "TIME", "--notice": "TIME",
-    "--silence": "TIME", "--duration": "TIME", "--interval": "TIME", "--in": "TIME", "--time-limit": "SECONDS",
-    "--set": "NAME=VALUE", "--env": "NAME=VALUE", "--name": "NAME", "--port": "PORT", "--master-port": "PORT",
-    "--listen": "ADDRESS",
+    "--size": "SIZE", "--bandwidth-bytes": "SIZE", "--rate": "RATE", "--host-bandwidth": "RATE",
+    "--uplink-rate": "RATE", "--uplink-delay": "TIME", "--budget": "TIME", "--bandwidth-time": "TIME",
+    "--timeout": "TIME", "--checkpoint-every": "TIME", "--preemption-grace": "TIME", "--heartbeat-timeout": "TIME",
+    "--duration": "TIME", "--interval": "TIME", "--in": "TIME", "--time-limit": "SECONDS", "--set": "NAME=VALUE",
+    "--env": "NAME=VALUE", "--name": "NAME", "--port": "PORT", "--listen": "ADDRESS",
 }  # fmt: skip
 _BY_KIND: dict[Any, str] = {Path: "FILE", int: "N", float: "X", str: "WORD"}
 

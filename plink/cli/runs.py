@@ -1,10 +1,11 @@
-"""``plink runs`` and ``plink runs show``."""
+"""``plink runs``, ``plink runs show`` and ``plink runs rerun``."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from plink.cli.job_options import JobOptions, takes
 from plink.cli.screen import print_json, printable
 from plink.records import workspace
 
@@ -57,6 +58,28 @@ def show(
         return
     for line in _lines(run):  # files may be anybody's, and what ranks printed is: the terminal obeys none of it
         print(printable(line.expandtabs()))
+
+
+@app.command("rerun")
+@takes(
+    "runner", "launcher_args", "backend", "autotune", "env", "sync", "interface", "timeout", "settings",
+    "accept_new_host_keys", "log_dir", "tail", "dry_run", "as_json",
+)  # fmt: skip
+def rerun(
+    name: Annotated[str, typer.Argument(metavar="ID", help="The run, the beginning of its id, or `last`.")],
+    options: JobOptions,
+) -> None:
+    """Run a job again: same program, hosts, order, folder, environment, limits and runner; what is typed wins.
+
+    Example: plink runs rerun last
+    """
+    from plink.cli.job_setup import runner_for
+    from plink.cli.launching import start
+    from plink.cli.rerun import recorded_job
+
+    runner, setup = recorded_job(name, options)
+    if code := start(runner_for(runner, setup, options), setup.job, setup.request):
+        raise typer.Exit(code)
 
 
 def _lines(run: "Run") -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What a job of ``plink launch --submit`` runs: the launch, with variables that stand in no command.
+"""What a job of ``plink submit`` runs: the launch, with variables that stand in no command.
 
 ``python -m plink.cli.submitted FILE launch ...``: FILE, which only its owner can read, holds as JSON the environment of
 ``--env``.

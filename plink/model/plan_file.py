@@ -13,7 +13,7 @@ from plink.model.order import order_from_json
 from plink.model.plan import SCHEMA, Groups, Masters, Plan
 from plink.model.schedule import Schedule
 from plink.model.schedule_file import schedule_from_json
-from plink.model.storage import name_of, read_document
+from plink.model.storage import STANDARD, name_of, parse_document, read_document, read_text
 
 _MOST_CHUNKS = 1 << 20
 _LARGEST = sys.float_info.max  # whole numbers of JSON know no limit
@@ -78,6 +78,18 @@ def read_plan(path: str | Path) -> Plan:
     :raises InputError: as :func:`plan_from_json`, and when the file cannot be read.
     """
     return plan_from_json(read_document(path), name_of(path))
+
+
+def is_plan(path: str | Path) -> bool:
+    """Whether the file says that it is a plan; standard input, which can be read only once, is taken for none.
+
+    :raises InputError: when the file cannot be read, or looks like JSON and is none.
+    """
+    if str(path) == STANDARD:
+        return False
+    where, text = name_of(path), read_text(path)
+    looks_like_json = where.endswith((".json", ".json.gz")) or text.lstrip().startswith("{")
+    return looks_like_json and parse_document(text, where).get("schema") == SCHEMA
 
 
 def _object(document: dict[str, Any], key: str, where: str, default: object = None) -> dict[str, Any]:

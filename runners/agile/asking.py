@@ -1,4 +1,4 @@
-"""Wishes of `plink agile` to a job that runs: a local socket that the hub listens on, for its own user alone."""
+"""Wishes of `plink elastic` to a job that runs: a local socket that the hub listens on, for its own user alone."""
 
 import contextlib
 import json
@@ -96,7 +96,7 @@ def ask(name: str, wish: dict[str, Any]) -> dict[str, Any]:
                 line = file.readline(_MOST)
         except TimeoutError:
             raise PlinkError(
-                f"the job has not answered within {patience_s:g} s, and may still do it: `plink agile status` tells"
+                f"the job has not answered within {patience_s:g} s, and may still do it: `plink elastic status` tells"
             ) from None
         except OSError as error:
             raise PlinkError(

@@ -88,7 +88,7 @@ class Beginning:
         if saved["partitions"] != wanted:
             return (
                 f"--restore {folder}: it has {saved['partitions']} partitions, this job {wanted}; "
-                f"give it --most-hosts {2 * saved['partitions']}"
+                f"give it --max-hosts {2 * saved['partitions']}"
             )
         return None
 

@@ -379,8 +379,8 @@ class Hub:
             raise UsageError(f"--in {seconds:g}s: 0 or more")
         numbers = [known[name] for name in names]
         for number in numbers:
-            self._warned[number] = (self._clock() + seconds, "plink agile evict")
-        self._tell_controller({"is": "evict", "hosts": numbers, "seconds": seconds, "why": "plink agile evict"})
+            self._warned[number] = (self._clock() + seconds, "plink elastic evict")
+        self._tell_controller({"is": "evict", "hosts": numbers, "seconds": seconds, "why": "plink elastic evict"})
         return self._none_stays(numbers)
 
     def _none_stays(self, warned: list[int]) -> str | None:
@@ -394,7 +394,7 @@ class Hub:
         if not self._settings.checkpoints:
             then = "the job ends with it, for want of a checkpoint (--checkpoint DIR)"
         names = ", ".join(member.name for member in reliable)
-        return f"no reliable host stays ({names}): {then}; add one before (plink agile add RUN HOST --hosts FILE)"
+        return f"no reliable host stays ({names}): {then}; add one before (plink elastic add RUN HOST --hosts FILE)"
 
     def _room(self, newcomers: list[Member]) -> str | None:
         """Of a job without those that were warned, if it can do without them."""

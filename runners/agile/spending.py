@@ -1,4 +1,4 @@
-"""What a job costs, by its log: while it runs (`plink agile status`), and afterwards (`plink agile summary`)."""
+"""What a job costs, by its log: while it runs (`plink elastic status`), and afterwards (`plink elastic summary`)."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""How an elastic job stands, for a person or a program of theirs (`plink agile status`)."""
+"""How an elastic job stands, for a person or a program of theirs (`plink elastic status`)."""
 
 from collections.abc import Iterable
 from typing import Any

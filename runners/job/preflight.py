@@ -33,7 +33,7 @@ def refuse(
         said = [
             f"{_version(kind)} on {_some(names)}" for kind, names in sorted(kinds.items(), key=lambda k: -len(k[1]))
         ]
-        raise PlinkError(f"hosts differ: {', '.join(said)}; nothing was run (--mixed-versions runs it all the same)")
+        raise PlinkError(f"hosts differ: {', '.join(said)}; nothing was run (--set allow-version-mismatch=yes runs it)")
 
 
 def refuse_unreached(first: str, address: str, port: int, why: Mapping[str, str]) -> None:

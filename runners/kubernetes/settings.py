@@ -37,9 +37,9 @@ class PodSettings:
 
     def __post_init__(self) -> None:
         if not self.image or re.search(r"\s", self.image):
-            raise UsageError("--runner kubernetes: give --image IMAGE, with python3 and the program in it")
+            raise UsageError("--image: write the name of an image, with python3 and the program in it")
         if self.kind not in KINDS:
-            raise UsageError(f"--kind {self.kind}: there are {', '.join(KINDS)}")
+            raise UsageError(f"--kind {self.kind}: choose one of {', '.join(KINDS)}")
         if self.namespace and not (_NAMESPACE.fullmatch(self.namespace) and len(self.namespace) <= _MOST_LABEL):
             raise UsageError(f"--namespace {self.namespace}: write lower-case letters, digits and dashes, 63 at most")
 
@@ -67,7 +67,7 @@ def check_nodes(hosts: Hosts) -> None:
     for host in hosts:
         if not _NODE.fullmatch(host.name) or len(host.name) > _MOST_NODE:
             raise UsageError(
-                f"--runner kubernetes: {host.name} cannot be a node's name (lower-case letters, digits, '.', '-'): "
+                f"{host.name} cannot be a node's name (lower-case letters, digits, '.', '-'): "
                 f"write `NODE address={host.address}` in the hosts file"
             )
 

@@ -1,4 +1,4 @@
-"""``--runner kubernetes``: the objects of a job, for others to start."""
+"""``plink manifests``: the objects of a job, for others to start."""
 
 from plink.model.hosts import Hosts
 from runners.job.job import Job

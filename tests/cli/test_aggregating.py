@@ -35,11 +35,10 @@ def local(folder: Path, backend: str, *words: str) -> tuple[int, str, str]:
 @pytest.mark.parametrize(
     ("backend", "words", "said"),
     [
-        ("rinf", (), "--backend rinf: there are auto, ring, "),
-        ("gloo", (), "--backend gloo: PyTorch's own does that; leave --backend away"),
+        ("rinf", (), "--backend rinf: choose one of auto, ring, "),
+        ("gloo", (), "--backend gloo: PyTorch's own does that; omit --backend"),
         ("auto", (), "--backend auto needs to know the network"),
         ("ring", ("--slots", "1"), "--backend: one rank has nobody to aggregate with"),
-        ("ring", ("--ab", "2"), "--backend has a schedule for one order; --ab runs two"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_runs(
@@ -69,7 +68,7 @@ def test_a_plan_is_no_schedule(algo: dict[str, object], backend: str, tmp_path: 
     """What is advised is not refused in its turn: of Gloo there is no backend."""
     (tmp_path / "plan.json").write_text(json.dumps({"schema": "plink.plan/1", **algo}))
     code, _, err = local(tmp_path, "plan.json")
-    assert (code, err) == (2, f"plink: error: --backend plan.json: that is a plan; give --plan plan.json{backend}\n")
+    assert (code, err) == (2, f"plink: error: --backend plan.json: that is a plan; write --order plan.json{backend}\n")
 
 
 @pytest.fixture
@@ -101,7 +100,7 @@ def test_each_backend_travels_with_the_job(racks: Hosts) -> None:
         masters = backend_for(backend, racks, None, every_s=0.5).masters
         assert masters is not None
         assert sorted(rank for group in masters.groups for rank in group) == list(range(8))
-    with pytest.raises(UsageError, match="--autotune-every"):
+    with pytest.raises(UsageError, match="autotune-every"):
         backend_for("flat", racks, None, every_s=0.01)
     with pytest.raises(NoAnswer, match=r"network.json is of other hosts"):
         backend_for("2lha", Hosts((Host("x", "x"), Host("y", "y"))), None)

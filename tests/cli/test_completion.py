@@ -64,8 +64,8 @@ def folder(tmp_path: Path) -> Path:
         ("plink advise --algos ring,2", ["ring,2lha"]),
         ("plink advise --model l", []),
         ("plink launch --backend a", ["auto", "agileml"]),
-        ("plink launch --again ", ["last", "ab12cd34"]),
-        ("plink agile evict last gpu", ["gpu-a", "gpu-b"]),
+        ("plink runs rerun ", ["last", "ab12cd34"]),
+        ("plink elastic evict last gpu", ["gpu-a", "gpu-b"]),
         ("plink reorder --pin g", ["gpu-a=", "gpu-b="]),
         ("plink lab kill --name none n", []),
         # Nothing is offered where a file is meant: the shell completes names of files then.
@@ -81,7 +81,7 @@ def test_words_offered(line: str, words: list[str], folder: Path) -> None:
 def test_broken_files_offer_nothing(folder: Path) -> None:
     (folder / ".plink" / "network.json").write_text("{nonsense")
     (folder / ".plink" / "runs" / "ab12cd34" / "run.json").write_text("[]")
-    for line in ("plink reorder --pin g", "plink agile evict last g"):
+    for line in ("plink reorder --pin g", "plink elastic evict last g"):
         assert offered(line, folder) == ([], "")
 
 
@@ -89,7 +89,7 @@ def test_completion_imports_nothing_heavy(folder: Path) -> None:
     """As a shell starts it. Whatever it is asked for, it is quick for that."""
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "plink"], cwd=folder, capture_output=True, text=True, check=True,
-        env={**os.environ, **protocol("plink agile evict last g")},
+        env={**os.environ, **protocol("plink elastic evict last g")},
     )  # fmt: skip
     assert done.stdout.split() == ["gpu-a", "gpu-b"]
     imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines() if "|" in line}
@@ -100,11 +100,15 @@ def test_completion_imports_nothing_heavy(folder: Path) -> None:
 def test_the_words_are_those_that_the_commands_take() -> None:
     """They stand in the module so that nothing has to be imported for them."""
     from plink.api.probe_request import METHODS
+    from plink.cli.elastic.control import Tier
+    from plink.cli.job_options import RunnerName, launch_settings
+    from plink.cli.manifests import Kind
     from plink.cli.reorder import _FORMATS
     from plink.model.hosts import TIERS
     from plink.model.schedule import COLLECTIVES
     from runners.choice import NAMES as RUNNERS
     from runners.hostfiles import FORMATS
+    from runners.kubernetes.settings import KINDS
     from solvers.costs.by_name import NAMES
     from solvers.schedules.catalogue import ALGORITHMS, Options
 
@@ -114,9 +118,12 @@ def test_the_words_are_those_that_the_commands_take() -> None:
     values = completion.VALUES
     assert set(values["--collective"]) == set(COLLECTIVES)
     assert values["--method"] == METHODS
-    assert values["--runner"] == RUNNERS
-    assert values["--tier"] == TIERS
+    assert tuple(RunnerName) == RUNNERS[:-1]
+    assert tuple(Tier) == TIERS
+    assert tuple(Kind) == KINDS
     options = set(Options.__dataclass_fields__) - {"groups"}
+    for setting, value in zip(values["launch --set"], ("1h", "1", "yes", "1s", "0.1"), strict=True):
+        assert launch_settings([setting + value])
     assert set(values["--set"]) == {f"{name.replace('_', '-')}=" for name in options}
 
 

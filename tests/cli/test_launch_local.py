@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from plink.cli.figures import figure_from
+from plink.cli.metrics import metric_from
 from plink.errors import UsageError
 from plink.model.storage import read_document
 from tests.cli.files import refusal
@@ -65,7 +65,7 @@ def test_again_is_all_of_it_again(tmp_path: Path) -> None:
     first = ("--slots", "1", "--workdir", str(tmp_path / "there"), "--interface", "lo", "--timeout", "50s")
     code, out, err = local(tmp_path, *first, "--env", "A=1", "--env", "B=1", "where.py")
     assert (code, out) == (0, f"[0] {tmp_path / 'there'} 1 1 lo\n"), err
-    done = typed("launch", "--again", "last", "--env", "B=2", cwd=tmp_path)
+    done = typed("runs", "rerun", "last", "--env", "B=2", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, f"[0] {tmp_path / 'there'} 1 2 lo\n"), done.stderr
     last, before = json.loads(typed("runs", "--json", cwd=tmp_path).stdout)["runs"]
     same = ("runner", "program", "args", "workdirs", "pythons", "timeout_s", "interface", "hosts")
@@ -116,14 +116,10 @@ def test_a_rehearsal_starts_nothing(tmp_path: Path, script: str) -> None:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["--runner", "teleport", "x"], "--runner teleport: there are ssh, local"),
+        (["--runner", "teleport", "x"], "'teleport' is not one of 'ssh', 'local'"),
         (["--runner", "local", "--hosts", "hosts.txt", "x"], "--runner local runs every rank on this machine"),
-        (["--hosts", "hosts.txt", "--given", "--order", "o", "x"], "--order, --plan and --given each say what the"),
-        (["--hosts", "hosts.txt", "--given", "--timeout", "0", "x"], "'0' leaves no time for anything"),
+        (["--hosts", "hosts.txt", "--order", "given", "--timeout", "0", "x"], "'0' leaves no time for anything"),
         (["--hosts", "hosts.txt", "--env", "A;touch x=1", "x"], "write NAME=VALUE"),
-        (["--again", "last", "--workdir", "/tmp"], "takes program, hosts, order, folder and interpreter from that run"),
-        (["--submit", "--hosts", "hosts.txt", "x"], "--runner ssh has no queue"),
-        (["--hosts", "hosts.txt", "--ab", "2", "x"], "--ab: plink's order is the given one; there is nothing to"),
     ],
 )
 def test_what_is_refused(words: list[str], complaint: str, tmp_path: Path) -> None:
@@ -136,12 +132,9 @@ def test_options_that_do_not_go_together(tmp_path: Path) -> None:
     for line in (
         "--sync . --workdir /tmp x",
         "--sync . --runner slurm x",
-        "--sync . --runner kubernetes x",
-        "--figure s x",
-        "--ab 2 --given x",
         "--slots 2 --hosts hosts.txt x",
-        "--backend ring --runner kubernetes x",
-        "--autotune-every 1s --runner local x",
+        "--autotune --runner local x",
+        "--set autotune-every=1s --runner local x",
         "--launcher-args=-v --runner local x",
     ):
         said = refusal(typed("launch", *line.split(), cwd=tmp_path), 2)
@@ -158,14 +151,14 @@ def test_options_that_do_not_go_together(tmp_path: Path) -> None:
         ("took ([0-9.]+)", [], None),
     ],
 )
-def test_figures(pattern: str, lines: list[str], expected: float | None) -> None:
-    assert figure_from(pattern)(lines) == expected
+def test_metrics(pattern: str, lines: list[str], expected: float | None) -> None:
+    assert metric_from(pattern)(lines) == expected
 
 
 @pytest.mark.parametrize(
     ("pattern", "complaint"),
     [("(a", "no regular expression"), ("(a)(b)", "has 2 groups"), ("in (.*)", "'soon' is no number")],
 )
-def test_figures_that_cannot_be_read(pattern: str, complaint: str) -> None:
+def test_metrics_that_cannot_be_read(pattern: str, complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint):
-        figure_from(pattern)(["in soon"])
+        metric_from(pattern)(["in soon"])

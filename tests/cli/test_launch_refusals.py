@@ -12,7 +12,6 @@ from tests.conftest import typed
     (("--backend", "nosuch"), "--backend nosuch"),
     (("--backend", "nosuch.json"), "nosuch.json"),
     (("--backend", "ring", "--autotune"), "--autotune"),
-    (("--ab", "1", "--figure", "(["), "--figure"),
     (("--timeout", "soon"), "soon"),
     (("--runner", "mpirun", "--launcher-args", "'"), "--launcher-args"),
 ])  # fmt: skip

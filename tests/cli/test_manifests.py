@@ -1,4 +1,4 @@
-"""``plink launch --runner kubernetes``: writes objects, and refuses in one line what Kubernetes would."""
+"""``plink manifests``: writes objects, and refuses in one line what Kubernetes would."""
 
 import json
 import subprocess
@@ -13,10 +13,10 @@ HOSTS = "node-c address=10.0.0.3\nnode-a slots=2\nnode-b\n"
 
 
 def launch(folder: Path, *words: str, hosts: str = HOSTS) -> "subprocess.CompletedProcess[str]":
-    """``plink launch --runner kubernetes`` with a hosts file."""
+    """``plink manifests`` with a hosts file."""
     (folder / "hosts.txt").write_text(hosts)
-    order = [] if "--order" in words else ["--given"]
-    return typed("launch", "--hosts", "hosts.txt", *order, "--runner", "kubernetes", *words, cwd=folder)
+    order = [] if "--order" in words else ["--order", "given"]
+    return typed("manifests", "--hosts", "hosts.txt", *order, *words, cwd=folder)
 
 
 def test_objects_on_standard_output_and_what_to_do_with_them_beside_it(tmp_path: Path) -> None:
@@ -48,7 +48,16 @@ def test_a_file_and_json(tmp_path: Path) -> None:
 def test_the_order_and_the_options_reach_the_pods(tmp_path: Path) -> None:
     (tmp_path / "order.txt").write_text("node-b\nnode-c\nnode-a\n")
     words = ["--order", "order.txt", "--env", "A=$(B)", "--workdir", "/srv", "--interface", "eth1", "--timeout", "2h"]
-    more = ["--resources", "cpu=4", "--resources", "nvidia.com/gpu=2", "--namespace", "team", "--master-port", "29500"]
+    more = [
+        "--resources",
+        "cpu=4",
+        "--resources",
+        "nvidia.com/gpu=2",
+        "--namespace",
+        "team",
+        "--set",
+        "master-port=29500",
+    ]
     done = launch(tmp_path, "--image", "i", *words, *more, "--python", "python3.12", "train.py", "$(A)")
     documents = {document["kind"]: document for document in yaml.safe_load_all(done.stdout)}
     settings = json.loads(documents["ConfigMap"]["data"]["settings.json"])["settings"]
@@ -81,11 +90,12 @@ def test_a_dry_run_is_a_rehearsal(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        ([], "give --image IMAGE, with python3 and the program in it"),
+        (["--image", ""], "--image: write the name of an image, with python3 and the program in it"),
+        ([], "--image"),
         (["--image", "i", "--job-name", "My_Job"], "--job-name My_Job: write a letter and then lower-case"),
         (["--image", "i", "--namespace", "a.b"], "--namespace a.b: write lower-case letters"),
         (["--image", "i", "--resources", "gpus=8"], "--resources gpus=8: write cpu=4"),
-        (["--image", "i", "--tail", "3"], "--tail: --runner kubernetes starts nothing"),
+        (["--image", "i", "--tail", "3"], "No such option: --tail"),
     ],
 )
 def test_what_cannot_be_is_one_line(words: list[str], why: str, tmp_path: Path) -> None:
@@ -93,10 +103,3 @@ def test_what_cannot_be_is_one_line(words: list[str], why: str, tmp_path: Path) 
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = [line for line in done.stderr.splitlines() if "error" in line]
     assert why in line
-
-
-def test_options_of_this_runner_are_refused_with_others(tmp_path: Path) -> None:
-    for option in ("--image", "--kind", "--job-name", "--namespace", "--resources", "--output"):
-        done = typed("launch", "--runner", "local", option, "x", "true", cwd=tmp_path)
-        assert done.returncode == 2
-        assert f"{option} is for --runner kubernetes, not for local" in done.stderr

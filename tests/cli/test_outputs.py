@@ -51,8 +51,8 @@ def here(tmp_path: Path) -> Path:
     ("reorder --topology topology --hosts hosts.txt -o hosts.txt", READ),
     ("reorder net.json --algo 2lha --groups groups -o groups", READ),
     ("reorder --algo ring --format openmpi -o .plink/order.json", BOTH),
-    ("launch --runner kubernetes --image x/y:1 --hosts hosts.txt -o hosts.txt python3 t.py", READ),
-    ("launch --runner kubernetes --image x/y:1 --plan order -o order t.py", READ),
+    ("manifests --image x/y:1 --hosts hosts.txt -o hosts.txt python3 t.py", READ),
+    ("manifests --image x/y:1 --order order -o order t.py", READ),
     ("probe hosts.txt -o hosts.txt --dry-run", READ),
 ])  # fmt: skip
 def test_what_was_read_is_still_there(line: str, why: str, here: Path) -> None:
@@ -75,8 +75,8 @@ def test_what_was_read_is_still_there(line: str, why: str, here: Path) -> None:
     "check nosuch.json --truth nosuch --junit {}",
     "diff nosuch.json nosuch2.json --junit {}",
     "advise nosuch.json --plot {}.png",
-    "agile plot nosuch.jsonl -o {}.png",
-    "launch --hosts nosuch.txt --runner kubernetes --image x/y:1 -o {} t.py",
+    "elastic plot nosuch.jsonl -o {}.png",
+    "manifests --hosts nosuch.txt --image x/y:1 -o {} t.py",
     "launch --hosts nosuch.txt --log-dir {} t.py",
 ])  # fmt: skip
 @pytest.mark.parametrize("place", ["missing", "file"])
@@ -174,7 +174,7 @@ def test_a_plan_for_people_is_told_from_one_for_programs(tmp_path: Path) -> None
     write(tmp_path / "n.json", network())
     for_people = typed("plan", "n.json", "--algo", "ring", cwd=tmp_path).stdout
     (tmp_path / "text.json").write_text(for_people)
-    said = refusal(typed("launch", "--plan", "text.json", "true", cwd=tmp_path))
+    said = refusal(typed("launch", "--order", "text.json", "true", cwd=tmp_path))
     assert said.startswith("text.json:1: not JSON: this is the text for people that `plink plan`")
 
 

@@ -1,4 +1,4 @@
-"""`plink launch --submit`: what is written for Slurm, and who can read it; sbatch is a stand-in."""
+"""`plink submit`: what is written for Slurm, and who can read it; sbatch is a stand-in."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import pytest
 from plink.cli.submitted import words
 from tests.conftest import typed
 
-LAUNCH = ("launch", "--runner", "slurm", "--submit", "--given", "--hosts", "hosts.txt")
+LAUNCH = ("submit", "--order", "given", "--hosts", "hosts.txt")
 SECRET = "hush $(x) 'y'\n"
 
 

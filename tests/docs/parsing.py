@@ -61,6 +61,12 @@ def _each(read: Callable[[str], object]) -> Callable[[str], None]:
     return check
 
 
+def _settings(value: str) -> None:
+    from plink.cli.job_options import launch_settings
+
+    launch_settings([value])
+
+
 def _algo(value: str) -> None:
     from solvers.costs.by_name import NAMES
 
@@ -74,19 +80,13 @@ def _backend(value: str) -> None:
         _one_of((*NAMES, "auto", "agileml"))(value)
 
 
-def _runner(value: str) -> None:
-    from runners.choice import known_runner
-
-    known_runner(value)
-
-
 def _format(value: str) -> None:
     from runners.hostfiles import format_named
 
     format_named(value)
 
 
-def _notices(value: str) -> None:
+def _preemption_source(value: str) -> None:
     from plink.runtime.agileml.notices import parse_source
 
     parse_source(value)
@@ -101,15 +101,14 @@ _READERS: dict[str, Callable[[str], object]] = {
     "checkpoint_every": parse_duration,
     "duration": parse_duration,
     "format": _format,
+    "host_bandwidth": parse_rate,
     "host_rate": parse_rate,
-    "kind": _one_of(("job", "mpijob", "pytorchjob")),
-    "max_age": parse_duration,
     "method": _one_of(("stamp", "icmp", "tcp", "iperf3", "auto")),
     "model": _one_of(("latency", "alpha-beta", "contention", "auto")),
-    "notices": _notices,
+    "preemption_source": _preemption_source,
     "objective": _one_of(("auto", "time", "sum", "bottleneck")),
     "rate": parse_rate,
-    "runner": _runner,
+    "settings": _settings,
     "size": _each(parse_bytes),
     "timeout": parse_duration,
     "uplink_rate": parse_rate,

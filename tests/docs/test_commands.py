@@ -66,7 +66,7 @@ def test_commands_and_options_named_in_sentences_exist(page: Path) -> None:
         ("probe", "HOSTS"),
         ("reorder --colour", "No such option"),
         ("reorder --algo spiral", "algo: spiral"),
-        ("launch --runner carrier-pigeon x.py", "runner: --runner"),
+        ("launch --runner carrier-pigeon x.py", "--runner"),
         ("lab shape node-03", "--rate"),
         ("lab explode", "No such command"),
         ("cost --size much", "size"),

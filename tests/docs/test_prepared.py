@@ -44,13 +44,15 @@ def _type(shell: Shell, line: str) -> str:
 
 def test_every_example_is_typed_here() -> None:
     assert len(_EXAMPLES) > 20
-    assert set(_EXAMPLES) == {*_of("runs", "autotune"), *_of("agile"), *_of("lab"), *_ELSEWHERE}
+    assert set(_EXAMPLES) == {*_of("runs", "autotune"), *_of("elastic"), *_of("lab"), *_ELSEWHERE}
 
 
 def test_examples_about_a_run(tmp_path: Path) -> None:
     (tmp_path / "sums.py").write_text(_SUMS)
     with Shell(tmp_path, "") as shell:
-        _type(shell, "plink launch --runner local --slots 2 --backend flat --autotune --autotune-every 200ms sums.py")
+        _type(
+            shell, "plink launch --runner local --slots 2 --backend flat --autotune --set autotune-every=200ms sums.py"
+        )
         for line in _of("runs", "autotune"):
             assert _type(shell, line)
 
@@ -60,8 +62,8 @@ def test_examples_about_an_elastic_job(tmp_path: Path) -> None:
     with Shell(tmp_path, "") as shell:
         words = f"{_JOB} --out {tmp_path}/out.json --pieces 4 --clocks 100000 --work-s 0.02"
         kept = f"--checkpoint {tmp_path}/kept"
-        shell.begin(f"plink launch --backend agileml --runner local --slots 2 {kept} {words}", lines=4)
-        for line in _of("agile"):
+        shell.begin(f"plink elastic run --runner local --slots 2 {kept} {words}", lines=4)
+        for line in _of("elastic"):
             until(lambda: _settled(shell), 60, "hosts at work")
             assert _type(shell, line)
         assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
@@ -69,7 +71,7 @@ def test_examples_about_an_elastic_job(tmp_path: Path) -> None:
 
 def _settled(shell: Shell) -> bool:
     """Whether all that the job has is at work or gone."""
-    done = shell.run("plink agile status last --json")
+    done = shell.run("plink elastic status last --json")
     status = json.loads(done.stdout) if done.returncode == 0 else {}
     return bool(status.get("stage")) and all(host["state"] == "there" for host in status["hosts"])
 

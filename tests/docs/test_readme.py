@@ -39,9 +39,9 @@ def test_the_five_commands_and_the_others(small_lab: Lab, tmp_path: Path) -> Non
             said[line] = done.stdout + done.stderr
             assert done.returncode == 0, f"{line}\n{said[line]}"
     first = [line.split()[1] for line in said][:5]
-    assert first == ["doctor", "probe", "reorder", "report", "launch"]
+    assert first == ["doctor", "probe", "reorder", "report", "compare"]
     assert all(host.name in (tmp_path / "report.html").read_text() for host in members)
-    (compared,) = (text for line, text in said.items() if "--ab" in line)
+    (compared,) = (text for line, text in said.items() if line.startswith("plink compare"))
     assert "gain " in compared
     for rank in range(4):
         assert f"[{rank}] rank {rank} of 4\n" in said["plink launch train.py"]

@@ -22,8 +22,8 @@ PIECES, CLOCKS = 8, 150
 
 
 def status(folder: Path) -> dict[str, Any]:
-    """What ``plink agile status`` says; empty before there is a job that answers."""
-    done = typed("agile", "status", "last", "--json", cwd=folder)
+    """What ``plink elastic status`` says; empty before there is a job that answers."""
+    done = typed("elastic", "status", "last", "--json", cwd=folder)
     found: dict[str, Any] = json.loads(done.stdout) if done.returncode == 0 else {}
     return found
 
@@ -39,15 +39,15 @@ def test_exact_after_an_eviction_and_a_death(small_lab: Lab, tmp_path: Path, sta
     for name, group in (("hosts.txt", first), ("more.txt", (replace(others[2], tier="transient"),))):
         (tmp_path / name).write_text(render_hosts(replace(small_lab.hosts, members=group)))
     job = start(
-        "launch", "--backend", "agileml", "--hosts", "hosts.txt", "--most-hosts", "8", "--timeout", "110s",
+        "elastic", "run", "--hosts", "hosts.txt", "--max-hosts", "8", "--timeout", "110s",
         "--env", "OMP_NUM_THREADS=1", str(PROGRAM), "--out", str(tmp_path / "out.json"),
         "--pieces", str(PIECES), "--clocks", str(CLOCKS), "--work-s", "0.02",
     )  # fmt: skip
     until(lambda: status(tmp_path).get("begun", -1) > 3, 60, "the first clocks")
-    done = typed("agile", "add", "last", "--hosts", "more.txt", cwd=tmp_path)
+    done = typed("elastic", "add", "last", "--hosts", "more.txt", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     until(lambda: others[2].name in members(tmp_path), 60, "the added host to join")
-    done = typed("agile", "evict", "last", others[0].name, "--in", "20s", cwd=tmp_path)
+    done = typed("elastic", "evict", "last", others[0].name, "--in", "20s", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     until(lambda: others[0].name not in members(tmp_path), 60, "the evicted host to leave")
     os.kill(node(small_lab, others[1].name), signal.SIGKILL)

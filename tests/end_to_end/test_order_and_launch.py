@@ -51,7 +51,7 @@ def test_swapped_hosts_are_caught_before_the_program_runs(small_lab: Lab, probed
     (tmp_path / "hosts.txt").write_text(swapped)
     (tmp_path / ".plink").mkdir()
     (tmp_path / ".plink/network.json").write_bytes((probed / ".plink/network.json").read_bytes())
-    done = plink("launch", "--hosts", "hosts.txt", "--given", "touch", "ran", cwd=tmp_path)
+    done = plink("launch", "--hosts", "hosts.txt", "--order", "given", "touch", "ran", cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     assert all(host.name in done.stderr for host in small_lab.hosts.members[:2])
     assert not (tmp_path / "ran").exists()

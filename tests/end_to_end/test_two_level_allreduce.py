@@ -46,8 +46,8 @@ def test_slow_host_gets_less_to_aggregate(
     (tmp_path / ".plink").mkdir()
     (tmp_path / ".plink/network.json").write_bytes((probed / ".plink/network.json").read_bytes())
     (tmp_path / "steps.py").write_text(STEPS)
-    running = start("launch", "--hosts", "hosts.txt", "--given", "--backend", "2lha",
-                    "--autotune", "--autotune-every", "300ms", "--timeout", "110s", "--env", "OMP_NUM_THREADS=1",
+    running = start("launch", "--hosts", "hosts.txt", "--order", "given", "--backend", "2lha",
+                    "--autotune", "--set", "autotune-every=300ms", "--timeout", "110s", "--env", "OMP_NUM_THREADS=1",
                     "steps.py", str(tmp_path / "over"))  # fmt: skip
     running.await_lines(15, "step", 90)
     slow = small_lab.hosts.names[2]

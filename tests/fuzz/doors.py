@@ -168,7 +168,7 @@ def pod(group: int) -> bytes:
 
 
 def wish(data: bytes) -> None:
-    """What is asked of an elastic job by ``plink agile``, and what the job answers to it."""
+    """What is asked of an elastic job by ``plink elastic``, and what the job answers to it."""
     asking = _asking()
     here, there = socket.socketpair()
     with there:

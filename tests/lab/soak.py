@@ -73,7 +73,7 @@ def plink(*words: str, cwd: Path) -> "subprocess.CompletedProcess[str]":
 
 def names_in(folder: Path) -> set[str]:
     """Hosts of the job."""
-    done = plink("agile", "status", "last", "--json", cwd=folder)
+    done = plink("elastic", "status", "last", "--json", cwd=folder)
     return {host["name"] for host in json.loads(done.stdout)["hosts"]} if done.returncode == 0 else set()
 
 
@@ -87,7 +87,7 @@ def soak(seconds: float, folder: Path) -> list[Sample]:
     there = Hosts((replace(first, tier="reliable"), *(members[name] for name in serving)), hosts.lab)
     (folder / "hosts.txt").write_text(render_hosts(there))
     job = Running(
-        folder, "launch", "--backend", "agileml", "--hosts", "hosts.txt", "--most-hosts", "8",
+        folder, "elastic", "run", "--hosts", "hosts.txt", "--max-hosts", "8",
         "--checkpoint", str(folder / "kept"), "--checkpoint-every", "5s", str(_PROGRAM),
         "--out", str(folder / "out.json"), "--clocks", "100000000", "--work-s", "0.05",
     )  # fmt: skip
@@ -103,7 +103,7 @@ def soak(seconds: float, folder: Path) -> list[Sample]:
                     os.kill(pid, signal.SIGKILL)
             until(lambda gone=leaves: gone not in names_in(folder), 60, "a death")  # type: ignore[misc]
             (folder / "more.txt").write_text(render_hosts(Hosts((members[spare_now],), hosts.lab)))
-            done = plink("agile", "add", "last", "--hosts", "more.txt", cwd=folder)
+            done = plink("elastic", "add", "last", "--hosts", "more.txt", cwd=folder)
             assert done.returncode == 0, done.stderr
             serving.append(spare_now)
             spare = leaves

@@ -27,8 +27,8 @@ def test_two_levels_by_what_was_probed(small_lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "sums.py").write_text(SUMS)
     done = plink("probe", "hosts.txt", "--count", "200", "--no-shared-links", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    done = plink("launch", "--hosts", "hosts.txt", "--given", "--backend", "2lha", "--timeout", "60s", "sums.py",
-                 cwd=tmp_path)  # fmt: skip
+    done = plink("launch", "--hosts", "hosts.txt", "--order", "given", "--backend", "2lha", "--timeout", "60s",
+                 "sums.py", cwd=tmp_path)  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == [f"[{rank}] plink [6.0]" for rank in range(4)]
     assert "[0] plink: all-reduces of 4 ranks by " in done.stderr
@@ -41,8 +41,8 @@ def test_a_host_without_plink_is_named(small_lab: Lab, tmp_path: Path) -> None:
     bare = tmp_path / "bare"
     bare.mkdir()
     (bare / "python3").symlink_to("/usr/bin/python3")
-    done = plink("launch", "--hosts", "hosts.txt", "--given", "--backend", "ring", "--python", str(bare / "python3"),
-                 "sums.py", cwd=tmp_path)  # fmt: skip
+    done = plink("launch", "--hosts", "hosts.txt", "--order", "given", "--backend", "ring", "--python",
+                 str(bare / "python3"), "sums.py", cwd=tmp_path)  # fmt: skip
     assert done.returncode == 1
     assert "--backend needs plink in the Python there (install the wheel: docs/install.md)" in done.stderr
     assert small_lab.hosts.names[0] in done.stderr

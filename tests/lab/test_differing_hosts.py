@@ -20,7 +20,7 @@ from tests.lab.waiting import until
 
 pytestmark = pytest.mark.lab
 
-LAUNCH = ("launch", "--hosts", "hosts.txt", "--given")
+LAUNCH = ("launch", "--hosts", "hosts.txt", "--order", "given")
 # Another interpreter to whoever asks for its versions, and otherwise this one.
 STUB = '#!/bin/sh\ncase "$2" in *importlib.metadata*) echo \'{answer}\'; exit;; esac\nexec python3 "$@"\n'
 SAME = '{"python": "3.11", "torch": "2.9.0"}'
@@ -107,7 +107,7 @@ def test_a_folder_that_is_missing_on_one_host(small_lab: Lab, tmp_path: Path) ->
     ],
 )
 def test_versions_that_differ_on_one_host(answer: str, version: str, small_lab: Lab, tmp_path: Path) -> None:
-    """That host is named with its versions; --mixed-versions runs it."""
+    """That host is named with its versions; a setting runs it."""
     write_hosts(small_lab, tmp_path)
     script = write_script(tmp_path, TOUCH)
     for name, said in (("python", SAME), ("other", answer)):
@@ -118,9 +118,9 @@ def test_versions_that_differ_on_one_host(answer: str, version: str, small_lab: 
     with mounted(small_lab, last, "--bind", str(tmp_path / "other"), at=tmp_path / "python"):
         assert refused(tmp_path, *words) == (
             f"hosts differ: Python 3.11 with PyTorch 2.9.0 on {', '.join(alike)}, {version} on {last}; "
-            "nothing was run (--mixed-versions runs it all the same)"
+            "nothing was run (--set allow-version-mismatch=yes runs it)"
         )
-        done = plink(*LAUNCH, "--mixed-versions", *words, cwd=tmp_path)
+        done = plink(*LAUNCH, "--set", "allow-version-mismatch=yes", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert len(ran(tmp_path)) == 4
 
@@ -130,7 +130,7 @@ def test_a_first_host_whose_answers_get_lost(small_lab: Lab, tmp_path: Path) -> 
     write_hosts(small_lab, tmp_path)
     first, _, third, _ = small_lab.hosts.names
     with no_route(small_lab, first, third):
-        said = refused(tmp_path, "--master-port", "29555", write_script(tmp_path, TOUCH))
+        said = refused(tmp_path, "--set", "master-port=29555", write_script(tmp_path, TOUCH))
     address = small_lab.hosts.by_name()[first].address
     assert said == (
         f"{third}: cannot reach port 29555 of {address} ({first}, rank 0's host): timed out; nothing was run"
@@ -141,7 +141,7 @@ def test_a_host_without_a_way_to_the_first(small_lab: Lab, tmp_path: Path) -> No
     write_hosts(small_lab, tmp_path)
     first, second, _, _ = small_lab.hosts.names
     with no_route(small_lab, second, first):
-        said = refused(tmp_path, "--master-port", "29556", write_script(tmp_path, TOUCH))
+        said = refused(tmp_path, "--set", "master-port=29556", write_script(tmp_path, TOUCH))
     address = small_lab.hosts.by_name()[first].address
     assert said == (
         f"{second}: cannot reach port 29556 of {address} ({first}, rank 0's host): No route to host; nothing was run"

@@ -26,7 +26,7 @@ PIECES, CLOCKS = 8, 120
 
 def status(folder: Path) -> dict[str, Any]:
     """By the command; empty before there is any."""
-    done = plink("agile", "status", "last", "--json", cwd=folder)
+    done = plink("elastic", "status", "last", "--json", cwd=folder)
     found: dict[str, Any] = json.loads(done.stdout) if done.returncode == 0 else {}
     return found
 
@@ -45,16 +45,16 @@ def test_hosts_come_go_and_die(small_lab: Lab, tmp_path: Path, start: Callable[.
     (tmp_path / "hosts.txt").write_text(render_hosts(hosts))
     (tmp_path / "more.txt").write_text(render_hosts(more))
     job = start(
-        "launch", "--backend", "agileml", "--hosts", "hosts.txt", "--most-hosts", "8", "--timeout", "100s",
+        "elastic", "run", "--hosts", "hosts.txt", "--max-hosts", "8", "--timeout", "100s",
         "--checkpoint", str(tmp_path / "kept"), "--checkpoint-every", "1s", "--env", "OMP_NUM_THREADS=1", str(PROGRAM),
         "--out", str(tmp_path / "out.json"), "--pieces", str(PIECES), "--clocks", str(CLOCKS), "--work-s", "0.05",
     )  # fmt: skip
     until(lambda: status(tmp_path).get("begun", -1) > 3, 40, "the first clocks")
-    done = plink("agile", "add", "last", "--hosts", "more.txt", cwd=tmp_path)
+    done = plink("elastic", "add", "last", "--hosts", "more.txt", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     until(lambda: status(tmp_path).get("workers") == 4, 30, "work for all hosts")
     assert status(tmp_path)["stage"] == 2
-    done = plink("agile", "evict", "last", others[0].name, "--in", "20s", cwd=tmp_path)
+    done = plink("elastic", "evict", "last", others[0].name, "--in", "20s", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     until(lambda: others[0].name not in there(tmp_path), 30, "an evicted host's leave")
     until(lambda: (status(tmp_path).get("checkpoint") or -1) > 10, 30, "a checkpoint")
@@ -63,10 +63,10 @@ def test_hosts_come_go_and_die(small_lab: Lab, tmp_path: Path, start: Callable[.
     found = json.loads((tmp_path / "out.json").read_text())
     wanted = expected(PIECES, CLOCKS)
     assert {key: found[key] for key in wanted} == wanted
-    done = plink("agile", "summary", "last", "--json", cwd=tmp_path)
+    done = plink("elastic", "summary", "last", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["schema"] == "plink.agile-summary/1"
-    assert plink("agile", "plot", "last", "-o", "run.svg", cwd=tmp_path).returncode == 0
+    assert json.loads(done.stdout)["schema"] == "plink.elastic-summary/1"
+    assert plink("elastic", "plot", "last", "-o", "run.svg", cwd=tmp_path).returncode == 0
 
 
 def test_two_racks_that_lose_each_other_for_10_s(small_lab: Lab, tmp_path: Path, start: Callable[..., Running]) -> None:
@@ -74,7 +74,7 @@ def test_two_racks_that_lose_each_other_for_10_s(small_lab: Lab, tmp_path: Path,
     hosts = [replace(host, tier="transient" if k else "reliable") for k, host in enumerate(small_lab.hosts.members)]
     (tmp_path / "hosts.txt").write_text(render_hosts(replace(small_lab.hosts, members=tuple(hosts))))
     job = start(
-        "launch", "--backend", "agileml", "--hosts", "hosts.txt", "--timeout", "100s", "--env", "OMP_NUM_THREADS=1",
+        "elastic", "run", "--hosts", "hosts.txt", "--timeout", "100s", "--env", "OMP_NUM_THREADS=1",
         str(PROGRAM), "--out", str(tmp_path / "out.json"), "--pieces", str(PIECES), "--clocks", "60",
         "--work-s", "0.05",
     )  # fmt: skip
@@ -104,8 +104,8 @@ def test_interrupted_job_is_restored_on_hosts_with_private_folders(
         lab = lab_up(name, *words)
         hosts = [replace(host, tier="transient" if k > 1 else "reliable") for k, host in enumerate(lab.hosts.members)]
         (tmp_path / "hosts.txt").write_text(render_hosts(replace(lab.hosts, members=tuple(hosts))))
-        job_words = ("launch", "--backend", "agileml", "--hosts", "hosts.txt", "--timeout", "100s")
-        settings = ("--thresholds", "0.5:0.9", "--checkpoint", str(kept), "--checkpoint-every", "1s")
+        job_words = ("elastic", "run", "--hosts", "hosts.txt", "--timeout", "100s")
+        settings = ("--stage-thresholds", "0.5:0.9", "--checkpoint", str(kept), "--checkpoint-every", "1s")
         program = (str(PROGRAM), "--out", str(tmp_path / "out.json"), "--pieces", str(PIECES), "--clocks", "200")
         first = start(*job_words, *settings, *program, "--work-s", "0.05")
         until(lambda: (status(tmp_path).get("checkpoint") or -1) > 5, 60, "a checkpoint")

@@ -49,7 +49,7 @@ def test_a_failing_ranks_exit_code_is_plinks(small_lab: Lab, tmp_path: Path) -> 
         "sys.exit(41)\n"
     )
     began = time.monotonic()
-    done = plink("launch", "--hosts", "hosts.txt", "--given", write_script(tmp_path, text), cwd=tmp_path)
+    done = plink("launch", "--hosts", "hosts.txt", "--order", "given", write_script(tmp_path, text), cwd=tmp_path)
     assert done.returncode == 41, done.stderr
     assert time.monotonic() - began < 10
     host = small_lab.hosts.names[2]
@@ -64,7 +64,7 @@ def test_a_failing_ranks_exit_code_is_plinks(small_lab: Lab, tmp_path: Path) -> 
 def test_json_tells_the_failure(small_lab: Lab, tmp_path: Path) -> None:
     """The same, for programs."""
     write_hosts(small_lab, tmp_path)
-    words = ("launch", "--hosts", "hosts.txt", "--given", "--json", "sh", "-c", "echo broken >&2; exit 5")
+    words = ("launch", "--hosts", "hosts.txt", "--order", "given", "--json", "sh", "-c", "echo broken >&2; exit 5")
     done = plink(*words, cwd=tmp_path)
     document = json.loads(done.stdout)
     assert document["exit_code"] == done.returncode == 5
@@ -80,7 +80,7 @@ def test_a_killed_rank_ends_the_others_within_5_s(
     """kill -9 of one rank: all are gone, also those that do not listen to SIGTERM; 137 as a shell says it."""
     write_hosts(small_lab, tmp_path, slots=2)
     stubborn = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + PIDS
-    running = start("launch", "--hosts", "hosts.txt", "--given", write_script(tmp_path, stubborn))
+    running = start("launch", "--hosts", "hosts.txt", "--order", "given", write_script(tmp_path, stubborn))
     pids = rank_pids(running, 8)
     os.kill(pids[5], signal.SIGKILL)
     assert running.ends(5) == 137
@@ -98,7 +98,7 @@ def test_a_rank_may_use_its_last_two_seconds(small_lab: Lab, tmp_path: Path) -> 
         "if os.environ['RANK'] == '1':\n    time.sleep(0.5)\n    sys.exit(9)\n"
         "time.sleep(100)\n"
     )
-    done = plink("launch", "--hosts", "hosts.txt", "--given", write_script(tmp_path, text), cwd=tmp_path)
+    done = plink("launch", "--hosts", "hosts.txt", "--order", "given", write_script(tmp_path, text), cwd=tmp_path)
     assert done.returncode == 9
     assert done.stdout.splitlines() == ["[0] saved"]
 
@@ -106,7 +106,7 @@ def test_a_rank_may_use_its_last_two_seconds(small_lab: Lab, tmp_path: Path) -> 
 def test_a_killed_agent_ends_the_job(small_lab: Lab, tmp_path: Path, start: Callable[..., Running]) -> None:
     """Its ranks die with it, the others are ended, and the host is named."""
     write_hosts(small_lab, tmp_path)
-    running = start("launch", "--hosts", "hosts.txt", "--given", write_script(tmp_path, PIDS))
+    running = start("launch", "--hosts", "hosts.txt", "--order", "given", write_script(tmp_path, PIDS))
     pids = rank_pids(running)
     agent = int(Path(f"/proc/{pids[3]}/stat").read_text().rpartition(")")[2].split()[1])
     os.kill(agent, signal.SIGKILL)
@@ -172,7 +172,7 @@ def test_a_dead_host_is_one_clear_line(small_lab: Lab, tmp_path: Path) -> None:
     victim = small_lab.hosts.names[1]
     try:
         assert small_lab.plink("kill", victim, cwd=HERE).returncode == 0
-        done = plink("launch", "--hosts", "hosts.txt", "--given", "touch", "ran", cwd=tmp_path)
+        done = plink("launch", "--hosts", "hosts.txt", "--order", "given", "touch", "ran", cwd=tmp_path)
     finally:
         assert small_lab.plink("heal", cwd=HERE).returncode == 0
     assert done.returncode == 1
@@ -186,7 +186,7 @@ def test_a_dead_host_is_one_clear_line(small_lab: Lab, tmp_path: Path) -> None:
 def test_a_script_that_the_hosts_do_not_have(small_lab: Lab, tmp_path: Path) -> None:
     """Said before anything runs: which host, which file."""
     write_hosts(small_lab, tmp_path)
-    done = plink("launch", "--hosts", "hosts.txt", "--given", "not_there.py", cwd=tmp_path)
+    done = plink("launch", "--hosts", "hosts.txt", "--order", "given", "not_there.py", cwd=tmp_path)
     assert done.returncode == 1
     last = done.stderr.splitlines()[-1]
     assert last.startswith("plink: error: node-01: there is no ")
@@ -200,7 +200,7 @@ def test_a_program_and_an_interpreter_that_the_hosts_do_not_have(small_lab: Lab,
     write_hosts(small_lab, tmp_path)
     script = write_script(tmp_path, "print('ran')")
     for words, missing in ((("no-such-command",), "no-such-command"), (("--python", "python9", script), "python9")):
-        done = plink("launch", "--hosts", "hosts.txt", "--given", *words, cwd=tmp_path)
+        done = plink("launch", "--hosts", "hosts.txt", "--order", "given", *words, cwd=tmp_path)
         assert done.returncode == 1
         assert f"there is no program {missing}" in done.stderr or f"there is no {missing}" in done.stderr
         assert done.stdout == ""

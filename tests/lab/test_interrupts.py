@@ -23,7 +23,7 @@ STUBBORN = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SL
 def launched(lab: Lab, folder: Path, start: Callable[..., Running], script: str) -> Running:
     """A job on four hosts, all ranks in the user's code."""
     write_hosts(lab, folder)
-    running = start("launch", "--hosts", "hosts.txt", "--given", write_script(folder, script))
+    running = start("launch", "--hosts", "hosts.txt", "--order", "given", write_script(folder, script))
     running.await_lines(4, "begun")
     assert len(guests(lab)) >= 8, "the judge of this file sees agents and ranks"
     return running
@@ -54,7 +54,7 @@ def test_ctrl_c_during_launch(
 def test_ctrl_c_while_connecting(small_lab: Lab, tmp_path: Path, start: Callable[..., Running]) -> None:
     """Before any rank runs."""
     write_hosts(small_lab, tmp_path)
-    running = start("launch", "--hosts", "hosts.txt", "--given", write_script(tmp_path, SLEEP))
+    running = start("launch", "--hosts", "hosts.txt", "--order", "given", write_script(tmp_path, SLEEP))
     until(lambda: guests(small_lab), 10, "the first SSH session")
     running.process.send_signal(signal.SIGINT)
     assert running.ends(6) == 130

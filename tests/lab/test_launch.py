@@ -76,7 +76,7 @@ def test_hosts_with_different_slots(small_lab: Lab, tmp_path: Path) -> None:
     names = small_lab.hosts.names[:2]
     path = write_hosts(small_lab, tmp_path, names=names)
     path.write_text(path.read_text().replace("slots=1", "slots=3", 1))
-    done = plink("launch", "--hosts", "hosts.txt", "--given", write_script(tmp_path, TELL), cwd=tmp_path)
+    done = plink("launch", "--hosts", "hosts.txt", "--order", "given", write_script(tmp_path, TELL), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     found = [
         (rank["host"], *(rank["env"][key] for key in ("LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK")))  # type: ignore[index]
@@ -93,7 +93,9 @@ def test_hosts_with_different_slots(small_lab: Lab, tmp_path: Path) -> None:
 def test_arguments_reach_the_program_unchanged(small_lab: Lab, words: list[str], tmp_path: Path) -> None:
     """Quotes, blanks, newlines, what a shell would expand, plink's own options, bytes that are no text."""
     write_hosts(small_lab, tmp_path, names=small_lab.hosts.names[:1])
-    done = plink("launch", "--hosts", "hosts.txt", "--given", write_script(tmp_path, TELL), *words, cwd=tmp_path)
+    done = plink(
+        "launch", "--hosts", "hosts.txt", "--order", "given", write_script(tmp_path, TELL), *words, cwd=tmp_path
+    )
     assert done.returncode == 0, done.stderr
     assert told(done.stdout)[0]["args"] == words
 
@@ -101,7 +103,9 @@ def test_arguments_reach_the_program_unchanged(small_lab: Lab, words: list[str],
 def test_a_command_is_run_as_well_as_a_script(small_lab: Lab, tmp_path: Path) -> None:
     """Not everything that is launched is Python."""
     write_hosts(small_lab, tmp_path)
-    done = plink("launch", "--hosts", "hosts.txt", "--given", "sh", "-c", "echo $RANK of $WORLD_SIZE", cwd=tmp_path)
+    done = plink(
+        "launch", "--hosts", "hosts.txt", "--order", "given", "sh", "-c", "echo $RANK of $WORLD_SIZE", cwd=tmp_path
+    )
     assert sorted(done.stdout.splitlines()) == [f"[{rank}] {rank} of 4" for rank in range(4)], done.stderr
 
 
@@ -113,7 +117,17 @@ def test_streams_lines_and_bytes(small_lab: Lab, tmp_path: Path) -> None:
         "sys.stdout.buffer.write('caf\u00e9 '.encode() + bytes([255]) + b' end')\n"
     )
     done = subprocess.run(
-        [sys.executable, "-m", "plink", "launch", "--hosts", "hosts.txt", "--given", write_script(tmp_path, text)],
+        [
+            sys.executable,
+            "-m",
+            "plink",
+            "launch",
+            "--hosts",
+            "hosts.txt",
+            "--order",
+            "given",
+            write_script(tmp_path, text),
+        ],
         cwd=tmp_path,
         capture_output=True,
         check=False,
@@ -133,7 +147,8 @@ def test_output_is_shown_when_it_is_printed(small_lab: Lab, tmp_path: Path, star
         "launch",
         "--hosts",
         "hosts.txt",
-        "--given",
+        "--order",
+        "given",
         write_script(tmp_path, "import time\nprint('begun')\ntime.sleep(60)"),
     )
     assert sorted(running.await_lines(4, "begun")) == [f"[{rank}] begun" for rank in range(4)]
@@ -143,7 +158,7 @@ def test_much_output_arrives_whole(small_lab: Lab, tmp_path: Path) -> None:
     """A megabyte from every rank, in order, none lost at its end."""
     write_hosts(small_lab, tmp_path)
     text = "import os\nfor i in range(20000): print(i, 'x' * 45)\n"
-    done = plink("launch", "--hosts", "hosts.txt", "--given", write_script(tmp_path, text), cwd=tmp_path)
+    done = plink("launch", "--hosts", "hosts.txt", "--order", "given", write_script(tmp_path, text), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     for rank in range(4):
         numbers = [int(line.split()[1]) for line in done.stdout.splitlines() if line.startswith(f"[{rank}]")]
@@ -153,7 +168,7 @@ def test_much_output_arrives_whole(small_lab: Lab, tmp_path: Path) -> None:
 def test_json_is_the_run_and_nothing_else(small_lab: Lab, tmp_path: Path) -> None:
     """With --json standard output holds `plink.run/1`; the ranks' output goes to stderr."""
     write_hosts(small_lab, tmp_path)
-    done = plink("launch", "--hosts", "hosts.txt", "--given", "--json", "hostname", cwd=tmp_path)
+    done = plink("launch", "--hosts", "hosts.txt", "--order", "given", "--json", "hostname", cwd=tmp_path)
     document = json.loads(done.stdout)
     assert document["schema"] == "plink.run/1"
     assert document["exit_code"] == done.returncode == 0
@@ -172,7 +187,7 @@ def test_a_job_of_pytorch(small_lab: Lab, tmp_path: Path) -> None:
         "x = torch.ones(1000) * (dist.get_rank() + 1)\ndist.all_reduce(x)\nprint(x.sum().item())\n"
         "dist.destroy_process_group()\n"
     )
-    done = plink("launch", "--hosts", "hosts.txt", "--given", write_script(tmp_path, text), cwd=tmp_path)
+    done = plink("launch", "--hosts", "hosts.txt", "--order", "given", write_script(tmp_path, text), cwd=tmp_path)
     assert sorted(done.stdout.splitlines()) == [f"[{rank}] 10000.0" for rank in range(4)], done.stderr
 
 
@@ -180,7 +195,16 @@ def test_a_program_gets_the_signals_a_shell_would_give_it(small_lab: Lab, tmp_pa
     """No signal that Python can set is ignored or blocked in a rank: `yes | head -1` must end."""
     write_hosts(small_lab, tmp_path, names=small_lab.hosts.names[:1])
     done = plink(
-        "launch", "--hosts", "hosts.txt", "--given", "grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status", cwd=tmp_path
+        "launch",
+        "--hosts",
+        "hosts.txt",
+        "--order",
+        "given",
+        "grep",
+        "-E",
+        "^Sig(Blk|Ign)",
+        "/proc/self/status",
+        cwd=tmp_path,
     )
     # Signals 32 and 33 are the C library's own: no process can set them through it, some machines hand them on ignored.
     masks = [int(line.split()[-1], 16) & ~(0b11 << 31) for line in done.stdout.splitlines()]
@@ -190,6 +214,8 @@ def test_a_program_gets_the_signals_a_shell_would_give_it(small_lab: Lab, tmp_pa
 def test_nothing_is_left_after_a_job(small_lab: Lab, tmp_path: Path) -> None:
     """Not even what a rank left running in the background."""
     write_hosts(small_lab, tmp_path)
-    done = plink("launch", "--hosts", "hosts.txt", "--given", "sh", "-c", "sleep 300 & echo left", cwd=tmp_path)
+    done = plink(
+        "launch", "--hosts", "hosts.txt", "--order", "given", "sh", "-c", "sleep 300 & echo left", cwd=tmp_path
+    )
     assert done.stdout.count("left") == 4, done.stderr
     until(lambda: not guests(small_lab), 5, "the ranks' children to be gone")

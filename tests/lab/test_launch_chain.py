@@ -39,10 +39,10 @@ def test_what_is_measured_when(small_lab: Lab, tmp_path: Path) -> None:
 
     old = time.time() - 3 * 3600
     os.utime(network, (old, old))
-    assert PROBED not in launched(tmp_path, "--max-age", "4h")
-    assert PROBED not in launched(tmp_path, "--max-age", "1h", "--given")
-    too_old = launched(tmp_path, "--max-age", "1h")
-    assert "3 h old, more than --max-age: probing" in too_old
+    assert PROBED not in launched(tmp_path, "--set", "max-network-age=4h")
+    assert PROBED not in launched(tmp_path, "--set", "max-network-age=1h", "--order", "given")
+    too_old = launched(tmp_path, "--set", "max-network-age=1h")
+    assert "3 h old, more than max-network-age: probing" in too_old
     assert PROBED in too_old
 
 
@@ -74,10 +74,10 @@ def test_a_plan_says_the_order_and_the_environment(small_lab: Lab, tmp_path: Pat
     write_hosts(small_lab, tmp_path)
     assert plink("probe", "hosts.txt", "--count", "50", "--no-shared-links", cwd=tmp_path).returncode == 0
     assert plink("plan", "--algo", "ring", "-o", "p.json", cwd=tmp_path).returncode == 0
-    launched(tmp_path, "--plan", "p.json")
-    done = plink("launch", "--plan", "p.json", "true", cwd=tmp_path)
+    launched(tmp_path, "--order", "p.json")
+    done = plink("launch", "--order", "p.json", "true", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     write_hosts(small_lab, tmp_path, slots=3)
-    done = plink("launch", "--hosts", "hosts.txt", "--plan", "p.json", "true", cwd=tmp_path)
+    done = plink("launch", "--hosts", "hosts.txt", "--order", "p.json", "true", cwd=tmp_path)
     assert done.returncode == 2
     assert "1 slots, the hosts file 3; plan again" in done.stderr.splitlines()[-1]

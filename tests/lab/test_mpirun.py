@@ -70,7 +70,7 @@ def test_an_order_that_is_broken_on_purpose(
         f'exec {real} "$@"\n'
     )
     (folder / PROGRAMS[runner]).chmod(0o755)
-    words = ("launch", "--hosts", "hosts.txt", "--given", "--runner", runner, "--json")
+    words = ("launch", "--hosts", "hosts.txt", "--order", "given", "--runner", runner, "--json")
     words += ("--dry-run",) if rehearsal else ()
     done = plink(*words, write_script(tmp_path, TOUCH), cwd=tmp_path, PATH=f"{folder}:{os.environ['PATH']}")
     assert done.returncode == 1, done.stderr
@@ -90,8 +90,8 @@ def test_environment_and_arguments(small_lab: Lab, runner: str, tmp_path: Path) 
     write_hosts(small_lab, tmp_path, slots=2, names=list(reversed(small_lab.hosts.names)))
     words = ["a b", "it's", '"q"', "$(id)", "two\nlines", ":", "-x", "--", "", "[3] ", "\udcff"]
     script = write_script(tmp_path, TELL)
-    options = ("--runner", runner, "--env", "MY_NAME=a b=c", "--master-port", "29511")
-    done = plink("launch", "--hosts", "hosts.txt", "--given", *options, script, "--", *words, cwd=tmp_path)
+    options = ("--runner", runner, "--env", "MY_NAME=a b=c", "--set", "master-port=29511")
+    done = plink("launch", "--hosts", "hosts.txt", "--order", "given", *options, script, "--", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     ranks = told(done.stdout)
     assert [rank["host"] for rank in ranks] == [name for name in reversed(small_lab.hosts.names) for _ in range(2)]
@@ -126,7 +126,7 @@ def test_what_env_gives_stands_in_no_command(small_lab: Lab, runner: str, tmp_pa
     script = write_script(tmp_path, text)
     secret = "hu" + "sh " * 99
     done = plink(
-        "launch", "--hosts", "hosts.txt", "--given", "--runner", runner, "--env", f"SECRET={secret}", script,
+        "launch", "--hosts", "hosts.txt", "--order", "given", "--runner", runner, "--env", f"SECRET={secret}", script,
         cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -142,7 +142,7 @@ def test_a_host_that_cannot_reach_the_first(small_lab: Lab, runner: str, tmp_pat
     rule = ["ip", "netns", "exec", small_lab.blueprint.namespace(first.name), "ip", "rule"]
     subprocess.run([*rule, "add", "to", other.address, "blackhole"], check=True)
     try:
-        words = ("launch", "--hosts", "hosts.txt", "--given", "--runner", runner, "--master-port", "29511")
+        words = ("launch", "--hosts", "hosts.txt", "--order", "given", "--runner", runner, "--set", "master-port=29511")
         more = ("--dry-run",) if runner == "mpich" else ()
         done = plink(*words, *more, write_script(tmp_path, TOUCH), cwd=tmp_path)
     finally:
@@ -161,7 +161,15 @@ def test_much_output_arrives_whole(small_lab: Lab, runner: str, tmp_path: Path) 
     write_hosts(small_lab, tmp_path)
     text = "for i in range(10000): print(i, '[1,2]<stdout>:[3] |')\nprint('\\x1e\\\\', end='')\n"
     done = plink(
-        "launch", "--hosts", "hosts.txt", "--given", "--runner", runner, write_script(tmp_path, text), cwd=tmp_path
+        "launch",
+        "--hosts",
+        "hosts.txt",
+        "--order",
+        "given",
+        "--runner",
+        runner,
+        write_script(tmp_path, text),
+        cwd=tmp_path,
     )
     assert done.returncode == 0, done.stderr
     lines = done.stdout.split("\n")
@@ -176,7 +184,15 @@ def test_the_first_rank_that_fails(small_lab: Lab, runner: str, tmp_path: Path) 
     write_hosts(small_lab, tmp_path)
     text = "import os, sys, time\nif os.environ['RANK'] == '2': sys.exit('because')\ntime.sleep(100)\n"
     done = plink(
-        "launch", "--hosts", "hosts.txt", "--given", "--runner", runner, write_script(tmp_path, text), cwd=tmp_path
+        "launch",
+        "--hosts",
+        "hosts.txt",
+        "--order",
+        "given",
+        "--runner",
+        runner,
+        write_script(tmp_path, text),
+        cwd=tmp_path,
     )
     assert done.returncode == 1
     assert "plink: [2] because" in done.stderr
@@ -188,7 +204,7 @@ def test_the_first_rank_that_fails(small_lab: Lab, runner: str, tmp_path: Path) 
 def test_time_is_over(small_lab: Lab, runner: str, tmp_path: Path) -> None:
     """Every rank shows where it hangs before it is ended."""
     write_hosts(small_lab, tmp_path)
-    words = ("launch", "--hosts", "hosts.txt", "--given", "--runner", runner, "--timeout", "2s", "--json")
+    words = ("launch", "--hosts", "hosts.txt", "--order", "given", "--runner", runner, "--timeout", "2s", "--json")
     done = plink(*words, write_script(tmp_path, HANG), cwd=tmp_path)
     assert done.returncode == 124
     document = json.loads(done.stdout)
@@ -202,7 +218,9 @@ def test_time_is_over(small_lab: Lab, runner: str, tmp_path: Path) -> None:
 def test_ctrl_c(small_lab: Lab, runner: str, tmp_path: Path, start: Callable[..., Running]) -> None:
     """Once: the job ends in order, and nothing of it is left on any host."""
     write_hosts(small_lab, tmp_path)
-    running = start("launch", "--hosts", "hosts.txt", "--given", "--runner", runner, write_script(tmp_path, HANG))
+    running = start(
+        "launch", "--hosts", "hosts.txt", "--order", "given", "--runner", runner, write_script(tmp_path, HANG)
+    )
     running.await_lines(4, "begun")
     assert len(guests(small_lab)) >= 8
     running.process.send_signal(2)
@@ -214,7 +232,9 @@ def test_ctrl_c(small_lab: Lab, runner: str, tmp_path: Path, start: Callable[...
 def test_plink_is_killed(small_lab: Lab, runner: str, tmp_path: Path, start: Callable[..., Running]) -> None:
     """kill -9: the launcher ends with it."""
     write_hosts(small_lab, tmp_path)
-    running = start("launch", "--hosts", "hosts.txt", "--given", "--runner", runner, write_script(tmp_path, HANG))
+    running = start(
+        "launch", "--hosts", "hosts.txt", "--order", "given", "--runner", runner, write_script(tmp_path, HANG)
+    )
     running.await_lines(4, "begun")
     running.process.kill()
     until(lambda: not guests(small_lab), 15, "the ranks to be gone")
@@ -224,7 +244,7 @@ def test_plink_is_killed(small_lab: Lab, runner: str, tmp_path: Path, start: Cal
 def test_a_rehearsal(small_lab: Lab, runner: str, tmp_path: Path) -> None:
     """The order is proven and the command shown with its files; the program is not run, and what is missing is told."""
     write_hosts(small_lab, tmp_path)
-    words = ("launch", "--hosts", "hosts.txt", "--given", "--runner", runner, "--dry-run", "--json")
+    words = ("launch", "--hosts", "hosts.txt", "--order", "given", "--runner", runner, "--dry-run", "--json")
     done = plink(*words, write_script(tmp_path, TOUCH), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
@@ -254,7 +274,7 @@ def test_an_all_reduce_of_open_mpi(small_lab: Lab, algorithm: int, tmp_path: Pat
     words = [word for name, value in settings.items() for word in ("--env", f"{name}={value}")]
     program = Path(__file__).parents[2] / "benchmarks/timing/mpi_allreduce.py"
     done = plink(
-        "launch", "--hosts", "hosts.txt", "--given", "--runner", "mpirun",
+        "launch", "--hosts", "hosts.txt", "--order", "given", "--runner", "mpirun",
         "--launcher-args=--mca pml ob1 --mca btl self,tcp", *words, "--python", sys.executable,
         str(program), "1000000", "2", cwd=tmp_path,
     )  # fmt: skip

@@ -36,13 +36,13 @@ def swap(path: Path, a: str, b: str) -> None:
 def test_hosts_that_changed_places_since_they_were_probed(small_lab: Lab, measured: Path) -> None:
     """Two addresses are swapped in the hosts file: stopped, both lists shown, nothing was run."""
     script = write_script(measured, TOUCH)
-    assert plink("launch", "--hosts", "hosts.txt", "--given", script, cwd=measured).returncode == 0
+    assert plink("launch", "--hosts", "hosts.txt", "--order", "given", script, cwd=measured).returncode == 0
     assert len(ran(measured)) == 4, "the script works where all is well"
     for name in ran(measured):
         (measured / name).unlink()
     path = write_hosts(small_lab, measured)
     swap(path, *(small_lab.hosts.members[k].address for k in (0, 2)))
-    done = plink("launch", "--hosts", "hosts.txt", "--given", script, cwd=measured)
+    done = plink("launch", "--hosts", "hosts.txt", "--order", "given", script, cwd=measured)
     assert done.returncode == 1, done.stderr
     names = small_lab.hosts.names
     for rank, found in enumerate((names[2], names[1], names[0], names[3])):
@@ -58,7 +58,9 @@ def test_a_stopped_launch_is_told_to_programs_too(small_lab: Lab, measured: Path
     """With --json the findings are on standard output, and the proof says that it did not hold."""
     path = write_hosts(small_lab, measured)
     swap(path, *(small_lab.hosts.members[k].address for k in (0, 1)))
-    done = plink("launch", "--hosts", "hosts.txt", "--given", "--json", write_script(measured, TOUCH), cwd=measured)
+    done = plink(
+        "launch", "--hosts", "hosts.txt", "--order", "given", "--json", write_script(measured, TOUCH), cwd=measured
+    )
     document = json.loads(done.stdout)
     assert document["schema"] == "plink.run/1"
     assert document["exit_code"] == done.returncode == 1
@@ -85,6 +87,6 @@ def test_names_of_ones_own_choice_are_no_lie(small_lab: Lab, tmp_path: Path) -> 
     """Names in the hosts file need not be the machines' own: nothing is wrong with that."""
     path = write_hosts(small_lab, tmp_path)
     path.write_text(path.read_text().replace("node-", "gpu-"))
-    done = plink("launch", "--hosts", "hosts.txt", "--given", write_script(tmp_path, TOUCH), cwd=tmp_path)
+    done = plink("launch", "--hosts", "hosts.txt", "--order", "given", write_script(tmp_path, TOUCH), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert len(ran(tmp_path)) == 4

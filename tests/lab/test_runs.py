@@ -44,7 +44,7 @@ def test_what_is_kept_of_a_job_and_running_it_again(small_lab: Lab, tmp_path: Pa
     assert (logs / "rank-2.err").read_text() == "err\n"
     assert len((logs / "all.log").read_text().splitlines()) == 8
 
-    done = plink("launch", "--again", "last", "--env", "MINE=bad", "--log-dir", "elsewhere", cwd=tmp_path)
+    done = plink("runs", "rerun", "last", "--env", "MINE=bad", "--log-dir", "elsewhere", cwd=tmp_path)
     assert done.returncode == 4
     failed, first = listed(tmp_path)
     assert first["id"] == run["id"] != failed["id"]
@@ -61,7 +61,7 @@ def test_what_is_kept_of_a_job_and_running_it_again(small_lab: Lab, tmp_path: Pa
 
 def test_a_job_that_could_not_be_run_says_why(small_lab: Lab, tmp_path: Path) -> None:
     write_hosts(small_lab, tmp_path)
-    done = plink("launch", "--hosts", "hosts.txt", "--given", "no-such-program", cwd=tmp_path)
+    done = plink("launch", "--hosts", "hosts.txt", "--order", "given", "no-such-program", cwd=tmp_path)
     assert done.returncode != 0
     (run,) = listed(tmp_path)
     assert run["exit_code"] == done.returncode
@@ -70,9 +70,5 @@ def test_a_job_that_could_not_be_run_says_why(small_lab: Lab, tmp_path: Path) ->
 
 
 def test_what_cannot_be_run_again(tmp_path: Path) -> None:
-    for words, message in (
-        (("--again", "last"), "no run last"),
-        (("--again", "x", "train.py"), "leave them away"),
-        ((), "PROGRAM is missing"),
-    ):
-        assert message in refusal(typed("launch", *words, cwd=tmp_path))
+    for words, message in ((("last",), "no run last"), (("x", "train.py"), "unexpected extra argument"), ((), "ID")):
+        assert message in refusal(typed("runs", "rerun", *words, cwd=tmp_path))

@@ -76,7 +76,7 @@ def write_slots(lab: Lab, folder: Path, slots: dict[str, int]) -> None:
 
 def launch(slurm: Cluster, folder: Path, *words: str, **more: str) -> tuple[int, str, str]:
     """(exit code, standard output, standard error) of a launch with the hosts file there."""
-    done = plink("launch", "--runner", "slurm", "--given", "--hosts", "hosts.txt", *words, cwd=folder,
+    done = plink("launch", "--runner", "slurm", "--order", "given", "--hosts", "hosts.txt", *words, cwd=folder,
                  **slurm.environment, **more)  # fmt: skip
     return done.returncode, done.stdout, done.stderr
 
@@ -217,7 +217,9 @@ def test_a_launch_that_is_ended_leaves_nothing(
     """Ctrl-C, or plink's sudden death: no rank and no allocation outlives it."""
     write_hosts(slurm.lab, tmp_path, names=shuffled(slurm.lab, 18, 3))
     script = write_script(tmp_path, "import time\nprint('begun', flush=True)\ntime.sleep(120)\n")
-    running = start("launch", "--runner", "slurm", "--given", "--hosts", "hosts.txt", script, **slurm.environment)
+    running = start(
+        "launch", "--runner", "slurm", "--order", "given", "--hosts", "hosts.txt", script, **slurm.environment
+    )
     running.await_lines(3, "begun", PATIENCE_S)
     running.process.send_signal(number)
     assert running.ends(PATIENCE_S) == code
@@ -230,7 +232,9 @@ def test_ctrl_c_while_nodes_are_waited_for(slurm: Cluster, tmp_path: Path, start
     slurm.ask("salloc", "--no-shell", "--exclusive", "--nodes=1", f"--nodelist={names[0]}", "--job-name=other")
     (other,) = slurm.jobs()
     write_hosts(slurm.lab, tmp_path, names=names)
-    running = start("launch", "--runner", "slurm", "--given", "--hosts", "hosts.txt", "true", **slurm.environment)
+    running = start(
+        "launch", "--runner", "slurm", "--order", "given", "--hosts", "hosts.txt", "true", **slurm.environment
+    )
     until(lambda: "queued and waiting for resources" in running.err, PATIENCE_S, "salloc to say that it waits")
     running.process.send_signal(signal.SIGINT)
     assert running.ends(PATIENCE_S) == 130
@@ -279,7 +283,7 @@ def test_submit(slurm: Cluster, tmp_path: Path) -> None:
     names = shuffled(slurm.lab, 21, 3)
     write_slots(slurm.lab, tmp_path, dict(zip(names, (1, 2, 1), strict=True)))
     tell = write_script(tmp_path, "import os, sys\nprint(os.uname().nodename, sys.argv[1:], os.environ['SAY'])\n")
-    words = ["--submit", "--env", "SAY=$(x) 'y'", tell, "two\nlines", "it's", "--json"]
+    words = ["--env", "SAY=$(x) 'y'", tell, "two\nlines", "it's", "--json"]
     code, out, err = launch(slurm, tmp_path, *words)
     assert code == 0, err
     job_id = out.split()[-1]
@@ -305,14 +309,14 @@ def test_an_elastic_job_on_nodes_of_two_jobs(slurm: Cluster, tmp_path: Path, sta
     slurm.ask("salloc", "--no-shell", "--nodes=1", f"--nodelist={names[0]}", "--job-name=kept")
     slurm.ask("salloc", "--no-shell", "--nodes=2", f"--nodelist={','.join(names[1:3])}", "--job-name=spot")
     job = start(
-        "launch", "--backend", "agileml", "--runner", "slurm", "--hosts", "hosts.txt", "--timeout", "100s",
-        "--notice", "4s", "--most-hosts", "4", "--env", "OMP_NUM_THREADS=1", str(program),
+        "elastic", "run", "--runner", "slurm", "--hosts", "hosts.txt", "--timeout", "100s",
+        "--preemption-grace", "4s", "--max-hosts", "4", "--env", "OMP_NUM_THREADS=1", str(program),
         "--out", str(tmp_path / "out.json"), "--pieces", "8", "--clocks", "100", "--work-s", "0.05",
         **slurm.environment,
     )  # fmt: skip
 
     def asked(*words: str) -> tuple[int, str]:
-        done = plink("agile", *words, cwd=tmp_path, **slurm.environment)
+        done = plink("elastic", *words, cwd=tmp_path, **slurm.environment)
         return done.returncode, done.stdout + done.stderr
 
     def state(key: str) -> object:

@@ -18,7 +18,15 @@ def test_they_reach_every_worker_unchanged(small_lab: Lab, tmp_path: Path) -> No
     write_hosts(small_lab, tmp_path, names=small_lab.hosts.names[:2])
     words = [*(word for kind in ARGUMENTS.values() for word in kind), "--nnodes=7", "--nproc-per-node=3"]
     mine = "it's $(touch gotcha)\n" + os.fsdecode(b"\xff")
-    asked = ("--given", "--runner", "torchrun", "--env", f"MINE={mine}", write_script(tmp_path, TELL, "tell.py"))
+    asked = (
+        "--order",
+        "given",
+        "--runner",
+        "torchrun",
+        "--env",
+        f"MINE={mine}",
+        write_script(tmp_path, TELL, "tell.py"),
+    )
     done = plink("launch", "--hosts", "hosts.txt", *asked, *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     expected = [os.fsencode(word).hex() for word in [*words, mine]]

@@ -237,7 +237,7 @@ def test_how_a_job_stands(
     asking = Asking(lambda wish, answer: answer(last))
     try:
         write_document(workspace.RUNS / "0a1b" / "agile.json", {"socket": asking.name})
-        found = printed(capsys, "agile", "status", "last")
+        found = printed(capsys, "elastic", "status", "last")
     finally:
         asking.close()
     assert described("elastic-status", found)

@@ -24,9 +24,9 @@ def test_they_reach_every_rank_unchanged(tmp_path: Path) -> None:
     words = [word for words in ARGUMENTS.values() for word in words]
     mine = "it's $(touch gotcha)\n" + os.fsdecode(b"\xff")
     expected = [os.fsencode(word).hex() for word in [*words, mine]]
-    for asked in (["--runner", "local", "--slots", "2", "--env", f"MINE={mine}", "tell.py", *words],
-                  ["--again", "last"]):  # fmt: skip
-        done = typed("launch", *asked, cwd=tmp_path)
+    for asked in (["launch", "--runner", "local", "--slots", "2", "--env", f"MINE={mine}", "tell.py", *words],
+                  ["runs", "rerun", "last"]):  # fmt: skip
+        done = typed(*asked, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         said = sorted(done.stdout.splitlines())
         assert [line[:4] for line in said] == ["[0] ", "[1] "]

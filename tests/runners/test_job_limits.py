@@ -75,7 +75,7 @@ def test_hosts_with_other_versions_are_named(jobs: ChildJobs) -> None:
         refuse([], versions, jobs.job("train.py"))
     assert str(refused.value) == (
         "hosts differ: Python 3.11 with PyTorch 2.13.0 on a, b, Python 3.11 with PyTorch 2.12.0 on c, "
-        "Python 3.9 without PyTorch on d; nothing was run (--mixed-versions runs it all the same)"
+        "Python 3.9 without PyTorch on d; nothing was run (--set allow-version-mismatch=yes runs it)"
     )
     refuse([], versions, replace(jobs.job("train.py"), mixed_versions=True))
     refuse([], {"a": same, "b": None, "c": dict(same)}, jobs.job("train.py"))

@@ -32,7 +32,7 @@ class ControlLine:
         """:raises PlinkError: there is no line, or nobody at its other end."""
         name = os.environ.get(VARIABLE, "") if name is None else name
         if not name:
-            raise PlinkError("this is started by `plink launch --backend agileml`, which gives it a line")
+            raise PlinkError("this is started by `plink elastic run`, which gives it a line")
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(_CONNECT_S)
         try:

@@ -32,7 +32,7 @@ def test_a_job_that_is_tuned_is_kept_and_replayed(tmp_path: Path) -> None:
     """Sums are right, whatever is decided on a machine as busy as this one."""
     (tmp_path / "sums.py").write_text(SUMS)
     done = plink("launch", "--runner", "local", "--slots", "4", "--backend", "flat", "--autotune",
-                 "--autotune-every", "200ms", "--timeout", "100s", "sums.py", cwd=tmp_path)  # fmt: skip
+                 "--set", "autotune-every=200ms", "--timeout", "100s", "sums.py", cwd=tmp_path)  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert len({line[4:] for line in done.stdout.splitlines()}) == 1, done.stdout
     assert "autotune: ranks tell every 0.2 s what they see" in done.stderr
@@ -51,7 +51,7 @@ def test_a_job_that_is_tuned_is_kept_and_replayed(tmp_path: Path) -> None:
         assert [row["action"] for row in report["stretches"]] == [row["action"] for row in stretches]
     shown = plink("autotune", "replay", "last", cwd=tmp_path)
     assert "load max/min" in shown.stdout
-    again = plink("launch", "--again", "last", "--timeout", "100s", cwd=tmp_path)
+    again = plink("runs", "rerun", "last", "--timeout", "100s", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert len(list(tmp_path.glob(".plink/runs/*/autotune.jsonl"))) == 2
     changed = log.read_text().replace(stretches[0]["action"], "finetune", 1)

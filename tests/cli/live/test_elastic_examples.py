@@ -23,7 +23,7 @@ TORCH = ("--items", "300", "--side", "8", "--classes", "3", "--batches", "2", "-
 def launched(folder: Path, name: str, *words: str) -> "subprocess.CompletedProcess[str]":
     """A job of one reliable and two transient hosts, which serve: stage 2."""
     return plink(
-        "launch", "--runner", "local", "--slots", "3", "--backend", "agileml", "--timeout", "100s",
+        "elastic", "run", "--runner", "local", "--slots", "3", "--timeout", "100s",
         str(EXAMPLES / name), *words, cwd=folder,
     )  # fmt: skip
 

@@ -27,7 +27,7 @@ PROGRAM = Path(__file__).parents[2] / "runners/agile/tally.py"
 def launched(folder: Path, *words: str, options: tuple[str, ...] = ()) -> Running:
     """A job of two hosts. ``options``: of plink, beside those that all jobs here have."""
     return Running(
-        folder, "launch", "--runner", "local", "--slots", "2", "--backend", "agileml", "--timeout", "100s", "--json",
+        folder, "elastic", "run", "--runner", "local", "--slots", "2", "--timeout", "100s", "--json",
         *options, str(PROGRAM), "--out", str(folder / "out.json"), "--pieces", "4", *words,
     )  # fmt: skip
 
@@ -45,7 +45,7 @@ def kept(folder: Path) -> list[dict[str, Any]]:
 
 def status(folder: Path) -> dict[str, Any]:
     """By the command, once there is work; empty before."""
-    done = typed("agile", "status", "last", "--json", cwd=folder)
+    done = typed("elastic", "status", "last", "--json", cwd=folder)
     found: dict[str, Any] = json.loads(done.stdout) if done.returncode == 0 else {}
     return found if found.get("stage") else {}
 
@@ -80,10 +80,10 @@ def test_a_checkpoint_is_asked_for(tmp_path: Path) -> None:
     job = launched(tmp_path, "--clocks", "4000", "--work-s", "0.04", options=seldom)
     try:
         until(lambda: status(tmp_path), 60, "work")
-        done = typed("agile", "checkpoint", "last", "--json", cwd=tmp_path)
+        done = typed("elastic", "checkpoint", "last", "--json", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         found = json.loads(done.stdout)
-        shown = typed("agile", "checkpoint", "last", cwd=tmp_path)
+        shown = typed("elastic", "checkpoint", "last", cwd=tmp_path)
         latest = read_document(folder / "latest.json")
         job.process.send_signal(signal.SIGINT)
         assert job.ends(20) == 130, job.err
@@ -95,7 +95,7 @@ def test_a_checkpoint_is_asked_for(tmp_path: Path) -> None:
     assert (found["run"], Path(found["folder"]).parent) == (kept(tmp_path)[0]["id"], folder)
     assert shown.stdout == f"clock {latest['clock']}: {folder}/{latest['folder']}\n"
     assert latest["clock"] >= found["clock"]
-    ended = typed("agile", "checkpoint", "last", cwd=tmp_path)
+    ended = typed("elastic", "checkpoint", "last", cwd=tmp_path)
     assert "the job does not answer" in refusal(ended, 1)
 
 
@@ -137,9 +137,9 @@ def test_ctrl_c_ends_the_job_and_its_nodes(tmp_path: Path) -> None:
     assert "Traceback" not in job.err
     (run,) = kept(tmp_path)
     assert run["exit_code"] == 130
-    summary = typed("agile", "summary", run["id"], "--json", cwd=tmp_path)
+    summary = typed("elastic", "summary", run["id"], "--json", cwd=tmp_path)
     assert summary.returncode == 0, summary.stderr
-    done = typed("agile", "status", "last", cwd=tmp_path)
+    done = typed("elastic", "status", "last", cwd=tmp_path)
     assert done.returncode == 1
     assert "the job does not answer" in done.stderr
 
@@ -155,9 +155,9 @@ def test_hosts_that_come_together_and_leave_together_are_a_line_each(tmp_path: P
     job = launched(tmp_path, "--clocks", "4000", "--work-s", "0.04")
     try:
         until(lambda: status(tmp_path), 60, "work")
-        assert typed("agile", "add", "last", "n0", "n1", cwd=tmp_path).returncode == 0
+        assert typed("elastic", "add", "last", "n0", "n1", cwd=tmp_path).returncode == 0
         until(lambda: status(tmp_path)["workers"] == 4, 60, "newcomers")
-        assert typed("agile", "evict", "last", "n0", "n1", "--in", "9s", cwd=tmp_path).returncode == 0
+        assert typed("elastic", "evict", "last", "n0", "n1", "--in", "9s", cwd=tmp_path).returncode == 0
         until(lambda: len(status(tmp_path)["hosts"]) == 2, 60, "the end of their work")
         job.process.send_signal(signal.SIGINT)
         assert job.ends(20) == 130, job.err
@@ -169,7 +169,7 @@ def test_hosts_that_come_together_and_leave_together_are_a_line_each(tmp_path: P
 def test_hosts_that_come_are_a_line_above_the_live_view(tmp_path: Path) -> None:
     reading, writing = os.openpty()
     fcntl.ioctl(writing, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 300, 0, 0))
-    words = ("launch", "--runner", "local", "--slots", "2", "--backend", "agileml", "--timeout", "100s", str(PROGRAM))
+    words = ("elastic", "run", "--runner", "local", "--slots", "2", "--timeout", "100s", str(PROGRAM))
     words += ("--out", str(tmp_path / "out.json"), "--pieces", "4", "--clocks", "4000", "--work-s", "0.04")
     shown: list[bytes] = []
 
@@ -187,7 +187,7 @@ def test_hosts_that_come_are_a_line_above_the_live_view(tmp_path: Path) -> None:
         looking.start()
         try:
             until(lambda: status(tmp_path), 60, "work")
-            assert typed("agile", "add", "last", "n0", "n1", cwd=tmp_path).returncode == 0
+            assert typed("elastic", "add", "last", "n0", "n1", cwd=tmp_path).returncode == 0
             until(lambda: RESIZED.search(b"".join(shown).decode(errors="replace")), 60, "the line")
         finally:
             process.send_signal(signal.SIGINT)
@@ -202,7 +202,7 @@ def test_the_live_view_of_a_terminal(tmp_path: Path) -> None:
     """Stage, hosts and events stay below, and what hosts print goes above it, line by line."""
     reading, writing = os.openpty()
     fcntl.ioctl(writing, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
-    words = ("launch", "--runner", "local", "--slots", "2", "--backend", "agileml", "--timeout", "100s", str(PROGRAM))
+    words = ("elastic", "run", "--runner", "local", "--slots", "2", "--timeout", "100s", str(PROGRAM))
     words += ("--out", str(tmp_path / "out.json"), "--pieces", "4", "--clocks", "60", "--work-s", "0.04", "--say")
     with subprocess.Popen(
         [sys.executable, "-m", "plink", *words], cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=writing, stderr=writing,

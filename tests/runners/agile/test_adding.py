@@ -29,7 +29,7 @@ def test_a_host_that_is_on_its_way_is_not_started_twice(paper: Paper) -> None:
     first = wish(hub, "n0")
     paper.until(lambda: paper.tries == [["n0"]])
     (refused,) = wish(hub, "n1", "n0")
-    assert refused == {"why": "n0: being added already; `plink agile status` shows hosts"}
+    assert refused == {"why": "n0: being added already; `plink elastic status` shows hosts"}
     assert wish(hub, "h1") == [{"why": "h1: in the job already"}]
     assert wish(hub, "n2", "n2") == [{"why": "n2: named twice"}]
     assert not first
@@ -140,4 +140,4 @@ def test_who_evicts_the_last_reliable_host_is_told_what_comes_of_it(paper: Paper
     assert answers[:2] == [{}, {}]
     assert answers[2]["note"].startswith("no reliable host stays (h0, h1): ")
     assert said in answers[2]["note"]
-    assert "plink agile add" in answers[2]["note"]
+    assert "plink elastic add" in answers[2]["note"]

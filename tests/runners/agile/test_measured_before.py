@@ -1,5 +1,5 @@
-"""What a controller measured outlives it (`--thresholds auto`): the next one goes on with it, and measures no more than
-what was carried since."""
+"""What a controller measured outlives it (`--stage-thresholds auto`): the next one goes on with it, and measures no
+more than what was carried since."""
 
 import itertools
 from dataclasses import asdict, dataclass

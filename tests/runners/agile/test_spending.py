@@ -62,7 +62,7 @@ moments = st.lists(
 
 @given(moments)
 def test_it_is_what_the_log_comes_to(told: list[Any]) -> None:
-    """`plink agile summary` of the same lines, at any moment."""
+    """`plink elastic summary` of the same lines, at any moment."""
     entries = [tell(float(at)) for at, tell in enumerate(told)]
     history = history_of(entries)
     afterwards = spent(history.members, len(history.kept))

@@ -20,7 +20,7 @@ def test_an_elastic_job_in_a_pod(calls: Path, tmp_path: Path) -> None:
     python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     python.chmod(0o755)
     done = plink(
-        "launch", "--backend", "agileml", "--runner", "kubernetes", "--hosts", "hosts.txt", "--timeout", "60s",
+        "elastic", "run", "--runner", "kubernetes", "--hosts", "hosts.txt", "--timeout", "60s",
         str(program), "--out", str(tmp_path / "out.json"), "--pieces", "4", "--clocks", "5", cwd=tmp_path,
         PYTHONPATH=str(ROOT),
     )  # fmt: skip

@@ -99,7 +99,7 @@ def test_what_is_only_mentioned_does_not_pile_up(agent: RankLine, monkeypatch: p
 
 def test_without_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(control_line.VARIABLE, raising=False)
-    with pytest.raises(PlinkError, match="plink launch --backend agileml"):
+    with pytest.raises(PlinkError, match="plink elastic run"):
         ControlLine()
 
 

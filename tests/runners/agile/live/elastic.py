@@ -97,7 +97,7 @@ class Elastic:
             self.error = error
 
     def status(self) -> dict[str, Any]:
-        """As `plink agile status` has it."""
+        """As `plink elastic status` has it."""
         return ask(self.hub.asking.name, {"do": "status"})
 
     def until(self, what: Callable[[dict[str, Any]], bool], seconds: float = 30.0) -> dict[str, Any]:
@@ -129,16 +129,16 @@ class Elastic:
             os.kill(pid, number)
 
     def evict(self, *names: str, seconds: float) -> None:
-        """As `plink agile evict`."""
+        """As `plink elastic evict`."""
         ask(self.hub.asking.name, {"do": "evict", "hosts": list(names), "seconds": seconds})
 
     def add(self, *names: str, tier: str = "t", bulk: bool = True) -> None:
-        """As `plink agile add`."""
+        """As `plink elastic add`."""
         hosts = [vars(host(name, tier)) for name in names]
         ask(self.hub.asking.name, {"do": "add", "hosts": hosts, "bulk": bulk})
 
     def checkpoint(self) -> dict[str, Any]:
-        """As `plink agile checkpoint`."""
+        """As `plink elastic checkpoint`."""
         return ask(self.hub.asking.name, {"do": "checkpoint"})
 
     def finish(self, *, exactly: bool = True) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""``plink agile plot``."""
+"""``plink elastic plot``."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -9,7 +9,7 @@ import typer
 from plink.cli.screen import say
 from plink.errors import PlinkError, UsageError
 
-_PICTURE = Path("agile.svg")
+_PICTURE = Path("elastic.svg")
 
 
 class Over(StrEnum):
@@ -30,9 +30,9 @@ def plot(
 
     Iterations that a roll-back undid, and those done again, have marks of their own. Works on a run under way.
 
-    Example: plink agile plot last -o run.png
+    Example: plink elastic plot last -o run.png
     """
-    from plink.cli.agile_run import history_from
+    from plink.cli.elastic.history import history_from
     from plink.model.storage import STANDARD, check_writable, write_bytes, write_text
     from plink.report.canvas import as_png, as_svg
     from plink.report.colours import PAPER

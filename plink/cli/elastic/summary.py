@@ -1,10 +1,10 @@
-"""``plink agile summary``."""
+"""``plink elastic summary``."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from plink.cli.agile_cost import cost_said
+from plink.cli.elastic.cost import cost_said
 from plink.cli.screen import print_json
 
 if TYPE_CHECKING:
@@ -19,9 +19,9 @@ def summary(
 
     The cost goes by the prices in the hosts file (price=X, money per hour) and by how long each host took part.
 
-    Example: plink agile summary last
+    Example: plink elastic summary last
     """
-    from plink.cli.agile_run import history_from
+    from plink.cli.elastic.history import history_from
 
     document = _document(history_from(run))
     if as_json:
@@ -37,7 +37,7 @@ def _document(history: "History") -> dict[str, Any]:
     objectives = [each.objective for each in kept if each.objective is not None]
     end = history.end
     return {
-        "schema": "plink.agile-summary/1",
+        "schema": "plink.elastic-summary/1",
         "seconds": round(history.seconds, 3),
         "end": None if end is None else {"why": end.why, "code": end.code},
         "iterations": len(kept),

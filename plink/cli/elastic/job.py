@@ -1,4 +1,7 @@
-"""An elastic job from the command line (``plink launch --backend agileml``): started, shown, kept."""
+"""An elastic job from the command line: started, shown, kept.
+
+Imported by the commands that run one, when they do.
+"""
 
 import contextlib
 import datetime
@@ -7,14 +10,16 @@ import sys
 import time
 import typing
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from plink.api.connecting import connector_for
-from plink.cli.agile_live import SOCKET
-from plink.cli.elastic_options import AGILEML, Elastic
-from plink.cli.elastic_screen import Screen
+from plink.cli.elastic.live import SOCKET
+from plink.cli.elastic.options import ElasticOptions
+from plink.cli.elastic.screen import Screen
+from plink.cli.job_options import AGILEML, JobOptions
+from plink.cli.job_setup import with_options
 from plink.cli.screen import print_json, progress, say, say_error
 from plink.errors import PlinkError, UsageError
 from plink.model.hosts import Host, Hosts, read_hosts
@@ -32,47 +37,65 @@ from runners.job.proof import Finding
 from runners.job.result import OrderNotKept, new_id
 from runners.local import LocalConnector
 
+_RUNNERS = ("ssh", "local", "slurm")  # of those that `plink launch` has
 _NODE = ("-m", "plink.runtime.agileml.node")
 _MOST_LOCAL = 64
 _KINDS: dict[str, Any] = {kind.what: kind for kind in typing.get_args(Entry)}
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What was typed besides: as in :class:`plink.cli.launching.Asked`."""
+class _Request:
+    """What was asked for; ``settings``: as :class:`runners.agile.settings.Settings` has them."""
 
+    program: str
+    args: tuple[str, ...]
     runner: str
-    hosts_file: Path | None
-    slots: int | None
-    python: str | None
-    log_dir: Path | None
-    dry_run: bool
-    as_json: bool
-    accept_new_host_keys: bool
-    elastic: Elastic = field(default_factory=Elastic)
+    options: JobOptions
+    elastic: ElasticOptions
+    settings: dict[str, Any]
 
 
-def run(program: str, args: tuple[str, ...], job: Job, asked: Asked) -> int:
-    """The exit code to end with. :raises PlinkError: when the job could not be run."""
+def launch_with_defaults(program: str, args: list[str], options: JobOptions) -> int:
+    """``plink launch --backend agileml``; returns as :func:`run_job` does.
+
+    :raises PlinkError: as that does. :raises UsageError: for what an elastic job does not take.
+    """
+    runner = options.runner or "ssh"
+    if runner not in _RUNNERS:
+        raise UsageError(f"--backend {AGILEML}: choose --runner {', '.join(_RUNNERS)}, not {runner}")
+    for name in ("order", "algo", "autotune", "tail", "launcher_args"):
+        if getattr(options, name) not in (None, False):
+            raise UsageError(f"--backend {AGILEML}: omit --{name.replace('_', '-')}, its hosts have no ranks")
+    return run_job(program, args, runner, replace(options, backend=None), ElasticOptions())
+
+
+def run_job(program: str, args: list[str], runner: str, options: JobOptions, elastic: ElasticOptions) -> int:
+    """Run it to its end; returns the exit code to end with. :raises PlinkError: when the job could not be run."""
     if not program.endswith(".py"):
-        raise UsageError(f"--backend {AGILEML}: {program} must be a .py file that defines make(arguments)")
-    settings = asked.elastic.settings()
-    hosts = _hosts(asked)
-    python = asked.python or ("python3" if asked.runner == KUBERNETES else sys.executable)
-    if asked.runner == "local":  # or the parts would fight over the cores
-        job = replace(job, env={"OMP_NUM_THREADS": "1", **job.env})
-    job = replace(job, program=python, args=(*_NODE, program, *args))
-    connector = _connector(asked, hosts)
-    if asked.dry_run:
+        raise UsageError(f"an elastic job: {program} must be a .py file that defines make(arguments)")
+    typed = options.check(runner, external=False)
+    request = _Request(program, tuple(args), runner, options, elastic, elastic.settings())
+    hosts = _hosts(request)
+    python = options.python or ("python3" if runner == KUBERNETES else sys.executable)
+    job = Job(
+        program=python,
+        args=(*_NODE, program, *args),
+        workdirs=(options.workdir,) if options.workdir else ("." if runner == KUBERNETES else os.getcwd(), "~"),
+        # Or the parts of one machine would fight over its cores.
+        env=({"OMP_NUM_THREADS": "1"} if runner == "local" else {}) | options.environment,
+    )
+    job = with_options(job, options, typed)
+    connector = _connector(request, hosts)
+    if options.dry_run:
         _rehearse(hosts, job)
         return 0
     run_id = new_id()
-    record = _record(run_id, program, args, job, hosts, asked, settings)
-    screen = Screen(len(str(2 * len(hosts))), asked.as_json)
+    record = _record(run_id, job, hosts, request)
+    screen = Screen(len(str(2 * len(hosts))), options.as_json)
     ended: dict[str, Any] = {"exit_code": 130}
     try:
         with _folder(record) as folder, contextlib.ExitStack() as bars:
-            result = _run(hosts, job, connector, asked, settings, screen, record, folder, bars)
+            result = _run(hosts, job, connector, request, screen, record, folder, bars)
         ended = {"exit_code": result.code, "seconds": result.seconds, "why": result.why}
     except OrderNotKept as error:
         for finding in error.findings:
@@ -89,7 +112,7 @@ def run(program: str, args: tuple[str, ...], job: Job, asked: Asked) -> int:
             record.finish(ended)
             if record.trouble is not None:
                 say(record.trouble)
-    if asked.as_json:
+    if options.as_json:
         print_json({"schema": "plink.elastic/1", "id": run_id, **ended, **screen.summary()})
     else:
         screen.last_word(result, run_id)
@@ -99,8 +122,8 @@ def run(program: str, args: tuple[str, ...], job: Job, asked: Asked) -> int:
 
 
 def _run(
-    hosts: Hosts, job: Job, connector: Any, asked: Asked, settings: dict[str, Any], screen: Screen,
-    record: Record | None, folder: Path, bars: contextlib.ExitStack,
+    hosts: Hosts, job: Job, connector: Any, request: _Request, screen: Screen, record: Record | None, folder: Path,
+    bars: contextlib.ExitStack,
 ) -> Ended:  # fmt: skip
     shown_bars = bars.enter_context(contextlib.ExitStack())
     shown = shown_bars.enter_context(progress("connecting", "copying"))
@@ -135,11 +158,11 @@ def _run(
         screen.began(len(findings))
 
     report = Report(sink, on_log, on_note, say, on_proof, shown["connecting"], shown["copying"], screen.status, folder)
-    machines: dict[str, dict[str, Any]] | None = None if asked.runner == "local" else {}
-    wishes = Wishes(settings, asked.elastic.most_hosts, _racks(hosts))
+    machines: dict[str, dict[str, Any]] | None = None if request.runner == "local" else {}
+    wishes = Wishes(request.settings, request.elastic.max_hosts, _racks(hosts))
     hub = Hub(connector, job, wishes, report, machines, time.monotonic)
     write_document(folder / SOCKET, {"schema": "plink.elastic-job/1", "socket": hub.asking.name, "pid": os.getpid(),
-                                     "lab": hosts.lab, "runner": asked.runner})  # fmt: skip
+                                     "lab": hosts.lab, "runner": request.runner})  # fmt: skip
     return hub.run(hosts)
 
 
@@ -166,38 +189,41 @@ def _racks(hosts: Hosts) -> dict[str, str]:
     return {name: first[int(group)] for name, group in zip(names, groups, strict=True)}
 
 
-def _hosts(asked: Asked) -> Hosts:
+def _hosts(request: _Request) -> Hosts:
     """:raises UsageError: there are none, or none that is reliable."""
-    if asked.runner == "local":
-        if asked.hosts_file is not None:
-            raise UsageError("--runner local runs every host's part on this machine; leave hosts away (--slots N)")
-        number = asked.slots or 2
+    options = request.options
+    if request.runner == "local":
+        if options.hosts_file is not None:
+            raise UsageError("--runner local runs every host's part on this machine; omit --hosts (--slots N)")
+        number = options.slots or 2
         if number > _MOST_LOCAL:
             raise UsageError(f"--slots {number}: {_MOST_LOCAL} parts on one machine at most")
         tiers = ("reliable", *("transient",) * (number - 1))
         members = tuple(Host(f"local-{k}", "127.0.0.1", tier=tier) for k, tier in enumerate(tiers))
         return Hosts(members)
-    if asked.hosts_file is None:
-        raise UsageError(f"--backend {AGILEML} needs --hosts FILE, where hosts have tier=reliable or tier=transient")
-    hosts = read_hosts(asked.hosts_file)
+    if options.hosts_file is None:
+        raise UsageError("an elastic job needs --hosts FILE, where hosts have tier=reliable or tier=transient")
+    hosts = read_hosts(options.hosts_file)
     if not any(host.tier == "reliable" for host in hosts):
         raise UsageError(
-            f"{asked.hosts_file}: no reliable host: parameters would be lost with the hosts that may be taken away; "
+            f"{options.hosts_file}: no reliable host: parameters would be lost with the hosts that may be taken away; "
             "mark one with tier=reliable"
         )
     return hosts
 
 
-def _connector(asked: Asked, hosts: Hosts) -> Connector:
+def _connector(request: _Request, hosts: Hosts) -> Connector:
     """How its hosts are reached. :raises UsageError: what is needed for that is not here."""
-    if asked.runner == "local":
+    if request.runner == "local":
         return LocalConnector()
-    over_ssh = connector_for(hosts, asked.accept_new_host_keys)  # from inside the lab, where the hosts are a lab's
-    if asked.runner == "slurm":
+    over_ssh = connector_for(
+        hosts, request.options.accept_new_host_keys
+    )  # from inside the lab, where the hosts are a lab's
+    if request.runner == "slurm":
         from runners.launchers.steps import StepConnector
 
         return StepConnector()
-    if asked.runner == KUBERNETES:
+    if request.runner == KUBERNETES:
         from runners.kubernetes.exec import ExecConnector
 
         return ExecConnector()
@@ -212,23 +238,22 @@ def _rehearse(hosts: Hosts, job: Job) -> None:
     say("no host was asked: whether it can be reached, makes the program and has the memory shows when the job starts")
 
 
-def _record(
-    run_id: str, program: str, args: tuple[str, ...], job: Job, hosts: Hosts, asked: Asked, settings: dict[str, Any]
-) -> Record | None:  # fmt: skip
+def _record(run_id: str, job: Job, hosts: Hosts, request: _Request) -> Record | None:
+    options = request.options
     folder = workspace.RUNS / run_id
     document = {
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
-        "runner": asked.runner, "program": program, "args": list(args), "workdir": job.workdirs[0],
-        "workdirs": list(job.workdirs), "python": asked.python, "pythons": [job.program], "env": job.env,
-        "timeout_s": job.timeout_s, "backend": AGILEML, "settings": settings,
+        "runner": request.runner, "program": request.program, "args": list(request.args), "workdir": job.workdirs[0],
+        "workdirs": list(job.workdirs), "python": options.python, "pythons": [job.program], "env": job.env,
+        "timeout_s": job.timeout_s, "backend": AGILEML, "settings": request.settings,
         "hosts": [host.to_json() for host in hosts], **({} if hosts.lab is None else {"lab": hosts.lab}),
-        "logs": str(asked.log_dir or folder / "logs"),
+        "logs": str(options.log_dir or folder / "logs"),
     }  # fmt: skip
     try:
         workspace.prepare()
-        return Record(folder, document, asked.log_dir)
+        return Record(folder, document, options.log_dir)
     except PlinkError as error:
-        if asked.log_dir is not None:
+        if options.log_dir is not None:
             raise
         say(f"this run is not kept: {error}")
         return None

@@ -1,66 +1,70 @@
-"""``plink launch --ab``: the given order and plink's, alternately, and what the second gained."""
+"""Run the given order and plink's alternately (``plink compare``), and say what the second gained.
+
+Imported by that command, when it runs: it needs the runners and the solvers.
+"""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from plink.cli.figures import figure_from
-from plink.cli.launching import Asked, run, tell_failure
+from plink.cli.job_setup import JobSetup
+from plink.cli.launching import RunRequest, run, tell_failure
+from plink.cli.metrics import metric_from
 from plink.cli.screen import print_json, say
 from plink.errors import PlinkError, UsageError
-from plink.model.hosts import Hosts
 from plink.model.storage import write_document
 from plink.records import workspace
 from runners.job.job import Job
 from runners.job.runner import Runner
 from solvers.gain import CONFIDENCE, paired_gain
 
-SCHEMA = "plink.ab/1"
-RESULT = workspace.FOLDER / "ab.json"
+SCHEMA = "plink.compare/1"
+RESULT = workspace.FOLDER / "compare.json"
 _KEPT_LINES = 2000
 
 
 @dataclass(frozen=True)
-class Trial:
-    """``pairs``: how often each order is run; ``figure``: where it reports how it did, None: how long the job took."""
+class Comparison:
+    """``pairs``: how often each order is run; ``metric``: where the program reports how it did, None: how long the job
+    took."""
 
     pairs: int
-    figure: str | None
+    metric: str | None
     higher_is_better: bool
 
 
-def compare(runner: Runner, job: Job, asked: Asked, given: Hosts, trial: Trial) -> None:
+def compare_orders(runner: Runner, setup: JobSetup, comparison: Comparison) -> None:
     """Run both orders alternately and print the gain with its interval.
 
-    :param asked: with the hosts in plink's order. :param given: the same hosts as they were given.
-    :raises UsageError: when there is nothing to compare. :raises PlinkError: when a run fails or reports no figure.
+    :raises UsageError: when there is nothing to compare. :raises PlinkError: when a run fails or reports no metric.
     """
-    if given.names == asked.hosts.names:
-        raise UsageError("--ab: plink's order is the given one; there is nothing to compare")
-    if trial.figure is not None:
-        figure_from(trial.figure)  # refused before anything is run
-    orders = {"given": given, "plink": asked.hosts}
+    job, request, given = setup.job, setup.request, setup.given
+    if given.names == request.hosts.names:
+        raise UsageError("plink's order is the given one; there is nothing to compare")
+    orders = {"given": given, "plink": request.hosts}
     values: dict[str, list[float]] = {which: [] for which in orders}
     runs: list[dict[str, Any]] = []
-    for pair in range(trial.pairs):
+    for pair in range(comparison.pairs):
         # Turn and turn about, so that what drifts with time favours neither.
         for which in list(orders) if pair % 2 == 0 else list(orders)[::-1]:
-            run_id, value = _one(runner, job, replace(asked, hosts=orders[which]), which, pair, trial)
+            run_id, value = _run_once(runner, job, replace(request, hosts=orders[which]), which, pair, comparison)
             values[which].append(value)
             runs.append({"order": which, "pair": pair, "value": value, "id": run_id})
-            say(f"{which:>5}, {pair + 1} of {trial.pairs}: {value:g}")
-    document = _document(trial, values, runs)
+            say(f"{which:>5}, {pair + 1} of {comparison.pairs}: {value:g}")
+    document = _document(comparison, values, runs)
     workspace.prepare()
     write_document(RESULT, document)
-    if asked.as_json:
+    if request.as_json:
         print_json(document)
     else:
         _show(document)
 
 
-def _one(runner: Runner, job: Job, asked: Asked, which: str, pair: int, trial: Trial) -> tuple[str, float]:
-    """One run; (its id, its figure)."""
+def _run_once(
+    runner: Runner, job: Job, request: RunRequest, which: str, pair: int, comparison: Comparison
+) -> tuple[str, float]:
+    """One run; (its id, its metric)."""
     said: dict[int, list[str]] = {}
 
     def hear(rank: int | None, stream: str, line: str) -> None:
@@ -69,34 +73,34 @@ def _one(runner: Runner, job: Job, asked: Asked, which: str, pair: int, trial: T
             lines.append(line)
             del lines[:-_KEPT_LINES]
 
-    if asked.log_dir is not None:
-        asked = replace(asked, log_dir=asked.log_dir / f"{which}-{pair + 1}")
-    result = run(runner, job, asked, {"ab": which}, hear)
+    if request.log_dir is not None:
+        request = replace(request, log_dir=request.log_dir / f"{which}-{pair + 1}")
+    result = run(runner, job, request, {"compared": which}, hear)
     if result.exit_code:
         why = tell_failure(result)
-        raise PlinkError(f"--ab: in {which} order {why}; `plink runs show {result.id}` tells more")
-    if trial.figure is None:
+        raise PlinkError(f"in {which} order {why}; `plink runs show {result.id}` tells more")
+    if comparison.metric is None:
         return result.id, result.seconds
-    read = figure_from(trial.figure)
+    read = metric_from(comparison.metric)
     for rank in sorted(said):
         if (value := read(said[rank])) is not None:
             if not 0 < value < math.inf:
                 raise PlinkError(
-                    f"--figure {trial.figure}: the run {result.id} reports {value:g}; gains need more than 0"
+                    f"--metric {comparison.metric}: the run {result.id} reports {value:g}; gains need more than 0"
                 )
             return result.id, value
     raise PlinkError(
-        f"--figure {trial.figure}: no rank of the run {result.id} printed one; `plink runs show {result.id}`"
+        f"--metric {comparison.metric}: no rank of the run {result.id} printed one; `plink runs show {result.id}`"
     )
 
 
-def _document(trial: Trial, values: Mapping[str, list[float]], runs: list[dict[str, Any]]) -> dict[str, Any]:
-    found = paired_gain(values["given"], values["plink"], trial.higher_is_better)
+def _document(comparison: Comparison, values: Mapping[str, list[float]], runs: list[dict[str, Any]]) -> dict[str, Any]:
+    found = paired_gain(values["given"], values["plink"], comparison.higher_is_better)
     return {
         "schema": SCHEMA,
-        "figure": trial.figure,
-        "higher_is_better": trial.higher_is_better,
-        "pairs": trial.pairs,
+        "metric": comparison.metric,
+        "higher_is_better": comparison.higher_is_better,
+        "pairs": comparison.pairs,
         "gain": round(found.gain, 4),
         "interval": None if found.low is None or found.high is None else [round(found.low, 4), round(found.high, 4)],
         "confidence": CONFIDENCE,
@@ -112,7 +116,7 @@ def _show(document: dict[str, Any]) -> None:
         print(f"{which:>5} order: median {statistics.median(found):g} of {len(found)}")
     interval = document["interval"]
     if interval is None:
-        print(f"gain {document['gain']:.2f} times; one pair of runs says nothing of the spread (--ab 5)")
+        print(f"gain {document['gain']:.2f} times; one pair of runs says nothing of the spread (--pairs 5)")
         return
     low, high = interval
     print(f"gain {document['gain']:.2f} times, {document['confidence']:.0%} between {low:.2f} and {high:.2f}")

@@ -1,12 +1,12 @@
-"""How an elastic job is shown that runs: by `plink agile status`, in the live view of `plink launch`, and before."""
+"""How an elastic job is shown that runs: by `plink elastic status`, in the live view of `plink launch`, and before."""
 
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from plink.cli.agile_live import _lines
-from plink.cli.elastic_screen import view
+from plink.cli.elastic.screen import view
+from plink.cli.elastic.status import status_lines
 from tests.conftest import typed
 
 COST = {"total": 1.10004, "per_iteration": 0.36671, "without_price": []}
@@ -23,11 +23,11 @@ def status(**more: Any) -> dict[str, Any]:
 
 
 def seen(status: dict[str, Any]) -> str:
-    """The live view's lines, and those of `plink agile status`."""
+    """The live view's lines, and those of `plink elastic status`."""
     console = Console(width=200)
     with console.capture() as capture:
         console.print(view(status, []))
-    return capture.get() + "\n".join(_lines(status))
+    return capture.get() + "\n".join(status_lines(status))
 
 
 def test_cost_so_far_is_in_the_live_view_and_the_status() -> None:

@@ -1,4 +1,4 @@
-"""`plink launch --ab` to its end: whose figure counts, what the gain is, what is kept, what stops it."""
+"""`plink compare` to its end: whose metric counts, what the gain is, what is kept, what stops it."""
 
 import json
 import math
@@ -54,16 +54,16 @@ def measured(small_lab: Lab, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def ab(folder: Path, figure: str, *more: str) -> "tuple[int, str, str]":
+def compare(folder: Path, figure: str, *more: str) -> "tuple[int, str, str]":
     """Two pairs of runs: exit code, standard output, standard error."""
-    done = plink("launch", "--hosts", "hosts.txt", "--ab", "2", "--figure", figure, "train.py", *more, cwd=folder)
+    done = plink("compare", "--hosts", "hosts.txt", "--pairs", "2", "--metric", figure, "train.py", *more, cwd=folder)
     return done.returncode, done.stdout, done.stderr
 
 
 def test_the_gain_is_the_one_worked_out_by_hand(small_lab: Lab, measured: Path) -> None:
     """4 and 4.8 seconds in the given order, 2 and 2 in plink's: ratios 2 and 2.4, and Student's interval of their
     logarithms, which with two pairs holds 1."""
-    code, out, err = ab(measured, "seconds")
+    code, out, err = compare(measured, "seconds")
     assert code == 0, err
     gain, half = math.sqrt(2 * 2.4), STUDENT_975 * math.log(2.4 / 2) / 2
     low, high = gain / math.exp(half), gain * math.exp(half)
@@ -73,11 +73,11 @@ def test_the_gain_is_the_one_worked_out_by_hand(small_lab: Lab, measured: Path) 
         f"gain {gain:.2f} times, 95% between {low:.2f} and {high:.2f}",
         "that is within the noise of 2 pairs: nothing shows that the order matters here",
     ]
-    document = read_document(measured / ".plink" / "ab.json")
-    assert list(Draft202012Validator(read_document(SCHEMAS / "ab.schema.json")).iter_errors(document)) == []
+    document = read_document(measured / ".plink" / "compare.json")
+    assert list(Draft202012Validator(read_document(SCHEMAS / "compare.schema.json")).iter_errors(document)) == []
     assert document["gain"] == pytest.approx(gain, abs=1e-4)
     assert document["interval"] == pytest.approx([low, high], abs=1e-3)
-    assert (document["figure"], document["pairs"], document["confidence"]) == ("seconds", 2, 0.95)
+    assert (document["metric"], document["pairs"], document["confidence"]) == ("seconds", 2, 0.95)
     assert [(run["order"], run["pair"], run["value"]) for run in document["runs"]] == [
         ("given", 0, 4),
         ("plink", 0, 2),
@@ -88,7 +88,7 @@ def test_the_gain_is_the_one_worked_out_by_hand(small_lab: Lab, measured: Path) 
     assert set(kept) == {run["id"] for run in document["runs"]}
     first = {"given": small_lab.hosts.names[0], "plink": small_lab.hosts.names[2]}
     for run in document["runs"]:
-        assert kept[run["id"]]["ab"] == run["order"]
+        assert kept[run["id"]]["compared"] == run["order"]
         assert kept[run["id"]]["hosts"][0]["name"] == first[run["order"]]
         assert kept[run["id"]]["proof"]["held"] is True
 
@@ -103,23 +103,23 @@ def refusal_of(err: str) -> str:
 
 def test_a_run_that_fails_is_named(measured: Path) -> None:
     """The second of four, in plink's order: no more are begun, and there is no gain."""
-    code, _, err = ab(measured, "seconds", "fails")
+    code, _, err = compare(measured, "seconds", "fails")
     assert code == 1
     runs = json.loads(plink("runs", "--json", cwd=measured).stdout)["runs"]
     (failed,) = [run for run in runs if run["exit_code"]]
-    assert (len(runs), failed["exit_code"], failed["ab"]) == (2, 3, "plink")
+    assert (len(runs), failed["exit_code"], failed["compared"]) == (2, 3, "plink")
     name = failed["id"]
     said = refusal_of(err)
-    assert said.startswith("--ab: in plink order rank ")
+    assert said.startswith("in plink order rank ")
     assert said.endswith(f" was the first to fail, with exit code 3; `plink runs show {name}` tells more")
-    assert not (measured / ".plink" / "ab.json").exists()
+    assert not (measured / ".plink" / "compare.json").exists()
 
 
 @pytest.mark.parametrize("figure", ["minutes", "took ([0-9]+) s"])
 def test_a_figure_that_no_rank_prints_is_told_after_the_first_run(measured: Path, figure: str) -> None:
-    code, _, err = ab(measured, figure)
+    code, _, err = compare(measured, figure)
     assert code == 1
     (run,) = json.loads(plink("runs", "--json", cwd=measured).stdout)["runs"]
     name = run["id"]
-    assert refusal_of(err) == f"--figure {figure}: no rank of the run {name} printed one; `plink runs show {name}`"
-    assert not (measured / ".plink" / "ab.json").exists()
+    assert refusal_of(err) == f"--metric {figure}: no rank of the run {name} printed one; `plink runs show {name}`"
+    assert not (measured / ".plink" / "compare.json").exists()

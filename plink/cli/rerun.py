@@ -1,11 +1,12 @@
-"""A run that was kept, as what would be asked for again."""
+"""A recorded run as a job that can be started again (``plink runs rerun``)."""
 
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plink.cli.elastic_options import AGILEML
+from plink.cli.job_options import AGILEML, JobOptions
 from plink.cli.job_order import JobOrder
+from plink.cli.job_setup import JobSetup, set_up, with_options
 from plink.errors import InputError, UsageError
 from plink.records import workspace
 from plink.records.runs import Run, run_named
@@ -15,29 +16,21 @@ if TYPE_CHECKING:
     from solvers.autotune.observed import Assignment
 
 
-@dataclass(frozen=True)
-class Recalled:
-    """``runner``: its name; ``python``: the interpreter that was asked for, None: none was; ``tuned``: the masters that
-    Autotune began with, and the change of throughput it looked into, None where it was not asked for."""
-
-    order: JobOrder
-    job: Job
-    runner: str
-    python: str | None
-    tuned: "tuple[Assignment, float] | None" = None
-
-
-def recalled(name: str) -> Recalled:
-    """The run whose id begins so, or ``last``.
+def recorded_job(name: str, options: JobOptions) -> tuple[str, JobSetup]:
+    """The runner and the job of the run whose id begins so, or ``last``; what was typed beside it wins.
 
     :raises UsageError: when there is none, or more than one. :raises InputError: when its file does not tell.
     """
     run = run_named(workspace.RUNS, name)
     if run.document.get("backend") == AGILEML:
         raise UsageError(
-            f"--again {name}: that was an elastic job; start it anew (--backend {AGILEML}), from its checkpoint with "
-            "--restore DIR"
+            f"{name} was an elastic job, which cannot be run again; `plink elastic run --restore DIR` starts from its "
+            "checkpoint"
         )
+    runner = options.runner or _value(run, "runner", (str,), "ssh")
+    if (folder := _value(run, "sync", (str,), None)) is not None and options.sync is None:
+        options = replace(options, sync=Path(folder))
+    settings = options.check(runner)
     hosts = run.hosts()
     job = Job(
         program=run.text("program"),
@@ -49,15 +42,16 @@ def recalled(name: str) -> Recalled:
         interface=_value(run, "interface", (str,), None),
         master_port=_value(run, "master_port", (int,), 0),
         mixed_versions=_value(run, "mixed_versions", (bool,), False),
-        sync=None if (folder := _value(run, "sync", (str,), None)) is None else Path(folder),
         launcher_args=_texts(run, "launcher_args"),
     )
+    order = JobOrder(hosts, hosts, run.machines())
+    setup = set_up(with_options(job, options, settings), order, options, settings, tuning=_tuning(run))
     python = _value(run, "python", (str,), None)
-    runner = _value(run, "runner", (str,), "ssh")
-    return Recalled(JobOrder(hosts, hosts, run.machines()), job, runner, python, _tuned(run))
+    return runner, replace(setup, request=replace(setup.request, python=python))
 
 
-def _tuned(run: Run) -> "tuple[Assignment, float] | None":
+def _tuning(run: Run) -> "tuple[Assignment, float] | None":
+    """The masters that Autotune began with, and its threshold; None where it did not run."""
     from runners.autotune.log import NAME, read_log
 
     path = run.folder / NAME

@@ -5,7 +5,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from plink.cli.agile_cost import cost_so_far
+from plink.cli.elastic.cost import cost_so_far
 from plink.cli.screen import printable, say
 from plink.model.units import format_bytes, format_duration, format_time
 from plink.records.iteration_values import IterationValues
@@ -94,7 +94,7 @@ class Screen:
             objective = "" if self._objective is None else f", objective {self._objective:.6g}"
             each = f", {format_time(statistics.median(self._seconds.values))} each" if self._seconds else ""
             say(f"{len(self._seconds)} iterations in {format_duration(ended.seconds)}{each}{objective}")
-        say(f"`plink agile plot {run_id}` draws what happened")
+        say(f"`plink elastic plot {run_id}` draws what happened")
 
     def _iteration(self, line: dict[str, Any]) -> None:
         self._seconds.add(line["iteration"], line["seconds"])

@@ -1,4 +1,4 @@
-"""`plink agile plot` and `plink agile summary`: what they make of a log, and what they refuse."""
+"""`plink elastic plot` and `plink elastic summary`: what they make of a log, and what they refuse."""
 
 import io
 import json
@@ -76,18 +76,18 @@ def workplace(tmp_path: Path) -> Path:
 
 
 def test_a_summary_word_for_word(workplace: Path) -> None:
-    done = typed("agile", "summary", "elastic", cwd=workplace)
+    done = typed("elastic", "summary", "elastic", cwd=workplace)
     assert done.returncode == 0, done.stderr
     assert [line.rstrip() for line in done.stdout.splitlines()] == GOLDEN.splitlines()
 
 
 def test_a_summary_is_as_its_schema_says(workplace: Path) -> None:
-    schema = json.loads((Path(__file__).parents[2] / "docs/schemas/agile-summary.schema.json").read_text())
+    schema = json.loads((Path(__file__).parents[2] / "docs/schemas/elastic-summary.schema.json").read_text())
     log = ElasticLog(workplace / "log")
     log.add(Traffic(1.0, "stranger", 1, 2))
     log.close()
     for run in ("elastic-1", "log"):
-        document: dict[str, Any] = json.loads(typed("agile", "summary", run, "--json", cwd=workplace).stdout)
+        document: dict[str, Any] = json.loads(typed("elastic", "summary", run, "--json", cwd=workplace).stdout)
         assert set(document) == set(schema["properties"])
         assert list(Draft202012Validator(schema).iter_errors(document)) == []
         if run == "elastic-1":
@@ -103,27 +103,27 @@ def test_a_run_under_way(workplace: Path) -> None:
     lines = log.read_text().splitlines(keepends=True)
     log.write_text("".join(lines[:9]) + lines[9][:20])
     (workplace / ".plink/runs/plain-1/run.json").unlink()
-    done = typed("agile", "summary", "last", cwd=workplace)
+    done = typed("elastic", "summary", "last", cwd=workplace)
     assert "2 iterations in 1,900.0 s; it still runs, or was cut off" in done.stdout
-    drawn = typed("agile", "plot", "last", cwd=workplace)
-    assert drawn.stderr == "plink: 2 iterations -> agile.svg\n"
+    drawn = typed("elastic", "plot", "last", cwd=workplace)
+    assert drawn.stderr == "plink: 2 iterations -> elastic.svg\n"
 
 
 def test_without_prices_there_is_no_cost(workplace: Path) -> None:
     log = ElasticLog(workplace / "log")
     log.add(HostEvent(0.0, "a", 0, "reliable", 1, "joined"))
     log.close()
-    done = typed("agile", "summary", "log", cwd=workplace)
+    done = typed("elastic", "summary", "log", cwd=workplace)
     assert "\ncost: " not in done.stdout
     assert "0 iterations in 0.0 s" in done.stdout
-    document = json.loads(typed("agile", "summary", "log", "--json", cwd=workplace).stdout)
+    document = json.loads(typed("elastic", "summary", "log", "--json", cwd=workplace).stdout)
     assert document["cost"] == {"total": None, "per_iteration": None, "without_price": ["a"]}
-    assert "no iteration was done yet" in refusal(typed("agile", "plot", "log", cwd=workplace), 1)
+    assert "no iteration was done yet" in refusal(typed("elastic", "plot", "log", cwd=workplace), 1)
 
 
 def test_pictures(workplace: Path) -> None:
     for words in (("-o", "run.svg"), ("-o", "run.png"), ("--over", "seconds", "-o", "seconds.svg")):
-        done = typed("agile", "plot", "elastic-1", *words, cwd=workplace)
+        done = typed("elastic", "plot", "elastic-1", *words, cwd=workplace)
         assert (done.returncode, done.stdout) == (0, ""), done.stderr
         assert done.stderr == f"plink: 3 iterations -> {words[-1]}\n"
     assert ">iteration</text>" in (workplace / "run.svg").read_text()
@@ -131,7 +131,7 @@ def test_pictures(workplace: Path) -> None:
     image = Image.open(io.BytesIO((workplace / "run.png").read_bytes())).convert("RGB")
     assert image.width > 1500
     assert image.getpixel((1, image.height - 1)) == (255, 255, 255)
-    shown = typed("agile", "plot", ".plink/runs/elastic-1/agile.jsonl", "-o", "-", cwd=workplace)
+    shown = typed("elastic", "plot", ".plink/runs/elastic-1/agile.jsonl", "-o", "-", cwd=workplace)
     assert shown.stdout == (workplace / "run.svg").read_text()
     assert shown.stderr == ""
 
@@ -150,7 +150,7 @@ def test_what_is_no_log_is_refused(run: str, why: str, workplace: Path) -> None:
     (workplace / "bad").write_text('{"at": 0, "what": "stage", "stage": 1}\n{"at": 1, "what": "iteration"}\n')
     before = listing(workplace)
     for command in ("plot", "summary"):
-        assert refusal(typed("agile", command, run, cwd=workplace)).startswith(why)
+        assert refusal(typed("elastic", command, run, cwd=workplace)).startswith(why)
     assert listing(workplace) == before
 
 
@@ -163,4 +163,4 @@ def test_what_is_no_log_is_refused(run: str, why: str, workplace: Path) -> None:
     ],
 )
 def test_pictures_that_cannot_be(words: tuple[str, ...], why: str, workplace: Path) -> None:
-    assert why in refusal(typed("agile", "plot", "elastic-1", *words, cwd=workplace))
+    assert why in refusal(typed("elastic", "plot", "elastic-1", *words, cwd=workplace))

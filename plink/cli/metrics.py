@@ -1,4 +1,4 @@
-"""The figure that a program reports of itself, found in what it printed."""
+"""The metric that a program reports, found in what it printed."""
 
 import json
 import re
@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from plink.errors import UsageError
 
 
-def figure_from(pattern: str) -> Callable[[Sequence[str]], float | None]:
-    """A reader of figures: the last that the lines hold, None where they hold none.
+def metric_from(pattern: str) -> Callable[[Sequence[str]], float | None]:
+    """A reader of metrics: the last that the lines hold, None where they hold none.
 
-    ``pattern``: a regular expression whose one group is the figure, or the key of a JSON line (``{"step_s": 0.31}``),
+    ``pattern``: a regular expression whose one group is the metric, or the key of a JSON line (``{"step_s": 0.31}``),
     whose value is a number, or a list of numbers of which the median counts.
 
     :raises UsageError: for a regular expression that is none, or has not one group.
@@ -21,9 +21,9 @@ def figure_from(pattern: str) -> Callable[[Sequence[str]], float | None]:
     try:
         expression = re.compile(pattern)
     except re.error as error:
-        raise UsageError(f"--figure {pattern}: that is no regular expression ({error})") from None
+        raise UsageError(f"--metric {pattern}: that is no regular expression ({error})") from None
     if expression.groups != 1:
-        raise UsageError(f"--figure {pattern}: it has {expression.groups} groups; one must hold the figure")
+        raise UsageError(f"--metric {pattern}: it has {expression.groups} groups; one must hold the metric")
     return lambda lines: _last(lines, lambda line: _from_text(line, expression))
 
 
@@ -36,7 +36,7 @@ def _from_text(line: str, expression: re.Pattern[str]) -> float | None:
     try:
         return float(found[-1]) if found else None
     except ValueError:
-        raise UsageError(f"--figure {expression.pattern}: {str(found[-1])[:40]!r} is no number") from None
+        raise UsageError(f"--metric {expression.pattern}: {str(found[-1])[:40]!r} is no number") from None
 
 
 def _from_json(line: str, key: str) -> float | None:

@@ -1,0 +1,55 @@
+"""``plink compare``."""
+
+from typing import Annotated
+
+import typer
+
+from plink.cli.job_options import GIVEN_ORDER, Arguments, JobOptions, Program, takes
+from plink.errors import UsageError
+
+_PANEL = "What is compared"
+
+
+@takes(
+    "hosts_file", "order", "algo", "runner", "launcher_args", "env", "python", "workdir", "sync", "interface",
+    "timeout", "settings", "accept_new_host_keys", "log_dir", "tail", "as_json",
+)  # fmt: skip
+def compare(
+    program: Program,
+    options: JobOptions,
+    args: Arguments = None,
+    pairs: Annotated[
+        int, typer.Option(min=1, rich_help_panel=_PANEL, help="How many times the program runs in each order.")
+    ] = 5,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            rich_help_panel=_PANEL,
+            help="Where the program reports how it did: 'loss: ([0-9.]+)', or a key of a JSON line; default: how long "
+            "it ran.",
+        ),
+    ] = None,
+    higher_is_better: Annotated[
+        bool, typer.Option("--higher-is-better", rich_help_panel=_PANEL, help="The metric is a rate, not a time.")
+    ] = False,
+) -> None:
+    """Run a program in the given order and in plink's, alternately: how many times better is the second?
+
+    The gain has a 95 % interval. Runs are kept as those of `plink launch`,
+    and the result is left in .plink/compare.json.
+
+    Example: plink compare --hosts hosts.txt --pairs 5 --metric step_s train.py
+    """
+    from plink.cli.comparing import Comparison, compare_orders
+    from plink.cli.job_setup import new_job, runner_for
+    from plink.cli.metrics import metric_from
+
+    if options.order == GIVEN_ORDER:
+        raise UsageError(f"--order {GIVEN_ORDER}: both orders are run; omit it")
+    if higher_is_better and metric is None:
+        raise UsageError("--higher-is-better goes with --metric")
+    if metric is not None:
+        metric_from(metric)  # refused before hosts are probed, which takes long
+    runner = options.runner or "ssh"
+    setup = new_job(program, args or [], options, runner)
+    compare_orders(runner_for(runner, setup, options), setup, Comparison(pairs, metric, higher_is_better))

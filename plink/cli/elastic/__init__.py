@@ -1,0 +1,1 @@
+"""Elastic jobs from the command line (`plink elastic`)."""

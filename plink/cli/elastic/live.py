@@ -1,0 +1,40 @@
+"""An elastic job that runs, and how it is asked."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from plink.cli.screen import print_json
+from plink.errors import UsageError
+from plink.records import workspace
+
+if TYPE_CHECKING:
+    from plink.records.runs import Run
+
+SOCKET = "agile.json"  # in the run's folder
+RunId = Annotated[str, typer.Argument(metavar="RUN", help="The run, the beginning of its id, or `last`.")]
+
+
+def ask_and_print(name: str, what: str, schema: str | None, lines: Callable[[dict[str, Any]], list[str]]) -> None:
+    """A request without parameters: its answer as JSON of a schema, or in lines."""
+    from runners.agile.asking import ask
+
+    run, job = live_job(name)
+    found = ask(job["socket"], {"do": what})
+    if schema:
+        print_json({"schema": schema, "run": run.id, **found})
+    else:
+        print("\n".join(lines(found)))
+
+
+def live_job(name: str) -> "tuple[Run, dict[str, Any]]":
+    """The run, and where its hub listens. :raises UsageError: no such run, or it is of another kind."""
+    from plink.model.storage import read_document
+    from plink.records.runs import run_named
+
+    run = run_named(workspace.RUNS, name)
+    path = workspace.RUNS / run.id / SOCKET
+    if not path.is_file():
+        raise UsageError(f"{run.id} is no elastic job (`plink elastic run`)")
+    return run, read_document(path)

@@ -1,0 +1,45 @@
+"""``plink elastic run``."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from plink.cli.elastic.options import ElasticOptions
+from plink.cli.job_options import RUN_PANEL, Arguments, JobOptions, takes
+
+
+class ElasticRunner(StrEnum):
+    """How the hosts of an elastic job are reached."""
+
+    SSH = "ssh"
+    LOCAL = "local"
+    SLURM = "slurm"
+    KUBERNETES = "kubernetes"
+
+
+@takes(
+    "hosts_file", "slots", "env", "python", "workdir", "sync", "interface", "timeout", "settings",
+    "accept_new_host_keys", "log_dir", "dry_run", "as_json",
+)  # fmt: skip
+def run(
+    program: Annotated[str, typer.Argument(metavar="APP", help="A .py file that defines make(arguments).")],
+    options: JobOptions,
+    elastic: ElasticOptions,
+    args: Arguments = None,
+    runner: Annotated[
+        ElasticRunner, typer.Option(rich_help_panel=RUN_PANEL, help="How its hosts are reached.")
+    ] = ElasticRunner.SSH,
+) -> None:
+    """Train on reliable and transient hosts, of which the transient ones may come and go while the job runs.
+
+    Parameters are on servers that move with the hosts; none is lost with a
+    transient one. The hosts file says tier=reliable or tier=transient.
+    `plink launch --backend agileml APP` is the same with the defaults.
+
+    Example: plink elastic run --hosts hosts.txt --checkpoint /shared/run1 app.py
+    """
+    from plink.cli.elastic.job import run_job
+
+    if code := run_job(program, args or [], runner.value, options, elastic):
+        raise typer.Exit(code)

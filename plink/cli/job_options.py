@@ -1,0 +1,312 @@
+"""What commands that start jobs take: every option is declared once, and all are checked together."""
+
+import inspect
+import re
+import shlex
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields, is_dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from plink.cli.completion import NAMES
+from plink.errors import UsageError
+
+ORDER_PANEL = "Which hosts, in which order"
+RUN_PANEL = "How the program runs"
+AGILEML = "agileml"  # a backend that is no algorithm: an elastic job
+RARE_PANEL = "What is seldom changed"
+OUTPUT_PANEL = "What is shown and kept"
+GIVEN_ORDER = "given"  # of --order: as the hosts file has them; a file of that name is ./given
+PROGRAM_FIRST = {"help_option_names": ["-h", "--help"], "allow_interspersed_args": False}
+
+# Launchers of others start the ranks: no agent of plink's is on the hosts.
+_EXTERNAL = ("mpirun", "mpich", "slurm")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MAX_PORT = 65535
+_MIN_AUTOTUNE_THRESHOLD, _MAX_AUTOTUNE_THRESHOLD = 0.01, 0.99
+_BOOLEANS = {"yes": True, "no": False}
+
+Algorithm = StrEnum("Algorithm", {name: name for name in NAMES})  # type: ignore[misc]
+
+
+class RunnerName(StrEnum):
+    """What starts the ranks of a job."""
+
+    SSH = "ssh"
+    LOCAL = "local"
+    TORCHRUN = "torchrun"
+    MPIRUN = "mpirun"
+    MPICH = "mpich"
+    SLURM = "slurm"
+
+
+Program = Annotated[str, typer.Argument(metavar="PROGRAM", help="A .py file or a command.", show_default=False)]
+Arguments = Annotated[list[str] | None, typer.Argument(metavar="ARGS", help="Its arguments.")]
+
+
+@dataclass(frozen=True)
+class LaunchSettings:
+    """What is seldom changed: each a NAME=VALUE of ``--set``."""
+
+    max_network_age_s: float = 86400.0
+    master_port: int = 0
+    allow_version_mismatch: bool = False
+    autotune_every_s: float = 2.0
+    autotune_threshold: float | None = None
+
+
+def _option(panel: str, text: str, *names: str, **more: Any) -> Any:
+    return typer.Option(*names, rich_help_panel=panel, help=text, **more)
+
+
+@dataclass(frozen=True)
+class JobOptions:
+    """As typed; an option that the command lacks, or that was not typed, is None, False or empty."""
+
+    hosts_file: Annotated[
+        Path | None,
+        _option(ORDER_PANEL, "Hosts file; default, but for elastic jobs: the hosts of .plink/network.json.", "--hosts"),
+    ] = None
+    order: Annotated[
+        str | None,
+        _option(
+            ORDER_PANEL,
+            "An order, a plan with its environment, or names one a line; given: as in the hosts file. "
+            "Default .plink/order.json.",
+            metavar="[FILE|given]",
+        ),
+    ] = None
+    algo: Annotated[
+        Algorithm | None,
+        _option(ORDER_PANEL, "The collective to order for; default: the last, or ring.", metavar="[ring|2lha|...]"),
+    ] = None
+    runner: Annotated[RunnerName | None, _option(RUN_PANEL, "What starts the ranks; ssh if nothing else is known.")] = (
+        None
+    )
+    slots: Annotated[
+        int | None,
+        _option(
+            RUN_PANEL,
+            "With --runner local: how many ranks (one a core), or hosts of an elastic job (2).",
+            min=1,
+            max=65536,
+        ),
+    ] = None
+    launcher_args: Annotated[
+        str | None,
+        _option(RUN_PANEL, "Added to the command of mpirun, srun or sbatch, split as a shell would.", metavar="TEXT"),
+    ] = None
+    backend: Annotated[
+        str | None,
+        _option(
+            RUN_PANEL,
+            "Run PyTorch's all-reduces by 2lha, ring, flat, ... or a schedule's file; auto: the cheapest "
+            "for each size. `plink launch` also takes agileml: an elastic job.",
+            metavar="[auto|ALGORITHM|FILE]",
+        ),
+    ] = None
+    autotune: Annotated[
+        bool,
+        _option(
+            RUN_PANEL, "With --backend 2lha or flat: move work between ranks when the network changes.", "--autotune"
+        ),
+    ] = False
+    env: Annotated[list[str] | None, _option(RUN_PANEL, "Added to every rank's environment.")] = None
+    python: Annotated[
+        str | None, _option(RUN_PANEL, "Interpreter for .py files; default: this one's path, else python3.")
+    ] = None
+    workdir: Annotated[
+        str | None, _option(RUN_PANEL, "Folder on the hosts to run in; default: this one's path, else the home.")
+    ] = None
+    sync: Annotated[
+        Path | None, _option(RUN_PANEL, "Copy this folder to hosts that lack it, and run in the copy.", metavar="DIR")
+    ] = None
+    interface: Annotated[
+        str | None, _option(RUN_PANEL, "For Gloo and NCCL (eth0, or eth0,eth1); default: what leads to the others.")
+    ] = None
+    timeout: Annotated[
+        str | None, _option(RUN_PANEL, "End the job when it takes longer (2h), with the stacks of its ranks.")
+    ] = None
+    settings: Annotated[
+        list[str] | None,
+        _option(
+            RARE_PANEL,
+            "max-network-age=24h, master-port=N, allow-version-mismatch=yes, autotune-every=2s or "
+            "autotune-threshold=0.2.",
+            "--set",
+        ),
+    ] = None
+    accept_new_host_keys: Annotated[
+        bool, _option(RARE_PANEL, "Note unknown SSH host keys instead of refusing them.", "--accept-new-host-keys")
+    ] = False
+    log_dir: Annotated[
+        Path | None, _option(OUTPUT_PANEL, "Where each rank's output is kept; default: in the run's folder.")
+    ] = None
+    tail: Annotated[
+        int | None, _option(OUTPUT_PANEL, "Show only the last so many lines of each rank, when all is over.", min=0)
+    ] = None
+    dry_run: Annotated[
+        bool, _option(OUTPUT_PANEL, "Do all but start the program, and say what would be started.", "--dry-run")
+    ] = False
+    as_json: Annotated[
+        bool, _option(OUTPUT_PANEL, "Print the result as JSON; the ranks' output goes to stderr.", "--json")
+    ] = False
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What ``--env`` says. :raises UsageError: as :func:`named_values`."""
+        return named_values(self.env or [])
+
+    @property
+    def launcher_words(self) -> tuple[str, ...]:
+        """``--launcher-args`` as words. :raises UsageError: for a quote that is not closed."""
+        try:
+            return tuple(shlex.split(self.launcher_args or ""))
+        except ValueError as error:
+            raise UsageError(f"--launcher-args {self.launcher_args}: {error}") from None
+
+    @property
+    def timeout_s(self) -> float | None:
+        """:raises UsageError: for what is no time, or leaves none."""
+        from plink.model.units import parse_limit
+
+        return parse_limit(self.timeout) if self.timeout else None
+
+    def check(self, runner: str, external: bool | None = None) -> LaunchSettings:
+        """Refuse what cannot be, or does not go with something else, before any host is asked; returns ``--set``.
+
+        :param external: whether a launcher of others starts the ranks; None: the runner tells.
+        :raises UsageError: for the first such thing.
+        """
+        from plink.model.storage import check_folder
+
+        external = runner in _EXTERNAL if external is None else external
+        if self.log_dir is not None:
+            check_folder(self.log_dir)
+        if self.sync and external:
+            raise UsageError(f"--sync needs an agent of plink's on the hosts; --runner {runner} has none")
+        if self.sync and self.workdir:
+            raise UsageError("--sync runs the job in the copy; omit --workdir")
+        if self.slots and runner != RunnerName.LOCAL:
+            raise UsageError(
+                "--slots goes with --runner local; the hosts file says how many ranks a host takes (slots=N)"
+            )
+        if self.autotune and (self.backend is None or runner not in (RunnerName.SSH, RunnerName.LOCAL)):
+            raise UsageError("--autotune goes with --backend, and with --runner ssh or local")
+        if self.launcher_args is not None and not external:
+            raise UsageError(f"--launcher-args: --runner {runner} starts no launcher that would take them")
+        # Read for the sake of what they refuse.
+        _ = self.environment, self.launcher_words, self.timeout_s
+        settings = launch_settings(self.settings or [])
+        tuned = [word for word in self.settings or [] if word.startswith("autotune-")]
+        if tuned and not self.autotune:
+            raise UsageError(f"--set {tuned[0]}: goes with --autotune")
+        if self.backend is not None:
+            from plink.cli.aggregating import check_backend
+
+            check_backend(self.backend, settings.autotune_every_s if self.autotune else None)
+        return settings
+
+
+def named_values(words: list[str]) -> dict[str, str]:
+    """NAME=VALUE words as a dictionary.
+
+    :raises UsageError: for one that is written otherwise, or whose name no shell would take.
+    """
+    values = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not _VARIABLE.fullmatch(name):
+            raise UsageError(f"--env {word}: write NAME=VALUE")
+        values[name] = value
+    return values
+
+
+def launch_settings(words: list[str]) -> LaunchSettings:
+    """What ``--set`` says.
+
+    :raises UsageError: for a name that there is none of, or a value that cannot be.
+    """
+    from plink.model.units import parse_duration
+
+    readers: dict[str, tuple[str, Callable[[str], Any]]] = {
+        "max-network-age": ("max_network_age_s", parse_duration),
+        "master-port": ("master_port", _port),
+        "allow-version-mismatch": ("allow_version_mismatch", _boolean),
+        "autotune-every": ("autotune_every_s", parse_duration),
+        "autotune-threshold": ("autotune_threshold", _threshold),
+    }
+    values = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or name not in readers:
+            raise UsageError(f"--set {word}: write NAME=VALUE, with one of {', '.join(readers)}")
+        key, read = readers[name]
+        try:
+            values[key] = read(value)
+        except (ValueError, KeyError, UsageError) as error:
+            detail = error if isinstance(error, UsageError) else f"{value!r} is no value of {name}"
+            raise UsageError(f"--set {word}: {detail}") from None
+    return LaunchSettings(**values)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or len(text) > len(str(_MAX_PORT)) or int(text) > _MAX_PORT:
+        raise UsageError(f"write a port, 0 to {_MAX_PORT}")
+    return int(text)
+
+
+def _boolean(text: str) -> bool:
+    if text not in _BOOLEANS:
+        raise UsageError("write yes or no")
+    return _BOOLEANS[text]
+
+
+def _threshold(text: str) -> float:
+    share = float(text)
+    if not _MIN_AUTOTUNE_THRESHOLD <= share <= _MAX_AUTOTUNE_THRESHOLD:
+        raise UsageError(f"write a share of throughput, {_MIN_AUTOTUNE_THRESHOLD:g} to {_MAX_AUTOTUNE_THRESHOLD:g}")
+    return share
+
+
+def takes(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make a command of a function with parameters that are dataclasses of options: each field is an option.
+
+    :param names: the fields of :class:`JobOptions` that this command has; of other dataclasses it has all.
+    """
+
+    def wrap(function: Callable[..., None]) -> Callable[..., None]:
+        parameters: list[inspect.Parameter] = []
+        groups: dict[str, tuple[Any, list[str]]] = {}
+        for parameter in inspect.signature(function, eval_str=True).parameters.values():
+            kind = parameter.annotation
+            if is_dataclass(kind):
+                options = _options(kind, names if kind is JobOptions else [entry.name for entry in fields(kind)])
+                groups[parameter.name] = kind, [option.name for option in options]
+                parameters += options
+            else:
+                parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+
+        def command(**typed: Any) -> None:
+            for name, (kind, keys) in groups.items():
+                typed[name] = kind(**{key: typed.pop(key) for key in keys})
+            function(**typed)
+
+        command.__name__, command.__doc__, command.__module__ = function.__name__, function.__doc__, function.__module__
+        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return command
+
+    return wrap
+
+
+def _options(kind: Any, names: Iterable[str]) -> list[inspect.Parameter]:
+    """Fields of a dataclass as parameters."""
+    declared, hints = {field.name: field for field in fields(kind)}, get_type_hints(kind, include_extras=True)
+    return [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=declared[name].default, annotation=hints[name])
+        for name in names
+    ]

@@ -1,0 +1,93 @@
+"""``plink submit``: a launch by a script that waits in Slurm's queue."""
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from plink.cli.job_options import Arguments, JobOptions, Program, takes
+from plink.cli.screen import print_json, say
+from plink.errors import PlinkError, UsageError
+from plink.records import workspace
+
+if TYPE_CHECKING:
+    from runners.job.job import Job
+
+
+@takes(
+    "hosts_file", "order", "algo", "launcher_args", "backend", "env", "python", "workdir", "interface", "timeout",
+    "settings", "accept_new_host_keys", "log_dir", "tail", "dry_run", "as_json",
+)  # fmt: skip
+def submit(program: Program, options: JobOptions, args: Arguments = None) -> None:
+    """Queue a job by sbatch: as `plink launch --runner slurm`, with hosts and order as they are now.
+
+    --dry-run shows the script.
+
+    Example: plink submit --launcher-args "-A team -t 2:00:00" train.py --epochs 3
+    """
+    from plink.cli.job_setup import new_job
+    from plink.model.hosts import render_hosts
+    from plink.model.storage import write_text
+    from runners.job.result import new_id
+    from runners.launchers import slurm_batch
+
+    setup = new_job(program, args or [], options, "slurm")
+    job, hosts = setup.job, setup.request.hosts
+    folder = (workspace.BATCH / new_id()).absolute()
+    # Commands are for every user of a host to read.
+    start = ["plink.cli.submitted", str(folder / "env.json")] if job.env else ["plink"]
+    command = [sys.executable, "-m", *start, "launch", *_words(job, options, folder)]
+    script = slurm_batch.batch_script(hosts, job.launcher_args, command)
+    files = {
+        "hosts.txt": render_hosts(hosts),
+        "order.txt": "".join(f"{name}\n" for name in hosts.names),
+        **({"env.json": json.dumps(job.env)} if job.env else {}),
+        "job.sh": script,
+    }
+    _refuse_bytes(script)
+    if options.dry_run:
+        print(script, end="")
+        return
+    workspace.prepare()
+    try:
+        folder.parent.mkdir(exist_ok=True)
+        folder.mkdir(mode=0o700)
+        for name, text in files.items():
+            write_text(folder / name, text)
+            (folder / name).chmod(0o700 if name == "job.sh" else 0o600)
+    except OSError as error:
+        raise PlinkError(f"cannot write {folder}: {error.strerror}") from None
+    number = slurm_batch.submit(folder / "job.sh")
+    if options.as_json:
+        print_json({"schema": "plink.submission/1", "job_id": number, "script": str(folder / "job.sh")})
+    else:
+        print(f"submitted as job {number}")
+        say(f"`squeue --job {number}` tells whether it runs; it prints into slurm-{number}.out")
+
+
+def _refuse_bytes(script: str) -> None:
+    try:
+        script.encode()
+    except UnicodeEncodeError as error:
+        line = script[: error.start].count("\n")
+        word = ascii(script.split("\n")[line][-60:])
+        raise UsageError(f"{word} is not UTF-8, and a batch script is text; put it into a file") from None
+
+
+def _words(job: "Job", options: JobOptions, folder: Path) -> list[str]:
+    """The launch as it would be typed, without the variables of ``--env``."""
+    values = {
+        "--hosts": str(folder / "hosts.txt"),
+        "--order": str(folder / "order.txt"),
+        "--workdir": job.workdirs[0],
+        "--python": options.python,
+        "--interface": job.interface,
+        "--timeout": options.timeout,
+        "--log-dir": None if options.log_dir is None else str(options.log_dir.absolute()),
+        "--tail": None if options.tail is None else str(options.tail),
+    }
+    words = [f"{name}={value}" for name, value in values.items() if value is not None]
+    words += [f"--set={setting}" for setting in options.settings or []]
+    words += [f"--launcher-args={shlex.join(job.launcher_args)}"] if job.launcher_args else []
+    return ["--runner=slurm", *words, "--", job.program, *job.args]
