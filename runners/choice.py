@@ -70,19 +70,14 @@ _RUNNERS: dict[str, Callable[[Callable[[], Connector]], Runner]] = {
     "mpich": _mpich,
     "slurm": _slurm,
 }
-NAMES = (*_RUNNERS, KUBERNETES)
-
-
-def known_runner(name: str) -> None:
-    """:raises UsageError: for a runner that does not exist, with those that do."""
-    if name not in NAMES:
-        raise UsageError(f"--runner {name}: choose one of {', '.join(NAMES)}")
+NAMES = tuple(_RUNNERS)
 
 
 def runner_named(name: str, connect: Callable[[], Connector]) -> Runner:
     """The runner of that name. ``connect``: how hosts are reached, asked for only where plink itself reaches them.
 
-    :raises UsageError: as :func:`known_runner`.
+    :raises UsageError: for a runner that does not exist, with those that do.
     """
-    known_runner(name)
+    if name not in NAMES:
+        raise UsageError(f"--runner {name}: choose one of {', '.join(NAMES)}")
     return _RUNNERS[name](connect)

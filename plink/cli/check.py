@@ -6,13 +6,18 @@ from typing import Annotated
 
 import typer
 
+from plink.cli.job_options import JobOptions, option, takes
 from plink.errors import UsageError
 
 _RUN, _JUDGE, _CI = "Run orders on the hosts", "What is asked for", "Results"
-_ALGO, _SIZE, _ORDERS, _REPEATS, _TIMEOUT = "gloo", "16MB", 10, 3, "30m"
+_ALGO, _SIZE, _ORDERS, _REPEATS, _TIMEOUT_S = "gloo", "16MB", 10, 3, 1800.0
 
 
+@takes(
+    "env", "python", "interface", "timeout", "accept_new_host_keys", "dry_run", "as_json",
+)  # fmt: skip
 def check(
+    options: JobOptions,
     network_file: Annotated[
         Path | None, typer.Argument(metavar="NETWORK", help="What `plink probe` wrote; default .plink/network.json.")
     ] = None,
@@ -26,124 +31,55 @@ def check(
     truth: Annotated[
         Path | None, typer.Option(help="Where the hosts really are: plink.truth/1, groups, or a topology file.")
     ] = None,
-    algo: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="gloo (PyTorch's own), openmpi-... (mpirun with mpi4py) or any algorithm, by plink's backend; several "
-            "if repeated (gloo).",
-            rich_help_panel=_RUN,
-        ),
-    ] = None,
-    size: Annotated[
-        str | None, typer.Option(help="Bytes that are reduced (16MB).", rich_help_panel=_RUN)
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help="latency, alpha-beta, contention, or auto; also of NETWORK --results, else priced as then.",
-            rich_help_panel=_RUN,
-        ),
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="An option of the algorithm: --set base=4.", rich_help_panel=_RUN),
-    ] = None,
+    algo: Annotated[list[str] | None, option(
+        _RUN, "gloo (PyTorch's own), openmpi-... (mpirun with mpi4py) or any algorithm, by plink's backend; several if "
+        "repeated (gloo).")] = None,
+    size: Annotated[str | None, option(_RUN, "Bytes that are reduced (16MB).")] = None,
+    model: Annotated[str | None, option(
+        _RUN, "latency, alpha-beta, contention, or auto; also of NETWORK --results, else priced as then.")] = None,
+    set_: Annotated[list[str] | None, option(_RUN, "An option of the algorithm: --set base=4.", "--set")] = None,
     orders: Annotated[
-        int | None,
-        typer.Option(min=2, max=100, help="How many, at even steps of the cost (10).", rich_help_panel=_RUN),
-    ] = None,
-    repeats: Annotated[
-        int | None, typer.Option(min=1, max=100, help="Timed all-reduces of each order (3).", rich_help_panel=_RUN)
-    ] = None,
+        int | None, option(_RUN, "How many, at even steps of the cost (10).", min=2, max=100)] = None,
+    repeats: Annotated[int | None, option(_RUN, "Timed all-reduces of each order (3).", min=1, max=100)] = None,
     seed: Annotated[
-        int | None,
-        typer.Option(
-            min=0, max=2**63 - 1, help="Of the orders, and of the embedding of --truth (0).", rich_help_panel=_RUN
-        ),
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be run.", rich_help_panel=_RUN)
-    ] = False,
-    python: Annotated[
-        str | None, typer.Option(help="Interpreter on the hosts, with PyTorch or mpi4py.", rich_help_panel=_RUN)
-    ] = None,
-    env: Annotated[
-        list[str] | None, typer.Option("--env", help="NAME=VALUE for every rank.", rich_help_panel=_RUN)
-    ] = None,
-    interface: Annotated[
-        str | None, typer.Option(help="Network interface on the hosts; default: found.", rich_help_panel=_RUN)
-    ] = None,
-    timeout: Annotated[
-        str | None, typer.Option(help="For each algorithm's job (30m).", rich_help_panel=_RUN)
-    ] = None,
-    accept_new_host_keys: Annotated[
-        bool,
-        typer.Option("--accept-new-host-keys", help="Trust hosts whose keys are unknown.", rich_help_panel=_RUN),
-    ] = False,
-    min_spearman: Annotated[
-        float | None,
-        typer.Option(
-            help="Exit code 1 below this rank correlation, such as 0.9; 4 where orders are too few to tell.",
-            rich_help_panel=_JUDGE,
-        ),
-    ] = None,
-    max_regression: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="BASELINE", help="Exit code 1 when this is worse than that earlier check.", rich_help_panel=_JUDGE
-        ),
-    ] = None,
-    tolerance: Annotated[
-        float | None,
-        typer.Option(
-            min=0, max=10, help="With BASELINE: share by which the cheapest order may take longer (0.1).",
-            rich_help_panel=_JUDGE,
-        ),
-    ] = None,
-    min_paia: Annotated[
-        float | None,
-        typer.Option(
-            help="With --truth: exit code 1 when less than this share of triplets is right, such as 0.9.",
-            rich_help_panel=_JUDGE,
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "-o", "--output",
-            help="Where --measure leaves what it found, - for standard output; default .plink/check.json.",
-            rich_help_panel=_CI,
-        ),
-    ] = None,
-    junit: Annotated[
-        Path | None, typer.Option(help="Also write it as JUnit XML, for CI.", rich_help_panel=_CI)
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.", rich_help_panel=_CI)] = False,
+        int | None, option(_RUN, "Of the orders, and of the embedding of --truth (0).", min=0, max=2**63 - 1)] = None,
+    min_spearman: Annotated[float | None, option(
+        _JUDGE, "Exit code 1 below this rank correlation, such as 0.9; 4 where orders are too few to tell.")] = None,
+    max_regression: Annotated[Path | None, option(
+        _JUDGE, "Exit code 1 when this is worse than that earlier check.", metavar="BASELINE")] = None,
+    tolerance: Annotated[float | None, option(
+        _JUDGE, "With BASELINE: share by which the cheapest order may take longer (0.1).", min=0, max=10)] = None,
+    min_paia: Annotated[float | None, option(
+        _JUDGE, "With --truth: exit code 1 when less than this share of triplets is right, such as 0.9.")] = None,
+    output: Annotated[Path | None, option(
+        _CI, "Where --measure leaves what it found, - for standard output; default .plink/check.json.",
+        "-o", "--output")] = None,
+    junit: Annotated[Path | None, option(_CI, "Also write it as JUnit XML, for CI.")] = None,
 ) -> None:  # fmt: skip
     """Say whether the cost model ranks orders as the clock does, and whether measured distances are right.
 
-    --measure runs one collective by orders from the cheapest to the dearest
-    and compares: Spearman's rank correlation, predicted against measured
-    times, what the best order gains. --truth compares measured distances with
-    where hosts are (PAIA: of triplets a, b; c the share in which the nearer
-    of a and b was measured to be nearer; 0.5 is chance). docs/ci.md has
-    workflows for GitHub and GitLab.
+    --measure runs one collective by orders from the cheapest to the dearest,
+    each algorithm's job for 30 minutes at most, and compares: Spearman's rank
+    correlation, predicted against measured times, what the best order gains.
+    --truth compares measured distances with where hosts are (PAIA: of
+    triplets a, b; c the share in which the nearer of a and b was measured to
+    be nearer; 0.5 is chance). docs/ci.md has workflows for GitHub and GitLab.
 
     Example: plink check cloud.json --measure --algo gloo --min-spearman 0.9 --junit check.xml
     """
     from plink.cli.check_course import Asked, run, target_of
     from plink.cli.checking import Limits
-    from plink.cli.job_options import named_values
     from plink.cli.running_orders import Trying, known_way
-    from plink.model.units import parse_bytes, parse_limit
+    from plink.model.units import parse_bytes
     from solvers.checking.agreement import FEWEST
     from solvers.checking.regression import Tolerance
 
     _refuse(measure, results, truth, min_spearman, max_regression, min_paia, output)
     running = {
         "--algo": algo, "--size": size, "--set": set_, "--orders": orders, "--repeats": repeats,
-        "--dry-run": dry_run or None, "--python": python, "--env": env, "--interface": interface, "--timeout": timeout,
-        "--accept-new-host-keys": accept_new_host_keys or None,
+        "--dry-run": options.dry_run or None, "--python": options.python, "--env": options.env,
+        "--interface": options.interface, "--timeout": options.timeout,
+        "--accept-new-host-keys": options.accept_new_host_keys or None,
         **({} if network_file is not None and results is not None else {"--model": model}),
         **({} if truth is not None else {"--seed": seed}),
     }  # fmt: skip
@@ -156,7 +92,7 @@ def check(
                       if results is not None and model is not None else ""))  # fmt: skip
     if max_regression is None:
         _refuse_given({"--tolerance": tolerance}, "--max-regression", "there is nothing else to tolerate")
-    if dry_run:
+    if options.dry_run:
         _refuse_given(judging, "what is run", "--dry-run finds nothing that could be judged or kept")
     if measure and max_regression is not None and max_regression.resolve() == target_of(output).resolve():
         raise UsageError(f"--max-regression {max_regression}: --measure leaves there what it finds, so that a worse "
@@ -168,8 +104,8 @@ def check(
         known_way(name)
     trying = Trying(
         parse_bytes(_SIZE if size is None else size), "auto" if model is None else model, orders or _ORDERS,
-        repeats or _REPEATS, seed or 0, tuple(set_ or ()), named_values(env or []), python, interface,
-        parse_limit(_TIMEOUT if timeout is None else timeout),
+        repeats or _REPEATS, seed or 0, tuple(set_ or ()), options.environment, options.python,
+        options.interface, options.timeout_s or _TIMEOUT_S,
     )  # fmt: skip
     if trying.size_bytes < 4:
         raise UsageError(f"--size {size}: an element has 4 bytes")
@@ -177,7 +113,7 @@ def check(
     run(
         Asked(
             network_file, measure, results, truth, min_paia, algorithms, trying, model, limits, max_regression,
-            dry_run, output, junit, as_json, accept_new_host_keys,
+            options.dry_run, output, junit, options.as_json, options.accept_new_host_keys,
         )
     )  # fmt: skip
 

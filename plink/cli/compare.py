@@ -2,9 +2,7 @@
 
 from typing import Annotated
 
-import typer
-
-from plink.cli.job_options import GIVEN_ORDER, Arguments, JobOptions, Program, takes
+from plink.cli.job_options import GIVEN_ORDER, Arguments, JobOptions, Program, option, takes
 from plink.errors import UsageError
 
 _PANEL = "What is compared"
@@ -18,19 +16,17 @@ def compare(
     program: Program,
     options: JobOptions,
     args: Arguments = None,
-    pairs: Annotated[
-        int, typer.Option(min=1, rich_help_panel=_PANEL, help="How many times the program runs in each order.")
-    ] = 5,
+    pairs: Annotated[int, option(_PANEL, "How many times the program runs in each order.", min=1)] = 5,
     metric: Annotated[
         str | None,
-        typer.Option(
-            rich_help_panel=_PANEL,
-            help="Where the program reports how it did: 'loss: ([0-9.]+)', or a key of a JSON line; default: how long "
-            "it ran.",
+        option(
+            _PANEL,
+            "Where the program reports how it did: 'loss: ([0-9.]+)', or a key of a JSON line; default: how long it "
+            "ran.",
         ),
     ] = None,
     higher_is_better: Annotated[
-        bool, typer.Option("--higher-is-better", rich_help_panel=_PANEL, help="The metric is a rate, not a time.")
+        bool, option(_PANEL, "The metric is a rate, not a time.", "--higher-is-better")
     ] = False,
 ) -> None:
     """Run a program in the given order and in plink's, alternately: how many times better is the second?

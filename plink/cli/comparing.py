@@ -55,7 +55,7 @@ def compare_orders(runner: Runner, setup: JobSetup, comparison: Comparison) -> N
     document = _document(comparison, values, runs)
     workspace.prepare()
     write_document(RESULT, document)
-    if request.as_json:
+    if request.options.as_json:
         print_json(document)
     else:
         _show(document)
@@ -73,8 +73,8 @@ def _run_once(
             lines.append(line)
             del lines[:-_KEPT_LINES]
 
-    if request.log_dir is not None:
-        request = replace(request, log_dir=request.log_dir / f"{which}-{pair + 1}")
+    if (logs := request.options.log_dir) is not None:
+        request = replace(request, options=replace(request.options, log_dir=logs / f"{which}-{pair + 1}"))
     result = run(runner, job, request, {"compared": which}, hear)
     if result.exit_code:
         why = tell_failure(result)

@@ -14,20 +14,17 @@ import typer
 from plink.cli.completion import NAMES
 from plink.errors import UsageError
 
-ORDER_PANEL = "Which hosts, in which order"
+_ORDER = "Which hosts, in which order"
 RUN_PANEL = "How the program runs"
 AGILEML = "agileml"  # a backend that is no algorithm: an elastic job
-RARE_PANEL = "What is seldom changed"
-OUTPUT_PANEL = "What is shown and kept"
+_RARE = "What is seldom changed"
+_OUTPUT = "What is shown and kept"
 GIVEN_ORDER = "given"  # of --order: as the hosts file has them; a file of that name is ./given
 PROGRAM_FIRST = {"help_option_names": ["-h", "--help"], "allow_interspersed_args": False}
 
 # Launchers of others start the ranks: no agent of plink's is on the hosts.
 _EXTERNAL = ("mpirun", "mpich", "slurm")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_MAX_PORT = 65535
-_MIN_AUTOTUNE_THRESHOLD, _MAX_AUTOTUNE_THRESHOLD = 0.01, 0.99
-_BOOLEANS = {"yes": True, "no": False}
 
 Algorithm = StrEnum("Algorithm", {name: name for name in NAMES})  # type: ignore[misc]
 
@@ -58,7 +55,8 @@ class LaunchSettings:
     autotune_threshold: float | None = None
 
 
-def _option(panel: str, text: str, *names: str, **more: Any) -> Any:
+def option(panel: str, text: str, *names: str, **more: Any) -> Any:
+    """An option under that heading."""
     return typer.Option(*names, rich_help_panel=panel, help=text, **more)
 
 
@@ -66,94 +64,52 @@ def _option(panel: str, text: str, *names: str, **more: Any) -> Any:
 class JobOptions:
     """As typed; an option that the command lacks, or that was not typed, is None, False or empty."""
 
-    hosts_file: Annotated[
-        Path | None,
-        _option(ORDER_PANEL, "Hosts file; default, but for elastic jobs: the hosts of .plink/network.json.", "--hosts"),
-    ] = None
-    order: Annotated[
-        str | None,
-        _option(
-            ORDER_PANEL,
-            "An order, a plan with its environment, or names one a line; given: as in the hosts file. "
-            "Default .plink/order.json.",
-            metavar="[FILE|given]",
-        ),
-    ] = None
-    algo: Annotated[
-        Algorithm | None,
-        _option(ORDER_PANEL, "The collective to order for; default: the last, or ring.", metavar="[ring|2lha|...]"),
-    ] = None
-    runner: Annotated[RunnerName | None, _option(RUN_PANEL, "What starts the ranks; ssh if nothing else is known.")] = (
-        None
-    )
-    slots: Annotated[
-        int | None,
-        _option(
-            RUN_PANEL,
-            "With --runner local: how many ranks (one a core), or hosts of an elastic job (2).",
-            min=1,
-            max=65536,
-        ),
-    ] = None
-    launcher_args: Annotated[
-        str | None,
-        _option(RUN_PANEL, "Added to the command of mpirun, srun or sbatch, split as a shell would.", metavar="TEXT"),
-    ] = None
-    backend: Annotated[
-        str | None,
-        _option(
-            RUN_PANEL,
-            "Run PyTorch's all-reduces by 2lha, ring, flat, ... or a schedule's file; auto: the cheapest "
-            "for each size. `plink launch` also takes agileml: an elastic job.",
-            metavar="[auto|ALGORITHM|FILE]",
-        ),
-    ] = None
-    autotune: Annotated[
-        bool,
-        _option(
-            RUN_PANEL, "With --backend 2lha or flat: move work between ranks when the network changes.", "--autotune"
-        ),
-    ] = False
-    env: Annotated[list[str] | None, _option(RUN_PANEL, "Added to every rank's environment.")] = None
-    python: Annotated[
-        str | None, _option(RUN_PANEL, "Interpreter for .py files; default: this one's path, else python3.")
-    ] = None
-    workdir: Annotated[
-        str | None, _option(RUN_PANEL, "Folder on the hosts to run in; default: this one's path, else the home.")
-    ] = None
-    sync: Annotated[
-        Path | None, _option(RUN_PANEL, "Copy this folder to hosts that lack it, and run in the copy.", metavar="DIR")
-    ] = None
-    interface: Annotated[
-        str | None, _option(RUN_PANEL, "For Gloo and NCCL (eth0, or eth0,eth1); default: what leads to the others.")
-    ] = None
-    timeout: Annotated[
-        str | None, _option(RUN_PANEL, "End the job when it takes longer (2h), with the stacks of its ranks.")
-    ] = None
-    settings: Annotated[
-        list[str] | None,
-        _option(
-            RARE_PANEL,
-            "max-network-age=24h, master-port=N, allow-version-mismatch=yes, autotune-every=2s or "
-            "autotune-threshold=0.2.",
-            "--set",
-        ),
-    ] = None
-    accept_new_host_keys: Annotated[
-        bool, _option(RARE_PANEL, "Note unknown SSH host keys instead of refusing them.", "--accept-new-host-keys")
-    ] = False
-    log_dir: Annotated[
-        Path | None, _option(OUTPUT_PANEL, "Where each rank's output is kept; default: in the run's folder.")
-    ] = None
-    tail: Annotated[
-        int | None, _option(OUTPUT_PANEL, "Show only the last so many lines of each rank, when all is over.", min=0)
-    ] = None
-    dry_run: Annotated[
-        bool, _option(OUTPUT_PANEL, "Do all but start the program, and say what would be started.", "--dry-run")
-    ] = False
-    as_json: Annotated[
-        bool, _option(OUTPUT_PANEL, "Print the result as JSON; the ranks' output goes to stderr.", "--json")
-    ] = False
+    # fmt: off
+    hosts_file: Annotated[Path | None, option(
+        _ORDER, "Hosts file; default, but for elastic jobs: the hosts of .plink/network.json.", "--hosts")] = None
+    order: Annotated[str | None, option(
+        _ORDER, "An order, a plan with its environment, or names one a line; given: as in the hosts file. Default "
+        ".plink/order.json.", metavar="[FILE|given]")] = None
+    algo: Annotated[Algorithm | None, option(
+        _ORDER, "The collective to order for; default: the last, or ring.", metavar="[ring|2lha|...]")] = None
+    runner: Annotated[RunnerName | None, option(
+        RUN_PANEL, "What starts the ranks; ssh if nothing else is known.")] = None
+    slots: Annotated[int | None, option(
+        RUN_PANEL, "With --runner local: how many ranks (one a core), or hosts of an elastic job (2).",
+        min=1, max=65536)] = None
+    launcher_args: Annotated[str | None, option(
+        RUN_PANEL, "Added to the command of mpirun, srun or sbatch, split as a shell would.", metavar="TEXT")] = None
+    backend: Annotated[str | None, option(
+        RUN_PANEL, "Run PyTorch's all-reduces by 2lha, ring, flat, ... or a schedule's file; auto: the cheapest for "
+        "each size. `plink launch` also takes agileml: an elastic job.", metavar="[auto|ALGORITHM|FILE]")] = None
+    autotune: Annotated[bool, option(
+        RUN_PANEL, "With --backend 2lha or flat: move work between ranks when the network changes.",
+        "--autotune")] = False
+    env: Annotated[list[str] | None, option(RUN_PANEL, "Added to every rank's environment.")] = None
+    python: Annotated[str | None, option(
+        RUN_PANEL, "Interpreter for .py files; default: this one's path, else python3.")] = None
+    workdir: Annotated[str | None, option(
+        RUN_PANEL, "Folder on the hosts to run in; default: this one's path, else the home.")] = None
+    sync: Annotated[Path | None, option(
+        RUN_PANEL, "Copy this folder to hosts that lack it, and run in the copy.", metavar="DIR")] = None
+    interface: Annotated[str | None, option(
+        RUN_PANEL, "For Gloo and NCCL (eth0, or eth0,eth1); default: what leads to the others.")] = None
+    timeout: Annotated[str | None, option(
+        RUN_PANEL, "End the job when it takes longer (2h), with the stacks of its ranks.")] = None
+    settings: Annotated[list[str] | None, option(
+        _RARE, "max-network-age=24h, master-port=N, allow-version-mismatch=yes, autotune-every=2s or "
+        "autotune-threshold=0.2.", "--set")] = None
+    accept_new_host_keys: Annotated[bool, option(
+        _RARE, "Note unknown SSH host keys instead of refusing them.", "--accept-new-host-keys")] = False
+    log_dir: Annotated[Path | None, option(
+        _OUTPUT, "Where each rank's output is kept; default: in the run's folder.")] = None
+    tail: Annotated[int | None, option(
+        _OUTPUT, "Show only the last so many lines of each rank, when all is over.", min=0)] = None
+    dry_run: Annotated[bool, option(
+        _OUTPUT, "Do all but start the program, and say what would be started.", "--dry-run")] = False
+    as_json: Annotated[bool, option(
+        _OUTPUT, "Print the result as JSON; the ranks' output goes to stderr.", "--json")] = False
+    # fmt: on
 
     @property
     def environment(self) -> dict[str, str]:
@@ -232,44 +188,33 @@ def launch_settings(words: list[str]) -> LaunchSettings:
     """
     from plink.model.units import parse_duration
 
-    readers: dict[str, tuple[str, Callable[[str], Any]]] = {
-        "max-network-age": ("max_network_age_s", parse_duration),
-        "master-port": ("master_port", _port),
-        "allow-version-mismatch": ("allow_version_mismatch", _boolean),
-        "autotune-every": ("autotune_every_s", parse_duration),
-        "autotune-threshold": ("autotune_threshold", _threshold),
+    readers: dict[str, tuple[str, Callable[[str], Any], str]] = {
+        "max-network-age": ("max_network_age_s", parse_duration, "24h"),
+        "master-port": ("master_port", _number(int, 0, 65535), "a port, 0 to 65535"),
+        "allow-version-mismatch": ("allow_version_mismatch", {"yes": True, "no": False}.__getitem__, "yes or no"),
+        "autotune-every": ("autotune_every_s", parse_duration, "2s"),
+        "autotune-threshold": ("autotune_threshold", _number(float, 0.01, 0.99), "a share, 0.01 to 0.99"),
     }
     values = {}
     for word in words:
-        name, equals, value = word.partition("=")
-        if not equals or name not in readers:
+        name, _, value = word.partition("=")
+        if name not in readers:
             raise UsageError(f"--set {word}: write NAME=VALUE, with one of {', '.join(readers)}")
-        key, read = readers[name]
+        key, read, example = readers[name]
         try:
             values[key] = read(value)
-        except (ValueError, KeyError, UsageError) as error:
-            detail = error if isinstance(error, UsageError) else f"{value!r} is no value of {name}"
-            raise UsageError(f"--set {word}: {detail}") from None
+        except (ValueError, KeyError, UsageError):
+            raise UsageError(f"--set {word}: write {name}= and {example}") from None
     return LaunchSettings(**values)
 
 
-def _port(text: str) -> int:
-    if not text.isdecimal() or len(text) > len(str(_MAX_PORT)) or int(text) > _MAX_PORT:
-        raise UsageError(f"write a port, 0 to {_MAX_PORT}")
-    return int(text)
+def _number(kind: Callable[[str], float], least: float, most: float) -> Callable[[str], float]:
+    def read(text: str) -> float:
+        if not least <= (number := kind(text)) <= most:
+            raise ValueError
+        return number
 
-
-def _boolean(text: str) -> bool:
-    if text not in _BOOLEANS:
-        raise UsageError("write yes or no")
-    return _BOOLEANS[text]
-
-
-def _threshold(text: str) -> float:
-    share = float(text)
-    if not _MIN_AUTOTUNE_THRESHOLD <= share <= _MAX_AUTOTUNE_THRESHOLD:
-        raise UsageError(f"write a share of throughput, {_MIN_AUTOTUNE_THRESHOLD:g} to {_MAX_AUTOTUNE_THRESHOLD:g}")
-    return share
+    return read
 
 
 def takes(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -77,10 +77,7 @@ def set_up(
         every_s = settings.autotune_every_s if options.autotune else None
         backend = backend_for(options.backend, order.hosts, plan_file, every_s)
         env, masters = env | backend.environment, backend.masters
-    request = RunRequest(
-        order.hosts, order.machines, options.python, options.log_dir, options.tail, options.dry_run, options.as_json,
-        masters, settings.autotune_threshold or threshold,
-    )  # fmt: skip
+    request = RunRequest(order.hosts, options, order.machines, masters, settings.autotune_threshold or threshold)
     return JobSetup(replace(job, env=env | options.environment), request, order.given)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from plink.cli.job_options import JobOptions
 from plink.cli.screen import print_json, progress, say, say_error
 from plink.errors import PlinkError
 from plink.model.hostlist import fold_hostlist
@@ -38,12 +39,8 @@ class RunRequest:
     throughput that it looks into."""
 
     hosts: Hosts
+    options: JobOptions
     machines: dict[str, dict[str, Any]] = field(default_factory=dict)
-    python: str | None = None
-    log_dir: Path | None = None
-    tail: int | None = None
-    dry_run: bool = False
-    as_json: bool = False
     masters: "Assignment | None" = None
     threshold: float = 0.2
 
@@ -80,11 +77,11 @@ def start(runner: Runner, job: Job, request: RunRequest) -> int:
 
     :raises PlinkError: when it could not be run.
     """
-    if request.dry_run:
+    if request.options.dry_run:
         rehearse(runner, job, request)
         return 0
     result = run(runner, job, request)
-    if request.as_json:
+    if request.options.as_json:
         print_json(result.to_json())
     why = tell_failure(result)
     if why is not None:
@@ -101,8 +98,8 @@ def run(
     """
     width = len(str(sum(host.slots for host in request.hosts) - 1))
     run_id = new_id()
-    record = _record(run_id, runner.name, job, request, note or {})
-    screen = _Screen(width, request.as_json, request.tail)
+    record = record_run(run_id, runner.name, job, request, note or {})
+    screen = _Screen(width, request.options.as_json, request.options.tail)
     bars = contextlib.ExitStack()
 
     def sink(rank: int | None, stream: str, line: str) -> None:
@@ -120,20 +117,31 @@ def run(
             else f"all {ranks} ranks are where they were asked to be"
         )
 
-    ended: dict[str, Any] = {"exit_code": 130}  # unless something better is known of it
     try:
-        with _folder(record) as folder, bars, _autotune(request, folder) as talk:
+        with recorded(record, run_id) as ended, run_folder(record) as folder, bars, _autotune(request, folder) as talk:
             watch = replace(_watch(bars, request, sink, on_proof, folder, run_id), talk=talk)
             result = runner.run(job, request.hosts, watch)
-        ended = result.to_json()
+            ended.update(result.to_json())
         return result
     except OrderNotKept as error:
-        ended = error.result.to_json() | {"id": run_id}
         for finding in error.findings:
             mark = f"  <- {finding.wrong}" if finding.wrong else ""
             say(f"rank {finding.rank:>{width}}: asked for {finding.host}, found {finding.hostname}{mark}")
-        if request.as_json:
-            print_json(ended)
+        if request.options.as_json:
+            print_json(error.result.to_json() | {"id": run_id})
+        raise
+    finally:
+        screen.last_lines()
+
+
+@contextlib.contextmanager
+def recorded(record: Record | None, run_id: str) -> Iterator[dict[str, Any]]:
+    """Keep how a run ended: what the block puts into the dictionary, or the error that leaves it."""
+    ended: dict[str, Any] = {"exit_code": 130}  # unless something better is known of it
+    try:
+        yield ended
+    except OrderNotKept as error:
+        ended = error.result.to_json() | {"id": run_id}
         raise
     except PlinkError as error:
         ended = {"exit_code": error.exit_code, "error": str(error)}
@@ -145,13 +153,10 @@ def run(
         ended = {"exit_code": 1, "error": f"{type(error).__name__}: {error}"}
         raise
     finally:
-        try:
-            screen.last_lines()
-        finally:
-            if record is not None:
-                record.finish(ended)
-        if record is not None and record.trouble is not None:
-            say(record.trouble)
+        if record is not None:
+            record.finish(ended)
+            if record.trouble is not None:
+                say(record.trouble)
 
 
 @contextlib.contextmanager
@@ -184,7 +189,7 @@ def rehearse(runner: Writer, job: Job, request: RunRequest) -> None:
     :raises PlinkError: when it could not be.
     """
     rehearsal = rehearsal_of(runner, job, request)
-    if request.as_json:
+    if request.options.as_json:
         print_json(rehearsal.to_json())
     else:
         _show_rehearsal(rehearsal)
@@ -195,7 +200,7 @@ def check_runs(runner: Writer, job: Job, hosts: Hosts) -> None:
 
     :raises PlinkError: when they cannot be reached, or one lacks the program, its interpreter or the folder.
     """
-    rehearsal_of(runner, job, RunRequest(hosts, dry_run=True))
+    rehearsal_of(runner, job, RunRequest(hosts, JobOptions(dry_run=True)))
 
 
 def rehearsal_of(runner: Writer, job: Job, request: RunRequest) -> Rehearsal:
@@ -218,7 +223,7 @@ def _watch(bars: "ExitStack", request: RunRequest, sink: Any, on_proof: Any, fol
 
 
 @contextlib.contextmanager
-def _folder(record: Record | None) -> Any:
+def run_folder(record: Record | None) -> Iterator[Path]:
     """Where a launcher's files go: the run's folder, a temporary one where the run is not kept."""
     if record is not None:
         yield record.folder
@@ -271,8 +276,9 @@ def tell_failure(result: RunResult) -> str | None:
     return f"rank {failure.rank} on {failure.host} was the first to fail, with exit code {failure.code}{why}"
 
 
-def _record(run_id: str, runner: str, job: Job, request: RunRequest, note: dict[str, Any]) -> Record | None:
-    """Where the run is kept; None, and a word about it, where nothing can be written: the job matters more."""
+def record_run(run_id: str, runner: str, job: Job, request: RunRequest, note: dict[str, Any]) -> Record | None:
+    """Where the run is kept, with ``note`` beside what was asked for; None, and a word about it, where nothing can be
+    written: the job matters more."""
     import datetime
 
     folder = workspace.RUNS / run_id
@@ -284,7 +290,7 @@ def _record(run_id: str, runner: str, job: Job, request: RunRequest, note: dict[
         "args": list(job.args),
         "workdir": job.workdirs[0],
         "workdirs": list(job.workdirs),
-        "python": request.python,
+        "python": request.options.python,
         "pythons": list(job.pythons),
         "env": job.env,
         "timeout_s": job.timeout_s,
@@ -296,14 +302,14 @@ def _record(run_id: str, runner: str, job: Job, request: RunRequest, note: dict[
         "hosts": [host.to_json() for host in hosts],
         **({} if hosts.lab is None else {"lab": hosts.lab}),
         "machines": request.machines,
-        "logs": str(request.log_dir or folder / "logs"),
+        "logs": str(request.options.log_dir or folder / "logs"),
         **note,
     }
     try:
         workspace.prepare()
-        return Record(folder, document, request.log_dir)
+        return Record(folder, document, request.options.log_dir)
     except PlinkError as error:
-        if request.log_dir is not None:
+        if request.options.log_dir is not None:
             raise
         say(f"this run is not kept: {error}")
         return None

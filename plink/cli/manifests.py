@@ -4,9 +4,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from plink.cli.job_options import Arguments, JobOptions, Program, takes
+from plink.cli.job_options import Arguments, JobOptions, Program, option, takes
 
 _PANEL = "The objects"
 
@@ -26,27 +24,20 @@ class Kind(StrEnum):
 def manifests(
     program: Program,
     options: JobOptions,
-    image: Annotated[str, typer.Option(help="Of the pods; needs python3 and the program.", rich_help_panel=_PANEL)],
+    image: Annotated[str, option(_PANEL, "Of the pods; needs python3 and the program.")],
     args: Arguments = None,
-    kind: Annotated[Kind, typer.Option(help="Which object runs the pods.", rich_help_panel=_PANEL)] = Kind.JOB,
-    job_name: Annotated[
-        str | None, typer.Option(help="Default: of the program and the run.", rich_help_panel=_PANEL)
-    ] = None,
-    namespace: Annotated[
-        str | None, typer.Option(help="Default: the one that kubectl uses.", rich_help_panel=_PANEL)
-    ] = None,
+    kind: Annotated[Kind, option(_PANEL, "Which object runs the pods.")] = Kind.JOB,
+    job_name: Annotated[str | None, option(_PANEL, "Default: of the program and the run.")] = None,
+    namespace: Annotated[str | None, option(_PANEL, "Default: the one that kubectl uses.")] = None,
     resources: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
+            _PANEL,
+            "Of a pod, which has all ranks of its node: cpu=4, memory=8Gi, nvidia.com/gpu=8.",
             metavar="NAME=QUANTITY,...",
-            help="Of a pod, which has all ranks of its node: cpu=4, memory=8Gi, nvidia.com/gpu=8.",
-            rich_help_panel=_PANEL,
         ),
     ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", help="File for the objects; default: stdout.", rich_help_panel=_PANEL),
-    ] = None,
+    output: Annotated[Path | None, option(_PANEL, "File for the objects; default: stdout.", "-o", "--output")] = None,
 ) -> None:
     """Write Kubernetes objects that run a program as the ranks of a job, in plink's order; nothing is started.
 

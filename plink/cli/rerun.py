@@ -28,8 +28,9 @@ def recorded_job(name: str, options: JobOptions) -> tuple[str, JobSetup]:
             "checkpoint"
         )
     runner = options.runner or _value(run, "runner", (str,), "ssh")
-    if (folder := _value(run, "sync", (str,), None)) is not None and options.sync is None:
-        options = replace(options, sync=Path(folder))
+    folder = _value(run, "sync", (str,), None)
+    sync = options.sync or (None if folder is None else Path(folder))
+    options = replace(options, sync=sync, python=_value(run, "python", (str,), None))
     settings = options.check(runner)
     hosts = run.hosts()
     job = Job(
@@ -45,9 +46,7 @@ def recorded_job(name: str, options: JobOptions) -> tuple[str, JobSetup]:
         launcher_args=_texts(run, "launcher_args"),
     )
     order = JobOrder(hosts, hosts, run.machines())
-    setup = set_up(with_options(job, options, settings), order, options, settings, tuning=_tuning(run))
-    python = _value(run, "python", (str,), None)
-    return runner, replace(setup, request=replace(setup.request, python=python))
+    return runner, set_up(with_options(job, options, settings), order, options, settings, tuning=_tuning(run))
 
 
 def _tuning(run: Run) -> "tuple[Assignment, float] | None":

@@ -118,7 +118,7 @@ def test_the_words_are_those_that_the_commands_take() -> None:
     values = completion.VALUES
     assert set(values["--collective"]) == set(COLLECTIVES)
     assert values["--method"] == METHODS
-    assert tuple(RunnerName) == RUNNERS[:-1]
+    assert tuple(RunnerName) == RUNNERS
     assert tuple(Tier) == TIERS
     assert tuple(Kind) == KINDS
     options = set(Options.__dataclass_fields__) - {"groups"}

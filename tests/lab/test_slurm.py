@@ -76,8 +76,12 @@ def write_slots(lab: Lab, folder: Path, slots: dict[str, int]) -> None:
 
 def launch(slurm: Cluster, folder: Path, *words: str, **more: str) -> tuple[int, str, str]:
     """(exit code, standard output, standard error) of a launch with the hosts file there."""
-    done = plink("launch", "--runner", "slurm", "--order", "given", "--hosts", "hosts.txt", *words, cwd=folder,
-                 **slurm.environment, **more)  # fmt: skip
+    return run(slurm, folder, "launch", "--runner", "slurm", *words, **more)
+
+
+def run(slurm: Cluster, folder: Path, command: str, *words: str, **more: str) -> tuple[int, str, str]:
+    """As :func:`launch`, of any command that takes hosts and an order."""
+    done = plink(command, "--order", "given", "--hosts", "hosts.txt", *words, cwd=folder, **slurm.environment, **more)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -284,14 +288,14 @@ def test_submit(slurm: Cluster, tmp_path: Path) -> None:
     write_slots(slurm.lab, tmp_path, dict(zip(names, (1, 2, 1), strict=True)))
     tell = write_script(tmp_path, "import os, sys\nprint(os.uname().nodename, sys.argv[1:], os.environ['SAY'])\n")
     words = ["--env", "SAY=$(x) 'y'", tell, "two\nlines", "it's", "--json"]
-    code, out, err = launch(slurm, tmp_path, *words)
+    code, out, err = run(slurm, tmp_path, "submit", *words)
     assert code == 0, err
     job_id = out.split()[-1]
     nothing_is_left(slurm)
     printed = (tmp_path / f"slurm-{job_id}.out").read_text()
     for rank, name in enumerate([names[0], names[1], names[1], names[2]]):
         assert f"[{rank}] {name} {words[-3:]!r} $(x) 'y'" in printed.splitlines()
-    code, out, err = launch(slurm, tmp_path, "--dry-run", *words)
+    code, out, err = run(slurm, tmp_path, "submit", "--dry-run", *words)
     assert code == 0, err
     assert out.startswith("#!/bin/sh\n#SBATCH --job-name=plink\n#SBATCH --nodes=3\n")
     assert slurm.jobs() == []

@@ -4,12 +4,10 @@ Imported by the commands that run one, when they do.
 """
 
 import contextlib
-import datetime
 import os
 import sys
 import time
 import typing
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from plink.cli.elastic.options import ElasticOptions
 from plink.cli.elastic.screen import Screen
 from plink.cli.job_options import AGILEML, JobOptions
 from plink.cli.job_setup import with_options
+from plink.cli.launching import RunRequest, record_run, recorded, run_folder
 from plink.cli.screen import print_json, progress, say, say_error
 from plink.errors import PlinkError, UsageError
 from plink.model.hosts import Host, Hosts, read_hosts
@@ -28,7 +27,6 @@ from plink.records import workspace
 from plink.records.elastic_log import NAME as LOG
 from plink.records.elastic_log import ElasticLog, Entry
 from plink.records.runs import Record
-from plink.records.scratch import scratch_folder
 from plink.remote.connector import Connector
 from runners.agile.hub import Ended, Hub, Report, Wishes
 from runners.choice import KUBERNETES
@@ -47,8 +45,6 @@ _KINDS: dict[str, Any] = {kind.what: kind for kind in typing.get_args(Entry)}
 class _Request:
     """What was asked for; ``settings``: as :class:`runners.agile.settings.Settings` has them."""
 
-    program: str
-    args: tuple[str, ...]
     runner: str
     options: JobOptions
     elastic: ElasticOptions
@@ -64,7 +60,7 @@ def launch_with_defaults(program: str, args: list[str], options: JobOptions) -> 
     if runner not in _RUNNERS:
         raise UsageError(f"--backend {AGILEML}: choose --runner {', '.join(_RUNNERS)}, not {runner}")
     for name in ("order", "algo", "autotune", "tail", "launcher_args"):
-        if getattr(options, name) not in (None, False):
+        if (value := getattr(options, name)) is not None and value is not False:
             raise UsageError(f"--backend {AGILEML}: omit --{name.replace('_', '-')}, its hosts have no ranks")
     return run_job(program, args, runner, replace(options, backend=None), ElasticOptions())
 
@@ -74,7 +70,7 @@ def run_job(program: str, args: list[str], runner: str, options: JobOptions, ela
     if not program.endswith(".py"):
         raise UsageError(f"an elastic job: {program} must be a .py file that defines make(arguments)")
     typed = options.check(runner, external=False)
-    request = _Request(program, tuple(args), runner, options, elastic, elastic.settings())
+    request = _Request(runner, options, elastic, elastic.settings())
     hosts = _hosts(request)
     python = options.python or ("python3" if runner == KUBERNETES else sys.executable)
     job = Job(
@@ -90,28 +86,20 @@ def run_job(program: str, args: list[str], runner: str, options: JobOptions, ela
         _rehearse(hosts, job)
         return 0
     run_id = new_id()
-    record = _record(run_id, job, hosts, request)
+    typed_job = replace(job, program=program, args=tuple(args), pythons=(python,))
+    note = {"backend": AGILEML, "settings": request.settings}
+    record = record_run(run_id, runner, typed_job, RunRequest(hosts, options), note)
     screen = Screen(len(str(2 * len(hosts))), options.as_json)
-    ended: dict[str, Any] = {"exit_code": 130}
     try:
-        with _folder(record) as folder, contextlib.ExitStack() as bars:
+        with recorded(record, run_id) as ended, run_folder(record) as folder, contextlib.ExitStack() as bars:
+            bars.callback(screen.close)
             result = _run(hosts, job, connector, request, screen, record, folder, bars)
-        ended = {"exit_code": result.code, "seconds": result.seconds, "why": result.why}
+            ended.update(exit_code=result.code, seconds=result.seconds, why=result.why)
     except OrderNotKept as error:
         for finding in error.findings:
             if finding.wrong:
                 say(f"asked for {finding.host}, found {finding.hostname}: {finding.wrong}")
-        ended = error.result.to_json() | {"id": run_id}
         raise
-    except PlinkError as error:
-        ended = {"exit_code": error.exit_code, "error": str(error)}
-        raise
-    finally:
-        screen.close()
-        if record is not None:
-            record.finish(ended)
-            if record.trouble is not None:
-                say(record.trouble)
     if options.as_json:
         print_json({"schema": "plink.elastic/1", "id": run_id, **ended, **screen.summary()})
     else:
@@ -236,33 +224,3 @@ def _rehearse(hosts: Hosts, job: Job) -> None:
     for host in hosts:
         print(f"# on {host.name}, {host.tier}\n{shlex.join([job.program, *job.args])}")
     say("no host was asked: whether it can be reached, makes the program and has the memory shows when the job starts")
-
-
-def _record(run_id: str, job: Job, hosts: Hosts, request: _Request) -> Record | None:
-    options = request.options
-    folder = workspace.RUNS / run_id
-    document = {
-        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
-        "runner": request.runner, "program": request.program, "args": list(request.args), "workdir": job.workdirs[0],
-        "workdirs": list(job.workdirs), "python": options.python, "pythons": [job.program], "env": job.env,
-        "timeout_s": job.timeout_s, "backend": AGILEML, "settings": request.settings,
-        "hosts": [host.to_json() for host in hosts], **({} if hosts.lab is None else {"lab": hosts.lab}),
-        "logs": str(options.log_dir or folder / "logs"),
-    }  # fmt: skip
-    try:
-        workspace.prepare()
-        return Record(folder, document, options.log_dir)
-    except PlinkError as error:
-        if options.log_dir is not None:
-            raise
-        say(f"this run is not kept: {error}")
-        return None
-
-
-@contextlib.contextmanager
-def _folder(record: Record | None) -> Iterator[Path]:
-    if record is not None:
-        yield record.folder
-        return
-    with scratch_folder() as folder:
-        yield folder

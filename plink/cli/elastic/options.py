@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
+from plink.cli.job_options import option
 from plink.errors import UsageError
 from plink.model.units import parse_duration, parse_rate
 
@@ -18,64 +17,29 @@ _MAX_STALENESS = 30  # plink.runtime.agileml.progress keeps 32 clocks in sight
 class ElasticOptions:
     """As typed; None where nothing was."""
 
-    stage_thresholds: Annotated[
-        str | None,
-        typer.Option(
-            metavar="[A:B|auto]",
-            help="Transient hosts to a reliable one over which stage 2 and stage 3 begin; default 1:15.",
-            rich_help_panel=_PANEL,
-        ),
-    ] = None
-    staleness: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            help="Clocks that a worker may be ahead of the slowest (SSP); default: none may (BSP).",
-            rich_help_panel=_PANEL,
-        ),
-    ] = None
-    max_hosts: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="That the job will ever have: half as many partitions; default: twice.", rich_help_panel=_PANEL
-        ),
-    ] = None
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Folder that the reliable hosts share, for checkpoints.", rich_help_panel=_PANEL
-        ),
-    ] = None
-    checkpoint_every: Annotated[
-        str | None, typer.Option(help="How often (10m); default 60s.", rich_help_panel=_PANEL)
-    ] = None
-    restore: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Go on from the latest checkpoint in there.", rich_help_panel=_PANEL),
-    ] = None
-    preemption_source: Annotated[
-        str | None,
-        typer.Option(
-            metavar="[aws|gcp|azure][=URL]",
-            help="Ask this provider's metadata service on every host.",
-            rich_help_panel=_PANEL,
-        ),
-    ] = None
-    preemption_grace: Annotated[
-        str | None,
-        typer.Option(help="How long after SIGTERM a host is there; default 30s.", rich_help_panel=_PANEL),
-    ] = None
-    heartbeat_timeout: Annotated[
-        str | None, typer.Option(help="After which a host is taken for lost; default 1.6s.", rich_help_panel=_PANEL)
-    ] = None
-    host_bandwidth: Annotated[
-        str | None,
-        typer.Option(
-            help="What a host carries in either direction (10gbit): for --stage-thresholds auto, and for what gets "
-            "away before a host is taken.",
-            rich_help_panel=_PANEL,
-        ),
-    ] = None
+    # fmt: off
+    stage_thresholds: Annotated[str | None, option(
+        _PANEL, "Transient hosts to a reliable one over which stage 2 and stage 3 begin; default 1:15.",
+        metavar="[A:B|auto]")] = None
+    staleness: Annotated[int | None, option(
+        _PANEL, "Clocks that a worker may be ahead of the slowest (SSP); default: none may (BSP).", min=0)] = None
+    max_hosts: Annotated[int | None, option(
+        _PANEL, "That the job will ever have: half as many partitions; default: twice.", min=1)] = None
+    checkpoint: Annotated[Path | None, option(
+        _PANEL, "Folder that the reliable hosts share, for checkpoints.", metavar="DIR")] = None
+    checkpoint_every: Annotated[str | None, option(_PANEL, "How often (10m); default 60s.")] = None
+    restore: Annotated[Path | None, option(
+        _PANEL, "Go on from the latest checkpoint in there.", metavar="DIR")] = None
+    preemption_source: Annotated[str | None, option(
+        _PANEL, "Ask this provider's metadata service on every host.", metavar="[aws|gcp|azure][=URL]")] = None
+    preemption_grace: Annotated[str | None, option(
+        _PANEL, "How long after SIGTERM a host is there; default 30s.")] = None
+    heartbeat_timeout: Annotated[str | None, option(
+        _PANEL, "After which a host is taken for lost; default 1.6s.")] = None
+    host_bandwidth: Annotated[str | None, option(
+        _PANEL, "What a host carries in either direction (10gbit): for --stage-thresholds auto, and for what gets "
+        "away before a host is taken.")] = None
+    # fmt: on
 
     def settings(self) -> dict[str, Any]:
         """As :class:`runners.agile.settings.Settings` has them. :raises UsageError: for values that cannot be."""

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from plink.cli.elastic.options import ElasticOptions
-from plink.cli.job_options import RUN_PANEL, Arguments, JobOptions, takes
+from plink.cli.job_options import RUN_PANEL, Arguments, JobOptions, option, takes
 
 
 class ElasticRunner(StrEnum):
@@ -27,9 +27,7 @@ def run(
     options: JobOptions,
     elastic: ElasticOptions,
     args: Arguments = None,
-    runner: Annotated[
-        ElasticRunner, typer.Option(rich_help_panel=RUN_PANEL, help="How its hosts are reached.")
-    ] = ElasticRunner.SSH,
+    runner: Annotated[ElasticRunner, option(RUN_PANEL, "How its hosts are reached.")] = ElasticRunner.SSH,
 ) -> None:
     """Train on reliable and transient hosts, of which the transient ones may come and go while the job runs.
 

@@ -162,7 +162,7 @@ def test_settings_are_refused_at_once() -> None:
     for settings, why in (
         ({"image": ""}, "--image"),
         ({"image": "a b"}, "--image"),
-        ({"image": "x", "kind": "pod"}, "--kind pod: there are job, mpijob, pytorchjob"),
+        ({"image": "x", "kind": "pod"}, "--kind pod: choose one of job, mpijob, pytorchjob"),
         ({"image": "x", "namespace": "A"}, "--namespace A"),
     ):
         with pytest.raises(UsageError, match=why):
