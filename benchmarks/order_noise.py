@@ -16,6 +16,7 @@ from benchmarks.record import Bar, record
 from plink.model.network import symmetrised
 from solvers.costs.by_name import pattern_for, pricing_for
 from solvers.ordering.judging import Judgement, Priced, judge, split
+from solvers.ordering.progress import SearchBudget
 from solvers.ordering.search import search
 from solvers.ordering.task import Task
 from solvers.schedules.catalogue import Options
@@ -40,7 +41,7 @@ def judged_and_fresh(cloud: Cloud, algo: str, seed: int) -> tuple[Judgement, flo
     assert parts is not None
     fit, held_out = parts
     fabric, given = cloud.fabric(fit), np.arange(len(cloud))
-    found = search(Task(fabric, given, algo, Options(), _SIZE, _MODEL), seed, lambda _: True, _MOVES, patient=False)
+    found = search(Task(fabric, given, algo, Options(), _SIZE, _MODEL), seed, SearchBudget(_MOVES, patient=False))
     patterns = [(1.0, pattern_for(algo, len(cloud), Options()))]
     said = judge(Priced(patterns, fabric, _SIZE, _MODEL), found.order, given, held_out, seed)
     fresh = replace(fabric, rtt_us=symmetrised(cloud.halves(rng)[0]))

@@ -18,7 +18,7 @@ from benchmarks.results import RESULTS
 from plink.model.network import Matrix
 from solvers.costs.patterns import ring_pattern
 from solvers.latency import ring_cost
-from solvers.ordering.progress import Watch
+from solvers.ordering.progress import SearchBudget, Watch
 from solvers.ordering.ring import search_bottleneck, search_ring
 
 BASELINES = RESULTS / "order-rings-baselines.json"
@@ -66,7 +66,7 @@ def sum_of(hosts: int, seed: int, fresh: bool) -> dict[str, Any]:
     cost = three_tier(hosts, seed).rtt_us
     tsp = tsp_minute(cost, seed, fresh)
     began = time.monotonic()
-    ring = search_ring(cost, seed, _until(_SECONDS[hosts]), _MOST, patient=True)
+    ring = search_ring(cost, seed, SearchBudget(_MOST, _until(_SECONDS[hosts])))
     took = time.monotonic() - began
     return {
         "seed": seed,
@@ -83,7 +83,7 @@ def longest_of(hosts: int, seed: int) -> dict[str, Any]:
     """One cloud's ring with the shortest longest hop."""
     cost = three_tier(hosts, seed).rtt_us
     began = time.monotonic()
-    ring = search_bottleneck(cost, seed, _until(_LONGEST_SECONDS[hosts]), _MOST, patient=False)
+    ring = search_bottleneck(cost, seed, SearchBudget(_MOST, _until(_LONGEST_SECONDS[hosts]), patient=False))
     took = time.monotonic() - began
     return {
         "seed": seed,
@@ -112,8 +112,8 @@ def bars_of(figures: dict[str, Any]) -> list[Bar]:
 def main() -> int:
     """Run and record; the exit code."""
     fresh, all_seeds = "--fresh" in sys.argv[1:], seeds_of(_SEEDS)
-    search_ring(three_tier(32, 0).rtt_us, 0, _until(1.0), 1000)  # compiles
-    search_bottleneck(three_tier(32, 0).rtt_us, 0, _until(1.0), 1000)
+    search_ring(three_tier(32, 0).rtt_us, 0, SearchBudget(1000, _until(1.0)))  # compiles
+    search_bottleneck(three_tier(32, 0).rtt_us, 0, SearchBudget(1000, _until(1.0)))
     figures: dict[str, dict[str, list[dict[str, Any]]]] = {"sum": {}, "longest hop": {}}
     for hosts, number in all_seeds.items():
         figures["sum"][str(hosts)] = [sum_of(hosts, seed, fresh) for seed in range(number)]

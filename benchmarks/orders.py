@@ -23,7 +23,7 @@ from benchmarks.results import RESULTS
 from plink.api.algorithms import rank_groups
 from solvers.costs.by_name import NAMES, pattern_for, pricing_for
 from solvers.costs.fabric import Fabric
-from solvers.ordering.progress import Progress
+from solvers.ordering.progress import Progress, SearchBudget
 from solvers.ordering.search import search
 from solvers.ordering.task import Found, Task
 from solvers.schedules.catalogue import Options
@@ -64,7 +64,7 @@ class Case:
             return time.monotonic() - began < seconds and progress.cost > enough
 
         task = Task(self.fabric, np.arange(len(self.cloud)), self.algo, self.options, _SIZE, _MODEL)
-        return search(task, seed, going, _MOST_MOVES), time.monotonic() - began
+        return search(task, seed, SearchBudget(_MOST_MOVES, going)), time.monotonic() - began
 
 
 def case(cloud: Cloud, algo: str) -> Case:

@@ -16,6 +16,7 @@ from solvers.costs.closed_forms import closed_form
 from solvers.costs.evaluator import MODELS, evaluate
 from solvers.costs.fabric import Fabric
 from solvers.ordering.annealing import Annealer
+from solvers.ordering.cooling import Plan
 from solvers.ordering.moves import Class, moves_of
 from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
 
@@ -69,9 +70,9 @@ def move_512(algo: str) -> dict[str, float]:
         if model == "latency" and pattern.pace == "pipeline":
             continue  # rings have a search of their own there
         annealer = Annealer(pattern, fabric, _SIZE, model)
-        annealer.run(order, moves, 1, 1.0, 0.1, 1)  # compiles
+        annealer.run(order, moves, 1, Plan(1.0, 0.1), 1)  # compiles
         began = time.perf_counter()
-        annealer.run(order, moves, count, 1.0, 0.1, 1)
+        annealer.run(order, moves, count, Plan(1.0, 0.1), 1)
         found[model] = round(1e6 * (time.perf_counter() - began) / count, 2)
     return found
 

@@ -17,7 +17,7 @@ from plink.model.topology import Topology
 from solvers.costs.by_name import MIXED, NAMES, model_for, parts_of, pattern_for
 from solvers.costs.fabric import Fabric
 from solvers.ordering.judging import Judgement, Priced, judge
-from solvers.ordering.progress import Progress, Watch
+from solvers.ordering.progress import Progress, SearchBudget, Watch
 from solvers.ordering.proving import WHOLE, Budget, prove, proven
 from solvers.ordering.search import search
 from solvers.ordering.seats import Seats
@@ -128,9 +128,8 @@ def solve(
     clock = wanted.moves is None
     first = begun + limit * (_PROOF_SHARE if wanted.prove else 1.0) if clock else None
     patient = not clock or (wanted.time_limit_s is not None and not wanted.prove)
-    found = search(
-        task, wanted.seed, _watch(show, first, stopped), _MANY_MOVES if clock else wanted.moves or 0, patient
-    )
+    budget = SearchBudget(_MANY_MOVES if clock else wanted.moves or 0, _watch(show, first, stopped), patient)
+    found = search(task, wanted.seed, budget)
     _log.debug("%s: %.6g after %d moves, %.2f s", found.objective, found.cost, found.moves, time.monotonic() - begun)
     if wanted.prove or (len(task.given) <= WHOLE and not task.by_hops):  # of few ranks a proof costs next to nothing
         found = _proved(task, found, wanted, begun + limit if clock else None, stopped)

@@ -119,6 +119,7 @@ def _orders(network: Any, fabric: Any, given: Any, seed: int) -> dict[str, Any]:
 
     import numpy as np
 
+    from solvers.ordering.progress import SearchBudget
     from solvers.ordering.ring import search_ring
 
     orders = {"given": given}
@@ -126,9 +127,8 @@ def _orders(network: Any, fabric: Any, given: Any, seed: int) -> dict[str, Any]:
         orders["grouped"] = given[np.argsort(fabric.group_of[given], kind="stable")]
     if np.isfinite(fabric.rtt_us).all() and len(set(given.tolist())) == len(given):
         deadline = time.monotonic() + _SEARCH_S
-        orders["ring"] = search_ring(
-            fabric.rtt_us, seed, lambda progress: time.monotonic() < deadline, _KICKS * len(given), patient=False
-        ).order
+        budget = SearchBudget(_KICKS * len(given), lambda progress: time.monotonic() < deadline, patient=False)
+        orders["ring"] = search_ring(fabric.rtt_us, seed, budget).order
     return orders
 
 

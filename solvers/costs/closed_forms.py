@@ -5,6 +5,7 @@ models, in microseconds instead of seconds of computing: gathers and sums over t
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,15 @@ _MANY = 1 << 18  # hops: finding the pairs that come twice would take longer tha
 
 Order = npt.NDArray[np.intp]
 Pricing = Callable[[Order], float]
+
+
+class PricingProblem(NamedTuple):
+    """What the price of an order depends on besides the order; the arguments of :func:`closed_form`."""
+
+    pattern: Pattern
+    fabric: Fabric
+    size_bytes: float
+    model: str
 
 
 def closed_form(pattern: Pattern, fabric: Fabric, size_bytes: float, model: str) -> Pricing:

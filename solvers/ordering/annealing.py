@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from plink.model.network import Matrix
 from solvers.costs.closed_forms import closed_form
 from solvers.costs.fabric import Fabric
 from solvers.costs.patterns import Pattern
-from solvers.ordering.cooling import Cooling, spread_nearby
+from solvers.ordering.cooling import Cooling, Plan
 from solvers.ordering.moves import Moves
 from solvers.ordering.objectives import chain_of, hops_of, loads_of
-from solvers.ordering.progress import Progress, Watch
+from solvers.ordering.progress import Progress, SearchBudget
 
 Order = npt.NDArray[np.intp]
 _FIRST_RUN = 20_000
@@ -29,9 +28,7 @@ _EPSILON = 1e-9
 _PATIENCE = 3  # times the moves that led to the best order: after so many more in vain there will be none better
 _LEAST = 300_000  # moves before that is believed
 _SAMPLE = 200
-_NEAR = 8  # hosts that an aimed move draws from
 _LANES = 2  # runs side by side, on as many cores if there are; always two, so that a seed means the same everywhere
-_WIDTH = 0.25  # of what round trips nearby differ by, for each hop of a chain
 
 
 @dataclass(frozen=True)
@@ -53,58 +50,46 @@ class Annealer:
     def __init__(self, pattern: Pattern, fabric: Fabric, size_bytes: float, model: str) -> None:
         assert not pattern.everyone
         self.price = closed_form(pattern, fabric, size_bytes, model)
-        self._rtt = np.ascontiguousarray(fabric.rtt_us)
-        self._near = _nearest(self._rtt)
+        self._rtt = fabric.rtt_us
         chain = model == "latency" and pattern.pace == "chain"
         self._what = "loads" if model != "latency" else "chain" if chain else "hops"
-        if self._what == "loads":
-            self._arguments = loads_of(pattern, fabric, size_bytes, model)
-        else:
-            self._arguments = (chain_of if chain else hops_of)(pattern)
-        self._width = _WIDTH * spread_nearby(self._rtt)
+        self._data = (
+            loads_of(pattern, fabric, size_bytes, model)
+            if self._what == "loads"
+            else (chain_of if chain else hops_of)(pattern, fabric.rtt_us)
+        )
         self._slice = max(100, int(_SLICE / _looked_at(pattern, fabric, self._what)))
 
-    def run(
-        self, order: Order, moves: Moves, count: int, hot: float, cold: float, seed: int, soft: float = 0.0
-    ) -> tuple[Order, float, Order]:
-        """So many moves from temperature ``hot`` to ``cold`` (microseconds): the best order, its cost, the last order.
+    def run(self, order: Order, moves: Moves, count: int, plan: Plan, seed: int) -> tuple[Order, float, Order]:
+        """So many moves: the best order, its cost, the last order.
 
-        :param soft: how much of what is annealed is the smooth stand-in for longest hops, 0 to 1 (``latency`` only;
-            chains have a stand-in alone).
+        :param plan: what it says of smoothness is for ``latency`` only; chains have a smooth stand-in alone.
         """
         start = np.array(order, dtype=np.int64)
         kernel: Any  # compiled, and imported, only when it is used
         if self._what == "loads":
             from solvers.ordering.load_kernels import anneal_loads as kernel
-
-            found = kernel(start, *moves.drawn, count, hot, cold, np.uint64(seed), *self._arguments)
+        elif self._what == "chain":
+            from solvers.ordering.chain_kernels import anneal_chain as kernel
         else:
-            if self._what == "chain":
-                from solvers.ordering.chain_kernels import anneal_chain as kernel
-            else:
-                from solvers.ordering.hop_kernels import anneal_hops as kernel
-            smooth = self._width if self._what == "chain" else soft
-            how = (*moves.drawn, *moves.aimed, count, hot, cold, np.uint64(seed), smooth, self._near)
-            found = kernel(start, *how, *self._arguments, self._rtt)
-        return found[0].astype(np.intp), float(found[1]), start.astype(np.intp)
+            from solvers.ordering.hop_kernels import anneal_hops as kernel
+        best, cost = kernel(start, moves, count, plan, np.uint64(seed), self._data)
+        return best.astype(np.intp), float(cost), start.astype(np.intp)
 
     def search(
         self,
         starts: Sequence[Order],
         moves: Moves | None,
         seed: int,
-        most_moves: int,
-        watch: Watch,
+        budget: SearchBudget,
         lower_bound: float | None = None,
-        patient: bool = True,
     ) -> Annealed:
         """Runs from each of the starts, then from the best so far, two at a time, until the moves or the time are spent
         or the lower bound is met.
 
         The same seed and moves give the same order, however long they take. Never worse than the best start.
 
-        :param moves: what may be exchanged; None: nothing. :param patient: go on as long as ``watch`` lets it; else end
-            when nothing has come of it for long.
+        :param moves: what may be exchanged; None: nothing.
         """
         rng = np.random.default_rng(seed)
         costs = [self.price(start) for start in starts]
@@ -114,14 +99,14 @@ class Annealer:
         if moves is None or change <= 0:
             return Annealed(best, cost, 0)
         cooling = Cooling(self._what, change, self._rtt, len(best))
-        spent, gained, run, length = 0, 0, 0, _FIRST_RUN
+        spent, gained, run, length, watch = 0, 0, 0, _FIRST_RUN, budget.watch
         queue = [start for _, start in sorted(zip(costs, starts, strict=True), key=lambda pair: pair[0])]
         with ThreadPoolExecutor(_LANES) as pool:
-            while spent < most_moves and cost > enough and watch(Progress(cost, lower_bound, spent)):
-                if not patient and not queue and spent > max(_LEAST, (1 + _PATIENCE) * gained):
+            while spent < budget.max_moves and cost > enough and watch(Progress(cost, lower_bound, spent)):
+                if not budget.patient and not queue and spent > max(_LEAST, (1 + _PATIENCE) * gained):
                     break
-                lanes = min(_LANES, most_moves - spent)
-                left = (most_moves - spent) // lanes
+                lanes = min(_LANES, budget.max_moves - spent)
+                left = (budget.max_moves - spent) // lanes
                 whole = min(length, left)
                 plans = cooling.plans(run, lanes, whole)
                 run += 1
@@ -131,7 +116,7 @@ class Annealer:
                 for k in range(slices):
                     part = whole // slices + (k < whole % slices)
                     calls = [
-                        pool.submit(self.run, order, moves, part, *plan.stretch(k, slices), int(draw), plan.soft)
+                        pool.submit(self.run, order, moves, part, plan.stretch(k, slices), int(draw))
                         for order, plan, draw in zip(at, plans, rng.integers(1 << 63, size=lanes), strict=True)
                     ]
                     results = [call.result() for call in calls]
@@ -149,13 +134,13 @@ class Annealer:
     def _change(self, starts: Sequence[Order], moves: Moves, rng: np.random.Generator) -> float:
         """A typical change of the cost by a swap; where none changes it (a longest hop that many share), what round
         trips differ by."""
-        deltas = []
+        deltas, classes = [], moves.classes
         for start in starts:
             at, cost = np.array(start), self.price(start)
             for _ in range(_SAMPLE // len(starts) + 1):
-                c = int(rng.choice(moves.wheel))
-                one, other = rng.choice(moves.first[moves.ptr[c] : moves.ptr[c + 1]], 2, replace=False)
-                ranks = np.concatenate([first + np.arange(moves.length[c]) for first in (one, other, other, one)])
+                c = int(rng.choice(classes.wheel))
+                one, other = rng.choice(classes.first[classes.ptr[c] : classes.ptr[c + 1]], 2, replace=False)
+                ranks = np.concatenate([first + np.arange(classes.length[c]) for first in (one, other, other, one)])
                 there, back = np.split(ranks, 2)
                 at[there] = at[back]
                 deltas.append(abs(self.price(at) - cost))
@@ -163,14 +148,6 @@ class Annealer:
         changes = [delta for delta in deltas if delta > 0]
         hosts = np.unique(starts[0])
         return float(np.median(changes)) if changes else float(np.ptp(self._rtt[np.ix_(hosts, hosts)]))
-
-
-def _nearest(rtt_us: Matrix) -> npt.NDArray[np.int64]:
-    """The hosts nearest to each, shape (N, K)."""
-    n = len(rtt_us)
-    others = rtt_us + np.diag(np.full(n, np.inf))
-    count = min(_NEAR, n - 1)
-    return np.argpartition(others, count - 1, axis=1)[:, :count].astype(np.int64)
 
 
 def _looked_at(pattern: Pattern, fabric: Fabric, what: str) -> float:

@@ -1,7 +1,7 @@
 """How hot runs of annealing begin and end, and how much of what they anneal is smooth."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,18 +21,17 @@ _SHORT = 640_000  # moves of a run
 _AROUND, _OUTLYING = 4, 2.0  # one in so many hosts is nearby; round trips so much longer than to them are cut there
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """The first and the last temperature of a run, microseconds; how much of what is annealed is smooth, 0 to 1."""
 
     hot: float
     cold: float
     soft: float = 0.0
 
-    def stretch(self, k: int, slices: int) -> tuple[float, float]:
-        """The first and the last temperature of the k-th of so many slices of the run."""
+    def stretch(self, k: int, slices: int) -> "Plan":
+        """The plan of the k-th of so many slices of the run."""
         ratio = self.cold / self.hot
-        return self.hot * ratio ** (k / slices), self.hot * ratio ** ((k + 1) / slices)
+        return Plan(self.hot * ratio ** (k / slices), self.hot * ratio ** ((k + 1) / slices), self.soft)
 
 
 class Cooling:

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from solvers.ordering.drawing import aim, copy, draw, places, put, room
-from solvers.ordering.random_numbers import below, unit
+from solvers.ordering.drawing import aim, copy, draw, put, settle, start_walk
+from solvers.ordering.random_numbers import below, njit_inner, unit
 
 _AIMED = 0.5  # of the moves
 _DRIFT = 4096  # moves after which sums are added up anew: what is taken off again and again leaves rounding behind
 
 
-@njit(cache=True, fastmath=True)
+@njit_inner(error_model="numpy", fastmath=True)
 def _longest(value: Any, start: Any, end: Any) -> Any:
     most = 0.0
     for hop in range(start, end):
@@ -26,29 +26,27 @@ def _longest(value: Any, start: Any, end: Any) -> Any:
     return most
 
 
-@njit(cache=True)
+@njit_inner(error_model="numpy")
 def _eighth(x: Any) -> Any:
     x *= x
     x *= x
     return x * x
 
 
-@njit(cache=True)
+@njit_inner(error_model="numpy")
 def _root(x: Any) -> Any:
     return math.sqrt(math.sqrt(math.sqrt(max(x, 0.0))))
 
 
-@njit(cache=True, nogil=True)
-def anneal_hops(
-    order: Any, wheel: Any, ptr: Any, first: Any, length: Any, stretch: Any, unit_of: Any, class_of: Any, size_of: Any,
-    moves: Any, hot: Any, cold: Any, seed: Any, soft: Any, near: Any, weight: Any, low: Any, high: Any, when: Any,
-    starts: Any, hop_ptr: Any, hop_of: Any, rtt: Any,
-) -> Any:  # fmt: skip
-    """(best order, its cost). ``wheel`` to ``size_of``: the moves; ``soft``: the part of the stand-in, 0 to 1;
-    ``near``, shape (hosts, K): the hosts nearest to each; hops by rounds, which begin at ``starts``."""
-    n, rounds = len(order), len(weight)
-    state = np.array([seed], dtype=np.uint64)
-    place = places(order, len(rtt))
+@njit(error_model="numpy", cache=True, nogil=True)
+def anneal_hops(order: Any, moves: Any, count: Any, plan: Any, seed: Any, hops: Any) -> Any:
+    """(best order, its cost) of so many ``moves`` (:class:`solvers.ordering.moves.Moves`) by a
+    :class:`solvers.ordering.cooling.Plan`; ``hops``: :class:`solvers.ordering.objectives.Hops`."""
+    weight, low, high, when, starts = hops.weight, hops.low, hops.high, hops.round, hops.starts
+    hop_ptr, hop_of, distances, rtt, soft = hops.hop_ptr, hops.hop_of, hops.distances, hops.distances.rtt_us, plan.soft
+    n, rounds, (classes, units) = len(order), len(weight), moves
+    walk = start_walk(order, len(rtt), classes, seed)
+    random, ranks = walk.random, walk.ranks
     value, longest, sums = np.empty(len(low)), np.zeros(rounds), np.zeros(rounds)
     stale, worst = np.zeros(rounds, dtype=np.int8), starts[:-1].copy()
     scale, cost = 1e-300, 0.0
@@ -60,16 +58,14 @@ def anneal_hops(
         cost += weight[r] * longest[r]
     shrink = 1.0 / scale
     best, best_cost = order.copy(), cost
-    most_ranks = room(length, stretch)
-    ranks, hosts = np.empty(most_ranks, np.int64), np.empty(most_ranks, np.int64)
     most = 0
     for rank in range(n):
         most = max(most, hop_ptr[rank + 1] - hop_ptr[rank])
-    changed, was = np.empty(most_ranks * most, np.int64), np.empty(most_ranks * most)
+    changed, was = np.empty(len(ranks) * most, np.int64), np.empty(len(ranks) * most)
     longest_was, sums_was = longest.copy(), sums.copy()
-    guide, temperature = 0.0, hot
-    cooling = (cold / hot) ** (1.0 / max(1, moves)) if hot > 0 else 1.0
-    for move in range(moves):
+    guide, temperature = 0.0, plan.hot
+    cooling = (plan.cold / plan.hot) ** (1.0 / max(1, count)) if plan.hot > 0 else 1.0
+    for move in range(count):
         if move % _DRIFT == 0:
             guide = (1 - soft) * cost
             for r in range(rounds):
@@ -78,8 +74,8 @@ def anneal_hops(
                     sums[r] += _eighth(value[hop] * shrink)
                 guide += soft * scale * weight[r] * _root(sums[r])
         temperature *= cooling
-        if unit(state) < _AIMED:
-            r = below(state, rounds)
+        if unit(random) < _AIMED:
+            r = below(random, rounds)
             if weight[r] == 0:
                 continue
             hop = worst[r]  # most of the time it still is
@@ -89,18 +85,18 @@ def anneal_hops(
                     hop += 1
                 worst[r] = hop
             a, b = low[hop], high[hop]
-            if below(state, 2):
+            if below(random, 2):
                 a, b = b, a
-            count = aim(state, order, a, b, rtt, near, place, unit_of, class_of, size_of, ranks, hosts)
+            moved = aim(walk, units, distances, a, b)
         else:
-            count = draw(state, order, wheel, ptr, first, length, stretch, ranks, hosts)
-        if count == 0:
+            moved = draw(walk, classes)
+        if moved == 0:
             continue
         copy(longest, longest_was)
         copy(sums, sums_was)
-        put(order, ranks, hosts, count)
+        put(walk, moved)
         found = 0
-        for k in range(count):
+        for k in range(moved):
             for at in range(hop_ptr[ranks[k]], hop_ptr[ranks[k] + 1]):
                 hop = hop_of[at]
                 new, old, r = rtt[order[low[hop]], order[high[hop]]], value[hop], when[hop]
@@ -123,15 +119,14 @@ def anneal_hops(
             new_cost += weight[r] * longest[r]
             smooth += weight[r] * _root(sums[r])
         new_guide = (1 - soft) * new_cost + soft * scale * smooth
-        if new_guide <= guide or unit(state) < math.exp((guide - new_guide) / temperature):
+        if new_guide <= guide or unit(random) < math.exp((guide - new_guide) / temperature):
             cost, guide = new_cost, new_guide
-            for k in range(count):
-                place[order[ranks[k]]] = ranks[k]
+            settle(walk, moved)
             if cost < best_cost - 1e-9 * abs(best_cost):
                 best_cost = cost
                 copy(order, best)
         else:
-            put(order, ranks, hosts, count)
+            put(walk, moved)
             copy(longest_was, longest)
             copy(sums_was, sums)
             for k in range(found - 1, -1, -1):

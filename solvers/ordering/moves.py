@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,31 +25,32 @@ class Class:
         return [list(range(first, first + self.length)) for first in self.firsts]
 
 
-@dataclass(frozen=True)
-class Moves:
-    """Classes as arrays for :mod:`solvers.ordering.drawing`: ``wheel`` is what classes are drawn from; the units of
-    class c are ``ptr[c]`` to ``ptr[c + 1]``, their first ranks in ``first``, ``length`` ranks each; ``stretch``:
-    whether neighbours may be reversed. Shape (N,), by rank: ``unit_of``, the first rank of the host that has it;
-    ``class_of`` and ``size_of`` of that unit; -1 for a host that stays."""
+class ClassTable(NamedTuple):
+    """Classes as arrays for :func:`solvers.ordering.drawing.draw`: ``wheel`` is what classes are drawn from; the units
+    of class c are ``ptr[c]`` to ``ptr[c + 1]``, their first ranks in ``first``, ``length`` ranks each; ``stretch``:
+    whether neighbours may be reversed."""
 
     wheel: npt.NDArray[np.int64]
     ptr: npt.NDArray[np.int64]
     first: npt.NDArray[np.int64]
     length: npt.NDArray[np.int64]
     stretch: npt.NDArray[np.int8]
+
+
+class UnitTable(NamedTuple):
+    """Hosts' units as arrays for :func:`solvers.ordering.drawing.aim`, shape (N,), by rank: ``unit_of``, the first rank
+    of the host that has it; ``class_of`` and ``size_of`` of that unit; -1 for a host that stays."""
+
     unit_of: npt.NDArray[np.int64]
     class_of: npt.NDArray[np.int64]
     size_of: npt.NDArray[np.int64]
 
-    @property
-    def drawn(self) -> tuple[object, ...]:
-        """What draws need."""
-        return (self.wheel, self.ptr, self.first, self.length, self.stretch)
 
-    @property
-    def aimed(self) -> tuple[object, ...]:
-        """What aimed moves need besides."""
-        return (self.unit_of, self.class_of, self.size_of)
+class Moves(NamedTuple):
+    """What may be exchanged, by classes and by ranks."""
+
+    classes: ClassTable
+    units: UnitTable
 
 
 def moves_of(classes: Sequence[Class], ranks: int) -> Moves | None:
@@ -71,11 +73,11 @@ def moves_of(classes: Sequence[Class], ranks: int) -> Moves | None:
         wheel += [number] * max(1, round(_SINGLES * max(1, blocks) * len(one.firsts) / alone))
         for first in one.firsts:
             by_rank[:, first : first + one.length] = [[first], [number], [one.length]]
-    return Moves(
+    table = ClassTable(
         np.array(wheel, dtype=np.int64),
         np.concatenate([[0], np.cumsum([len(one.firsts) for one in useful])]).astype(np.int64),
         np.concatenate([one.firsts for one in useful]).astype(np.int64),
         np.array([one.length for one in useful], dtype=np.int64),
         np.array([one.hosts for one in useful], dtype=np.int8),
-        *by_rank,
     )
+    return Moves(table, UnitTable(*by_rank))

@@ -4,14 +4,14 @@ A neighbourhood is a window: few enough units that :func:`solvers.ordering.smt.c
 exchanging their contents. Windows that were searched in vain are not searched again until the order changes.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from solvers.costs.closed_forms import Order, closed_form
+from solvers.costs.closed_forms import Order, PricingProblem, closed_form
 from solvers.costs.evaluator import pair_rates
-from solvers.costs.fabric import BYTES_PER_US, Fabric
+from solvers.costs.fabric import BYTES_PER_US
 from solvers.costs.patterns import Pattern
 from solvers.ordering.smt import Effort, cheaper
 from solvers.ordering.symmetries import symmetries
@@ -34,16 +34,12 @@ class Improved:
 
 
 def improve(
-    pattern: Pattern,
-    fabric: Fabric,
-    size_bytes: float,
-    model: str,
+    problem: PricingProblem,
     order: Order,
     classes: Sequence[Sequence[Sequence[int]]],
-    keep_going: Callable[[], bool],
     effort: Effort,
     seed: int,
-    most_rounds: int,
+    max_questions: int,
 ) -> Improved:
     """Ask for ``cost < current`` again and again: about the whole order while that can be answered, else about windows
     of it (large-neighbourhood search: Shaw, CP 1998). Never worse than the given order.
@@ -51,23 +47,23 @@ def improve(
     :param order: shape (N,), the host at each rank.
     :param classes: what may be exchanged: each class is a list of units (lists of ranks, all of one length) whose
         contents may be permuted; single ranks, hosts' ranks, racks.
-    :param keep_going: asked before every question; with it always True the result depends on the seed alone.
-    :param most_rounds: how many questions at most.
+    :param effort: of one question; whether to keep going is asked before every question too, and if that is always
+        True the result depends on the seed alone.
     :raises UsageError: for an unknown model or a size that is not positive.
     :raises NoAnswer: when the given order has no price.
     """
-    price = closed_form(pattern, fabric, size_bytes, model)
+    price = closed_form(*problem)
     cost, asked = price(order), 0
     classes = [units for units in classes if len(units) > 1]
-    everything = _everything(classes, pattern, model)
+    everything = _everything(classes, problem.pattern, problem.model)
     searched: set[frozenset[int]] = set()
-    windows = _Windows(pattern, fabric, size_bytes, model, classes, np.random.default_rng(seed))
-    while asked < most_rounds and keep_going() and classes:
+    windows = _Windows(problem, classes, np.random.default_rng(seed))
+    while asked < max_questions and effort.keep_going() and classes:
         units = everything if everything is not None else windows.next(order, searched)
         if units is None:
             break
         asked += 1
-        answer = cheaper(pattern, fabric, size_bytes, model, order, units, cost, effort)
+        answer = cheaper(problem, order, units, cost, effort)
         if answer.order is not None:
             order, cost = answer.order, price(answer.order)
             searched.clear()
@@ -104,9 +100,9 @@ class _Windows:
     them windows of neighbours anywhere."""
 
     def __init__(
-        self, pattern: Pattern, fabric: Fabric, size_bytes: float, model: str,
-        classes: Sequence[Sequence[Sequence[int]]], rng: np.random.Generator,
-    ) -> None:  # fmt: skip
+        self, problem: PricingProblem, classes: Sequence[Sequence[Sequence[int]]], rng: np.random.Generator
+    ) -> None:
+        pattern, fabric, size_bytes, model = problem
         self._rng, self._rtt = rng, fabric.rtt_us
         self._classes = classes
         often = pattern.there if model == "latency" else pattern.repeat

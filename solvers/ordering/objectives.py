@@ -1,34 +1,106 @@
-"""Patterns as arrays for the compiled loops of annealing."""
+"""Patterns as arrays for the compiled loops of annealing, all contiguous."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from plink.model.network import Matrix
 from solvers.costs.evaluator import pair_rates
-from solvers.costs.fabric import BYTES_PER_US, Fabric
+from solvers.costs.fabric import BYTES_PER_US, Fabric, Vector
 from solvers.costs.patterns import Pattern
+from solvers.ordering.cooling import spread_nearby
 
 Numbers = npt.NDArray[np.int64]
 Ends = npt.NDArray[np.intp]
 _MODES = {"contention": 1, "alpha-beta": 2}
+_NEAR = 8  # hosts that an aimed move draws from
+_WIDTH = 0.25  # of what round trips nearby differ by, for each hop of a chain
 
 
-def hops_of(pattern: Pattern) -> tuple[object, ...]:
-    """The arguments of :func:`solvers.ordering.hop_kernels.anneal_hops` from ``weight`` on.
+class Distances(NamedTuple):
+    """``rtt_us``, shape (H, H): round trips between hosts; ``near``, shape (H, K): the hosts nearest to each."""
 
-    In a pipeline every hop counts: each is a round of its own.
+    rtt_us: Matrix
+    near: Numbers
+
+
+class Hops(NamedTuple):
+    """What :func:`solvers.ordering.hop_kernels.anneal_hops` anneals: E pairs of ranks, each once in any of R rounds.
+
+    ``weight``, shape (R,): of a round's longest hop; ``low``, ``high`` and ``round``, shape (E,), by rounds, which
+    begin at ``starts``, shape (R + 1,); the hops of a rank are ``hop_of[hop_ptr[rank] : hop_ptr[rank + 1]]``.
     """
+
+    weight: Vector
+    low: Numbers
+    high: Numbers
+    round: Numbers
+    starts: Numbers
+    hop_ptr: Numbers
+    hop_of: Numbers
+    distances: Distances
+
+
+class Chain(NamedTuple):
+    """What :func:`solvers.ordering.chain_kernels.anneal_chain` anneals: E hops, each behind those that it waits for.
+
+    ``source`` and ``target``, shape (E,): ranks; a hop waits for ``waits[wait_ptr[hop] : wait_ptr[hop + 1]]``;
+    ``after``: the one that waits for each, which begins where it ends, -1 for those in ``last``; ``levels``: the most
+    hops in a row; ``hop_of``: as in :class:`Hops`, first the hops to a rank, then those from it; ``width_us``: how far
+    apart two chains end of which the shorter does not count, for each hop.
+    """
+
+    source: Numbers
+    target: Numbers
+    wait_ptr: Numbers
+    waits: Numbers
+    after: Numbers
+    last: Ends
+    levels: int
+    hop_ptr: Numbers
+    hop_of: Numbers
+    distances: Distances
+    width_us: float
+
+
+class Loads(NamedTuple):
+    """What :func:`solvers.ordering.load_kernels.anneal_loads` anneals: hops, and T transfers that load resources.
+
+    ``mode``: 1 for ``contention``, 2 for ``alpha-beta``; ``source``, ``target``, ``round`` and ``bytes``, shape (T,);
+    ``edge_ptr``, ``edge_of``: the transfers of each rank; ``group_of``, shape (H,); ``out_rate`` and ``in_rate`` of
+    groups, ``host_out`` and ``host_in`` of hosts: bytes per microsecond; ``slow``, shape (H, H): microseconds per byte.
+    """
+
+    hops: Hops
+    mode: int
+    source: Numbers
+    target: Numbers
+    round: Numbers
+    bytes: Vector
+    edge_ptr: Numbers
+    edge_of: Numbers
+    group_of: Numbers
+    out_rate: Vector
+    in_rate: Vector
+    slow: Matrix
+    host_out: Vector
+    host_in: Vector
+
+
+def hops_of(pattern: Pattern, rtt_us: Matrix) -> Hops:
+    """In a pipeline every hop counts: each is a round of its own."""
     ranks = pattern.ranks
     if pattern.pace == "pipeline":
         links = np.unique(pattern.source * ranks + pattern.target)
-        ends = np.stack([links // ranks, links % ranks])
-        return (np.ones(len(links)), *_pairs(np.arange(len(links)), ends[0], ends[1], ranks, len(links)))
-    return (pattern.there.astype(np.float64), *_pairs(*_listed(pattern), ranks, len(pattern.there)))
+        when = np.arange(len(links))
+        return _hops(np.ones(len(links)), when, links // ranks, links % ranks, ranks, rtt_us)
+    return _hops(pattern.there, pattern.round, pattern.source, pattern.target, ranks, rtt_us)
 
 
-def chain_of(pattern: Pattern) -> tuple[object, ...]:
-    """The arguments of :func:`solvers.ordering.chain_kernels.anneal_chain` from ``source`` on; hops by their levels."""
+def chain_of(pattern: Pattern, rtt_us: Matrix) -> Chain:
+    """Hops by their levels."""
     edges = np.concatenate([level.edges for level in pattern.chain])
     places = np.concatenate([level.places for level in pattern.chain])
     row = np.empty(int(places.max()) + 1, dtype=np.int64)
@@ -39,7 +111,7 @@ def chain_of(pattern: Pattern) -> tuple[object, ...]:
     after = np.full(len(edges), -1, dtype=np.int64)
     after[waits] = np.repeat(np.arange(len(edges)), lengths)
     source, target = edges // pattern.ranks, edges % pattern.ranks
-    return (
+    return Chain(
         source.astype(np.int64),
         target.astype(np.int64),
         np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
@@ -48,33 +120,25 @@ def chain_of(pattern: Pattern) -> tuple[object, ...]:
         np.flatnonzero(after < 0),
         len(pattern.chain),
         *_by_rank([target, source], pattern.ranks),
+        _distances(rtt_us),
+        _WIDTH * spread_nearby(rtt_us),
     )
 
 
-def loads_of(pattern: Pattern, fabric: Fabric, size_bytes: float, model: str) -> tuple[object, ...]:
-    """The arguments of :func:`solvers.ordering.load_kernels.anneal_loads` from ``mode`` on."""
-    ranks, rounds = pattern.ranks, len(pattern.repeat)
-    low, high, hop_round, starts, hop_ptr, hop_of = _pairs(*_listed(pattern), ranks, rounds)
-    moved = pattern.share * size_bytes
+def loads_of(pattern: Pattern, fabric: Fabric, size_bytes: float, model: str) -> Loads:
+    """Under ``contention`` or ``alpha-beta``."""
     slow = np.zeros((1, 1))
     if model == "alpha-beta":
         slow = 1 / (pair_rates(fabric) * BYTES_PER_US)
         np.fill_diagonal(slow, 0.0)
-    return (
+    return Loads(
+        _hops(pattern.repeat, pattern.round, pattern.source, pattern.target, pattern.ranks, fabric.rtt_us),
         _MODES[model],
-        pattern.repeat.astype(np.float64),
-        low,
-        high,
-        hop_round,
-        starts,
-        hop_ptr,
-        hop_of,
-        np.ascontiguousarray(fabric.rtt_us),
         pattern.source.astype(np.int64),
         pattern.target.astype(np.int64),
         pattern.round.astype(np.int64),
-        moved,
-        *_by_rank([pattern.source, pattern.target], ranks),
+        pattern.share * size_bytes,
+        *_by_rank([pattern.source, pattern.target], pattern.ranks),
         fabric.group_of.astype(np.int64),
         fabric.group_out_gbps * BYTES_PER_US,
         fabric.group_in_gbps * BYTES_PER_US,
@@ -84,17 +148,29 @@ def loads_of(pattern: Pattern, fabric: Fabric, size_bytes: float, model: str) ->
     )
 
 
-def _listed(pattern: Pattern) -> tuple[Ends, Ends, Ends]:
-    return pattern.round, pattern.source, pattern.target
+def _distances(rtt_us: Matrix) -> Distances:
+    n = len(rtt_us)
+    others = rtt_us + np.diag(np.full(n, np.inf))
+    count = min(_NEAR, n - 1)
+    near = np.argpartition(others, count - 1, axis=1)[:, :count].astype(np.int64)
+    return Distances(np.ascontiguousarray(rtt_us), near)
 
 
-def _pairs(when: Ends, source: Ends, target: Ends, ranks: int, rounds: int) -> tuple[Numbers, ...]:
-    """Each pair of ranks once a round: (low, high, round), where rounds begin, and the pairs of each rank."""
+def _hops(weight: Vector, when: Ends, source: Ends, target: Ends, ranks: int, rtt_us: Matrix) -> Hops:
+    """Each pair of ranks once a round, by rounds."""
     low, high = np.minimum(source, target), np.maximum(source, target)
     keys = np.unique((when * ranks + low) * ranks + high)
     low, high, when = keys // ranks % ranks, keys % ranks, keys // (ranks * ranks)
-    starts = np.searchsorted(when, np.arange(rounds + 1))
-    return (*(part.astype(np.int64) for part in (low, high, when, starts)), *_by_rank([low, high], ranks))
+    starts = np.searchsorted(when, np.arange(len(weight) + 1))
+    return Hops(
+        weight.astype(np.float64),
+        low.astype(np.int64),
+        high.astype(np.int64),
+        when.astype(np.int64),
+        starts.astype(np.int64),
+        *_by_rank([low, high], ranks),
+        _distances(rtt_us),
+    )
 
 
 def _by_rank(ends: Sequence[Ends], ranks: int) -> tuple[Numbers, Numbers]:

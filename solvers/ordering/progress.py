@@ -1,4 +1,4 @@
-"""What a search says of itself while it runs, and how it is told to stop."""
+"""What a search says of itself while it runs, and when it stops."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,3 +15,13 @@ class Progress:
 
 Watch = Callable[[Progress], bool]
 """Asked now and then; False ends the search with the best order so far."""
+
+
+@dataclass(frozen=True)
+class SearchBudget:
+    """When a search ends: after ``max_moves``, when ``watch`` says so, or, unless it is ``patient``, when nothing has
+    come of it for long."""
+
+    max_moves: int
+    watch: Watch = lambda _: True
+    patient: bool = True

@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from solvers.costs.by_name import MIXED, pattern_for
+from solvers.costs.closed_forms import PricingProblem
 from solvers.ordering.circuit import CircuitEffort, prove_ring
 from solvers.ordering.neighbourhoods import improve
+from solvers.ordering.progress import SearchBudget
 from solvers.ordering.ring import least_sum, longest_hop
 from solvers.ordering.rings import can_turn, ordered, with_tolls
-from solvers.ordering.seats import Seats
 from solvers.ordering.smt import Effort
 from solvers.ordering.task import Found, Task
 
@@ -42,14 +43,14 @@ def proven(found: Found) -> bool:
 
 def prove(task: Task, found: Found, seed: int, budget: Budget) -> Found:
     """The same order or a cheaper one, and a lower bound, if it could be raised; ``bound_by`` says by whom."""
-    seats = Seats(task.given, task.fabric.names, task.wishes)
+    seats = task.seats
     if proven(found) or task.algo in MIXED or len(task.hosts) < 3:
         return found
     pattern = pattern_for(task.algo, len(task.given), task.options)
     if pattern.everyone:
         return found
     if task.by_hops and (seats.free or can_turn(seats)):
-        return _by_circuit(task, seats, found, seed, budget)
+        return _by_circuit(task, found, seed, budget)
     if found.objective == "bottleneck":
         return found
     # Several questions: none of them may take all the time there is.
@@ -59,18 +60,8 @@ def prove(task: Task, found: Found, seed: int, budget: Budget) -> Found:
         budget.keep_going,
     )
     classes = [one.units for one in seats.classes(found.order)]
-    better = improve(
-        pattern,
-        task.fabric,
-        task.size_bytes,
-        task.model,
-        found.order,
-        classes,
-        budget.keep_going,
-        effort,
-        seed,
-        _QUESTIONS,
-    )
+    problem = PricingProblem(pattern, task.fabric, task.size_bytes, task.model)
+    better = improve(problem, found.order, classes, effort, seed, _QUESTIONS)
     asked = {**found.also, "questions": float(better.asked)}
     # Uneven hosts or groups could follow each other in ways that no exchange of equals makes.
     if better.proved and len(set(seats.slots[seats.hosts].tolist())) == 1 and seats.even_groups:
@@ -78,9 +69,9 @@ def prove(task: Task, found: Found, seed: int, budget: Budget) -> Found:
     return replace(found, order=better.order, cost=better.cost, also=asked)
 
 
-def _by_circuit(task: Task, seats: Seats, found: Found, seed: int, budget: Budget) -> Found:
+def _by_circuit(task: Task, found: Found, seed: int, budget: Budget) -> Found:
     hosts = task.hosts
-    cost, toll = with_tolls(task, seats)
+    cost, toll = with_tolls(task)
     place = {host: k for k, host in enumerate(hosts.tolist())}
     ring = np.array([place[host] for host in dict.fromkeys(found.order.tolist())], dtype=np.intp)
     twice = found.objective == "bottleneck"  # asked about the longest hop, then about the sum
@@ -89,10 +80,10 @@ def _by_circuit(task: Task, seats: Seats, found: Found, seed: int, budget: Budge
     if twice:
         proof = prove_ring(cost, ring, effort, bottleneck=True)
         # CP-SAT looks at the longest hop alone: the sum is made good afterwards.
-        watch = lambda progress: budget.keep_going()  # noqa: E731
-        least = least_sum(cost, proof.order, proof.cost, seed, watch, _DISTURBANCES * len(cost))
+        sums_budget = SearchBudget(_DISTURBANCES * len(cost), lambda progress: budget.keep_going())
+        least = least_sum(cost, proof.order, proof.cost, seed, sums_budget)
         second = prove_ring(cost, least, effort, longest=proof.cost)
-        order = ordered(task, seats, hosts[second.order])
+        order = ordered(task, hosts[second.order])
         bound = max(proof.lower_bound, found.lower_bound or 0.0)
         sums = {"sum": second.cost}
         if bound >= proof.cost:  # rings with a shorter longest hop, if there were any, might have another sum
@@ -104,7 +95,7 @@ def _by_circuit(task: Task, seats: Seats, found: Found, seed: int, budget: Budge
     if value >= found.cost * (1 - 1e-12):
         order, value = found.order, found.cost
     else:
-        order = ordered(task, seats, hosts[proof.order])
+        order = ordered(task, hosts[proof.order])
     also = {} if toll else {**found.also, "bottleneck": longest_hop(task.fabric.rtt_us, order)}
     if found.lower_bound is not None and bound <= found.lower_bound:
         return replace(found, order=order, cost=value, also=also)

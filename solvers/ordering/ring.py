@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from plink.model.network import Matrix
 from solvers.latency import ring_cost
-from solvers.ordering.progress import Progress, Watch
+from solvers.ordering.progress import Progress, SearchBudget, Watch
 
 Tour = npt.NDArray[np.intp]
 EXACT = 8  # hosts: up to here every ring is tried
@@ -40,29 +40,29 @@ class Ring:
     kicks: int
 
 
-def search_ring(cost: Matrix, seed: int, watch: Watch, most_kicks: int, patient: bool = True) -> Ring:
+def search_ring(cost: Matrix, seed: int, budget: SearchBudget) -> Ring:
     """The ring with the least sum of hops that is found, never dearer than the given one (hosts as they are numbered).
 
-    :param cost: shape (N, N), symmetric, complete. :param watch: asked between series of disturbances. :param patient:
-        go on as long as ``watch`` lets it; else end when nothing has come of it for long.
+    :param cost: shape (N, N), symmetric, complete. :param budget: its moves are disturbances; it is watched between
+        series of them.
     """
     floor = _floor(cost)  # before the search, which ends when its time does
     if len(cost) <= EXACT:
         order = _cheapest_of_all(cost, longest_first=False)
         return _ring(cost, order, ring_cost(cost, order), floor, 0)
-    found = _Tour(cost, np.arange(len(cost)), seed, watch)
-    found.improve(most_kicks, patient)
+    found = _Tour(cost, np.arange(len(cost)), seed, budget.watch)
+    found.improve(budget.max_moves, budget.patient)
     return _ring(cost, found.order, found.bound, floor, found.kicks)
 
 
-def search_bottleneck(cost: Matrix, seed: int, watch: Watch, most_kicks: int, patient: bool = True) -> Ring:
+def search_bottleneck(cost: Matrix, seed: int, budget: SearchBudget) -> Ring:
     """The ring whose longest hop is shortest and, among those, the one with the least sum, as far as they are found.
 
     Hops above a threshold are made so dear that the search for the least sum avoids them. The threshold begins where
     a ring could exist at all (:mod:`solvers.ordering.biconnected`); then what is left between the last one that was
     searched in vain and the best ring is halved.
 
-    :param cost: and the others: as in :func:`search_ring`; what ``watch`` is told is about the longest hop.
+    :param cost: and the others: as in :func:`search_ring`; what is watched is the longest hop.
     """
     from solvers.ordering.one_tree import one_tree
 
@@ -72,10 +72,10 @@ def search_bottleneck(cost: Matrix, seed: int, watch: Watch, most_kicks: int, pa
         return _ring(cost, order, ring_cost(cost, order), longest_hop(cost, order), 0)
     lengths = np.unique(cost[np.triu_indices(n, 1)])
     floor = in_vain = threshold = _floor(cost)
-    best, kicks = np.arange(n), 0
+    best, kicks, most_kicks = np.arange(n), 0, budget.max_moves
 
     def going(progress: Progress) -> bool:
-        return watch(Progress(longest_hop(cost, best), floor, kicks + progress.moves))
+        return budget.watch(Progress(longest_hop(cost, best), floor, kicks + progress.moves))
 
     while kicks < most_kicks:
         found = _Tour(_forbidding(cost, threshold), best, seed, going)
@@ -89,7 +89,7 @@ def search_bottleneck(cost: Matrix, seed: int, watch: Watch, most_kicks: int, pa
             break
         threshold = float(between[len(between) // 2])
     last = _within(cost, best, longest_hop(cost, best), seed, going)
-    last.improve(max(0, most_kicks - kicks), patient)
+    last.improve(max(0, most_kicks - kicks), budget.patient)
     if longest_hop(cost, last.order) <= longest_hop(cost, best):
         best = last.order
     # What no ring costs less than, no ring of short hops does either: the larger of the two bounds is the better.
@@ -97,12 +97,12 @@ def search_bottleneck(cost: Matrix, seed: int, watch: Watch, most_kicks: int, pa
     return _ring(cost, best, max(last.bound, plain), floor, kicks + last.kicks)
 
 
-def least_sum(cost: Matrix, order: Tour, longest: float, seed: int, watch: Watch, most_kicks: int) -> Tour:
+def least_sum(cost: Matrix, order: Tour, longest: float, seed: int, budget: SearchBudget) -> Tour:
     """A ring with no hop above ``longest`` and the least sum that is found, from one that has none either."""
     if len(cost) <= EXACT:
         return order
-    found = _within(cost, order, longest, seed, watch)
-    found.improve(most_kicks, False)
+    found = _within(cost, order, longest, seed, budget.watch)
+    found.improve(budget.max_moves, False)
     return found.order if longest_hop(cost, found.order) <= longest else order
 
 
@@ -126,6 +126,7 @@ class _Tour:
 
     def __init__(self, cost: Matrix, start: Tour, seed: int, watch: Watch) -> None:
         from solvers.ordering.one_tree import candidates, one_tree
+        from solvers.ordering.ring_kernels import Neighbours
 
         # In units of a usual hop: what is too little to count does not depend on how far hosts are apart.
         self._unit = float(np.median(cost[cost > 0])) if (cost > 0).any() else 1.0
@@ -136,16 +137,16 @@ class _Tour:
         self._bound = tree.bound
         near = candidates(self._cost, tree, _CANDIDATES)
         nearest_first = np.argsort(np.take_along_axis(self._cost, near, 1), axis=1, kind="stable")
-        self._near = np.take_along_axis(near, nearest_first, 1).copy()
+        self._graph = Neighbours(self._cost, np.take_along_axis(near, nearest_first, 1).copy())
         self._state = np.array([seed], dtype=np.uint64)
 
     def improve(self, most_kicks: int, patient: bool, enough: float = -np.inf) -> None:
         """Series of disturbances until the bound is met, no hop is longer than ``enough``, or there is no more time."""
-        from solvers.ordering import ring_kernels
+        from solvers.ordering.ring_kernels import Kicks, kick
 
         n, cost = len(self._cost), self._cost
         tour = self.order.astype(np.int64)
-        ring_kernels.kick(cost, self._near, tour, tour.copy(), True, 0, 0.0, 0.0, self._state)
+        kick(self._graph, tour, tour.copy(), Kicks(0, 0.0, 0.0, settle=True), self._state)
         self._take(tour)
         warmth = _WARMTH * float(np.median(cost[tour, np.roll(tour, 1)]))
         idle = 0
@@ -158,14 +159,14 @@ class _Tour:
 
     def _series(self, kicks: int, warmth: float) -> bool:
         """Disturbances of the best tour, at first letting dearer ones pass; whether a cheaper one was met."""
-        from solvers.ordering import ring_kernels
+        from solvers.ordering.ring_kernels import Kicks, kick
 
         tour = self.order.astype(np.int64)
         met, best, done = False, np.empty_like(tour), 0
         while done < kicks and (done == 0 or self._going()):
             part = min(_AT_ONCE, kicks - done)
             warm, cool = (warmth * (1 - k / kicks) for k in (done, done + part))
-            ring_kernels.kick(self._cost, self._near, tour, best, False, part, warm, cool, self._state)
+            kick(self._graph, tour, best, Kicks(part, warm, cool), self._state)
             done += part
             self.kicks += part
             met |= self._take(best)

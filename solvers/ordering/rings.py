@@ -7,7 +7,7 @@ import numpy as np
 from plink.errors import UsageError
 from plink.model.network import Matrix
 from solvers.costs.closed_forms import Pricing
-from solvers.ordering.progress import Progress, Watch
+from solvers.ordering.progress import Progress, SearchBudget
 from solvers.ordering.ring import EXACT, Ring, search_bottleneck, search_ring
 from solvers.ordering.seats import Seats
 from solvers.ordering.task import Found, Order, Task, with_slots
@@ -23,24 +23,22 @@ def can_turn(seats: Seats) -> bool:
     return len(seats.pins) == 0 or (len(seats.pins) == 1 and len(set(seats.slots[seats.hosts].tolist())) == 1)
 
 
-def ring_order(
-    task: Task, seats: Seats, start: Found, price: Pricing, seed: int, watch: Watch, most_moves: int, patient: bool
-) -> Found:
+def ring_order(task: Task, start: Found, price: Pricing, seed: int, budget: SearchBudget) -> Found:
     """Ranks of one host follow each other at no cost: a ring of ranks is a ring of hosts."""
     hosts = task.hosts
-    cost, apart = with_tolls(task, seats)
+    cost, apart = with_tolls(task)
     bottleneck = start.objective == "bottleneck"
     if bottleneck and apart:
         raise UsageError("--objective bottleneck: not with --groups")
 
     def less(progress: Progress) -> bool:
         bound = progress.lower_bound
-        return watch(
+        return budget.watch(
             replace(progress, cost=progress.cost - apart, lower_bound=None if bound is None else bound - apart)
         )
 
-    ring = (search_bottleneck if bottleneck else search_ring)(cost, seed, less, most_moves, patient)
-    order = ordered(task, seats, hosts[ring.order])
+    ring = (search_bottleneck if bottleneck else search_ring)(cost, seed, replace(budget, watch=less))
+    order = ordered(task, hosts[ring.order])
     found = price(order)
     bound, by = _ring_bound(ring, bottleneck, apart)
     if apart:  # no ring through groups costs less than any ring
@@ -50,7 +48,7 @@ def ring_order(
     }  # fmt: skip
     if apart:
         also = {}
-    allowed = np.array_equal(seats.arrange(hosts.tolist()), task.given)
+    allowed = np.array_equal(task.seats.arrange(hosts.tolist()), task.given)
     if not bottleneck and allowed and found >= start.given - _EPSILON * abs(start.given):
         order, found = task.given, start.given
     return replace(start, order=order, cost=found, lower_bound=bound, bound_by=by, moves=ring.kicks, also=also)
@@ -63,10 +61,10 @@ def _ring_bound(ring: Ring, bottleneck: bool, apart: float) -> tuple[float, str]
     return max(0.0, ring.lower_bound - apart), "all rings" if every else "1-tree"
 
 
-def with_tolls(task: Task, seats: Seats) -> tuple[Matrix, float]:
+def with_tolls(task: Task) -> tuple[Matrix, float]:
     """Costs between hosts, hops between groups dearer by so much that a ring enters every group once, and what all the
     hops between groups cost too much."""
-    hosts = task.hosts
+    hosts, seats = task.hosts, task.seats
     cost = task.fabric.rtt_us[np.ix_(hosts, hosts)]
     if seats.groups is None or len(seats.groups) < 2:
         return cost, 0.0
@@ -75,8 +73,9 @@ def with_tolls(task: Task, seats: Seats) -> tuple[Matrix, float]:
     return cost + toll * (group[:, None] != group[None, :]), toll * len(seats.groups)
 
 
-def ordered(task: Task, seats: Seats, ring: Order) -> Order:
+def ordered(task: Task, ring: Order) -> Order:
     """The ring from where the wishes want it to begin."""
+    seats = task.seats
     if seats.pins:
         (host, rank), each = next(iter(seats.pins.items())), int(seats.slots[ring[0]])
         ring = np.roll(ring, rank // each - int(np.flatnonzero(ring == host)[0]))

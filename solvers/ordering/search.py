@@ -15,10 +15,9 @@ from solvers.ordering.annealing import Annealer
 from solvers.ordering.bounds import hypercube_bound, pattern_bound
 from solvers.ordering.initial import initial_orders
 from solvers.ordering.moves import moves_of
-from solvers.ordering.progress import Progress, Watch
+from solvers.ordering.progress import Progress, SearchBudget, Watch
 from solvers.ordering.ring import longest_hop, search_bottleneck, search_ring
 from solvers.ordering.rings import bound_of_any_ring, can_turn, ring_order, with_tolls
-from solvers.ordering.seats import Seats
 from solvers.ordering.task import OBJECTIVES, RINGS, Found, Order, Task, with_slots
 
 _HYPERCUBES = ("halving-doubling", "bcube", "openmpi-rabenseifner", "recursive-doubling", "openmpi-recursive-doubling")
@@ -30,25 +29,23 @@ _SKETCH = 100  # disturbances per host of a ring that only is a place to begin
 _EPSILON = 1e-9
 
 
-def search(task: Task, seed: int, watch: Watch, most_moves: int, patient: bool = True) -> Found:
+def search(task: Task, seed: int, budget: SearchBudget) -> Found:
     """Search for the cheapest order; never worse than the given one, where that is allowed.
 
-    :param patient: go on as long as ``watch`` lets it; else end when nothing has come of it for long.
     :raises UsageError: for an unknown algorithm, model or objective, or what does not fit.
     :raises NoAnswer: when a pair is not known, or pins cannot be fitted.
     """
     objective = _objective(task)
-    seats = Seats(task.given, task.fabric.names, task.wishes)
-    hosts = task.hosts
+    seats, hosts = task.seats, task.hosts
     require_complete(task.fabric.rtt_us[np.ix_(hosts, hosts)], [task.fabric.names[i] for i in hosts.tolist()])
     price = _bottleneck_price(task) if objective == "bottleneck" else _pricing(task)
     given = price(task.given)
     start = Found(task.given, given, None, None, given, median_of_random(task, price, seed), 0, objective)
     turned = task.by_hops and (seats.free or can_turn(seats))
     if len(hosts) <= _FEW and len(task.given) <= _FEW_RANKS and not turned and objective != "bottleneck":
-        return _all(task, seats, start, price)
+        return _all(task, start, price)
     if task.algo in MIXED:
-        return _both(task, seats, start, price, seed, watch, most_moves, patient)
+        return _both(task, start, price, seed, budget)
     pattern = pattern_for(task.algo, len(task.given), task.options)
     if len(hosts) < 2 or (pattern.everyone and seats.free):
         alone = len(hosts) == len(task.given)
@@ -56,7 +53,7 @@ def search(task: Task, seed: int, watch: Watch, most_moves: int, patient: bool =
             start, lower_bound=given if alone else None, bound_by="all orders cost the same" if alone else None
         )
     if turned:
-        return ring_order(task, seats, start, price, seed, watch, most_moves, patient)
+        return ring_order(task, start, price, seed, budget)
     if pattern.everyone:
         order = seats.arrange(hosts.tolist())
         return replace(start, order=order, cost=price(order), lower_bound=given, bound_by="all orders cost the same")
@@ -64,23 +61,23 @@ def search(task: Task, seed: int, watch: Watch, most_moves: int, patient: bool =
         raise UsageError(
             "--objective bottleneck: at most one --pin, and none where hosts have different numbers of slots"
         )
-    return _annealed(task, seats, pattern, start, price, seed, watch, most_moves, patient)
+    return _annealed(task, pattern, start, price, seed, budget)
 
 
-def _all(task: Task, seats: Seats, start: Found, price: Pricing) -> Found:
+def _all(task: Task, start: Found, price: Pricing) -> Found:
     """Every order of the hosts tried, as the wishes arrange it; of several that cost the same the given one first.
 
     Groups of different sizes follow each other as they are given: what other sequences cost is not known.
     """
     preferences = itertools.permutations(task.hosts.tolist())
-    orders = {order.tobytes(): order for order in map(seats.arrange, preferences)}
+    orders = {order.tobytes(): order for order in map(task.seats.arrange, preferences)}
     costs = [price(order) for order in orders.values()]
     best = int(np.argmin(costs))
     if costs[0] <= costs[best] * (1 + _EPSILON):  # the first is the given one, as far as it is allowed
         best = 0
     order = list(orders.values())[best]
     found = replace(start, order=order, cost=costs[best], moves=len(costs))
-    return replace(found, lower_bound=min(costs), bound_by="all orders") if seats.even_groups else found
+    return replace(found, lower_bound=min(costs), bound_by="all orders") if task.seats.even_groups else found
 
 
 def median_of_random(task: Task, price: Pricing, seed: int) -> float:
@@ -110,19 +107,17 @@ def _bottleneck_price(task: Task) -> Pricing:
     return lambda order: longest_hop(task.fabric.rtt_us, order)
 
 
-def _both(
-    task: Task, seats: Seats, start: Found, price: Pricing, seed: int, watch: Watch, most_moves: int, patient: bool
-) -> Found:
+def _both(task: Task, start: Found, price: Pricing, seed: int, budget: SearchBudget) -> Found:
     """One order for a tree and a ring: a ring costs the same whichever host comes first and whichever way round, so
     among the 2N rotations and reflections of the best ring the one with the cheapest mix is taken."""
-    ring = search(replace(task, algo=MIXED[task.algo][1]), seed, watch, most_moves, patient)
+    ring = search(replace(task, algo=MIXED[task.algo][1]), seed, budget)
     hosts = np.array(list(dict.fromkeys(ring.order.tolist())), dtype=np.intp)
     turned = [np.roll(way, -k) for way in (hosts, hosts[::-1]) for k in range(len(hosts))]
-    given = seats.arrange(task.hosts.tolist())
+    given = task.seats.arrange(task.hosts.tolist())
     best, cost = given, price(given)
-    for k, order in enumerate((ring.order, *(seats.arrange(order.tolist()) for order in turned))):
+    for k, order in enumerate((ring.order, *(task.seats.arrange(order.tolist()) for order in turned))):
         # The search for the ring may have used all the time; a second for the turns is worth it.
-        if k >= _TURNS and not watch(Progress(cost, None, ring.moves)):
+        if k >= _TURNS and not budget.watch(Progress(cost, None, ring.moves)):
             break
         dear = price(order)
         if dear < cost:
@@ -130,17 +125,14 @@ def _both(
     return replace(start, order=best, cost=cost, moves=ring.moves)
 
 
-def _annealed(
-    task: Task, seats: Seats, pattern: Pattern, start: Found, price: Pricing, seed: int, watch: Watch,
-    most_moves: int, patient: bool,
-) -> Found:  # fmt: skip
+def _annealed(task: Task, pattern: Pattern, start: Found, price: Pricing, seed: int, budget: SearchBudget) -> Found:
     bound = _bound(task, pattern)
-    starts = _starts(task, seats, price, seed, watch)
+    starts = _starts(task, price, seed, budget.watch)
     annealer = Annealer(pattern, task.fabric, task.size_bytes, task.model)
     # Places are exchanged: only orders whose hosts and groups begin at the same ranks can share the moves.
-    classes = seats.classes(min(starts, key=price))
-    alike = [one for one in starts if seats.classes(one) == classes]
-    found = annealer.search(alike, moves_of(classes, len(task.given)), seed, most_moves, watch, bound, patient)
+    classes = task.seats.classes(min(starts, key=price))
+    alike = [one for one in starts if task.seats.classes(one) == classes]
+    found = annealer.search(alike, moves_of(classes, len(task.given)), seed, budget, bound)
     order, cost = found.order, found.cost
     if cost >= start.given - _EPSILON * abs(start.given) and np.array_equal(starts[0], task.given):
         order, cost = task.given, start.given
@@ -154,15 +146,16 @@ def _annealed(
     )
 
 
-def _starts(task: Task, seats: Seats, price: Pricing, seed: int, watch: Watch) -> list[Order]:
+def _starts(task: Task, price: Pricing, seed: int, watch: Watch) -> list[Order]:
     """Allowed orders to begin with; the given one, as far as it is allowed, first."""
+    seats = task.seats
     preferences = [list(dict.fromkeys(order.tolist())) for order in initial_orders(task.fabric, task.given)]
     if task.algo in RINGS:
-        hosts, kicks = task.hosts, _SKETCH * len(task.hosts)
-        rings = [search_ring(with_tolls(task, seats)[0], seed, watch, kicks).order]
+        hosts, sketch = task.hosts, SearchBudget(_SKETCH * len(task.hosts), watch)
+        rings = [search_ring(with_tolls(task)[0], seed, sketch).order]
         slow = _slowness(task)
         if slow is not None:  # all hops at once: the slowest counts, and swaps one by one do not find a fast circle
-            rings.append(search_bottleneck(slow, seed, watch, kicks).order)
+            rings.append(search_bottleneck(slow, seed, sketch).order)
         found = [hosts[ring].tolist() for ring in rings]
         ways = [way for ring in found for way in (ring, ring[::-1])]
         if seats.pins:  # what suits the pins best, of all turns

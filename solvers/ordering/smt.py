@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from solvers.costs.closed_forms import Order, closed_form
+from solvers.costs.closed_forms import Order, PricingProblem, closed_form
 from solvers.costs.fabric import Fabric
 from solvers.costs.patterns import Pattern
 from solvers.ordering.interruptible import interruptible
@@ -51,14 +51,7 @@ class Answer:
 
 
 def cheaper(
-    pattern: Pattern,
-    fabric: Fabric,
-    size_bytes: float,
-    model: str,
-    order: Order,
-    units: Sequence[Sequence[int]],
-    below: float,
-    effort: Effort,
+    problem: PricingProblem, order: Order, units: Sequence[Sequence[int]], below: float, effort: Effort
 ) -> Answer:
     """An order that costs less than ``below`` microseconds, by exchanging the contents of some units of an order.
 
@@ -69,7 +62,8 @@ def cheaper(
     :raises UsageError: for an unknown model or a size that is not positive.
     :raises NoAnswer: when the given order has no price.
     """
-    price = closed_form(pattern, fabric, size_bytes, model)
+    pattern, fabric, _, model = problem
+    price = closed_form(*problem)
     now = price(order)
     if now < below:
         return Answer(order, False)
@@ -83,7 +77,7 @@ def cheaper(
     if model == "latency" and pattern.pace == "chain":
         question.limit_chain(pattern, fabric)
     else:
-        question.limit_sum(longest_of(window, pattern, fabric, size_bytes, model), window.identity())
+        question.limit_sum(longest_of(window, *problem), window.identity())
     for _ in range(_MOST_REFUSED):
         contents = question.answer()
         if contents is None:

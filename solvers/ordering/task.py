@@ -1,12 +1,13 @@
 """What an order is searched for, and what was found."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from solvers.costs.fabric import Fabric
-from solvers.ordering.seats import Wishes
+from solvers.ordering.seats import Seats, Wishes
 from solvers.schedules.catalogue import Options
 
 Order = npt.NDArray[np.intp]
@@ -36,6 +37,14 @@ class Task:
     def hosts(self) -> Order:
         """Those that have ranks, as they follow each other in the given order."""
         return self.given[np.sort(np.unique(self.given, return_index=True)[1])]
+
+    @cached_property
+    def seats(self) -> Seats:
+        """Who may sit where.
+
+        :raises UsageError, NoAnswer: as :class:`solvers.ordering.seats.Seats`.
+        """
+        return Seats(self.given, self.fabric.names, self.wishes)
 
     @property
     def by_hops(self) -> bool:

@@ -24,6 +24,7 @@ _DEAF_MS = 30_000  # a peer that takes nothing for so long is gone
 class Listener:
     """Accepts from the start.
 
+    :param listens_at: the address and the port, 0 for any that is free.
     :param answer: to a message, with the lines of its connection.
     :param timeout_s: for handshakes.
     :param refused: hears who was not listened to, and why; from any thread.
@@ -31,15 +32,16 @@ class Listener:
     """
 
     def __init__(
-        self, layout: Layout, keys: RunKeys, host: str, port: int, timeout_s: float,
+        self, layout: Layout, keys: RunKeys, listens_at: tuple[str, int], timeout_s: float,
         answer: Callable[[Message, Lines], Message], refused: Callable[[str], None],
     ) -> None:  # fmt: skip
         self._layout, self._keys, self._timeout_s, self._answer = layout, keys, timeout_s, answer
         self._channels: set[SealedChannel] = set()
         self._handshakes = threading.BoundedSemaphore(_HANDSHAKES)
         self._refused, self.closed = refused, False
+        host, _ = listens_at
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        self._listening = socket.create_server(listens_at, family=family, backlog=_BACKLOG)
         self.address = f"[{host}]" if ":" in host else host
         self.address += f":{self._listening.getsockname()[1]}"
 

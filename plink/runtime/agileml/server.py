@@ -71,7 +71,7 @@ class Server:
         self._least_era = 0
         self._changing, self.closed = threading.Lock(), False
         self._pusher = Pusher(self._present, self.line)
-        self.listener = Listener(layout, keys, host, port, timeout_s, self._answer, refused)
+        self.listener = Listener(layout, keys, (host, port), timeout_s, self._answer, refused)
         self.address = self.listener.address
         self.listener.start()
 

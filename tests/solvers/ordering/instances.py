@@ -16,11 +16,6 @@ from tests.solvers.costs.test_cost_models import fabric, options_for
 from tests.solvers.synthetic import Matrix, Tour, random_costs
 
 
-def always(_: Progress) -> bool:
-    """No time limit."""
-    return True
-
-
 def never(_: Progress) -> bool:
     """No time at all."""
     return False

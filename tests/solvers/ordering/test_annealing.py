@@ -9,12 +9,13 @@ import pytest
 from solvers.costs.by_name import pattern_for
 from solvers.costs.fabric import Fabric
 from solvers.ordering.annealing import Annealed, Annealer
+from solvers.ordering.cooling import Plan
 from solvers.ordering.moves import Moves, moves_of
-from solvers.ordering.progress import Progress
+from solvers.ordering.progress import Progress, SearchBudget
 from solvers.ordering.seats import Seats, Wishes
 from solvers.schedules.catalogue import Options
 from tests.solvers.costs.test_cost_models import fabric
-from tests.solvers.ordering.instances import alike, always, until
+from tests.solvers.ordering.instances import alike, until
 from tests.solvers.synthetic import Tour, racks
 
 ALGO = "halving-doubling"
@@ -34,7 +35,7 @@ def search_with_progress(starts: list[Tour], found: Fabric, most: int) -> tuple[
         return True
 
     annealer, moves = annealer_of(found, len(starts[0]))
-    return annealer.search(starts, moves, 3, most, watch), told
+    return annealer.search(starts, moves, 3, SearchBudget(most, watch)), told
 
 
 def test_just_so_many_moves_are_tried_as_are_allowed() -> None:
@@ -65,14 +66,14 @@ def test_the_cheapest_start_is_kept_where_nothing_is_tried() -> None:
     starts = [np.random.default_rng(seed).permutation(8) for seed in range(5)]
     best = min(starts, key=annealer.price)
     for most, exchanged in ((0, moves), (1000, None)):
-        result = annealer.search(starts, exchanged, 1, most, always)
+        result = annealer.search(starts, exchanged, 1, SearchBudget(most))
         assert (result.order.tolist(), result.cost, result.moves) == (best.tolist(), annealer.price(best), 0)
 
 
 def test_where_all_hosts_are_in_one_place_there_is_nothing_to_try() -> None:
     found = dataclasses.replace(fabric(6), rtt_us=np.zeros((6, 6)))
     annealer, moves = annealer_of(found, 6)
-    assert annealer.search([np.arange(6)], moves, 1, 5000, always).moves == 0
+    assert annealer.search([np.arange(6)], moves, 1, SearchBudget(5000)).moves == 0
 
 
 def test_it_ends_where_the_bound_is_met_and_not_before() -> None:
@@ -81,18 +82,18 @@ def test_it_ends_where_the_bound_is_met_and_not_before() -> None:
     annealer, moves = annealer_of(found, 6)
     best = min(annealer.price(np.array(order)) for order in itertools.permutations(range(6)))
     dear = max((np.array(order) for order in itertools.permutations(range(6))), key=annealer.price)
-    met = annealer.search([dear], moves, 3, 10**7, always, best)
+    met = annealer.search([dear], moves, 3, SearchBudget(10**7), best)
     assert met.cost == pytest.approx(best)
     assert 0 < met.moves < 10**7
-    assert annealer.search([dear], moves, 3, 500, always, annealer.price(dear) * (1 - 1e-6)).moves > 0
-    assert annealer.search([dear], moves, 3, 500, always, annealer.price(dear) * (1 - 1e-10)).moves == 0
-    assert annealer.search([dear], moves, 3, 500, always, 0.0).moves == 500
+    assert annealer.search([dear], moves, 3, SearchBudget(500), annealer.price(dear) * (1 - 1e-6)).moves > 0
+    assert annealer.search([dear], moves, 3, SearchBudget(500), annealer.price(dear) * (1 - 1e-10)).moves == 0
+    assert annealer.search([dear], moves, 3, SearchBudget(500), 0.0).moves == 500
 
 
 def test_a_run_ends_when_it_is_told() -> None:
     """Before the first move, after the first slice of a run, before the next one."""
     annealer, moves = annealer_of(fabric(6, 2), 6)
-    ends = [annealer.search([np.arange(6)], moves, 3, 10**9, until(calls)).moves for calls in range(5)]
+    ends = [annealer.search([np.arange(6)], moves, 3, SearchBudget(10**9, until(calls))).moves for calls in range(5)]
     assert ends[0] == 0 < ends[1] == ends[2] < ends[3] == ends[4]
 
 
@@ -103,7 +104,7 @@ def test_units_of_time_play_no_part() -> None:
     results = []
     for one in (found, slower):
         annealer, moves = annealer_of(one, 9)
-        results.append(annealer.search([np.arange(9)], moves, 4, 3000, always))
+        results.append(annealer.search([np.arange(9)], moves, 4, SearchBudget(3000)))
     assert results[0].order.tolist() == results[1].order.tolist()
     assert results[1].cost == pytest.approx(1024 * results[0].cost, rel=1e-12)
 
@@ -136,7 +137,7 @@ def test_cost_kept_up_by_moves_is_the_price(algo: str, model: str, slots: int) -
         moves = moves_of(seats.classes(start), len(order))
         assert moves is not None
         for count in (0, 1, 3000):
-            best, cost, last = annealer.run(start, moves, count, 1e3, 1.0, 5)
+            best, cost, last = annealer.run(start, moves, count, Plan(1e3, 1.0), 5)
             assert cost == pytest.approx(annealer.price(best), rel=1e-9)
             assert cost <= min(annealer.price(start), annealer.price(last)) * (1 + 1e-9)
             for result in (best, last):
@@ -152,7 +153,7 @@ def test_annealing_finds_the_best_of_few(algo: str, model: str) -> None:
     found = fabric(n, 7)
     order, annealer = np.arange(n), Annealer(pattern_for(algo, n, Options()), found, 1e6, model)
     moves = moves_of(Seats(order, found.names, Wishes()).classes(order), n)
-    result = annealer.search([order], moves, 3, 60_000, always)
+    result = annealer.search([order], moves, 3, SearchBudget(60_000))
     best = min(annealer.price(np.array(other)) for other in itertools.permutations(range(n)))
     assert result.cost == pytest.approx(best)
 
@@ -164,7 +165,7 @@ def test_annealed_chains_rarely_leave_racks(algo: str) -> None:
     annealer = Annealer(pattern_for(algo, 128, Options()), found, 1e6, "latency")
     moves = moves_of(Seats(np.arange(128), found.names, Wishes()).classes(np.arange(128)), 128)
     assert moves is not None
-    _, cost, _ = annealer.run(np.arange(128), moves, 600_000, 10.0, 1.0, 5)
+    _, cost, _ = annealer.run(np.arange(128), moves, 600_000, Plan(10.0, 1.0), 5)
     assert cost < 0.7 * np.median([annealer.price(np.random.default_rng(k).permutation(128)) for k in range(20)])
 
 
@@ -172,6 +173,6 @@ def test_round_trips_of_nothing_do_no_harm() -> None:
     annealer = Annealer(pattern_for("tree", 8, Options()), alike(np.zeros((8, 8))), 1e6, "latency")
     moves = moves_of(Seats(np.arange(8), list("abcdefgh"), Wishes()).classes(np.arange(8)), 8)
     assert moves is not None
-    best, cost, _ = annealer.run(np.arange(8), moves, 2000, 10.0, 1.0, 5)
+    best, cost, _ = annealer.run(np.arange(8), moves, 2000, Plan(10.0, 1.0), 5)
     assert sorted(best.tolist()) == list(range(8))
     assert cost == 0

@@ -5,7 +5,8 @@ import pytest
 
 from solvers.costs.by_name import pattern_for
 from solvers.ordering.annealing import Annealer
-from solvers.ordering.chain_kernels import afresh, follow, later, widths
+from solvers.ordering.chain_kernels import afresh, follow, later, start_chain
+from solvers.ordering.drawing import Walk
 from solvers.ordering.objectives import chain_of
 from solvers.ordering.task import Order
 from solvers.schedules.catalogue import Options
@@ -27,26 +28,23 @@ def test_followed_changes_are_what_is_found_afresh(algo: str, wide: float) -> No
     """Also taken back, and with no width to speak of the stand-in is the longest chain."""
     n = 40
     rtt, pattern = fabric(n, 4).rtt_us, pattern_for(algo, n, Options())
-    source, target, wait_ptr, waits, after, last, _, hop_ptr, hop_of = (np.asarray(a) for a in chain_of(pattern))
-    hops, rng, order = len(source), np.random.default_rng(6), np.arange(n)
-    width = widths(wait_ptr, waits, wide)
-    done, smooth, fresh = np.zeros(hops), np.zeros(hops), np.zeros(hops)
-    afresh(order, source, target, wait_ptr, waits, rtt, done, smooth, width)
-    changed, was = np.empty(hops * 10, np.int64), np.empty(hops * 10)
+    chain, rng, order = chain_of(pattern, rtt), np.random.default_rng(6), np.arange(n)
+    state, fresh = start_chain(chain, 10, wide), start_chain(chain, 10, wide)
+    smooth = state.smooth
+    afresh(order, chain, state)
     for _ in range(200):
         ranks = rng.choice(n, int(rng.integers(2, 6)), replace=False)
         before, kept = order.copy(), smooth.copy()
         order[ranks] = order[np.roll(ranks, 1)]
-        followed = (order, source, target, wait_ptr, waits, after, hop_ptr, hop_of, rtt, smooth, width, changed, was)
-        found = follow(ranks, len(ranks), *followed)
-        longest = afresh(order, source, target, wait_ptr, waits, rtt, done, fresh, width)
+        found = follow(Walk(order, order, ranks, order, order), len(ranks), chain, state)
+        longest = afresh(order, chain, fresh)
         assert longest == pytest.approx(annealed_price(algo, n, order), rel=1e-9)
-        assert smooth.tolist() == fresh.tolist()
-        assert (smooth >= done - 1e-9).all()
+        assert smooth.tolist() == fresh.smooth.tolist()
+        assert (smooth >= fresh.done - 1e-9).all()
         if wide < 1:
-            assert smooth[last].max() == pytest.approx(longest)
+            assert smooth[chain.last].max() == pytest.approx(longest)
         if rng.random() < 0.5:
             for k in range(found - 1, -1, -1):
-                smooth[changed[k]] = was[k]
+                smooth[state.changed[k]] = state.was[k]
             order = before
             assert smooth.tolist() == kept.tolist()

@@ -26,11 +26,11 @@ def sites(sizes: list[int], apart_us: float) -> npt.NDArray[np.float64]:
 def test_slices_of_a_run_follow_each_other() -> None:
     plan = Plan(8.0, 0.5)
     stretches = [plan.stretch(k, 4) for k in range(4)]
-    assert stretches[0][0] == 8.0
-    assert stretches[-1][1] == pytest.approx(0.5)
-    for (_, end), (begin, _) in itertools.pairwise(stretches):
-        assert begin == pytest.approx(end)
-    assert stretches[0][1] / stretches[0][0] == pytest.approx(stretches[3][1] / stretches[3][0])
+    assert stretches[0].hot == 8.0
+    assert stretches[-1].cold == pytest.approx(0.5)
+    for one, following in itertools.pairwise(stretches):
+        assert following.hot == pytest.approx(one.cold)
+    assert stretches[0].cold / stretches[0].hot == pytest.approx(stretches[3].cold / stretches[3].hot)
 
 
 def test_the_spread_nearby_is_that_of_the_hosts_of_one_place() -> None:

@@ -34,14 +34,14 @@ def test_every_class_with_something_to_exchange_can_be_drawn(classes: list[Class
         assert moves is None
         return
     assert moves is not None
-    assert sorted(set(moves.wheel.tolist())) == list(range(len(useful)))
-    assert moves.ptr[0] == 0
+    assert sorted(set(moves.classes.wheel.tolist())) == list(range(len(useful)))
+    assert moves.classes.ptr[0] == 0
     for c, one in enumerate(useful):
-        assert moves.first[moves.ptr[c] : moves.ptr[c + 1]].tolist() == list(one.firsts)
-        assert moves.length[c] == one.length
-        assert moves.stretch[c] == one.hosts
-    assert len(moves.ptr) == len(useful) + 1
-    assert moves.ptr[-1] == len(moves.first)
+        assert moves.classes.first[moves.classes.ptr[c] : moves.classes.ptr[c + 1]].tolist() == list(one.firsts)
+        assert moves.classes.length[c] == one.length
+        assert moves.classes.stretch[c] == one.hosts
+    assert len(moves.classes.ptr) == len(useful) + 1
+    assert moves.classes.ptr[-1] == len(moves.classes.first)
 
 
 @settings(max_examples=40)
@@ -57,7 +57,7 @@ def test_every_rank_knows_its_host(classes: list[Class]) -> None:
         for rank in unit
     }
     if moves is not None:
-        found = zip(moves.unit_of.tolist(), moves.class_of.tolist(), moves.size_of.tolist(), strict=True)
+        found = zip(*(column.tolist() for column in moves.units), strict=True)
         assert list(found) == [expected.get(rank, (-1, -1, -1)) for rank in range(RANKS)]
 
 
@@ -70,9 +70,9 @@ def test_hosts_are_drawn_by_their_number_and_blocks_a_tenth_as_often_as_all_of_t
     ]
     moves = moves_of(classes, 30)
     assert moves is not None
-    often = np.bincount(moves.wheel) / len(moves.wheel)
+    often = np.bincount(moves.classes.wheel) / len(moves.classes.wheel)
     blocks = 1 / 11
     assert often.tolist() == pytest.approx([(1 - blocks) * 3 / 4, (1 - blocks) / 4, blocks / 2, blocks / 2], abs=0.01)
     alone = moves_of([Class((0, 2), 2), Class((4, 8), 4)], 12)
     assert alone is not None
-    assert np.bincount(alone.wheel)[0] == np.bincount(alone.wheel)[1]
+    assert np.bincount(alone.classes.wheel)[0] == np.bincount(alone.classes.wheel)[1]

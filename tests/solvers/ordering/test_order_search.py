@@ -13,24 +13,27 @@ from solvers.costs.evaluator import way_there
 from solvers.costs.fabric import Fabric
 from solvers.ordering.bounds import hypercube_bound, pattern_bound
 from solvers.ordering.one_tree import ring_bound
+from solvers.ordering.progress import SearchBudget
 from solvers.ordering.ring import longest_hop
 from solvers.ordering.search import median_of_random, search
 from solvers.ordering.seats import Wishes
 from solvers.ordering.task import Found, Task, with_slots
 from solvers.schedules.catalogue import Options, schedule_for
 from tests.solvers.costs.test_cost_models import fabric
-from tests.solvers.ordering.instances import alike, always, never, until
+from tests.solvers.ordering.instances import alike, never, until
 from tests.solvers.synthetic import Matrix, Tour, loop_cost, racks
 
 
 def found_by(found: Fabric, order: Tour, algo: str, model: str, seed: int = 1, moves: int = 30_000) -> Found:
     """A search that ends by its moves."""
-    return search(Task(found, order, algo, Options(), 1e6, model), seed, always, moves)
+    return search(Task(found, order, algo, Options(), 1e6, model), seed, SearchBudget(moves))
 
 
 def untried(found: Fabric, given: list[int], algo: str, wishes: Wishes | None = None, model: str = "latency") -> Found:
     """A search without any time: what is known without one."""
-    return search(Task(found, np.array(given), algo, Options(), 1e6, model, wishes=wishes or Wishes()), 1, never, 0)
+    return search(
+        Task(found, np.array(given), algo, Options(), 1e6, model, wishes=wishes or Wishes()), 1, SearchBudget(0, never)
+    )
 
 
 def with_rtt(rtt_us: Matrix) -> Fabric:
@@ -86,7 +89,9 @@ def test_the_same_seed_and_moves_give_the_same_order(algo: str, model: str) -> N
 def test_it_ends_when_it_is_told_and_is_never_worse_than_the_given_order() -> None:
     order = np.arange(16)
     for algo, calls in itertools.product(("ring", "tree", "nccl"), range(4)):
-        result = search(Task(fabric(16, 2), order, algo, Options(), 1e6, "latency"), 0, until(calls), 10**9)
+        result = search(
+            Task(fabric(16, 2), order, algo, Options(), 1e6, "latency"), 0, SearchBudget(10**9, until(calls))
+        )
         assert result.cost <= result.given
 
 
@@ -107,7 +112,9 @@ def test_the_given_order_is_kept_where_none_is_better() -> None:
 def test_who_is_not_patient_ends_when_nothing_comes_of_it() -> None:
     """Without a clock, and with hardly a limit."""
     for algo in ("ring", "halving-doubling"):
-        result = search(Task(fabric(9, 2), np.arange(9), algo, Options(), 1e6, "latency"), 0, always, 10**15, False)
+        result = search(
+            Task(fabric(9, 2), np.arange(9), algo, Options(), 1e6, "latency"), 0, SearchBudget(10**15, patient=False)
+        )
         assert result.cost <= result.given
 
 
@@ -141,7 +148,7 @@ def test_an_unknown_pair_is_named() -> None:
 )
 def test_objectives_that_do_not_fit_are_refused(algo: str, model: str, objective: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        search(Task(fabric(4), np.arange(4), algo, Options(), 1e6, model, objective), 0, always, 10)
+        search(Task(fabric(4), np.arange(4), algo, Options(), 1e6, model, objective), 0, SearchBudget(10))
 
 
 @pytest.mark.parametrize("algo", ["ring", "gloo"])
@@ -150,7 +157,7 @@ def test_a_ring_has_two_objectives(algo: str) -> None:
     for n, seed in ((2, 1), (5, 2), (7, 3), (10, 4)):
         found, order = fabric(n, seed), np.random.default_rng(seed).permutation(n)
         by = {
-            one: search(Task(found, order, algo, Options(), 1e6, "latency", one), 1, always, 3000)
+            one: search(Task(found, order, algo, Options(), 1e6, "latency", one), 1, SearchBudget(3000))
             for one in ("auto", "sum", "time", "bottleneck")
         }
         rtt = found.rtt_us
@@ -177,9 +184,9 @@ def test_one_order_for_nccls_tree_and_ring(model: str) -> None:
     """Among the turns of the best ring the one whose mix is cheapest; at the ring's sizes just the best ring."""
     found, order = fabric(9, 4), np.random.default_rng(4).permutation(9)
     for size in (1e5, 4e6, 1e8):
-        mixed = search(Task(found, order, "nccl", Options(), size, model), 1, always, 20_000)
+        mixed = search(Task(found, order, "nccl", Options(), size, model), 1, SearchBudget(20_000))
         price = pricing_for("nccl", 9, Options(), found, size, model)
-        ring = search(Task(found, order, "nccl-ring", Options(), size, model), 1, always, 20_000)
+        ring = search(Task(found, order, "nccl-ring", Options(), size, model), 1, SearchBudget(20_000))
         assert mixed.cost == pytest.approx(price(mixed.order))
         assert mixed.cost <= min(mixed.given, price(ring.order), price(np.roll(ring.order[::-1], 3))) * (1 + 1e-12)
         if size == 1e8:
@@ -188,7 +195,7 @@ def test_one_order_for_nccls_tree_and_ring(model: str) -> None:
 
 def test_the_turns_are_looked_at_though_the_ring_took_all_the_time() -> None:
     found, order = fabric(40, 4), np.random.default_rng(4).permutation(40)
-    mixed = search(Task(found, order, "nccl", Options(), 1e5, "latency"), 1, until(3), 10**9)
+    mixed = search(Task(found, order, "nccl", Options(), 1e5, "latency"), 1, SearchBudget(10**9, until(3)))
     price = pricing_for("nccl", 40, Options(), found, 1e5, "latency")
     turns = [np.roll(way, k) for way in (mixed.order, mixed.order[::-1]) for k in range(40)]
     assert mixed.cost == pytest.approx(min(price(turn) for turn in turns))
@@ -293,7 +300,7 @@ def test_rounds_are_bounded_by_their_pattern_and_cubes_by_their_blocks_too(
     rounds = next((k for k in range(1, 5) if base**k == n), None)
     if model == "latency" and rounds is not None:
         bound = max(bound, hypercube_bound(found.rtt_us[np.ix_(given, given)], base, rounds))
-    result = search(task, 1, never, 0)
+    result = search(task, 1, SearchBudget(0, never))
     assert (result.lower_bound, result.bound_by) == (bound, "rounds")
 
 

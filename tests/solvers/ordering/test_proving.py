@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from solvers.costs.by_name import pricing_for
+from solvers.ordering.progress import SearchBudget
 from solvers.ordering.proving import Budget, prove, proven
 from solvers.ordering.ring import longest_hop
 from solvers.ordering.search import search
@@ -168,7 +169,7 @@ def test_what_else_is_said_of_a_ring_is_said_of_the_better_one() -> None:
 def test_what_is_proven_or_has_no_exact_method_is_left_as_it_is() -> None:
     for algo, model in (("ring", "latency"), ("nccl", "latency"), ("flat", "alpha-beta")):
         task = task_of([1] * 5, Wishes(), algo, model, 2)
-        found = search(task, 1, lambda _: True, 1000)
+        found = search(task, 1, SearchBudget(1000))
         assert prove(task, found, 1, SAME_WORK) is found
     two = task_of([1, 1], Wishes(), "tree", "contention", 2)
     start = begun(two)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solvers.ordering.progress import Progress
+from solvers.ordering.progress import Progress, SearchBudget
 from solvers.ordering.ring import Ring, canonical, least_sum, longest_hop, search_bottleneck, search_ring
-from tests.solvers.ordering.instances import always, until
+from tests.solvers.ordering.instances import until
 from tests.solvers.synthetic import Matrix, Tour, blocks, brute_force, loop_cost, racks, random_costs
 
 SEED = st.integers(0, 2**32 - 1)
@@ -50,7 +50,7 @@ def is_sound(found: Ring, cost: Matrix) -> None:
 def test_small_rings_are_optimal(n: int, seed: int, high: int) -> None:
     """Every ring is tried: the bound is the cost."""
     cost = random_costs(n, seed, high=high)
-    found = search_ring(cost, seed, always, KICKS)
+    found = search_ring(cost, seed, SearchBudget(KICKS))
     is_sound(found, cost)
     assert found.cost == pytest.approx(brute_force(cost))
     assert found.lower_bound == found.cost
@@ -62,7 +62,7 @@ def test_small_rings_are_optimal(n: int, seed: int, high: int) -> None:
 def test_rings_beyond_those_are_optimal_too(n: int, seed: int, high: int) -> None:
     """Local search promises no optimum; the same examples every time, so that a failure is a change of the search."""
     cost = random_costs(n, seed, high=high)
-    found = search_ring(cost, seed, always, KICKS)
+    found = search_ring(cost, seed, SearchBudget(KICKS))
     is_sound(found, cost)
     best = best_of_all(cost, plus)
     assert found.cost == pytest.approx(best)
@@ -73,7 +73,7 @@ def test_rings_beyond_those_are_optimal_too(n: int, seed: int, high: int) -> Non
 @given(st.integers(2, 7), SEED, st.sampled_from([1, 3, 1000]))
 def test_of_small_rings_with_the_shortest_longest_hop_the_cheapest_is_found(n: int, seed: int, high: int) -> None:
     cost = random_costs(n, seed, high=high)
-    found = search_bottleneck(cost, seed, always, KICKS)
+    found = search_bottleneck(cost, seed, SearchBudget(KICKS))
     is_sound(found, cost)
     least = best_of_all(cost, max)
     assert found.longest == found.longest_bound == least
@@ -86,7 +86,7 @@ def test_of_small_rings_with_the_shortest_longest_hop_the_cheapest_is_found(n: i
 @given(st.integers(9, 11), SEED, st.sampled_from([3, 1000]))
 def test_the_longest_hop_beyond_those_is_the_shortest_too(n: int, seed: int, high: int) -> None:
     cost = random_costs(n, seed, high=high)
-    found = search_bottleneck(cost, seed, always, KICKS)
+    found = search_bottleneck(cost, seed, SearchBudget(KICKS))
     is_sound(found, cost)
     least = best_of_all(cost, max)
     cheapest = best_of_all(np.where(cost > least, 1e6, cost), plus)
@@ -101,7 +101,7 @@ def test_a_time_limit_never_makes_it_worse_than_the_given_order(
     n: int, seed: int, calls: int, bottleneck: bool
 ) -> None:
     cost = random_costs(n, seed)
-    found = (search_bottleneck if bottleneck else search_ring)(cost, seed, until(calls), 10**9)
+    found = (search_bottleneck if bottleneck else search_ring)(cost, seed, SearchBudget(10**9, until(calls)))
     is_sound(found, cost)
     if bottleneck:
         assert found.longest <= longest_hop(cost, np.arange(n))
@@ -119,7 +119,7 @@ def test_disturbances_are_counted_and_no_more_than_allowed(search: Callable[...,
             told.append(progress)
             return True
 
-        found = search(cost, 1, watch, most)
+        found = search(cost, 1, SearchBudget(most, watch))
         assert found.kicks <= most
         assert all(one.moves <= most for one in told)
         assert all(one.lower_bound is None or one.lower_bound <= one.cost for one in told)
@@ -130,18 +130,18 @@ def test_disturbances_are_counted_and_no_more_than_allowed(search: Callable[...,
 def test_who_is_not_patient_ends_when_nothing_comes_of_it() -> None:
     """No clock and hardly a limit; a ring whose bound is not met. Who is patient disturbs as often as is allowed."""
     cost = random_costs(30, seed=0, low=500)
-    found = search_ring(cost, 3, always, 10**12, patient=False)
+    found = search_ring(cost, 3, SearchBudget(10**12, patient=False))
     is_sound(found, cost)
     assert found.kicks > 0
     assert found.cost > found.lower_bound * (1 + 1e-9)
     for most in (0, 1, 599, 601):
-        assert search_ring(cost, 3, always, most).kicks == most
+        assert search_ring(cost, 3, SearchBudget(most)).kicks == most
 
 
 @pytest.mark.parametrize("search", [search_ring, search_bottleneck])
 def test_the_same_seed_gives_the_same_result(search: Callable[..., Ring]) -> None:
     cost = random_costs(60, seed=5)
-    first, second = (search(cost, 9, always, 2000) for _ in range(2))
+    first, second = (search(cost, 9, SearchBudget(2000)) for _ in range(2))
     assert first.order.tolist() == second.order.tolist()
     assert (first.cost, first.longest, first.lower_bound, first.longest_bound, first.kicks) == (
         second.cost, second.longest, second.lower_bound, second.longest_bound, second.kicks,
@@ -153,7 +153,7 @@ def test_racks_stand_in_one_block_each(sizes: list[int]) -> None:
     """Noise-free: the cheapest ring leaves every rack once, whatever the shuffle."""
     for seed in range(3):
         cost, rack_of = racks(sizes, seed)
-        found = search_ring(cost, seed, always, KICKS)
+        found = search_ring(cost, seed, SearchBudget(KICKS))
         assert blocks(rack_of[found.order]) == len(sizes)
         hops = len(sizes) if len(sizes) > 1 else 0
         assert found.cost == hops * 90.0 + (len(cost) - hops) * 40.0
@@ -167,7 +167,7 @@ def test_pods_of_racks_are_kept_together() -> None:
     pod_of = rack_of // 2
     cost = np.where(rack_of[:, None] == rack_of, 40.0, np.where(pod_of[:, None] == pod_of, 60.0, 90.0))
     np.fill_diagonal(cost, 0.0)
-    order = search_ring(cost, 0, always, KICKS).order
+    order = search_ring(cost, 0, SearchBudget(KICKS)).order
     assert (blocks(rack_of[order]), blocks(pod_of[order])) == (4, 2)
 
 
@@ -192,16 +192,16 @@ def _edges(ring: Tour) -> set[frozenset[int]]:
 def test_units_of_the_costs_play_no_part(unit: float) -> None:
     """The same ring in nanoseconds of nanoseconds and in days: nothing is absolute, and it ends."""
     cost = random_costs(30, 3)
-    found = search_ring(cost * unit, 3, always, KICKS)
-    assert found.order.tolist() == search_ring(cost, 3, always, KICKS).order.tolist()
-    shortest = search_bottleneck(cost * unit, 3, always, KICKS)
-    assert shortest.longest == pytest.approx(search_bottleneck(cost, 3, always, KICKS).longest * unit)
+    found = search_ring(cost * unit, 3, SearchBudget(KICKS))
+    assert found.order.tolist() == search_ring(cost, 3, SearchBudget(KICKS)).order.tolist()
+    shortest = search_bottleneck(cost * unit, 3, SearchBudget(KICKS))
+    assert shortest.longest == pytest.approx(search_bottleneck(cost, 3, SearchBudget(KICKS)).longest * unit)
 
 
 @pytest.mark.parametrize("search", [search_ring, search_bottleneck])
 def test_where_no_ring_is_cheaper_hosts_stay_as_they_are_numbered(search: Callable[..., Ring]) -> None:
     for n, apart in ((4, 25.0), (8, 0.0), (12, 0.0), (12, 25.0)):
-        found = search(apart * ~np.eye(n, dtype=bool), 3, always, 300)
+        found = search(apart * ~np.eye(n, dtype=bool), 3, SearchBudget(300))
         assert found.order.tolist() == list(range(n))
         assert (found.cost, found.longest, found.longest_bound) == (n * apart, apart, apart)
         assert found.lower_bound == pytest.approx(n * apart)
@@ -210,21 +210,21 @@ def test_where_no_ring_is_cheaper_hosts_stay_as_they_are_numbered(search: Callab
 
 def test_more_time_is_never_worse_and_disturbances_help() -> None:
     cost = random_costs(60, 5, low=500)
-    costs = [search_ring(cost, 5, until(calls), 10**9).cost for calls in (2, 3, 5)]
+    costs = [search_ring(cost, 5, SearchBudget(10**9, until(calls))).cost for calls in (2, 3, 5)]
     assert costs == sorted(costs, reverse=True)
-    assert search_ring(cost, 5, always, 3000).cost < search_ring(cost, 5, always, 0).cost
+    assert search_ring(cost, 5, SearchBudget(3000)).cost < search_ring(cost, 5, SearchBudget(0)).cost
 
 
 def test_the_least_sum_has_no_longer_hop_than_it_is_told() -> None:
     """From the best ring by its longest hop to the cheapest of all rings of such hops."""
     for seed in range(3):
         cost = random_costs(10, seed)
-        start = search_bottleneck(cost, 1, until(0), 500).order
+        start = search_bottleneck(cost, 1, SearchBudget(500, until(0))).order
         longest = longest_hop(cost, start)
-        order = least_sum(cost, start, longest, 1, always, 3000)
+        order = least_sum(cost, start, longest, 1, SearchBudget(3000))
         assert longest_hop(cost, order) <= longest
         assert loop_cost(cost, order) == pytest.approx(best_of_all(np.where(cost > longest, 1e6, cost), plus))
-        free = least_sum(cost, start, float(cost.max()), 1, always, 3000)
+        free = least_sum(cost, start, float(cost.max()), 1, SearchBudget(3000))
         assert loop_cost(cost, free) == pytest.approx(best_of_all(cost, plus))
 
 
@@ -233,8 +233,8 @@ def test_of_few_hosts_every_ring_was_tried_already() -> None:
     for n, few in ((8, True), (9, False)):
         cost = random_costs(n, 3)
         start = np.random.default_rng(1).permutation(n)
-        assert (least_sum(cost, start, float(cost.max()), 1, always, 3000).tolist() == start.tolist()) is few
-        found = search_ring(cost, 1, until(0), 500)
+        assert (least_sum(cost, start, float(cost.max()), 1, SearchBudget(3000)).tolist() == start.tolist()) is few
+        found = search_ring(cost, 1, SearchBudget(500, until(0)))
         assert found.kicks == 0
         if few:
             assert found.cost == found.lower_bound == pytest.approx(best_of_all(cost, plus))

@@ -7,14 +7,13 @@ from functools import partial
 import numpy as np
 import pytest
 
-from solvers.ordering.progress import Progress
+from solvers.ordering.progress import Progress, SearchBudget
 from solvers.ordering.rings import bound_of_any_ring, can_turn, ordered, ring_order, with_tolls
 from solvers.ordering.search import search
-from solvers.ordering.seats import Seats, Wishes
+from solvers.ordering.seats import Wishes
 from solvers.ordering.task import Found, Task
 from solvers.schedules.catalogue import Options
 from tests.solvers.costs.test_cost_models import fabric
-from tests.solvers.ordering.instances import always
 from tests.solvers.synthetic import Tour, brute_force, loop_cost, random_costs
 
 SIZE = 1e6
@@ -23,10 +22,6 @@ SIZE = 1e6
 def task_of(given: list[int], wishes: Wishes, hosts: int = 0, objective: str = "auto", seed: int = 3) -> Task:
     found = fabric(hosts or max(given) + 1, seed)
     return Task(found, np.array(given), "ring", Options(), SIZE, "latency", objective, wishes)
-
-
-def seats_of(task: Task) -> Seats:
-    return Seats(task.given, task.fabric.names, task.wishes)
 
 
 def test_a_ring_can_be_turned_to_groups_alone_or_to_one_pin_alone() -> None:
@@ -39,14 +34,14 @@ def test_a_ring_can_be_turned_to_groups_alone_or_to_one_pin_alone() -> None:
         ([0, 1, 2, 3], Wishes({}, pairs), True),
         ([0, 1, 2, 3], Wishes({1: 0}, pairs), False),
     ):
-        assert can_turn(seats_of(task_of(given, wishes))) is can, (given, wishes)
+        assert can_turn(task_of(given, wishes).seats) is can, (given, wishes)
 
 
 def test_hops_between_groups_cost_ten_of_the_longest_more() -> None:
     """Of the hosts that have ranks, as they follow each other; a ring pays one toll for each group."""
     given, groups = [5, 2, 7, 0, 3], [[5, 0], [2, 7], [3]]
     task = task_of(given, Wishes({}, groups), hosts=8)
-    cost, apart = with_tolls(task, seats_of(task))
+    cost, apart = with_tolls(task)
     longest = max(task.fabric.rtt_us[a, b] for a, b in itertools.combinations(given, 2))
     for (i, a), (k, b) in itertools.product(enumerate(given), repeat=2):
         together = any(a in group and b in group for group in groups)
@@ -54,7 +49,7 @@ def test_hops_between_groups_cost_ten_of_the_longest_more() -> None:
     assert apart == 3 * 10 * longest
     for one_group in (None, [given]):
         task = task_of(given, Wishes({}, one_group))
-        cost, apart = with_tolls(task, seats_of(task))
+        cost, apart = with_tolls(task)
         assert cost.tolist() == task.fabric.rtt_us[np.ix_(given, given)].tolist()
         assert apart == 0.0
 
@@ -75,7 +70,7 @@ def test_a_ring_begins_where_the_wishes_want_it() -> None:
         ([0, 1, 2], Wishes({}, [[0, 1, 2]]), [1, 2, 0], [1, 2, 0]),
     ):
         task = task_of(given, wishes)
-        assert ordered(task, seats_of(task), np.array(ring)).tolist() == order, (given, wishes, ring)
+        assert ordered(task, np.array(ring)).tolist() == order, (given, wishes, ring)
 
 
 def begun(task: Task) -> Found:
@@ -97,7 +92,7 @@ def test_what_is_said_while_searching_is_of_the_ring_without_its_tolls(groups: l
         told.append(progress)
         return True
 
-    found = ring_order(task, seats_of(task), begun(task), partial(price_of, task), 1, watch, 3000, False)
+    found = ring_order(task, begun(task), partial(price_of, task), 1, SearchBudget(3000, watch, patient=False))
     assert told[0].cost == pytest.approx(price_of(task, task.given))
     assert all(found.cost <= one.cost * (1 + 1e-9) for one in told)
     assert found.lower_bound is not None
@@ -113,7 +108,7 @@ def test_through_groups_no_ring_is_cheaper_than_any_ring() -> None:
     """The larger of two bounds: with tolls, which they are taken off, and of all rings."""
     for seed in range(4):
         task = task_of(list(range(12)), Wishes({}, [[k, k + 6] for k in range(6)]), seed=seed)
-        found = ring_order(task, seats_of(task), begun(task), partial(price_of, task), 1, always, 500, False)
+        found = ring_order(task, begun(task), partial(price_of, task), 1, SearchBudget(500, patient=False))
         assert found.lower_bound is not None
         assert bound_of_any_ring(task) <= found.lower_bound <= found.cost
 
@@ -121,7 +116,7 @@ def test_through_groups_no_ring_is_cheaper_than_any_ring() -> None:
 @pytest.mark.parametrize("n", [4, 8])
 def test_of_few_hosts_the_bound_is_the_cheapest_of_all_rings(n: int) -> None:
     task = task_of(list(range(n)), Wishes())
-    found = ring_order(task, seats_of(task), begun(task), partial(price_of, task), 1, always, 500, False)
+    found = ring_order(task, begun(task), partial(price_of, task), 1, SearchBudget(500, patient=False))
     best = brute_force(task.fabric.rtt_us)
     assert found.cost == pytest.approx(best)
     assert found.lower_bound == pytest.approx(best)
@@ -131,11 +126,11 @@ def test_of_few_hosts_the_bound_is_the_cheapest_of_all_rings(n: int) -> None:
 
 def test_one_more_host_is_bounded_by_trees() -> None:
     task = task_of(list(range(9)), Wishes())
-    found = ring_order(task, seats_of(task), begun(task), partial(price_of, task), 1, always, 500, False)
+    found = ring_order(task, begun(task), partial(price_of, task), 1, SearchBudget(500, patient=False))
     assert found.bound_by == "1-tree"
     longest = ring_order(
-        task, seats_of(task), dataclasses.replace(begun(task), objective="bottleneck"),
-        lambda one: float(task.fabric.rtt_us[one, np.roll(one, 1)].max()), 1, always, 500, False,
+        task, dataclasses.replace(begun(task), objective="bottleneck"),
+        lambda one: float(task.fabric.rtt_us[one, np.roll(one, 1)].max()), 1, SearchBudget(500, patient=False),
     )  # fmt: skip
     assert longest.bound_by == "2-connected threshold"
     assert longest.also["sum"] == pytest.approx(price_of(task, longest.order))
@@ -147,7 +142,7 @@ def test_the_given_order_stays_where_no_ring_is_cheaper_and_it_is_allowed() -> N
     for wishes, same in ((Wishes(), True), (Wishes({3: 0}), True), (Wishes({4: 0}), False)):
         task = task_of(given, wishes)
         task = dataclasses.replace(task, fabric=dataclasses.replace(task.fabric, rtt_us=50.0 * ~np.eye(9, dtype=bool)))
-        result = search(task, 1, always, 500)
+        result = search(task, 1, SearchBudget(500))
         assert (result.order.tolist() == given) is same
         assert result.cost == result.given == 9 * 50.0
         assert result.lower_bound == pytest.approx(9 * 50.0)

@@ -6,13 +6,14 @@ import pytest
 from plink.errors import UsageError
 from solvers.costs.by_name import MIXED, pricing_for
 from solvers.costs.evaluator import MODELS
+from solvers.ordering.progress import SearchBudget
 from solvers.ordering.ring import longest_hop
 from solvers.ordering.search import search
 from solvers.ordering.seats import Wishes
 from solvers.ordering.task import RINGS, Task
 from solvers.schedules.catalogue import Options
 from tests.solvers.costs.test_cost_models import fabric
-from tests.solvers.ordering.instances import alike, allowed_orders, always, given_order, is_allowed
+from tests.solvers.ordering.instances import alike, allowed_orders, given_order, is_allowed
 from tests.solvers.synthetic import racks
 
 ALGORITHMS = ["ring", "halving-doubling", "tree", "double-binary-tree", "nccl", "flat"]
@@ -64,7 +65,7 @@ def test_the_best_of_all_that_are_allowed_is_found(algo: str, model: str) -> Non
         price = pricing_for(algo, len(given), Options(), found, SIZE, model)
         prices = {order.tobytes(): price(order) for order in allowed_orders(slots, wishes)}
         best = min(prices.values())
-        result = search(Task(found, given, algo, Options(), SIZE, model, wishes=wishes), k, always, MOVES)
+        result = search(Task(found, given, algo, Options(), SIZE, model, wishes=wishes), k, SearchBudget(MOVES))
         assert result.order.tobytes() in prices
         assert result.cost == pytest.approx(price(result.order), rel=1e-9)
         assert result.given == price(given)
@@ -93,7 +94,7 @@ def test_uneven_hosts_and_groups_keep_together_too(algo: str, model: str) -> Non
         found, given = fabric(len(slots), k), given_order(slots, k)
         price = pricing_for(algo, len(given), Options(), found, SIZE, model)
         best = min(price(order) for order in allowed_orders(slots, wishes))
-        result = search(Task(found, given, algo, Options(), SIZE, model, wishes=wishes), k, always, 5000)
+        result = search(Task(found, given, algo, Options(), SIZE, model, wishes=wishes), k, SearchBudget(5000))
         assert is_allowed(result.order, slots, wishes)
         assert result.cost == pytest.approx(price(result.order), rel=1e-9)
         assert best <= result.cost * (1 + 1e-9)
@@ -113,9 +114,9 @@ def test_the_shortest_longest_hop_under_wishes() -> None:
         apart = wishes.groups is not None and len(wishes.groups) > 1
         if len(slots) > 1 and (apart or len(wishes.pins) > even or (wishes.pins and wishes.groups)):
             with pytest.raises(UsageError, match="--objective bottleneck"):
-                search(task, 1, always, MOVES)
+                search(task, 1, SearchBudget(MOVES))
             continue
-        result = search(task, 1, always, MOVES)
+        result = search(task, 1, SearchBudget(MOVES))
         assert is_allowed(result.order, slots, wishes)
         best = min(longest_hop(found.rtt_us, order) for order in allowed_orders(slots, wishes))
         assert result.cost == longest_hop(found.rtt_us, result.order) == best
@@ -128,7 +129,9 @@ def test_wishes_that_cost_nothing_cost_nothing(algo: str) -> None:
     rtt, rack_of = racks([8] * 4, 6)
     groups = [np.flatnonzero(rack_of == rack).tolist() for rack in range(4)]
     free, grouped, both = (
-        search(Task(alike(rtt), np.arange(32), algo, Options(), SIZE, "latency", wishes=wishes), 1, always, 200_000)
+        search(
+            Task(alike(rtt), np.arange(32), algo, Options(), SIZE, "latency", wishes=wishes), 1, SearchBudget(200_000)
+        )
         for wishes in (Wishes(), Wishes({}, groups), Wishes({groups[2][0]: 0}, groups))
     )
     assert free.cost == grouped.cost == both.cost
@@ -142,7 +145,7 @@ def test_a_ring_of_many_groups_enters_each_once() -> None:
     for slots in ([1] * 60, [1 + k % 3 for k in range(60)]):
         given = np.repeat(np.arange(60), slots)
         task = Task(alike(rtt), given, "ring", Options(), SIZE, "latency", wishes=Wishes({}, groups))
-        result = search(task, 1, always, 20_000)
+        result = search(task, 1, SearchBudget(20_000))
         assert is_allowed(result.order, slots, task.wishes)
         assert result.lower_bound is not None
         assert result.lower_bound <= result.cost < result.given
@@ -153,4 +156,4 @@ def test_without_time_a_wish_is_kept_all_the_same() -> None:
     for algo in ("ring", "tree", "nccl"):
         for wishes in (Wishes({}, groups), Wishes({7: 12}), Wishes({7: 12, 3: 4}), Wishes({7: 12}, groups)):
             task = Task(fabric(40, 2), np.arange(40), algo, Options(), SIZE, "latency", wishes=wishes)
-            assert is_allowed(search(task, 1, lambda _: False, 10**9).order, [1] * 40, wishes)
+            assert is_allowed(search(task, 1, SearchBudget(10**9, lambda _: False)).order, [1] * 40, wishes)
