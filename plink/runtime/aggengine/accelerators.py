@@ -15,7 +15,7 @@ from torch.distributed import PrefixStore, Store  # type: ignore[attr-defined]
 
 from plink.runtime import asked
 from plink.runtime.aggengine.aside import all_reduce
-from plink.runtime.aggengine.crossover import AllReduce, Sizes, Waits, measured_sizes
+from plink.runtime.aggengine.crossover import AllReduce, Rivals, Sizes, Waits, measured_sizes
 
 
 def staging_asked_for() -> bool:
@@ -56,7 +56,8 @@ class Accelerators:
         def natively(data: torch.Tensor, op: Any) -> Waits:
             return _Settled(all_reduce(self.group, data, op), device)
 
-        return measured_sizes(engine, self._on_host, has_schedule, repeats, short_bytes, natively, device)
+        rivals = Rivals(engine, self._on_host, has_schedule, natively, device)
+        return measured_sizes(rivals, repeats, short_bytes)
 
     def _on_host(self, data: torch.Tensor, op: Any) -> Waits:
         return all_reduce(self._gloo, data, op)

@@ -22,7 +22,7 @@ from plink.runtime.aggengine.accelerators import Accelerators, staging_asked_for
 from plink.runtime.aggengine.aggregation import Aggregation, given, share
 from plink.runtime.aggengine.aside import Aside, all_reduce
 from plink.runtime.aggengine.connections import Connections, descriptors, own_address, sockets
-from plink.runtime.aggengine.crossover import NEVER, REPEATS, Crossover, Sizes, faster_from, measured_sizes
+from plink.runtime.aggengine.crossover import NEVER, REPEATS, Crossover, Rivals, Sizes, faster_from, measured_sizes
 from plink.runtime.aggengine.eager import connected
 from plink.runtime.aggengine.engine import Engine
 from plink.runtime.aggengine.failures import AggregationError, Watch
@@ -184,8 +184,8 @@ class PlinkProcessGroup(dist.ProcessGroup):
             return Sizes(aggregation.smallest_bytes)
         # What is large is what Autotune is for.
         short = None if aggregation.tuned is not None else self._engine.short_bytes
-        ways = self._by_engine, self._by_gloo, _has_schedule(aggregation)
-        return self._measured(aggregation, _HOST, lambda repeats: measured_sizes(*ways, repeats, short))
+        rivals = Rivals(self._by_engine, self._by_gloo, _has_schedule(aggregation))
+        return self._measured(aggregation, _HOST, lambda repeats: measured_sizes(rivals, repeats, short))
 
     def _measured(self, aggregation: Aggregation, device: torch.device, measured: Callable[[int], Sizes]) -> Sizes:
         """What was measured before, or is now with so many repetitions."""

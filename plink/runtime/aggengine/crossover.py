@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 import torch.distributed as dist
@@ -59,26 +59,29 @@ class Crossover:
     def again(self, engine: AllReduce, has_schedule: Callable[[int], bool]) -> bool:
         """Measure again, on all ranks at once; whether it is another size now. No message is larger than 256 KB: where
         Gloo is faster at all of these, schedules are used from 1 MB on, or from what was found at first."""
-        found = measure(engine, self.gloo, has_schedule, _FEW, (SIZES,))
+        found = measure(Rivals(engine, self.gloo, has_schedule), _FEW, (SIZES,))
         before, self.smallest = self.smallest, min(found, self._largest)
         return self.smallest != before
 
 
-def measure(
-    engine: AllReduce,
-    gloo: AllReduce,
-    has_schedule: Callable[[int], bool],
-    repeats: int = REPEATS,
-    steps: Sequence[Sequence[int]] = (SIZES, LARGER),
-    other: AllReduce | None = None,
-    device: torch.device = _HOST,
-) -> int:
+class Rivals(NamedTuple):
+    """Whose times are compared, on ``device``: the engine, for sizes in bytes for which there is a schedule, and
+    ``other`` or else Gloo, by which ranks agree anyway."""
+
+    engine: AllReduce
+    gloo: AllReduce
+    has_schedule: Callable[[int], bool]
+    other: AllReduce | None = None
+    device: torch.device = _HOST
+
+
+def measure(rivals: Rivals, repeats: int = REPEATS, steps: Sequence[Sequence[int]] = (SIZES, LARGER)) -> int:
     """The smallest message, in bytes, from which on the engine was faster at every size that was looked at: those for
     which there is a schedule. Where there is one for larger messages only, 0: nothing smaller goes by one anyway.
-    ``other``: than this, on that device, instead of Gloo, with which ranks meet anyway.
 
     Takes a few milliseconds to some seconds, by the network; all ranks find the same, for the slowest of them counts.
     """
+    engine, gloo, has_schedule, other, device = rivals
     looked_at = False
     for sizes in ([size for size in some if has_schedule(size)] for some in steps):
         if not sizes:
@@ -93,18 +96,11 @@ def measure(
     return NEVER if looked_at else 0
 
 
-def measured_sizes(
-    engine: AllReduce,
-    gloo: AllReduce,
-    has_schedule: Callable[[int], bool],
-    repeats: int = REPEATS,
-    short_bytes: int | None = None,
-    other: AllReduce | None = None,
-    device: torch.device = _HOST,
-) -> Sizes:
+def measured_sizes(rivals: Rivals, repeats: int = REPEATS, short_bytes: int | None = None) -> Sizes:
     """As :func:`measure`. ``short_bytes``: messages up to this size go another way than larger ones, so what is found
     of them says nothing of those, and these are looked at besides, at 4 MB."""
-    smallest = measure(engine, gloo, has_schedule, repeats, other=other, device=device)
+    engine, gloo, has_schedule, other, device = rivals
+    smallest = measure(rivals, repeats)
     large = LARGER[-1]
     if short_bytes is None or smallest > SIZES[-1] or not has_schedule(large):
         return Sizes(smallest)

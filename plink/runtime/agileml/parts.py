@@ -45,9 +45,10 @@ def parts_of(partition: Partition, *, values: bool = True, ahead: bool = True) -
     state = [
         Piece(table, range(len(vectors)), vectors.copy()) for table, vectors in enumerate(partition.values) if values
     ]
-    parts = [_part(partition, What.STATE if values else What.NUMBERS, pieces=state, text=json.dumps(numbers))]
+    what, number = What.STATE if values else What.NUMBERS, partition.number
+    parts = [Message(Kind.PART, number, flags=what, pieces=tuple(state), text=json.dumps(numbers))]
     parts += [
-        _part(partition, What.UNDO, step.after, step.before, pieces=step.pieces)
+        Message(Kind.PART, number, flags=What.UNDO, clock=step.after, before=step.before, pieces=tuple(step.pieces))
         for step in (partition.steps_back() if values else ())
     ]
     return parts + _ahead(partition) if ahead else parts
@@ -55,13 +56,15 @@ def parts_of(partition: Partition, *, values: bool = True, ahead: bool = True) -
 
 def _ahead(partition: Partition) -> list[Message]:
     parts: list[Message] = []
+    number = partition.number
     for clock, ahead in sorted(partition.ahead.items()):
         summed = json.dumps(ahead.summed)
         parts += [
-            _part(partition, What.SUMS, clock, pieces=pieces, text=summed) for pieces in _once_a_table(ahead.sums)
+            Message(Kind.PART, number, flags=What.SUMS, clock=clock, pieces=pieces, text=summed)
+            for pieces in _once_a_table(ahead.sums)
         ]
         parts += [
-            _part(partition, What.WAITING, clock, worker=worker, pieces=_copies(pieces))
+            Message(Kind.PART, number, flags=What.WAITING, clock=clock, worker=worker, pieces=_copies(pieces))
             for worker, pieces in ahead.waiting.items()
         ]
     return parts
@@ -147,16 +150,6 @@ def _numbers(part: Message) -> dict[str, Any]:
 def _take_numbers(partition: Partition, numbers: dict[str, Any]) -> None:
     partition.push_sequence = numbers["push_sequence"]
     partition.members = {int(worker): Member(*numbers) for worker, numbers in numbers["members"].items()}
-
-
-def _part(
-    partition: Partition, what: What, clock: int = 0, before: int = 0, worker: int = -1,
-    pieces: Sequence[Piece] = (), text: str = "",
-) -> Message:  # fmt: skip
-    return Message(
-        Kind.PART, partition.number, flags=what, clock=clock, before=before, worker=worker, pieces=tuple(pieces),
-        text=text,
-    )  # fmt: skip
 
 
 def _copies(pieces: Sequence[Piece]) -> tuple[Piece, ...]:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from plink.runtime.aggengine.aside import all_reduce
-from plink.runtime.aggengine.crossover import NEVER, Sizes, faster_from, measure, measured_sizes
+from plink.runtime.aggengine.crossover import NEVER, Rivals, Sizes, faster_from, measure, measured_sizes
 from tests.runtime.aggengine.thread_ranks import Clock, everywhere, gloo_groups
 
 
@@ -50,7 +50,7 @@ def test_all_ranks_take_the_slowest_of_them(slower_below: int, slow_rank: int, e
             def engine(data: torch.Tensor, op: object) -> Done:
                 return done(clock, 0.05 if data.nbytes < slower_below and rank == slow_rank else 0.0)
 
-            return measure(engine, gloo, lambda size: True)  # type: ignore[arg-type]
+            return measure(Rivals(engine, gloo, lambda size: True))  # type: ignore[arg-type]
 
         assert everywhere(2, work) == [expected] * 2
 
@@ -79,7 +79,7 @@ def test_large_messages_that_go_another_way_are_looked_at_too(
     def engine(data: torch.Tensor, op: object) -> Done:
         return done(clock, 0.02 if data.nbytes >= slower_from else 0.0)
 
-    found = measured_sizes(engine, gloo, lambda size: True, 2, short_bytes)
+    found = measured_sizes(Rivals(engine, gloo, lambda size: True), 2, short_bytes)
     assert found == expected
     assert ((4 << 20) in looked_at) == (short_bytes is not None)
     assert [size in found for size in (4, 1 << 20, (1 << 20) + 1, 1 << 30)] == used
@@ -94,7 +94,8 @@ def test_gloo_does_not_answer_for_ranks_that_the_engine_left_late() -> None:
                 time.sleep(0.1 * rank)
                 return Done()
 
-            return measure(engine, partial(all_reduce, groups[rank]), lambda size: size < 1 << 20, 2)  # type: ignore[arg-type]
+            gloo = partial(all_reduce, groups[rank])
+            return measure(Rivals(engine, gloo, lambda size: size < 1 << 20), 2)  # type: ignore[arg-type]
 
         assert everywhere(2, work) == [NEVER] * 2
 
@@ -110,7 +111,7 @@ def test_sizes_without_a_schedule_are_not_looked_at(schedules_from: int, clock: 
         assert data.nbytes >= schedules_from
         return Done()
 
-    assert measure(engine, gloo, lambda size: size >= schedules_from) == 0  # type: ignore[arg-type]
+    assert measure(Rivals(engine, gloo, lambda size: size >= schedules_from)) == 0  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
