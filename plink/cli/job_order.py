@@ -135,7 +135,6 @@ def _probed(asked: Sources, given: Hosts) -> Network:
     from plink.cli.probe import measure_into
     from probes.measurements import Measurements
 
-    workspace.prepare()
     found = Measurements(given)
     request = ProbeRequest(count=_PROBES, shared_links=False, accept_new_host_keys=asked.accept_new_host_keys)
     try:

@@ -108,8 +108,6 @@ def probe(
     from probes.measurements import Measurements
 
     found = _begun(hosts, target) if resume else Measurements(hosts)
-    if output is None:
-        workspace.prepare()
     measure_into(target, found, request)
 
 
@@ -149,6 +147,8 @@ class _Keeper:
         if not self._found.any() and (self._target.exists() or not self._begun):
             return
         began = time.monotonic()
+        if self._target == workspace.NETWORK:
+            workspace.prepare()
         self._found.network().write(self._target)
         # A slow write (thousands of hosts) makes the next one wait longer.
         self._written = time.monotonic() + 10 * (time.monotonic() - began)

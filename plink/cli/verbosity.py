@@ -20,7 +20,6 @@ def begin(debug: bool) -> None:
     global _debugging
     _debugging = debug
     screen.quiet = False
-    show_notes()
 
 
 def debugging() -> bool:

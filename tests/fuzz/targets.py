@@ -337,11 +337,11 @@ def iperf3(data: bytes) -> None:
 
 def figure(data: bytes) -> None:
     """What a user's program printed of its speed."""
-    from plink.cli.figures import figure_from
+    from plink.cli.metrics import metric_from
 
     lines = _text(data).splitlines()
     for pattern in ("step_s", r"loss (\S+)"):
-        _tried(lambda pattern=pattern: figure_from(pattern)(lines))  # type: ignore[misc]
+        _tried(lambda pattern=pattern: metric_from(pattern)(lines))  # type: ignore[misc]
 
 
 def launched(data: bytes) -> None:
