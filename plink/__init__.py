@@ -38,7 +38,6 @@ _HOMES = {
     "solvers.diagnosis.findings": ("Finding",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-_OTHER_NAMES = {"RankOrder": "Order"}
 
 __all__ = sorted(_HOME_OF)
 
@@ -46,7 +45,7 @@ __all__ = sorted(_HOME_OF)
 def __getattr__(name: str) -> Any:
     if name not in _HOME_OF:
         raise AttributeError(f"module 'plink' has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(_HOME_OF[name]), _OTHER_NAMES.get(name, name))
+    found = globals()[name] = getattr(import_module(_HOME_OF[name]), name)
     return found
 
 

@@ -23,7 +23,7 @@ from plink.model.hosts import parse_hosts as parse_hosts
 from plink.model.hosts import read_hosts as read_hosts
 from plink.model.network import Network as Network
 from plink.model.network import read_network as read_network
-from plink.model.order import Order
+from plink.model.order import RankOrder as RankOrder
 from plink.model.order import read_order as read_order
 from plink.model.plan import Plan as Plan
 from plink.model.plan_file import read_plan as read_plan
@@ -31,5 +31,4 @@ from runners.job.job import Job as Job
 from runners.job.result import RunResult as RunResult
 from solvers.diagnosis.findings import Finding as Finding
 
-RankOrder = Order
 __version__: str

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from plink.model.network import Network
-    from plink.model.order import Order
+    from plink.model.order import RankOrder
     from solvers.costs.fabric import Fabric
     from solvers.schedules.catalogue import Options
 
@@ -68,7 +68,7 @@ def fabric_from(network: "Network", denoise: bool = False) -> "Fabric":
     return fabric_of(network)
 
 
-def order_from(network: "Network", order: "Order | None", where: str = "order") -> "Ranks":
+def order_from(network: "Network", order: "RankOrder | None", where: str = "order") -> "Ranks":
     """The host (its index in the network) at each rank: as an order has it, else as the hosts stand; a host has as many
     ranks as slots. ``where`` names the order's file in errors.
 
@@ -92,7 +92,7 @@ def rank_groups(fabric: "Fabric", order: "Ranks") -> list[list[int]]:
     return [np.flatnonzero(labels == label).tolist() for label in dict.fromkeys(labels.tolist())]
 
 
-def groups_in(order: "Order | None", where: str, ranks: int) -> list[list[int]] | None:
+def groups_in(order: "RankOrder | None", where: str, ranks: int) -> list[list[int]] | None:
     """The groups of ranks that an order was found for (``plink reorder --algo 2lha`` notes them), if it names any.
 
     :raises InputError: when they do not deal out the ranks.
@@ -107,7 +107,7 @@ def groups_in(order: "Order | None", where: str, ranks: int) -> list[list[int]] 
     return [list(group) for group in groups]
 
 
-def options_in(order: "Order | None", where: str, algo: str) -> Given:
+def options_in(order: "RankOrder | None", where: str, algo: str) -> Given:
     """The options that an order was found with; none where it is for another algorithm, or does not tell.
 
     :raises InputError: when they are none of this algorithm's.

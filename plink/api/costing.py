@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from plink.api.algorithms import Given, fabric_from, groups_in, options_in, options_of, order_from, rank_groups
 from plink.model.network import Network
-from plink.model.order import Order
+from plink.model.order import RankOrder
 from solvers.costs.by_name import model_for, parts_of, pricing_for
 from solvers.costs.evaluator import Price, evaluate
 from solvers.costs.fabric import Fabric
@@ -53,7 +53,7 @@ class Cost:
 
 
 def cost(
-    network: Network, order: Order | None = None, request: CostRequest | None = None, *, algo: str | None = None
+    network: Network, order: RankOrder | None = None, request: CostRequest | None = None, *, algo: str | None = None
 ) -> Cost:
     """The price of a collective among the network's hosts.
 

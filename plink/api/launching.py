@@ -6,7 +6,7 @@ from typing import Any
 
 from plink.api.connecting import connector_for
 from plink.model.hosts import Hosts
-from plink.model.order import Order
+from plink.model.order import RankOrder
 from plink.records.scratch import scratch_folder
 from runners.choice import runner_named
 from runners.job.job import Job
@@ -19,7 +19,7 @@ from runners.job.runner import Watch
 def launch(
     job: Job,
     hosts: Hosts,
-    order: Order | None = None,
+    order: RankOrder | None = None,
     *,
     runner: str = "ssh",
     on_line: Sink = lambda rank, stream, line: None,

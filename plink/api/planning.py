@@ -12,7 +12,7 @@ from plink.api.algorithms import Given, fabric_from, groups_in, options_in, opti
 from plink.api.wishes import GroupsWished, check_number, wishes_from
 from plink.errors import InputError, NoAnswer, UsageError
 from plink.model.network import Network
-from plink.model.order import Order
+from plink.model.order import RankOrder
 from plink.model.plan import Masters, Plan
 from plink.model.schedule import Indices, Schedule
 from solvers.costs.by_name import model_for, pattern_for
@@ -57,7 +57,7 @@ class PlanRequest:
     algo: str = "2lha"
     size_bytes: float = 100e6
     model: str = "auto"
-    order: Order | None = None
+    order: RankOrder | None = None
     order_from: str = "order"
     groups: GroupsWished | None = None
     groups_from: str = "groups"
@@ -99,7 +99,7 @@ def plan(network: Network, request: PlanRequest | None = None, *, algo: str | No
     asked.check()
     fabric = fabric_from(network, asked.denoise)
     model = model_for(asked.model, fabric)
-    order = asked.order or Order("given", tuple(network.hosts.names), network=network.fingerprint())
+    order = asked.order or RankOrder("given", tuple(network.hosts.names), network=network.fingerprint())
     ranks = order_from(network, order, asked.order_from)
     if asked.algo == "2lha":
         made = _two_level(network, asked, fabric, model, ranks, order)
@@ -115,7 +115,7 @@ def plan(network: Network, request: PlanRequest | None = None, *, algo: str | No
 
 
 def _one_level(
-    network: Network, asked: PlanRequest, fabric: Fabric, model: str, ranks: Ranks, order: Order
+    network: Network, asked: PlanRequest, fabric: Fabric, model: str, ranks: Ranks, order: RankOrder
 ) -> tuple[Plan, Pattern]:
     given = {**options_in(order, asked.order_from, asked.algo), **asked.options}
     options = options_of(given, [asked.algo])
@@ -130,7 +130,9 @@ def _one_level(
     return plan, pattern
 
 
-def _two_level(network: Network, asked: PlanRequest, fabric: Fabric, model: str, ranks: Ranks, order: Order) -> Plan:
+def _two_level(
+    network: Network, asked: PlanRequest, fabric: Fabric, model: str, ranks: Ranks, order: RankOrder
+) -> Plan:
     by = asked.weights or "sizes"
     groups = groups_in(order, asked.order_from, len(ranks)) if asked.groups is None else None
     groups_of_hosts = None

@@ -6,7 +6,7 @@ from typing import Any
 
 from plink.api.ordering import CONFIDENCE, OrderRequest, Solved, check_alone, solve
 from plink.model.network import Network
-from plink.model.order import Order as Written
+from plink.model.order import RankOrder
 from solvers.ordering.progress import Progress
 from solvers.ordering.proving import proven
 from solvers.ordering.task import Order, Task
@@ -21,7 +21,7 @@ def reorder(
     algo: str | None = None,
     show: Callable[[Progress], None] = lambda progress: None,
     stopped: Callable[[], bool] = lambda: False,
-) -> Written:
+) -> RankOrder:
     """The rank order to launch: the cheapest that is found, or the given one where that saves no more than noise.
 
     :param algo: instead of that of ``request``.
@@ -38,15 +38,15 @@ def reorder(
     return order_of(network, solve(network, wanted, show, stopped), wanted)
 
 
-def order_of_one(network: Network, wanted: OrderRequest) -> Written:
+def order_of_one(network: Network, wanted: OrderRequest) -> RankOrder:
     """The order of a single host: nothing to decide."""
     alone = {"given": 0.0, "random_median": 0.0}
     names = tuple(network.hosts.names)
     details = {"model": "latency", "gap": 0.0, "proven": True, "moves": 0}
-    return Written(wanted.algo, names, 0.0, 0.0, alone, "sum", wanted.seed, network.fingerprint(), details)
+    return RankOrder(wanted.algo, names, 0.0, 0.0, alone, "sum", wanted.seed, network.fingerprint(), details)
 
 
-def order_of(network: Network, solved: Solved, wanted: OrderRequest) -> Written:
+def order_of(network: Network, solved: Solved, wanted: OrderRequest) -> RankOrder:
     """The order to launch: the found one, or the given one where nothing better than noise was found."""
     task, found, names = solved.task, solved.found, network.hosts.names
     ranks = task.given if solved.kept else found.order
@@ -72,7 +72,7 @@ def order_of(network: Network, solved: Solved, wanted: OrderRequest) -> Written:
     if solved.kept:
         hosts = [names[i] for i in dict.fromkeys(found.order.tolist())]
         details["kept_given"] = {"found": hosts, "found_cost": round(found.cost, 3)}
-    return Written(
+    return RankOrder(
         algo=task.algo,
         hosts=tuple(names[i] for i in dict.fromkeys(ranks.tolist())),
         cost=round(found.given if solved.kept else found.cost, 3),

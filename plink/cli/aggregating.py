@@ -18,7 +18,7 @@ from plink.cli.screen import say
 from plink.errors import InputError, NoAnswer, UsageError
 from plink.model.hosts import Hosts
 from plink.model.network import Network, read_network
-from plink.model.order import Order
+from plink.model.order import RankOrder
 from plink.model.plan import SCHEMA as PLAN
 from plink.model.plan import Plan
 from plink.model.plan_file import read_plan
@@ -214,7 +214,7 @@ def _rate(backend: str, hosts: Hosts) -> float | None:
 
 def _two_level(network: Network, hosts: Hosts) -> Plan:
     groups = last_groups(network)
-    order = Order("given", tuple(hosts.names))
+    order = RankOrder("given", tuple(hosts.names))
     return make_plan(network, PlanRequest("2lha", _SIZE, order=order, groups=groups, groups_from=str(workspace.GROUPS)))
 
 

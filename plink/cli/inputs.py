@@ -9,7 +9,7 @@ from plink.records import workspace
 if TYPE_CHECKING:
     from plink.api.wishes import GroupsWished
     from plink.model.network import Network
-    from plink.model.order import Order
+    from plink.model.order import RankOrder
 
 
 def network_from(path: Path | None) -> Any:
@@ -38,7 +38,7 @@ def last_groups(network: "Network") -> "GroupsWished | None":
     return read_groups(workspace.GROUPS)
 
 
-def last_order(network: "Network") -> "Order | None":
+def last_order(network: "Network") -> "RankOrder | None":
     """The order that was found here last, if it is one of these hosts; says which is taken."""
     from plink.model.order import read_order
 

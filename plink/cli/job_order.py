@@ -10,7 +10,7 @@ from plink.cli.screen import say, took
 from plink.errors import InputError, PartlyDone, UsageError
 from plink.model.hosts import Hosts, read_hosts
 from plink.model.network import Network, read_network
-from plink.model.order import Order, read_order
+from plink.model.order import RankOrder, read_order
 from plink.records import workspace
 
 # Enough to tell racks apart (docs/results/probing.md); `plink probe` takes more, and measures more than round trips.
@@ -144,7 +144,7 @@ def _probed(asked: Sources, given: Hosts) -> Network:
     return found.network()
 
 
-def _ordered(network: Network, algo: str) -> Order:
+def _ordered(network: Network, algo: str) -> RankOrder:
     from plink.api.ordering import OrderRequest
     from plink.cli.interrupts import noted
     from plink.cli.reorder import keep, search_shown

@@ -16,7 +16,7 @@ from plink.records import workspace
 if TYPE_CHECKING:
     from plink.api.ordering import OrderRequest
     from plink.model.network import Network
-    from plink.model.order import Order
+    from plink.model.order import RankOrder
 
 # As in runners/hostfiles, which is imported only where it is used.
 _FORMATS = (
@@ -186,12 +186,12 @@ def reorder(
     )  # fmt: skip
     if here:
         workspace.check_output(None, workspace.ORDER)
-    from plink.model.order import Order
+    from plink.model.order import RankOrder
     from plink.model.storage import STANDARD, name_of, write_text
     from plink.model.topology import read_topology
 
     network = _network(network_file, topology, hosts_file)
-    render(chosen, network.hosts, Order("given", tuple(network.hosts.names)))  # refused before a search, not after
+    render(chosen, network.hosts, RankOrder("given", tuple(network.hosts.names)))  # refused before a search, not after
     wanted = replace(
         request,
         pins=pins_typed(pin or (), network.hosts.names[0]),
@@ -230,7 +230,7 @@ class Searched:
     """``lines``: what there is to say of it; ``complete``: not without a proof that was asked for; ``interrupted``: the
     search was stopped before its end."""
 
-    order: "Order"
+    order: "RankOrder"
     lines: list[str]
     complete: bool = True
     interrupted: bool = False
@@ -255,7 +255,7 @@ def search_shown(network: "Network", wanted: "OrderRequest", stopped: Callable[[
     return Searched(order_of(network, solved, wanted), summary(solved), complete, solved.interrupted)
 
 
-def keep(order: "Order") -> None:
+def keep(order: "RankOrder") -> None:
     """Where `plink launch` finds it; says so."""
     workspace.prepare()
     order.write(workspace.ORDER)

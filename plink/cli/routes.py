@@ -11,7 +11,7 @@ import numpy as np
 from plink.api.algorithms import groups_in, options_in, options_of
 from plink.errors import InputError, PlinkError
 from plink.model.network import Network
-from plink.model.order import Order
+from plink.model.order import RankOrder
 from plink.report.facts import Indices, Judged, Route
 from solvers.costs.by_name import NAMES, parts_of, pattern_for
 
@@ -21,7 +21,7 @@ _USUAL_BYTES = 100e6
 _ONE_AFTER_THE_OTHER = "given"  # as plink.model.order calls a list of names
 
 
-def route_of(network: Network, order: Order, path: Path) -> Route:
+def route_of(network: Network, order: RankOrder, path: Path) -> Route:
     """An order of these hosts as it is drawn.
 
     :raises InputError: when what the order's file says of its gain, groups or options cannot be read.
@@ -48,7 +48,7 @@ def route_of(network: Network, order: Order, path: Path) -> Route:
     )
 
 
-def _hops(order: Order, ranks: Indices, where: str) -> Indices:
+def _hops(order: RankOrder, ranks: Indices, where: str) -> Indices:
     """Pairs of hosts that send to each other, each once, shape (H, 2)."""
     algo = "ring" if order.algo == _ONE_AFTER_THE_OTHER else order.algo
     nothing = np.empty((0, 2), dtype=np.intp)

@@ -15,7 +15,7 @@ _OWN_KEYS = ("schema", "algo", "hosts", "cost", "lower_bound", "baseline", "obje
 
 
 @dataclass(frozen=True)
-class Order:
+class RankOrder:
     """Hosts in rank order: the first takes ranks 0 to slots-1, the next those that follow.
 
     ``cost`` and ``lower_bound`` are in the unit of the objective (microseconds); ``baseline`` holds the cost of the
@@ -80,7 +80,7 @@ def _number(value: object, where: str) -> float | None:
     return number
 
 
-def order_from_json(document: dict[str, Any], where: str) -> Order:
+def order_from_json(document: dict[str, Any], where: str) -> RankOrder:
     """An order from its JSON document.
 
     :raises InputError: when the schema or a key is wrong.
@@ -102,7 +102,7 @@ def order_from_json(document: dict[str, Any], where: str) -> Order:
     for key in ("objective", "network"):
         if not isinstance(document.get(key), str | None):
             raise InputError(f"{where}: {key}", "a text or null was expected")
-    return Order(
+    return RankOrder(
         algo=str(document.get("algo", "unknown")),
         hosts=checked,
         cost=_number(document.get("cost"), f"{where}: cost"),
@@ -115,7 +115,7 @@ def order_from_json(document: dict[str, Any], where: str) -> Order:
     )
 
 
-def read_order(path: str | Path) -> Order:
+def read_order(path: str | Path) -> RankOrder:
     """An order from a file: ``plink.order/1``, or a hosts file or list of names, one a line, in rank order.
 
     :raises InputError: when the file cannot be read or is neither.
@@ -123,4 +123,4 @@ def read_order(path: str | Path) -> Order:
     where, text = name_of(path), read_text(path)
     if where.endswith((".json", ".json.gz")) or text.lstrip().startswith("{"):
         return order_from_json(parse_document(text, where), where)
-    return Order(algo="given", hosts=tuple(parse_hosts(text, where).names))
+    return RankOrder(algo="given", hosts=tuple(parse_hosts(text, where).names))

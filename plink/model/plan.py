@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from plink.model.hosts import Hosts
-from plink.model.order import Order
+from plink.model.order import RankOrder
 from plink.model.schedule import Indices, Schedule
 from plink.model.storage import write_document
 
@@ -63,7 +63,7 @@ class Plan:
     algo: str
     model: str
     size_bytes: float
-    order: Order
+    order: RankOrder
     hosts: Hosts
     chunks: int | None
     cost_us: float | None = None

@@ -5,7 +5,7 @@ Hosts stand in rank order and take their slots in one block, so no format has to
 
 from plink.errors import UsageError
 from plink.model.hosts import Hosts
-from plink.model.order import Order
+from plink.model.order import RankOrder
 from runners.hostfiles import deepspeed, horovod, kubernetes, lightgbm, mpich, openmpi, plain, slurm, torchrun
 from runners.hostfiles.format import Format
 
@@ -38,7 +38,7 @@ def format_named(name: str) -> Format:
     return FORMATS[name]
 
 
-def render(name: str, hosts: Hosts, order: Order) -> str:
+def render(name: str, hosts: Hosts, order: RankOrder) -> str:
     """The text of one format; ``hosts`` stand in rank order.
 
     :raises UsageError: for a format that does not exist, and for an order or hosts that it cannot express.

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from plink.model.hosts import Hosts
-from plink.model.order import Order
+from plink.model.order import RankOrder
 
 
 @dataclass(frozen=True)
@@ -18,5 +18,5 @@ class Format:
 
     name: str
     description: str
-    render: Callable[[Hosts, Order], str]
+    render: Callable[[Hosts, RankOrder], str]
     command: str | None = None

@@ -6,14 +6,14 @@ With ``--mpi`` it hands the list to mpirun, which has ideas of its own; ``--gloo
 import re
 
 from plink.model.hosts import Hosts
-from plink.model.order import Order
+from plink.model.order import RankOrder
 from runners.hostfiles.format import Format
 from runners.hostfiles.limits import check_distinct, check_spelling
 
 _NAME = re.compile(r"[\w.-]+", re.ASCII)
 
 
-def _hosts_option(hosts: Hosts, order: Order) -> str:
+def _hosts_option(hosts: Hosts, order: RankOrder) -> str:
     check_spelling("horovod", hosts, _NAME, "Horovod takes names and IPv4 addresses only: give it address=...")
     check_distinct("horovod", hosts, lambda host: host.address, "Horovod counts the ranks of a host by its name")
     return ",".join(f"{host.address}:{host.slots}" for host in hosts) + "\n"

@@ -8,13 +8,13 @@ import re
 
 from plink.errors import UsageError
 from plink.model.hosts import Hosts
-from plink.model.order import Order
+from plink.model.order import RankOrder
 from runners.hostfiles.format import Format
 
 _NODE = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")  # RFC 1123
 
 
-def _pod_index_map(hosts: Hosts, order: Order) -> str:
+def _pod_index_map(hosts: Hosts, order: RankOrder) -> str:
     for host in hosts:
         if not _NODE.fullmatch(host.name):
             raise UsageError(

@@ -9,14 +9,14 @@ import ipaddress
 
 from plink.errors import UsageError
 from plink.model.hosts import Hosts
-from plink.model.order import Order
+from plink.model.order import RankOrder
 from runners.hostfiles.format import Format
 from runners.hostfiles.limits import check_distinct
 
 PORT = 12400  # LightGBM's default; a host's second process listens on the next
 
 
-def _machine_list(hosts: Hosts, order: Order) -> str:
+def _machine_list(hosts: Hosts, order: RankOrder) -> str:
     for host in hosts:
         try:
             ipaddress.IPv4Address(host.address)

@@ -3,14 +3,14 @@
 import re
 
 from plink.model.hosts import Hosts
-from plink.model.order import Order
+from plink.model.order import RankOrder
 from runners.hostfiles.format import Format
 from runners.hostfiles.limits import check_spelling
 
 _NAME = re.compile(r"[^:]+")
 
 
-def _machinefile(hosts: Hosts, order: Order) -> str:
+def _machinefile(hosts: Hosts, order: RankOrder) -> str:
     check_spelling("mpich", hosts, _NAME, "Hydra reads what follows a ':' as a number of ranks: give it address=...")
     return "".join(f"{host.address}:{host.slots}\n" for host in hosts)
 

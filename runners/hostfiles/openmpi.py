@@ -9,7 +9,7 @@ import ipaddress
 import re
 
 from plink.model.hosts import Host, Hosts
-from plink.model.order import Order
+from plink.model.order import RankOrder
 from runners.hostfiles.format import Format
 from runners.hostfiles.limits import check_distinct, check_spelling
 
@@ -31,12 +31,12 @@ def _check(form: str, hosts: Hosts) -> None:
     check_distinct(form, hosts, _node, "Open MPI would take them for one machine: give them address=... with IPs")
 
 
-def _sequential(hosts: Hosts, order: Order) -> str:
+def _sequential(hosts: Hosts, order: RankOrder) -> str:
     _check("openmpi", hosts)
     return "".join(f"{host.address}\n" for host in hosts for _ in range(host.slots))
 
 
-def _rankfile(hosts: Hosts, order: Order) -> str:
+def _rankfile(hosts: Hosts, order: RankOrder) -> str:
     _check("openmpi-rankfile", hosts)
     places = [(host.address, core) for host in hosts for core in range(host.slots)]
     return "".join(f"rank {rank}={address} slot={core}\n" for rank, (address, core) in enumerate(places))

@@ -1,16 +1,16 @@
 """The order itself: as JSON, and as names one a line."""
 
 from plink.model.hosts import Hosts
-from plink.model.order import Order
+from plink.model.order import RankOrder
 from plink.model.storage import render_document
 from runners.hostfiles.format import Format
 
 
-def _order(hosts: Hosts, order: Order) -> str:
+def _order(hosts: Hosts, order: RankOrder) -> str:
     return render_document(order.to_json())
 
 
-def _names(hosts: Hosts, order: Order) -> str:
+def _names(hosts: Hosts, order: RankOrder) -> str:
     return "".join(f"{host.name}\n" for host in hosts)
 
 

@@ -4,13 +4,13 @@ a rank.
 """
 
 from plink.model.hosts import Hosts
-from plink.model.order import Order
+from plink.model.order import RankOrder
 from runners.hostfiles.format import Format
 
 PORT = 29500  # torchrun's default
 
 
-def _commands(hosts: Hosts, order: Order) -> str:
+def _commands(hosts: Hosts, order: RankOrder) -> str:
     master = hosts.members[0].address
     return "".join(
         f"torchrun --rdzv-backend=static --nnodes={len(hosts)} --node-rank={place} --nproc-per-node={host.slots} "
@@ -19,7 +19,7 @@ def _commands(hosts: Hosts, order: Order) -> str:
     )
 
 
-def _environments(hosts: Hosts, order: Order) -> str:
+def _environments(hosts: Hosts, order: RankOrder) -> str:
     master, ranks = hosts.members[0].address, sum(host.slots for host in hosts)
     seats = [(place, host, local) for place, host in enumerate(hosts) for local in range(host.slots)]
     return "".join(

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from plink.errors import PlinkError
 from plink.model.hosts import Hosts
-from plink.model.order import Order
+from plink.model.order import RankOrder
 from plink.remote.addresses import source_towards
 from runners.hostfiles.mpich import MACHINEFILE
 from runners.job.job import Job
@@ -34,7 +34,7 @@ class Mpich:
 
     def files(self, hosts: Hosts, job: Job) -> dict[str, str]:
         """The machinefile, and how to reach its hosts."""
-        order = Order("given", tuple(hosts.names))
+        order = RankOrder("given", tuple(hosts.names))
         return {_MACHINEFILE: MACHINEFILE.render(hosts, order), _SSH_CONFIG: ssh_config(hosts, self._connector)}
 
     def command(

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from plink.model.hosts import Hosts
-from plink.model.order import Order
+from plink.model.order import RankOrder
 from runners.hostfiles.openmpi import SEQUENTIAL
 from runners.job.job import Job
 from runners.job.runner import Command, Watch
@@ -51,7 +51,7 @@ class OpenMpi:
 
     def files(self, hosts: Hosts, job: Job) -> dict[str, str]:
         """The sequential hostfile, and how to reach its hosts."""
-        order = Order("given", tuple(hosts.names))
+        order = RankOrder("given", tuple(hosts.names))
         return {_HOSTFILE: SEQUENTIAL.render(hosts, order), _SSH_CONFIG: ssh_config(hosts, self._connector)}
 
     def command(

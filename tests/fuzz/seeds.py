@@ -12,7 +12,7 @@ import numpy as np
 
 from plink.model.hosts import render_hosts
 from plink.model.network import Network
-from plink.model.order import Order
+from plink.model.order import RankOrder
 
 
 def _json(*documents: Any) -> tuple[bytes, ...]:
@@ -39,7 +39,7 @@ def seeds() -> dict[str, Sequence[bytes]]:
         "loss_forward": None,
     }
     network = Network(THREE, latency, latency / 1000, details).to_json()
-    order = Order("ring", ("b", "a", "c.x.org"), 12.5, 10.0, {"given": 20.0}, "latency", 3, "sha256:1").to_json()
+    order = RankOrder("ring", ("b", "a", "c.x.org"), 12.5, 10.0, {"given": 20.0}, "latency", 3, "sha256:1").to_json()
     groups = {"schema": "plink.groups/1", "groups": [["a", "b"], ["c.x.org"]]}
     topologies = [written.AWS, written.GCP, written.TOPOGRAPH, json.dumps(written.KUBERNETES), written.TREE]
     topologies += [written.BLOCKS, written.YAML] if hasattr(written, "YAML") else [written.BLOCKS]
@@ -183,7 +183,7 @@ def _plans() -> list[dict[str, Any]]:
     from tests.fuzz.targets import THREE
 
     two = type(THREE)(THREE.members[:2])
-    order = Order("ring", tuple(two.names))
+    order = RankOrder("ring", tuple(two.names))
     masters = Masters(np.array([[0, 2], [1, 3]], dtype=np.int32), np.array([0, 3], dtype=np.int32))
     ring = schedule_from_json(_schedules()[0], "ring")
     return [

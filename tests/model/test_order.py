@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from plink.errors import InputError
 from plink.model.hosts import Host, Hosts
-from plink.model.order import Order, order_from_json, read_order
+from plink.model.order import RankOrder, order_from_json, read_order
 
 NUMBER = st.none() | st.floats(allow_nan=False, allow_infinity=False)
 
@@ -22,7 +22,7 @@ def document(**changes: Any) -> dict[str, Any]:
 
 @given(
     st.builds(
-        Order,
+        RankOrder,
         algo=st.sampled_from(["ring", "tree"]),
         hosts=st.permutations(["a", "b", "c"]).map(tuple),
         cost=NUMBER,
@@ -34,7 +34,7 @@ def document(**changes: Any) -> dict[str, Any]:
         details=st.dictionaries(st.sampled_from(["model", "later"]), st.text(max_size=5)),
     )
 )
-def test_what_is_written_is_read_back(order: Order) -> None:
+def test_what_is_written_is_read_back(order: RankOrder) -> None:
     assert order_from_json(json.loads(json.dumps(order.to_json(), allow_nan=False)), "o") == order
 
 
@@ -60,7 +60,7 @@ def test_a_bad_key_is_named(changes: dict[str, Any], where: str, why: str) -> No
 
 def test_hosts_are_arranged_and_keep_what_they_are() -> None:
     hosts = Hosts((Host("a", "10.0.0.1", slots=2), Host("b", "10.0.0.2", user="ann")), lab="x")
-    arranged = Order("ring", ("b", "a")).arrange(hosts, "o")
+    arranged = RankOrder("ring", ("b", "a")).arrange(hosts, "o")
     assert arranged == Hosts((hosts.members[1], hosts.members[0]), lab="x")
 
 
@@ -74,7 +74,7 @@ def test_hosts_are_arranged_and_keep_what_they_are() -> None:
 def test_an_order_for_other_hosts_is_refused(names: tuple[str, ...], why: str) -> None:
     hosts = Hosts((Host("a", "a"), Host("b", "b")))
     with pytest.raises(InputError) as caught:
-        Order("ring", names).arrange(hosts, "o.json")
+        RankOrder("ring", names).arrange(hosts, "o.json")
     assert caught.value.where == "o.json"
     assert why in caught.value.why
 
@@ -82,7 +82,7 @@ def test_an_order_for_other_hosts_is_refused(names: tuple[str, ...], why: str) -
 @pytest.mark.parametrize("name", ["order.json.gz", "myorder"])
 def test_an_order_file_is_known_by_its_content_too(name: str, tmp_path: Path) -> None:
     """``plink reorder -o myorder`` writes JSON under any name, and launch must read it."""
-    order = Order("ring", ("b", "a"), cost=2.0)
+    order = RankOrder("ring", ("b", "a"), cost=2.0)
     order.write(tmp_path / name)
     assert read_order(tmp_path / name) == order
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from plink.errors import InputError, UsageError
 from plink.model.hosts import Host, Hosts
-from plink.model.order import Order
+from plink.model.order import RankOrder
 from plink.model.plan import Masters, Plan
 from plink.model.plan_file import plan_from_json, read_plan
 from plink.model.schedule import there_and_back
@@ -37,7 +37,7 @@ def two_level(groups: list[list[int]], chunks: int, with_schedule: bool = True) 
     masters = Masters(local, local[np.arange(chunks), global_group], "sizes", (1.5,) * len(groups), (1.0,) * ranks)
     schedule = there_and_back(two_level_reduce_scatter(groups, local, global_group)) if with_schedule else None
     return Plan(
-        "2lha", "latency", 1e8, Order("given", tuple(hosts.names)), hosts, chunks, 12.5, None, {"flat": 20.25},
+        "2lha", "latency", 1e8, RankOrder("given", tuple(hosts.names)), hosts, chunks, 12.5, None, {"flat": 20.25},
         groups=tuple(tuple(group) for group in groups), masters=masters, schedule=schedule,
         environment={"PLINK_X": "a b"}, network="sha256:12ab", details={"colour": "green"},
     )  # fmt: skip
@@ -84,7 +84,7 @@ def test_the_schedule_follows_from_the_masters_and_is_proven(groups: list[list[i
 def test_without_masters_the_schedule_is_the_algorithm_s(algo: str) -> None:
     options = {"pieces": 2} if algo == "ring-chunked" else {}
     hosts = Hosts((Host("a", "a", 3), Host("b", "b")))
-    plan = Plan(algo, "latency", 100, Order("given", ("a", "b")), hosts, None, options=options)
+    plan = Plan(algo, "latency", 100, RankOrder("given", ("a", "b")), hosts, None, options=options)
     made = schedule_of(again(plan))
     assert verify(made) == []
     assert made.to_json() == schedule_for(algo, 4, Options(**options)).to_json()

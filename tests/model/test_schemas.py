@@ -103,10 +103,10 @@ def test_a_measured_network(measured: Network) -> None:
 
 
 def test_an_order(measured: Network) -> None:
-    from plink.model.order import Order
+    from plink.model.order import RankOrder
 
     assert described("order", order_of(measured))
-    assert complaints("order", Order("given", ("a", "b")).to_json()) == []
+    assert complaints("order", RankOrder("given", ("a", "b")).to_json()) == []
 
 
 @pytest.mark.parametrize(

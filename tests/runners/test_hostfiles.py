@@ -8,10 +8,10 @@ import pytest
 
 from plink.errors import UsageError
 from plink.model.hosts import Host, Hosts, parse_hosts
-from plink.model.order import Order, order_from_json
+from plink.model.order import RankOrder, order_from_json
 from runners.hostfiles import FORMATS, command, render
 
-ORDER = Order("ring", ("c", "a", "b"), cost=3.0, seed=1, details={"model": "latency"})
+ORDER = RankOrder("ring", ("c", "a", "b"), cost=3.0, seed=1, details={"model": "latency"})
 HOSTS = Hosts((Host("c", "10.0.0.3"), Host("a", "10.0.0.1", slots=2), Host("b", "10.0.0.2")))
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "launchers.md").read_text()
 
