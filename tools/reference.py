@@ -22,7 +22,8 @@ Made from the command line itself by `make reference`; `plink COMMAND --help` sa
 `100MB`, a time like `250ms`, `2s`, `5m`, a rate like `200mbit`. `-` as a file is standard input or output.
 
 Every command takes `-v` (tell more of what is done), `-q` (tell only results and errors) and `--debug` (show the trace
-of an error). `plink --version` prints the version; `--install-completion` completes commands in your shell.
+of an error), before its name or after it. `plink --version` prints the version; `--install-completion` completes
+commands in your shell.
 
 ### Defaults from a file
 

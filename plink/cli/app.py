@@ -23,7 +23,6 @@ from plink.cli import (
     launch,
     manifests,
     metavars,
-    notes,
     plan,
     probe,
     reflector,
@@ -74,7 +73,6 @@ def _main(
         return
     from plink.cli.config import defaults_from
 
-    notes.show_notes()
     context.default_map = defaults_from(config, context.command)
 
 

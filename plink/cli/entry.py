@@ -31,9 +31,7 @@ def run(words: list[str]) -> int:
     from plink.cli.app import command
 
     stop = install()
-    first = words[:1] == [verbosity.DEBUG]
-    verbosity.begin(debug=first)
-    words = words[1:] if first else words
+    verbosity.begin()
     name, after = _command(words)
     try:
         if name in _WORKSPACE_COMMANDS and not _HELP & set(after[:1]):

@@ -15,11 +15,11 @@ PANEL = "How much is told"
 _debugging = False
 
 
-def begin(debug: bool) -> None:
-    """As it is unless something is typed; ``debug``: the option stands before the command."""
+def begin() -> None:
+    """As it is unless something is typed."""
     global _debugging
-    _debugging = debug
-    screen.quiet = False
+    _debugging = screen.quiet = False
+    show_notes()
 
 
 def debugging() -> bool:
@@ -28,12 +28,10 @@ def debugging() -> bool:
 
 
 def attach(command: Any) -> None:
-    """Give the options to the command, or to all that are below it."""
-    children = getattr(command, "commands", {})
-    for child in children.values():
+    """Give the options to the command and all that are below it."""
+    for child in getattr(command, "commands", {}).values():
         attach(child)
-    if not children or getattr(command, "invoke_without_command", False):
-        command.params += _options()
+    command.params += _options()
 
 
 def _options() -> list[Any]:

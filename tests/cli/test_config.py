@@ -89,6 +89,8 @@ def test_how_much_is_told(here: Path) -> None:
     assert "plink: order -> .plink/order.json" in plain.stderr
     assert set(plain.stderr.splitlines()) < set(more.stderr.splitlines())
     assert (less.returncode, less.stdout, less.stderr) == (0, "", "")
+    assert typed("-q", "reorder", "n.json", cwd=here).stderr == ""
+    assert set(typed("-v", "reorder", "n.json", cwd=here).stderr.splitlines()) > set(plain.stderr.splitlines())
     assert refusal(typed("reorder", "nosuch.json", "-q", cwd=here)) == "nosuch.json: no such file"
 
 

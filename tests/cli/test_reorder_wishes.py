@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from plink.cli import verbosity
 from plink.cli.app import command
 from plink.errors import PlinkError
 from tests.cli.files import listing, network, refusal, write
@@ -59,6 +60,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def run(*words: str) -> int:
     """``plink reorder`` in this process; the exit code."""
+    verbosity.begin()
     code = command().main(args=["reorder", *words], prog_name="plink", standalone_mode=False)
     return code if isinstance(code, int) else 0
 
