@@ -1,6 +1,7 @@
 """Hosts that were started together: agents on them, and a node each, with a line to the hub."""
 
 import contextlib
+import gc
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -103,6 +104,9 @@ class Group:
         self._closed.set()
         self._fleet.send_all(do="end")
         self._fleet.close()
+        # Connections refer to themselves in circles: few objects, so that the collector would not come for them, but
+        # each has a buffer of 64 KiB.
+        gc.collect()
 
     def _listen(self) -> None:
         while not self._closed.is_set():

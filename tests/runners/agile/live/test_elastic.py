@@ -1,5 +1,6 @@
 """Jobs of real processes whose hosts come and go, are warned, and die: no update is lost, none counts twice."""
 
+import gc
 import os
 import signal
 import threading
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from plink.errors import PlinkError
+from plink.remote.fleet import Fleet
 from tests.runners.agile.live.elastic import Elastic
 
 
@@ -196,6 +198,8 @@ def test_hosts_that_come_and_go_leave_nothing_in_the_launcher(tmp_path: Path) ->
             job.add(comes)
             job.until(lambda status, name=comes: name in hosts(status))  # type: ignore[misc]
         job.until(lambda status: resources() == before)
+        fleets = sum(isinstance(one, Fleet) for one in gc.get_objects())
+        assert fleets <= 3  # of the two groups, and of the one that closed last
         job.hub._queue.put(lambda: job.hub._end(9, "that is enough"))
 
 
