@@ -1,8 +1,8 @@
 """A job in a rank order, started on its hosts and shown to run where it should."""
 
+import logging
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from plink.api.connecting import connector_for
 from plink.model.hosts import Hosts
@@ -12,8 +12,10 @@ from runners.choice import runner_named
 from runners.job.job import Job
 from runners.job.output import Sink
 from runners.job.proof import Finding
-from runners.job.result import RunResult, new_id
+from runners.job.result import RunResult
 from runners.job.runner import Watch
+
+_log = logging.getLogger("plink.launch")
 
 
 def launch(
@@ -38,8 +40,13 @@ def launch(
     :raises OrderNotKept: when a rank was found elsewhere. :raises PlinkError: when the job could not be started.
     """
     arranged = hosts if order is None else order.arrange(hosts, "order")
-    known: Mapping[str, dict[str, Any]] = {}
+
+    def proven(findings: list[Finding]) -> None:
+        _log.info("%d ranks are where they were asked to be", len(findings))
+        on_proof(findings)
+
     with scratch_folder() as folder:
         chosen = runner_named(runner, lambda: connector_for(arranged, accept_new_host_keys=False))
-        watch = Watch(on_line, on_proof, time.monotonic, folder, machines=known, run_id=new_id())
-        return chosen.run(job, arranged, watch)
+        result = chosen.run(job, arranged, Watch(on_line, proven, time.monotonic, folder))
+    _log.info("ended with exit code %d after %.1f s", result.exit_code, result.seconds)
+    return result
