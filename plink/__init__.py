@@ -34,7 +34,7 @@ _HOMES = {
     "plink.model.plan": ("Plan",),
     "plink.model.plan_file": ("read_plan",),
     "runners.job.job": ("Job",),
-    "runners.job.result": ("RunResult",),
+    "runners.job.result": ("OrderNotKept", "RunResult"),
     "solvers.diagnosis.findings": ("Finding",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -11,7 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from plink.cli.verbosity import PANEL
+from plink.cli.notes import PANEL
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference.md"
 
@@ -28,8 +28,8 @@ commands in your shell.
 ### Defaults from a file
 
 Options that you always give can stand in `plink.toml`, or below `[tool.plink]` in `pyproject.toml`, of the folder you
-work in; `plink --config FILE COMMAND ...` takes another file. A table a command, a key an option; what is typed counts
-more:
+work in; `plink --config FILE COMMAND ...` takes another file, and `/dev/null` none. A table a command, a key an option;
+what is typed counts more. Options that exclude each other do so wherever they come from.
 
 ```toml
 [probe]
@@ -42,7 +42,9 @@ set = ["base=4"]
 ```
 
 A key that is no option of its command, or a value that it does not take, is refused with the file and the line. A file
-that others may write, or that is another user's, is refused unless `--config` names it.
+that its group or others may write, or that is another user's, is refused unless `--config` names it, and so is
+`accept-new-host-keys`, for a file may have come with what was cloned. A note says when a file is used; `plink submit`
+queues the options as they are when it is called.
 
 ### Exit codes
 

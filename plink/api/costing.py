@@ -15,7 +15,7 @@ from solvers.costs.evaluator import Price, evaluate
 from solvers.costs.fabric import Fabric
 from solvers.schedules.catalogue import schedule_for
 
-_MOST_TRANSFERS_RANKS = 512  # of more ranks the price is known without the transfers
+_MOST_TRANSFERS_RANKS = 1024  # of more ranks the price is known without the transfers
 _log = logging.getLogger("plink.cost")
 
 

@@ -70,6 +70,16 @@ class OrderRequest:
             raise UsageError(f"--objective {self.objective}: there are {', '.join(OBJECTIVES)}")
         if self.moves is not None and self.time_limit_s is not None:
             raise UsageError("--moves is instead of a time; leave --time-limit away or give one of the two")
+        for option, number, least in (
+            ("moves", self.moves, 1),
+            ("time-limit", self.time_limit_s, 0),
+            ("seed", self.seed, 0),
+        ):
+            if number is not None and not number >= least:
+                raise UsageError(f"--{option} {number:g}: at least {least} is needed")
+        for name, rank in self.pins.items():
+            if type(rank) is not int:
+                raise UsageError(f"--pin {name}={rank}: a rank is a whole number")
         options_of(self.options, [self.algo])
 
 

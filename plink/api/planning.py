@@ -78,7 +78,9 @@ class PlanRequest:
             for option in ("groups", "chunks", "weights"):
                 if getattr(self, option) is not None:
                     raise UsageError(f"--{option} goes with --algo 2lha; {self.algo} has no masters")
-        if self.chunks is not None and not 1 <= self.chunks <= MOST_CHUNKS:
+        if self.seed < 0:
+            raise UsageError(f"--seed {self.seed}: at least 0 is needed")
+        if self.chunks is not None and (type(self.chunks) is not int or not 1 <= self.chunks <= MOST_CHUNKS):
             raise UsageError(f"--chunks {self.chunks}: 1 to {MOST_CHUNKS} are possible")
         if self.weights is not None and self.weights not in WEIGHTS:
             raise UsageError(f"--weights {self.weights}: there are {', '.join(WEIGHTS)}")

@@ -6,6 +6,7 @@ from plink.errors import UsageError
 
 METHODS = ("stamp", "icmp", "tcp", "iperf3", "auto")
 PAIRS = ("all", "adaptive")
+COUNT, SOURCE_PORTS, STREAMS = (20, 1_000_000), (1, 64), (1, 128)
 _ADAPTIVE_ABOVE = 256
 
 
@@ -37,6 +38,17 @@ class ProbeRequest:
             raise UsageError(f"--method {self.method}: there are {', '.join(METHODS)}")
         if self.pairs not in (None, *PAIRS):
             raise UsageError(f"--pairs {self.pairs}: there are {', '.join(PAIRS)}")
+        for option, value, (low, high) in (
+            ("count", self.count, COUNT), ("source-ports", self.source_ports, SOURCE_PORTS),
+            ("streams", self.streams, STREAMS),
+        ):  # fmt: skip
+            if not low <= value <= high:
+                raise UsageError(f"--{option} {value}: {low} to {high} are possible")
+        for option, seconds in (("timeout", self.timeout_s), ("bandwidth-time", self.bandwidth_s)):
+            if not seconds > 0:
+                raise UsageError(f"--{option} {seconds:g}s: more than nothing is needed")
+        if self.budget_s is not None and not self.budget_s >= 0:
+            raise UsageError(f"--budget {self.budget_s:g}s: cannot be negative")
 
     def adaptive(self, hosts: int) -> bool:
         """Whether some of the pairs are left to prediction."""

@@ -73,7 +73,8 @@ def _main(
         return
     from plink.cli.config import defaults_from
 
-    context.default_map = defaults_from(config, context.command)
+    if not verbosity.helping():
+        context.default_map = defaults_from(config, context.command)
 
 
 def command() -> Any:

@@ -4,6 +4,7 @@ A table a command, a key an option: ``[probe]``, ``count = 1000``, ``shared-link
 command of a group. What is typed counts more.
 """
 
+import contextlib
 import difflib
 import os
 import re
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from plink.cli.notes import PANEL
 from plink.errors import InputError, PlinkError
 from plink.records.workspace import trusted_users
 
@@ -21,6 +23,7 @@ _PROJECT = Path("pyproject.toml")
 _MOST_BYTES = 1 << 20
 
 Table = dict[str, Any]
+_NAMED_ONLY = {"accept-new-host-keys"}  # not for a file that may have come with what was cloned
 _LINES: dict[tuple[str, str], str] = {}  # where the value of a parameter stands, by the command's words and its name
 
 
@@ -37,12 +40,23 @@ def defaults_from(path: Path | None, root: Any) -> Table:
     if path is not None:
         return _File(path, ()).commands(root)
     for here, prefix in ((_OWN, ()), (_PROJECT, ("tool", "plink"))):
-        if here.is_file():
-            file = _File(here, prefix)
+        if here.is_file() and (not prefix or _speaks_of_plink(here)):
+            file = _File(here, prefix, unasked=True)
             if file.table:
-                _check_trusted(here)
                 return file.commands(root)
     return {}
+
+
+def file_for(command: str) -> str | None:
+    """The file that has defaults for ``plink command``; None: there is none."""
+    return next((line.rpartition(":")[0] for (name, _), line in _LINES.items() if name == command), None)
+
+
+def _speaks_of_plink(path: Path) -> bool:
+    """Others' mistakes in a project's file are none of plink's."""
+    with contextlib.suppress(OSError):
+        return b"plink" in path.read_bytes()[:_MOST_BYTES]
+    return False
 
 
 def line_of(command: str, parameter: str) -> str | None:
@@ -50,20 +64,22 @@ def line_of(command: str, parameter: str) -> str | None:
     return _LINES.get((command, parameter))
 
 
-def _check_trusted(path: Path) -> None:
+def _check_trusted(path: Path, found: os.stat_result) -> None:
     """What a command takes unasked, nobody else may have written."""
-    found = path.stat()
     if found.st_uid not in trusted_users():
         raise PlinkError(f"{path} here belongs to another user; name it if you mean it: --config {path}")
-    if found.st_mode & stat.S_IWOTH:
-        raise PlinkError(f"others may write {path} here; type: chmod o-w {path}")
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise PlinkError(f"others may write {path} here; type: chmod go-w {path}")
 
 
 class _File:
-    def __init__(self, path: Path, prefix: tuple[str, ...]) -> None:
-        self._path = path
+    def __init__(self, path: Path, prefix: tuple[str, ...], unasked: bool = False) -> None:
+        """:param unasked: it was not named, but lies here."""
+        self._path, self._unasked = path, unasked
         try:
             with path.open("rb") as file:
+                if unasked:
+                    _check_trusted(path, os.fstat(file.fileno()))
                 data = file.read(_MOST_BYTES + 1)
             if len(data) > _MOST_BYTES:
                 raise InputError(str(path), "is too large a file for settings")
@@ -88,13 +104,17 @@ class _File:
             name.removeprefix("--"): option
             for option in command.params
             for name in option.opts + option.secondary_opts
-            if name.startswith("--")
+            if name.startswith("--") and option.rich_help_panel != PANEL
         }
         found: Table = {}
         for key, value in table.items():
             where = f"{self._path}:{self._line((*self._prefix, *names), key)}"
             if key in commands and isinstance(value, dict):
                 found[key] = self._below(commands[key], value, (*names, key))
+            elif key in commands:
+                raise InputError(where, f"{key}: a table was expected, [{key}]")
+            elif key in _NAMED_ONLY and self._unasked:
+                raise InputError(where, f"{key}: type it, or name the file: --config {self._path}")
             elif names and key in options:
                 found[options[key].name] = self._value(options[key], value, where, key)
                 _LINES[" ".join(("plink", *names)), options[key].name] = where

@@ -31,8 +31,8 @@ def run(words: list[str]) -> int:
     from plink.cli.app import command
 
     stop = install()
-    verbosity.begin()
     name, after = _command(words)
+    verbosity.begin(helping=bool(_HELP & set(after[:2])))
     try:
         if name in _WORKSPACE_COMMANDS and not _HELP & set(after[:1]):
             limits.check_folder()
@@ -53,7 +53,8 @@ def run(words: list[str]) -> int:
         # The reader (head, less) has gone: nothing is wrong, and nothing more can be said on this pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         # A job that lost its reader was ended, and is not done.
-        return 128 + signal.SIGPIPE if [name] in _JOBS or [name, *after[:1]] in _JOBS else 0
+        below = [word for word in after if not word.startswith("-")][:1]
+        return 128 + signal.SIGPIPE if [name] in _JOBS or [name, *below] in _JOBS else 0
     except PlinkError as error:
         # After a Ctrl-C it is that which ended the command, and this is what came of it.
         return _say(error, str(error), stop.exit_code if stop.number else error.exit_code)

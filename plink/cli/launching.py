@@ -126,7 +126,7 @@ def run(
     except OrderNotKept as error:
         for finding in error.findings:
             mark = f"  <- {finding.wrong}" if finding.wrong else ""
-            say(f"rank {finding.rank:>{width}}: asked for {finding.host}, found {finding.hostname}{mark}")
+            say_error(f"rank {finding.rank:>{width}}: asked for {finding.host}, found {finding.hostname}{mark}")
         if request.options.as_json:
             print_json(error.result.to_json() | {"id": run_id})
         raise
@@ -156,7 +156,7 @@ def recorded(record: Record | None, run_id: str) -> Iterator[dict[str, Any]]:
         if record is not None:
             record.finish(ended)
             if record.trouble is not None:
-                say(record.trouble)
+                say_error(record.trouble)
 
 
 @contextlib.contextmanager
@@ -174,7 +174,7 @@ def _autotune(request: RunRequest, folder: Path) -> "Iterator[Callable[[str], li
     try:
         log = Log(folder / NAME, request.masters, settings, hosts)
     except PlinkError as error:
-        say(str(error))
+        say_error(str(error))
         log = None
     daemon = Daemon(request.masters, log, say, settings)
     try:
@@ -257,7 +257,7 @@ def tell_failure(result: RunResult) -> str | None:
     if failure is None:
         return None
     for line in failure.last_lines[-_LAST_LINES:]:
-        say(line if failure.rank is None else f"[{failure.rank}] {line}")
+        say_error(line if failure.rank is None else f"[{failure.rank}] {line}")
     owner = {finding.rank: finding.host for finding in result.proof}
     by_code: dict[int, list[int]] = {}
     for rank, code in sorted(result.exits.items()):
@@ -265,7 +265,7 @@ def tell_failure(result: RunResult) -> str | None:
             by_code.setdefault(code, []).append(rank)
     for code, ranks in sorted(by_code.items()):
         if len(ranks) > 1:
-            say(f"{fold_hostlist(list(dict.fromkeys(owner[rank] for rank in ranks)), ' ')}: exit code {code}")
+            say_error(f"{fold_hostlist(list(dict.fromkeys(owner[rank] for rank in ranks)), ' ')}: exit code {code}")
     if failure.cause is not None:
         return failure.cause
     if failure.rank is None:
@@ -311,5 +311,5 @@ def record_run(run_id: str, runner: str, job: Job, request: RunRequest, note: di
     except PlinkError as error:
         if request.options.log_dir is not None:
             raise
-        say(f"this run is not kept: {error}")
+        say_error(f"this run is not kept: {error}")
         return None

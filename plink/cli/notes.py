@@ -4,6 +4,8 @@ import logging
 
 from plink.cli.screen import say
 
+PANEL = "How much is told"  # of the options of all commands
+
 
 class _Said(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plink.api.probe_request import METHODS, ProbeRequest
+from plink.api.probe_request import COUNT, METHODS, SOURCE_PORTS, STREAMS, ProbeRequest
 from plink.cli.screen import progress, say
 from plink.errors import PartlyDone, UsageError
 from plink.records import workspace
@@ -31,10 +31,14 @@ def probe(
     ] = "stamp",
     count: Annotated[
         int,
-        typer.Option(min=20, max=1_000_000, help="Probes a pair, half in each direction.", rich_help_panel=_HOW),
+        typer.Option(min=COUNT[0], max=COUNT[1], help="Probes a pair, half in each direction.", rich_help_panel=_HOW),
     ] = 10_000,
     source_ports: Annotated[
-        int, typer.Option(min=1, max=64, help="UDP source ports (ECMP paths) a host.", rich_help_panel=_HOW)
+        int,
+        typer.Option(
+            min=SOURCE_PORTS[0], max=SOURCE_PORTS[1], help="UDP source ports (ECMP paths) a host.",
+            rich_help_panel=_HOW,
+        ),
     ] = 4,
     pairs: Annotated[
         str | None,
@@ -54,7 +58,10 @@ def probe(
         bool, typer.Option("--bandwidth", help="Measure every pair's bandwidth too (iperf3).", rich_help_panel=_RATES)
     ] = False,
     streams: Annotated[
-        int, typer.Option(min=1, max=128, help="TCP streams of a bandwidth test.", rich_help_panel=_RATES)
+        int,
+        typer.Option(
+            min=STREAMS[0], max=STREAMS[1], help="TCP streams of a bandwidth test.", rich_help_panel=_RATES
+        ),
     ] = 1,
     bandwidth_time: Annotated[
         str, typer.Option(help="How long a bandwidth test takes (500ms, 5s).", rich_help_panel=_RATES)

@@ -48,7 +48,7 @@ def print_json(document: dict[str, Any]) -> None:
 @contextlib.contextmanager
 def progress(*titles: str) -> Iterator[dict[str, Advance]]:
     """A bar for each title, on a terminal only; ``bars[title](done, total)`` moves it."""
-    if not sys.stderr.isatty():
+    if quiet or not sys.stderr.isatty():
         yield {title: lambda done, total: None for title in titles}
         return
     from rich.console import Console
@@ -67,7 +67,7 @@ def progress(*titles: str) -> Iterator[dict[str, Advance]]:
 @contextlib.contextmanager
 def searching() -> "Iterator[Callable[[Progress], None]]":
     """A line on a terminal that says how a search stands: the best cost so far, the bound, how far apart they are."""
-    if not sys.stderr.isatty():
+    if quiet or not sys.stderr.isatty():
         yield lambda progress: None
         return
     import time

@@ -1,6 +1,7 @@
 """``plink submit``: a launch by a script that waits in Slurm's queue."""
 
 import json
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -38,7 +39,8 @@ def submit(program: Program, options: JobOptions, args: Arguments = None) -> Non
     folder = (workspace.BATCH / new_id()).absolute()
     # Commands are for every user of a host to read.
     start = ["plink.cli.submitted", str(folder / "env.json")] if job.env else ["plink"]
-    command = [sys.executable, "-m", *start, "launch", *_words(job, options, folder)]
+    # What the folder's plink.toml says when the queue gets to it is not what was submitted.
+    command = [sys.executable, "-m", *start, "--config", os.devnull, "launch", *_words(job, options, folder)]
     script = slurm_batch.batch_script(hosts, job.launcher_args, command)
     files = {
         "hosts.txt": render_hosts(hosts),

@@ -1,25 +1,31 @@
 """``-v``, ``-q`` and ``--debug``, which every command takes: how much is told of what it does."""
 
 import logging
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
 from plink.cli import screen
-from plink.cli.notes import show_notes
+from plink.cli.notes import PANEL, show_notes
 
 DEBUG = "--debug"
-PANEL = "How much is told"
 
 
-_debugging = False
+_debugging = _helping = False
 
 
-def begin() -> None:
-    """As it is unless something is typed."""
-    global _debugging
+def begin(helping: bool = False) -> None:
+    """As it is unless something is typed. ``helping``: it is help that is wanted."""
+    global _debugging, _helping
     _debugging = screen.quiet = False
+    _helping = helping
     show_notes()
+
+
+def helping() -> bool:
+    """Whether help is wanted, which is there whatever files say."""
+    return _helping
 
 
 def debugging() -> bool:
@@ -32,6 +38,20 @@ def attach(command: Any) -> None:
     for child in getattr(command, "commands", {}).values():
         attach(child)
     command.params += _options()
+    command.invoke = _telling(command.invoke)
+
+
+def _telling(invoke: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Once all that was typed is understood, where the rest comes from."""
+
+    def told(context: Any) -> Any:
+        from plink.cli.config import file_for
+
+        if (file := file_for(context.command_path)) is not None:
+            screen.say(f"defaults from {file}")
+        return invoke(context)
+
+    return told
 
 
 def _options() -> list[Any]:

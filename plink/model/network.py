@@ -27,7 +27,7 @@ class Network:
     ``latency_us[i, j]``, shape (N, N): round trip from i to j in microseconds, the 10th percentile; NaN where
     unmeasured, 0 on the diagonal. ``bandwidth_gbps[i, j]``, same shape or None: what j received from i. ``details``
     holds every other key of the file (percentiles, loss, samples, method, errors, time), kept as it was read; ``where``
-    names the file in errors about them. Matrices are read-only views: what is worked out of them is kept.
+    names the file in errors about them. Matrices are read-only copies: what is worked out of them is kept.
     """
 
     hosts: Hosts
@@ -117,9 +117,11 @@ def symmetrised(latency_us: Matrix) -> Matrix:
 
 
 def _read_only(matrix: Matrix) -> Matrix:
-    view = matrix.view()
-    view.setflags(write=False)
-    return view
+    if not matrix.flags.writeable:
+        return matrix
+    own = matrix.copy()
+    own.setflags(write=False)
+    return own
 
 
 def to_rows(matrix: Matrix, digits: int = 3) -> list[list[float | None]]:

@@ -40,7 +40,10 @@ def test_own_file_before_the_project_s(here: Path) -> None:
     (here / "pyproject.toml").write_text("[tool.plink.cost]\nnosuch = 1\n")
     assert "pyproject.toml:2: plink cost has no option --nosuch" in refusal(typed("cost", "n.json", cwd=here))
     (here / "plink.toml").write_text("[cost]\nrandom = 3\n")
-    assert "random orders (3)" in typed("cost", "n.json", cwd=here).stdout
+    done = typed("cost", "n.json", cwd=here)
+    assert "random orders (3)" in done.stdout
+    assert "plink: defaults from plink.toml" in done.stderr
+    assert "defaults" not in typed("show", "n.json", cwd=here).stderr
     (here / "plink.toml").unlink()
     (here / "pyproject.toml").write_text('[project]\nname = "x"\n[tool.other]\n')
     assert typed("cost", "n.json", cwd=here).returncode == 0
@@ -61,6 +64,8 @@ def test_own_file_before_the_project_s(here: Path) -> None:
         ('[cost]\nmodel = ["latency"]\n', "plink.toml:2: model: one value was expected"),
         ("[cost]\nrandom\n", "plink.toml: is no TOML"),
         ("\0", "plink.toml: is no TOML"),
+        ("[cost]\nquiet = true\n", "plink.toml:2: plink cost has no option --quiet"),
+        ("cost = 3\n", "plink.toml:1: cost: a table was expected, [cost]"),
         ("[runs.nosuch]\n", "plink.toml:1: plink runs has no option --nosuch"),
     ],
 )
@@ -78,10 +83,24 @@ def test_files_that_cannot_be_trusted(here: Path) -> None:
     """Unless they are named."""
     file = here / "plink.toml"
     file.write_text("[cost]\nrandom = 3\n")
-    file.chmod(0o666)
-    assert "others may write plink.toml here" in refusal(typed("cost", "n.json", cwd=here), 1)
+    for mode in (0o666, 0o664):
+        file.chmod(mode)
+        assert "others may write plink.toml here" in refusal(typed("cost", "n.json", cwd=here), 1)
     assert typed("--config", "plink.toml", "cost", "n.json", cwd=here).returncode == 0
     assert "cannot read nosuch" in refusal(typed("--config", "nosuch", "cost", "n.json", cwd=here), 1)
+    file.write_text("[probe]\naccept-new-host-keys = true\n")
+    file.chmod(0o644)
+    assert "plink.toml:2: accept-new-host-keys: type it" in refusal(typed("cost", "n.json", cwd=here))
+    assert typed("--config", "plink.toml", "cost", "n.json", cwd=here).returncode == 0
+
+
+def test_help_is_there_whatever_a_file_says(here: Path) -> None:
+    (here / "plink.toml").write_text("[nosuch]\n")
+    for words in (("cost", "--help"), ("lab", "up", "-h"), ("--help",)):
+        assert typed(*words, cwd=here).returncode == 0
+    (here / "plink.toml").unlink()
+    (here / "pyproject.toml").write_text("what others = [ wrote\n")
+    assert typed("cost", "n.json", cwd=here).returncode == 0
 
 
 def test_how_much_is_told(here: Path) -> None:

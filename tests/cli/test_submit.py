@@ -40,13 +40,13 @@ def test_a_secret_stands_in_no_command(tmp_path: Path, path: str) -> None:
     assert module == "plink.cli.submitted"
     again = words(given)
     assert again[-5:] == [f"--env=SECRET={SECRET}", "--", "train.py", "--", "-x"]
-    assert again[:2] == ["launch", "--runner=slurm"]
+    assert again[:4] == ["--config", "/dev/null", "launch", "--runner=slurm"]
 
 
 def test_without_variables_it_is_the_command_itself(tmp_path: Path, path: str) -> None:
     done = typed(*LAUNCH, "--dry-run", "train.py", cwd=tmp_path, PATH=path)
     assert done.returncode == 0, done.stderr
-    assert " -m plink launch --runner=slurm " in done.stdout
+    assert " -m plink --config /dev/null launch --runner=slurm " in done.stdout
     assert not (tmp_path / ".plink/batch").exists()
 
 

@@ -106,7 +106,12 @@ def test_same_sources_make_the_same_bytes(built: Path, tmp_path: Path) -> None:
 
 def test_the_wheel_has_the_packages_and_nothing_else(wheel: Path) -> None:
     names = {name for name in in_wheel(wheel) if ".dist-info/" not in name}
-    assert names == sources() | {"plink/py.typed", "plink/report/page.css", "plink/report/page.js"}
+    assert names == sources() | {
+        "plink/py.typed",
+        "plink/__init__.pyi",
+        "plink/report/page.css",
+        "plink/report/page.js",
+    }
 
 
 def test_the_wheel_says_what_it_is(wheel: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from plink.cli.elastic.live import RunId, ask_and_print, live_job
-from plink.cli.screen import say
+from plink.cli.screen import say, say_error
 from plink.errors import UsageError
 
 
@@ -62,7 +62,7 @@ def add(
     answer = ask(job["socket"], wish)
     say(f"added: {', '.join(answer['added'])}; they work when they have loaded their data")
     if note := answer.get("note"):
-        say(note)
+        say_error(note)
 
 
 def evict(
@@ -82,7 +82,7 @@ def evict(
     answer = ask(job["socket"], {"do": "evict", "hosts": names, "seconds": seconds})
     say(f"warned: {', '.join(names)}, {format_duration(seconds) if seconds else 'no time'} left")
     if note := answer.get("note"):
-        say(note)
+        say_error(note)
 
 
 def checkpoint(

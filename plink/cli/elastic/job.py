@@ -98,7 +98,7 @@ def run_job(program: str, args: list[str], runner: str, options: JobOptions, ela
     except OrderNotKept as error:
         for finding in error.findings:
             if finding.wrong:
-                say(f"asked for {finding.host}, found {finding.hostname}: {finding.wrong}")
+                say_error(f"asked for {finding.host}, found {finding.hostname}: {finding.wrong}")
         raise
     if options.as_json:
         print_json({"schema": "plink.elastic/1", "id": run_id, **ended, **screen.summary()})
@@ -122,7 +122,7 @@ def _run(
         with contextlib.suppress(OSError):
             notes.close()
         if log.trouble is not None and (record is None or record.trouble is None):
-            say(log.trouble)
+            say_error(log.trouble)
 
     bars.callback(close)
     began = time.monotonic()
@@ -145,7 +145,9 @@ def _run(
         shown_bars.close()
         screen.began(len(findings))
 
-    report = Report(sink, on_log, on_note, say, on_proof, shown["connecting"], shown["copying"], screen.status, folder)
+    report = Report(
+        sink, on_log, on_note, say_error, on_proof, shown["connecting"], shown["copying"], screen.status, folder
+    )
     machines: dict[str, dict[str, Any]] | None = None if request.runner == "local" else {}
     wishes = Wishes(request.settings, request.elastic.max_hosts, _racks(hosts))
     hub = Hub(connector, job, wishes, report, machines, time.monotonic)
@@ -165,7 +167,7 @@ def _racks(hosts: Hosts) -> dict[str, str]:
         network = read_network(workspace.NETWORK)
         groups = fabric_of(network).group_of
     except PlinkError as error:
-        say(f"note: the racks of hosts are not known: {error}")
+        say_error(f"note: the racks of hosts are not known: {error}")
         return {}
     known = network.hosts.by_name()
     if not any(host.name in known and known[host.name].address == host.address for host in hosts):
