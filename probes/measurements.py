@@ -172,7 +172,7 @@ def resumed(network: Network, where: str) -> Measurements:
     found.clock_steps = np.nan_to_num(matrix(details.get("clock_steps"), "clock_steps")).astype(np.int64)
     found.method = np.nan_to_num(matrix(details.get("method_used"), "method_used")).astype(np.int8)
     found.clock = np.nan_to_num(matrix(details.get("clock_used"), "clock_used")).astype(np.int8)
-    found.bandwidth = network.bandwidth_gbps
+    found.bandwidth = None if network.bandwidth_gbps is None else network.bandwidth_gbps.copy()
     found.details = {key: details[key] for key in ("shared_links", "predicted_us") if key in details}
     machines = details.get("machines")
     if isinstance(machines, list) and len(machines) == n:

@@ -141,17 +141,16 @@ class _Keeper:
     def __init__(self, found: "Measurements", target: Path) -> None:
         self._found, self._target = found, target
         self._written = time.monotonic() - _WRITE_EVERY_S
-        self._begun = False
 
     def round_done(self) -> None:
         """A round has ended; a file of thousands of hosts is not written every second."""
-        self._begun = True
         if str(self._target) != "-" and time.monotonic() - self._written >= _WRITE_EVERY_S:
             self.write()
 
     def write(self) -> None:
         """Write the file, whole; one that is there is not replaced by nothing."""
-        if not self._found.any() and (self._target.exists() or not self._begun):
+        begun = any(machine is not None for machine in self._found.machines)
+        if not self._found.any() and (self._target.exists() or not begun):
             return
         began = time.monotonic()
         if self._target == workspace.NETWORK:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from plink.errors import InputError
 from plink.model.hosts import Host, Hosts
-from plink.model.network import network_from_json, read_network
+from plink.model.network import Network, network_from_json, read_network
 from probes.agent.summary import summary
 from probes.measurements import Measurements, resumed
 
@@ -152,3 +152,14 @@ def test_a_summary_is_the_nearest_rank_of_the_positive_ones(times: list[int]) ->
         else:
             assert sum(time <= value * 1000 + 0.5 for time in good) * 100 >= p * len(good)
             assert sum(time < value * 1000 - 0.5 for time in good) * 100 < p * len(good)
+
+
+def test_what_a_file_holds_can_be_measured_again() -> None:
+    two = hosts(2)
+    found = resumed(Network(two, np.zeros((2, 2)), np.ones((2, 2))), "n.json")
+    found.latency[0, 1] = 3.0
+    assert found.bandwidth is not None
+    found.bandwidth[0, 1] = 2.0
+    network = found.network()
+    assert network.bandwidth_gbps is not None
+    assert (network.latency_us[0, 1], network.bandwidth_gbps[0, 1]) == (3.0, 2.0)
