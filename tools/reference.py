@@ -21,7 +21,7 @@ _HEAD = """\
 Made from the command line itself by `make reference`; `plink COMMAND --help` says the same. A size is written like
 `100MB`, a time like `250ms`, `2s`, `5m`, a rate like `200mbit`. `-` as a file is standard input or output.
 
-Every command takes `-v` (tell more of what is done), `-q` (tell only results and errors) and `--debug` (show the trace
+Every command takes `-v` (print more details), `-q` (print only results and errors) and `--debug` (show the traceback
 of an error), before its name or after it. `plink --version` prints the version; `--install-completion` completes
 commands in your shell.
 

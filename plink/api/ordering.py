@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from plink.api.algorithms import Given, fabric_from, options_of, order_from, rank_groups
+from plink.api.constraints import RequestedGroups, constraints_from
 from plink.api.fitting import Fitting, at_the_farthest, fitting_of, unknown_pairs, without_guesses
-from plink.api.wishes import GroupsWished, wishes_from
 from plink.errors import UsageError
 from plink.model.network import Network
 from plink.model.topology import Topology
@@ -49,7 +49,7 @@ class OrderRequest:
     options: Given = field(default_factory=dict)
     objective: str = "auto"
     pins: Mapping[str, int] = field(default_factory=dict)
-    groups: GroupsWished | None = None
+    groups: RequestedGroups | None = None
     groups_from: str = "groups"
     prior: Topology | None = None
     time_limit_s: float | None = None
@@ -114,7 +114,7 @@ def check_alone(network: Network, wanted: OrderRequest) -> None:
     """
     wanted.check()
     model_for(wanted.model, fabric_from(network))
-    wishes = wishes_from(wanted.pins, wanted.groups, network.hosts, np.zeros((1, 1)), wanted.groups_from)
+    wishes = constraints_from(wanted.pins, wanted.groups, network.hosts, np.zeros((1, 1)), wanted.groups_from)
     Seats(np.zeros(network.hosts.members[0].slots, dtype=np.intp), network.hosts.names, wishes)
 
 
@@ -163,7 +163,7 @@ def solve(
 
 def _task(network: Network, fabric: Fabric, wanted: OrderRequest) -> Task:
     given = order_from(network, None)
-    wishes = wishes_from(wanted.pins, wanted.groups, network.hosts, fabric.rtt_us, wanted.groups_from)
+    wishes = constraints_from(wanted.pins, wanted.groups, network.hosts, fabric.rtt_us, wanted.groups_from)
     groups = rank_groups(fabric, given)
     if wishes.groups is not None:
         seats = Seats(given, fabric.names, wishes)

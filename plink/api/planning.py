@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.api.algorithms import Given, fabric_from, groups_in, options_in, options_of, order_from
-from plink.api.wishes import GroupsWished, check_number, wishes_from
+from plink.api.constraints import RequestedGroups, check_number, constraints_from
 from plink.errors import InputError, NoAnswer, UsageError
 from plink.model.network import Network
 from plink.model.order import RankOrder
@@ -59,7 +59,7 @@ class PlanRequest:
     model: str = "auto"
     order: RankOrder | None = None
     order_from: str = "order"
-    groups: GroupsWished | None = None
+    groups: RequestedGroups | None = None
     groups_from: str = "groups"
     chunks: int | None = None
     weights: str | None = None
@@ -181,7 +181,7 @@ def _groups_of_hosts(network: Network, fabric: Fabric, asked: PlanRequest) -> li
     """
     number = len(network.hosts)
     if asked.groups is not None and not isinstance(asked.groups, int):
-        groups = wishes_from({}, asked.groups, network.hosts, fabric.rtt_us, asked.groups_from).groups or []
+        groups = constraints_from({}, asked.groups, network.hosts, fabric.rtt_us, asked.groups_from).groups or []
         left = sorted(set(range(number)) - {host for group in groups for host in group})
         if left:
             raise InputError(asked.groups_from, f"{fabric.names[left[0]]} is in no group; every host belongs to one")

@@ -47,11 +47,11 @@ def cost(
     from plink.api.costing import CostRequest
     from plink.api.costing import cost as cost_of
     from plink.cli.inputs import network_from
-    from plink.cli.set_options import options_typed
+    from plink.cli.set_options import parse_set_options
     from plink.model.order import read_order
     from solvers.ordering.task import with_slots
 
-    size_bytes, options = parse_bytes(size), options_typed(set_ or [])
+    size_bytes, options = parse_bytes(size), parse_set_options(set_ or [])
     options_of(options, [algo])
     network = network_from(network_file)
     asked = CostRequest(algo, size_bytes, model, options, str(order), denoise)

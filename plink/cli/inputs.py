@@ -7,7 +7,7 @@ from plink.cli.screen import say, took
 from plink.records import workspace
 
 if TYPE_CHECKING:
-    from plink.api.wishes import GroupsWished
+    from plink.api.constraints import RequestedGroups
     from plink.model.network import Network
     from plink.model.order import RankOrder
 
@@ -24,7 +24,7 @@ def network_from(path: Path | None) -> Any:
     return network
 
 
-def last_groups(network: "Network") -> "GroupsWished | None":
+def last_groups(network: "Network") -> "RequestedGroups | None":
     """The groups that were found here last, if for this very network; says so."""
     from plink.model.groups import read_groups
     from plink.model.storage import read_document

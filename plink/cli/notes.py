@@ -4,7 +4,7 @@ import logging
 
 from plink.cli.screen import say
 
-PANEL = "How much is told"  # of the options of all commands
+PANEL = "Verbosity"  # of the options of all commands
 
 
 class _Said(logging.Handler):

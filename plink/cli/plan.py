@@ -71,28 +71,28 @@ def plan(
     from plink.api.planning import PlanRequest
     from plink.api.planning import plan as make_plan
     from plink.cli.inputs import last_groups, last_order, network_from
-    from plink.cli.set_options import options_typed
-    from plink.cli.wished import groups_typed
+    from plink.cli.placement_options import parse_groups_option
+    from plink.cli.set_options import parse_set_options
     from plink.model.order import read_order
     from plink.model.storage import STANDARD
 
     request = PlanRequest(
         algo, parse_bytes(size), model, groups=None if groups is None else 1, chunks=chunks, weights=weights,
-        options=options_typed(set_ or []), seed=seed, denoise=denoise,
+        options=parse_set_options(set_ or []), seed=seed, denoise=denoise,
     )  # fmt: skip
     request.check()
     read = (network_file or workspace.NETWORK, order or workspace.ORDER, groups or workspace.GROUPS)
     workspace.check_output(output, None if as_json and network_file is not None else workspace.PLAN, read)
     network = network_from(network_file)
     found = last_order(network) if order is None else read_order(order)
-    wished = None if groups is None else groups_typed(groups)
-    if wished is None and algo == "2lha" and (found is None or not found.details.get("groups")):
-        wished = last_groups(network)
+    group_request = None if groups is None else parse_groups_option(groups)
+    if group_request is None and algo == "2lha" and (found is None or not found.details.get("groups")):
+        group_request = last_groups(network)
     made = make_plan(
         network,
         replace(
             request, order=found, order_from=str(order or workspace.ORDER),
-            groups=wished, groups_from=str(groups or workspace.GROUPS),
+            groups=group_request, groups_from=str(groups or workspace.GROUPS),
         ),
     )  # fmt: skip
     if output is None and not as_json:

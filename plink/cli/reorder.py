@@ -158,13 +158,13 @@ def reorder(
     Example: plink reorder cloud.json --algo ring --format openmpi -o hostfile
     """
     from plink.api.ordering import OrderRequest
-    from plink.cli.set_options import options_typed
-    from plink.cli.wished import groups_typed, pins_typed
+    from plink.cli.placement_options import parse_groups_option, parse_pins
+    from plink.cli.set_options import parse_set_options
     from plink.model.units import parse_bytes
     from runners.hostfiles import command, format_named, render
 
     request = OrderRequest(
-        algo, parse_bytes(size), model, options_typed(set_ or []), objective, time_limit_s=time_limit, moves=moves,
+        algo, parse_bytes(size), model, parse_set_options(set_ or []), objective, time_limit_s=time_limit, moves=moves,
         seed=seed, prove=prove, force=force, denoise=denoise,
     )  # fmt: skip
     request.check()
@@ -194,8 +194,8 @@ def reorder(
     render(chosen, network.hosts, RankOrder("given", tuple(network.hosts.names)))  # refused before a search, not after
     wanted = replace(
         request,
-        pins=pins_typed(pin or (), network.hosts.names[0]),
-        groups=None if groups is None else groups_typed(groups),
+        pins=parse_pins(pin or (), network.hosts.names[0]),
+        groups=None if groups is None else parse_groups_option(groups),
         groups_from="groups" if groups is None else name_of(groups),
         prior=None if prior is None else read_topology(prior),
     )

@@ -18,7 +18,7 @@ from plink.api.algorithms import fabric_from
 from plink.api.ordering import OrderRequest, solve
 from plink.api.planning import LIBRARY_ENVIRONMENT
 from plink.cli.screen import progress, say
-from plink.cli.set_options import options_from, options_typed
+from plink.cli.set_options import options_from, parse_set_options
 from plink.errors import NoAnswer, PlinkError, UsageError
 from plink.model.hosts import Hosts
 from plink.model.network import Network
@@ -79,7 +79,7 @@ def plan_orders(network: Network, algo: str, trying: Trying) -> Planned:
 
     :raises PlinkError: as :func:`solve` and :func:`orders_between`.
     """
-    options = options_typed(trying.typed)
+    options = parse_set_options(trying.typed)
     solved = solve(
         network, OrderRequest(algo, trying.size_bytes, trying.model, options, moves=_MOVES, seed=trying.seed)
     )

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 _MOST_DIGITS = 9
 
 
-def options_typed(words: Sequence[str]) -> Given:
+def parse_set_options(words: Sequence[str]) -> Given:
     """The values by name; yes and no for what is one or the other.
 
     :raises UsageError: for what is not of that form.
@@ -38,6 +38,6 @@ def options_typed(words: Sequence[str]) -> Given:
 def options_from(words: Sequence[str], algorithms: Sequence[str], groups: list[list[int]] | None = None) -> "Options":
     """The same as these algorithms take them.
 
-    :raises UsageError: as :func:`options_typed` and :func:`plink.api.algorithms.options_of`.
+    :raises UsageError: as :func:`parse_set_options` and :func:`plink.api.algorithms.options_of`.
     """
-    return options_of(options_typed(words), algorithms, groups)
+    return options_of(parse_set_options(words), algorithms, groups)

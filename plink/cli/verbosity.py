@@ -1,4 +1,4 @@
-"""``-v``, ``-q`` and ``--debug``, which every command takes: how much is told of what it does."""
+"""``-v``, ``-q`` and ``--debug``, the options of every command for how much it prints."""
 
 import logging
 from collections.abc import Callable
@@ -16,7 +16,7 @@ _debugging = _helping = False
 
 
 def begin(helping: bool = False) -> None:
-    """As it is unless something is typed. ``helping``: it is help that is wanted."""
+    """Reset to the defaults before a command is parsed. ``helping``: it is help that is wanted."""
     global _debugging, _helping
     _debugging = screen.quiet = False
     _helping = helping
@@ -38,20 +38,20 @@ def attach(command: Any) -> None:
     for child in getattr(command, "commands", {}).values():
         attach(child)
     command.params += _options()
-    command.invoke = _telling(command.invoke)
+    command.invoke = _announcing_defaults(command.invoke)
 
 
-def _telling(invoke: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Once all that was typed is understood, where the rest comes from."""
+def _announcing_defaults(invoke: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Wrap a command so that it says which file its defaults come from, once the command line is parsed."""
 
-    def told(context: Any) -> Any:
+    def announce_and_invoke(context: Any) -> Any:
         from plink.cli.config import file_for
 
         if (file := file_for(context.command_path)) is not None:
             screen.say(f"defaults from {file}")
         return invoke(context)
 
-    return told
+    return announce_and_invoke
 
 
 def _options() -> list[Any]:
@@ -84,19 +84,19 @@ def _carrier(
     verbose: Annotated[
         bool,
         typer.Option(
-            "-v", "--verbose", callback=_verbose, help="Tell more of what is done.", rich_help_panel=PANEL
+            "-v", "--verbose", callback=_verbose, help="Print more details.", rich_help_panel=PANEL
         ),
     ] = False,
     quiet: Annotated[
         bool,
         typer.Option(
-            "-q", "--quiet", callback=_quiet, help="Tell only results and errors.", rich_help_panel=PANEL
+            "-q", "--quiet", callback=_quiet, help="Print only results and errors.", rich_help_panel=PANEL
         ),
     ] = False,
     debug: Annotated[
         bool,
         typer.Option(
-            DEBUG, callback=_debug, help="Show where in plink an error came from.", rich_help_panel=PANEL
+            DEBUG, callback=_debug, help="Show the traceback of an error.", rich_help_panel=PANEL
         ),
     ] = False,
 ) -> None:  # fmt: skip

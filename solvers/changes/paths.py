@@ -22,7 +22,7 @@ def missing(aligned: Aligned, groupings: Sequence[Labels]) -> list[Finding]:
         if side.network.details.get("plan") == "adaptive":
             lacks = lacks & _failed(side, aligned.names)
         tell = partial(told, names=aligned.names, what="unmeasured", verdict=verdict)
-        findings += _told(first, lacks, groupings, tell)
+        findings += _findings(first, lacks, groupings, tell)
     return findings
 
 
@@ -41,10 +41,10 @@ def hops(aligned: Aligned, groupings: Sequence[Labels]) -> list[Finding]:
     known, changed = known | known.T, changed | changed.T
     np.fill_diagonal(known, False)
     tell = partial(told, names=aligned.names, what="hops", verdict=CHANGED, values=(old, new, new - old))
-    return _told(known, changed, groupings, tell)
+    return _findings(known, changed, groupings, tell)
 
 
-def _told(known: Mask, moved: Mask, groupings: Sequence[Labels], tell: Callable[[Cause], Finding]) -> list[Finding]:
+def _findings(known: Mask, moved: Mask, groupings: Sequence[Labels], tell: Callable[[Cause], Finding]) -> list[Finding]:
     moved = known & moved
     if not moved.any():
         return []

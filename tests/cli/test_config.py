@@ -103,7 +103,7 @@ def test_help_is_there_whatever_a_file_says(here: Path) -> None:
     assert typed("cost", "n.json", cwd=here).returncode == 0
 
 
-def test_how_much_is_told(here: Path) -> None:
+def test_verbose_and_quiet(here: Path) -> None:
     plain, more, less = (typed("reorder", "n.json", *words, cwd=here) for words in ((), ("-v",), ("-q",)))
     assert "plink: order -> .plink/order.json" in plain.stderr
     assert set(plain.stderr.splitlines()) < set(more.stderr.splitlines())

@@ -45,7 +45,7 @@ def test_ranks_on_this_machine(tmp_path: Path, script: str) -> None:
     assert (tmp_path / str(kept["logs"]) / "rank-1.out").read_text().splitlines()[2] == "2 1 2 ['a b']"
 
 
-def test_the_exception_that_ended_a_rank_is_told_last(tmp_path: Path) -> None:
+def test_failed_rank_exception_is_reported_last(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(
         "import os, sys, time\n"
         "if os.environ['RANK'] != '1': time.sleep(60)\n"

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from plink.model.network import Matrix
     from solvers.ordering.seats import Wishes
 
-GroupsWished = int | Sequence[Sequence[str]]
+RequestedGroups = int | Sequence[Sequence[str]]
 
 
-def wishes_from(
-    pins: Mapping[str, int], groups: GroupsWished | None, hosts: "Hosts", rtt_us: "Matrix", where: str = "groups"
+def constraints_from(
+    pins: Mapping[str, int], groups: RequestedGroups | None, hosts: "Hosts", rtt_us: "Matrix", where: str = "groups"
 ) -> "Wishes":
     """:param pins: the first rank of hosts, by name.
     :param groups: the names of the hosts in each; or a number of groups to be formed of hosts near each other.

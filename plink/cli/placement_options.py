@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from plink.api.wishes import GroupsWished
+from plink.api.constraints import RequestedGroups
 from plink.errors import UsageError
 from plink.model.groups import read_groups
 
 _MOST_DIGITS = 9
 
 
-def pins_typed(words: Sequence[str], example: str) -> dict[str, int]:
+def parse_pins(words: Sequence[str], example: str) -> dict[str, int]:
     """The first rank of each host.
 
     :param example: a host's name. :raises UsageError: for what is not of that form, or two ranks for one host.
@@ -24,7 +24,7 @@ def pins_typed(words: Sequence[str], example: str) -> dict[str, int]:
     return pinned
 
 
-def groups_typed(groups: str) -> GroupsWished:
+def parse_groups_option(groups: str) -> RequestedGroups:
     """How many groups, or those that a file lists.
 
     :raises UsageError: for nothing. :raises InputError: for a file that cannot be read.
