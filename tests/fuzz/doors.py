@@ -100,6 +100,7 @@ def short_message(data: bytes) -> None:
 
     from plink.runtime.aggengine import eager
     from plink.runtime.aggengine.failures import PeerLost
+    from plink.runtime.aggengine.meeting import FullMesh
 
     here, there = socket.socketpair()
     with there:
@@ -108,7 +109,7 @@ def short_message(data: bytes) -> None:
             there.sendall(data)
         there.shutdown(socket.SHUT_WR)
         with patch.object(eager, "_LONGEST_S", 0.0), _local():
-            transport = eager.EagerTransport({(1, 0): here}, 1, timedelta(0), (0, 7))
+            transport = eager.EagerTransport({(1, 0): here}, FullMesh(0, (0, 7), 1), timedelta(0))
             try:
                 at = 0
                 for signature in (4, 5, 1 << 26):

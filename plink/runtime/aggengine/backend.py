@@ -27,6 +27,7 @@ from plink.runtime.aggengine.eager import connected
 from plink.runtime.aggengine.engine import Engine
 from plink.runtime.aggengine.failures import AggregationError, Watch
 from plink.runtime.aggengine.launcher_line import LauncherLine
+from plink.runtime.aggengine.meeting import FullMesh
 from plink.runtime.aggengine.reductions import GLOO_SUMS, only_ours, reduction_for
 from plink.runtime.aggengine.said import by_schedules, summary
 from plink.runtime.aggengine.staging import fetch
@@ -141,13 +142,12 @@ class PlinkProcessGroup(dist.ProcessGroup):
         others, before = sockets() if tuned else {}, descriptors()
         names = self._members or range(size)
         allow(size * (2 * aggregation.lanes + 1))  # one aside
-        transport = GlooTransport(PrefixStore("engine/", store), rank, size, aggregation.lanes, patience, names)
+        mesh = FullMesh(rank, names, aggregation.lanes)
+        transport = GlooTransport(PrefixStore("engine/", store), mesh, patience)
         eager = None
         if not self._members or _world_meets():
             address = own_address(descriptors() - before)
-            eager = connected(
-                PrefixStore("eager/", store), rank, size, aggregation.lanes, patience, address, names, self._all_can
-            )
+            eager = connected(PrefixStore("eager/", store), mesh, patience, address, self._all_can)
         opened = {fd: inode for fd, inode in sockets().items() if others.get(fd) != inode} if tuned else {}
         watch = Watch(PrefixStore("watch/", store), rank, size, timeout, names=names)
         self._engine = Engine(aggregation, rank, transport, watch, eager)

@@ -13,7 +13,7 @@ import struct
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -22,7 +22,7 @@ import torch
 from torch.distributed import Store  # type: ignore[attr-defined]
 
 from plink.runtime.aggengine.failures import PeerLost
-from plink.runtime.aggengine.meeting import CannotConnect, meet, stay_away
+from plink.runtime.aggengine.meeting import CannotConnect, FullMesh, meet, stay_away
 from plink.runtime.aggengine.transport import CLOSED
 
 # Vectors of up to so many bytes travel so: with what of them may wait in kernels at a time, no queue gets long.
@@ -32,14 +32,7 @@ _LONGEST_S = 1.0  # between looks at whether all was closed meanwhile
 
 
 def connected(
-    store: Store,
-    rank: int,
-    size: int,
-    lanes: int,
-    timeout: timedelta,
-    address: str | None,
-    names: Sequence[int],
-    all_can: Callable[[bool], bool],
+    store: Store, mesh: FullMesh, timeout: timedelta, address: str | None, all_can: Callable[[bool], bool]
 ) -> "EagerTransport | None":
     """Connections to all, where all ranks can have them; None on all of them otherwise; whoever could not says why.
 
@@ -48,13 +41,13 @@ def connected(
     found, why = None, "this host's address is not known"
     try:
         if address is None:
-            stay_away(store, rank)
+            stay_away(store, mesh.rank)
         else:
-            found = meet(store, rank, size, lanes, address, names, timeout.total_seconds())
+            found = meet(store, mesh, address, timeout.total_seconds())
     except Exception as error:  # whatever it is: the others wait to hear whether all can
         why = str(error) if isinstance(error, CannotConnect) else f"{type(error).__name__}: {error}"
     if all_can(found is not None) and found is not None:
-        return EagerTransport(found, lanes, timeout, names)
+        return EagerTransport(found, mesh, timeout)
     if found is None:
         print(f"plink: short messages go by gloo: {why}", file=sys.stderr, flush=True)
     for one in (found or {}).values():
@@ -90,16 +83,12 @@ class _Line:
 class EagerTransport:
     """Messages between the ranks of a group over a connection a pair and lane."""
 
-    def __init__(
-        self, found: dict[tuple[int, int], socket.socket], lanes: int, timeout: timedelta, names: Sequence[int]
-    ) -> None:
-        """:param found: connections to all other ranks, by rank and lane: the transport's from now on.
-        :param names: the job's ranks, by which those of the group are named.
-        """
-        self._names, self._timeout_s = names, timeout.total_seconds()
+    def __init__(self, found: dict[tuple[int, int], socket.socket], mesh: FullMesh, timeout: timedelta) -> None:
+        """:param found: connections to all other ranks, by rank and lane: the transport's from now on."""
+        self._names, self._timeout_s = mesh.names, timeout.total_seconds()
         self._closed = False
-        self._lines: list[dict[int, _Line]] = [{} for _ in range(lanes)]
-        self._busy: list[dict[int, _Line]] = [{} for _ in range(lanes)]  # those with messages under way
+        self._lines: list[dict[int, _Line]] = [{} for _ in range(mesh.lanes)]
+        self._busy: list[dict[int, _Line]] = [{} for _ in range(mesh.lanes)]  # those with messages under way
         for (peer, lane), made in found.items():
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             made.setblocking(False)

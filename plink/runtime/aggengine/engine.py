@@ -17,7 +17,7 @@ from plink.runtime.aggengine.crossover import NEVER, AllReduce
 from plink.runtime.aggengine.cut import cut
 from plink.runtime.aggengine.eager import MOST_BYTES, EagerTransport
 from plink.runtime.aggengine.failures import AggregationError, Watch
-from plink.runtime.aggengine.lane import Buffers, run_lane
+from plink.runtime.aggengine.lane import Lane, run_lane
 from plink.runtime.aggengine.program import Program, compile_program
 from plink.runtime.aggengine.reductions import GLOO_SUMS, Combine, Reduction
 from plink.runtime.aggengine.transport import SIGNATURES, Transport
@@ -66,7 +66,7 @@ class Engine:
         self._ranks = aggregation.ranks or 0
         self._count = 0
         self._queues: list[SimpleQueue[Job | None]] = [SimpleQueue() for _ in range(aggregation.lanes)]
-        self._buffers = [Buffers() for _ in range(aggregation.lanes)]
+        self._lanes = [Lane(number) for number in range(aggregation.lanes)]
         self._programs: OrderedDict[tuple[int, int, int], tuple[Schedule, Program]] = OrderedDict()
         self._submitting, self._compiling = threading.Lock(), threading.Lock()
         self._pending = 0
@@ -311,7 +311,7 @@ class Engine:
 
     def _execute(self, program: Program, lane: int, flat: torch.Tensor, combine: Combine, signature: int) -> None:
         transport = self._transport if self._eager is None or flat.nbytes > MOST_BYTES else self._eager
-        run_lane(program.lanes[lane], lane, flat, combine, transport, signature, self._buffers[lane])
+        run_lane(self._lanes[lane], program.lanes[lane], flat, combine, transport, signature)
 
     def _try(self, do: Callable[[], object]) -> str | None:
         """Do it; what went wrong, if anything did, which ends all."""

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import torch
 
@@ -37,16 +38,19 @@ class Buffers:
             kept.append(one)
 
 
+@dataclass(frozen=True)
+class Lane:
+    """One of a rank's parallel connections to each peer, with the merge buffers of the one thread that uses it."""
+
+    number: int
+    buffers: Buffers = field(default_factory=Buffers)
+
+
 def run_lane(
-    actions: Sequence[Action],
-    lane: int,
-    flat: torch.Tensor,
-    combine: Combine,
-    transport: Transport,
-    signature: int,
-    buffers: Buffers,
+    lane: Lane, actions: Sequence[Action], flat: torch.Tensor, combine: Combine, transport: Transport, signature: int
 ) -> None:
     """Execute the actions on a contiguous vector; returns when all that was sent has left."""
+    number, buffers = lane.number, lane.buffers
     receptions = [action for action in actions if action.what != SEND]
     begun: deque[tuple[torch.Tensor, Pending]] = deque()
     ahead = 0
@@ -59,7 +63,7 @@ def run_lane(
         one, sent[k] = sent[k], None
         if one is not None:
             peer, pending = one
-            transport.wait(pending, peer, lane)
+            transport.wait(pending, peer, number)
 
     def begin(must: bool) -> bool:
         """Begin the next reception, if it may be."""
@@ -78,7 +82,7 @@ def run_lane(
             for k in action.after_sends:
                 left(k)
             where = target = flat[action.start : action.stop]
-        begun.append((where, transport.receive(target, action.peer, lane, signature)))
+        begun.append((where, transport.receive(target, action.peer, number, signature)))
         ahead += 1
         under_way += takes
         return True
@@ -88,13 +92,13 @@ def run_lane(
         while ahead < most and begin(False):
             pass
         if action.what == SEND:
-            sending = transport.send(flat[action.start : action.stop], action.peer, lane, signature)
+            sending = transport.send(flat[action.start : action.stop], action.peer, number, signature)
             sent.append((action.peer, sending))
             continue
         if not begun:
             begin(True)
         where, pending = begun.popleft()
-        transport.wait(pending, action.peer, lane)
+        transport.wait(pending, action.peer, number)
         under_way -= largest if action.what == ADD else action.stop - action.start
         if action.what == COPY:
             continue

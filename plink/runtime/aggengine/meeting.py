@@ -23,6 +23,18 @@ _HELLO_S = 2.0  # for a caller to say who it is
 _STRANGERS = 64  # heard at a time
 
 
+@dataclass(frozen=True)
+class FullMesh:
+    """Connections between all ranks of a group, ``lanes`` a pair, as the group's rank ``rank`` has them.
+
+    :ivar names: the job's number of every rank of the group, by which errors name them.
+    """
+
+    rank: int
+    names: Sequence[int]
+    lanes: int
+
+
 class CannotConnect(Exception):
     """Some rank cannot be reached so."""
 
@@ -36,26 +48,23 @@ class _Caller:
     said: bytes = b""
 
 
-def meet(
-    store: Store, rank: int, size: int, lanes: int, address: str, names: Sequence[int], within_s: float
-) -> dict[tuple[int, int], socket.socket]:
+def meet(store: Store, mesh: FullMesh, address: str, within_s: float) -> dict[tuple[int, int], socket.socket]:
     """Connections to all other ranks, by rank and lane; every rank does it at once.
 
     :param address: of this host, as the others reach it.
-    :param names: how ranks are called in what is raised.
     :raises CannotConnect: naming the rank that could not be reached, or has not called.
     """
-    found: dict[tuple[int, int], socket.socket] = {}
+    rank, names, found = mesh.rank, mesh.names, dict[tuple[int, int], socket.socket]()
     within_s = min(within_s, _MEETING_S)
     word = os.urandom(_WORD_BYTES)
     try:
         listening = socket.create_server(
-            (address, 0), family=socket.AF_INET6 if ":" in address else socket.AF_INET, backlog=size * lanes
+            (address, 0), family=socket.AF_INET6 if ":" in address else socket.AF_INET, backlog=len(names) * mesh.lanes
         )
     except OSError as error:
         stay_away(store, rank)
         raise CannotConnect(f"no port can be had at {address}: {error}") from error
-    expected = {(peer, lane) for peer in range(rank + 1, size) for lane in range(lanes)}
+    expected = {(peer, lane) for peer in range(rank + 1, len(names)) for lane in range(mesh.lanes)}
     door = _Door(listening, word, expected, found, within_s)
     store.set(f"at{rank}", word + f"{address} {listening.getsockname()[1]}".encode())  # type: ignore[arg-type]
     answering = threading.Thread(target=door.answer, name="plink-meeting", daemon=True)
@@ -63,7 +72,7 @@ def meet(
     try:
         for peer in range(rank):
             said = store.get(f"at{peer}")
-            for lane in range(lanes):
+            for lane in range(mesh.lanes):
                 try:
                     found[peer, lane] = _call(said, rank, lane, address, within_s)
                 except OSError as error:
@@ -104,13 +113,9 @@ class _Door:
     """Hears all callers at once, until all have called who are expected or time is over. Strangers are hung up on."""
 
     def __init__(
-        self,
-        listening: socket.socket,
-        word: bytes,
-        expected: set[tuple[int, int]],
-        found: dict[tuple[int, int], socket.socket],
-        within_s: float,
-    ) -> None:
+        self, listening: socket.socket, word: bytes, expected: set[tuple[int, int]],
+        found: dict[tuple[int, int], socket.socket], within_s: float,
+    ) -> None:  # fmt: skip
         self._listening, self._word, self._expected, self._found = listening, word, expected, found
         self._until = time.monotonic() + within_s
         self._closing, self._close = socket.socketpair()

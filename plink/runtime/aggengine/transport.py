@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch.distributed import Store  # type: ignore[attr-defined]
 
 from plink.runtime.aggengine.failures import PeerLost
+from plink.runtime.aggengine.meeting import FullMesh
 
 _OTHER_FILES = 256  # that the program may open besides
 _AT_ONCE = timedelta(milliseconds=1)
@@ -55,18 +56,15 @@ class GlooTransport:
     torch's ProcessGroupGloo.cpp), which is how a lane keeps to its own.
     """
 
-    def __init__(
-        self, store: Store, rank: int, size: int, lanes: int, timeout: timedelta, names: Sequence[int] | None = None
-    ) -> None:
-        """:param names: the job's ranks, where the group has some of them: by these they are named."""
-        self._names = range(size) if names is None else names
-        self._lanes, self._peers = lanes, [peer for peer in range(size) if peer != rank]
+    def __init__(self, store: Store, mesh: FullMesh, timeout: timedelta) -> None:
+        self._names, self._lanes = mesh.names, mesh.lanes
+        self._peers = [peer for peer in range(len(mesh.names)) if peer != mesh.rank]
         self._closed = False
         options = dist.ProcessGroupGloo._Options()  # type: ignore[attr-defined]
-        options._devices = devices(lanes)
+        options._devices = devices(mesh.lanes)
         options._threads = 1  # these are for collectives, of which there are none here
         options._timeout = timeout
-        self._group: Any = dist.ProcessGroupGloo(store, rank, size, options)
+        self._group: Any = dist.ProcessGroupGloo(store, mesh.rank, len(mesh.names), options)
 
     def send(self, tensor: torch.Tensor, peer: int, lane: int, signature: int) -> Pending:
         """As :class:`Transport` says."""

@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 
 from plink.runtime.aggengine.connections import Connections, sockets
+from plink.runtime.aggengine.meeting import FullMesh
 from plink.runtime.aggengine.transport import GlooTransport
 from tests.runtime.ranks import results_of, run_ranks
 
@@ -24,7 +25,7 @@ def send_and_count() -> tuple[bool, bool, Any, float]:
     dist.init_process_group("gloo")
     before = sockets()
     store = dist.distributed_c10d._get_default_store()
-    transport = GlooTransport(dist.PrefixStore("x/", store), rank, size, 2, timedelta(seconds=60))
+    transport = GlooTransport(dist.PrefixStore("x/", store), FullMesh(rank, range(size), 2), timedelta(seconds=60))
     mine = Connections({fd: inode for fd, inode in sockets().items() if before.get(fd) != inode}, size)
     numbers = torch.from_numpy(mine.identities(8))
     everyone = [torch.empty_like(numbers) for _ in range(size)]

@@ -19,7 +19,7 @@ from plink.runtime.aggengine import eager, meeting
 from plink.runtime.aggengine.connections import own_address, sockets
 from plink.runtime.aggengine.eager import EagerTransport, connected
 from plink.runtime.aggengine.failures import PeerLost
-from plink.runtime.aggengine.meeting import CannotConnect, meet
+from plink.runtime.aggengine.meeting import CannotConnect, FullMesh, meet
 from tests.runtime.aggengine.thread_ranks import everywhere
 
 HERE = "127.0.0.1"
@@ -27,8 +27,8 @@ HERE = "127.0.0.1"
 
 def join(store: Any, rank: int, size: int, lanes: int = 1, timeout_s: float = 20.0) -> EagerTransport:
     """One rank."""
-    found = meet(store, rank, size, lanes, HERE, range(size), timeout_s)
-    return EagerTransport(found, lanes, timedelta(seconds=timeout_s), range(size))
+    mesh = FullMesh(rank, range(size), lanes)
+    return EagerTransport(meet(store, mesh, HERE, timeout_s), mesh, timedelta(seconds=timeout_s))
 
 
 @contextmanager
@@ -177,10 +177,9 @@ def test_nobody_is_called_twice() -> None:
 def test_a_lost_rank_is_named(who: str) -> None:
     """At once by whoever waits for it, with the name that the job has for it; by nobody else."""
     store, found = dist.HashStore(), []
-    names = [4, 7]
+    meshes = [FullMesh(rank, [4, 7], 1) for rank in range(2)]
     made = everywhere(
-        2,
-        lambda rank: EagerTransport(meet(store, rank, 2, 1, HERE, names, 9), 1, timedelta(seconds=1), names),
+        2, lambda rank: EagerTransport(meet(store, meshes[rank], HERE, 9), meshes[rank], timedelta(seconds=1))
     )
     if who == "closes":
         made[1].release()
@@ -255,7 +254,7 @@ def test_all_go_without_where_one_cannot(
             return all(said)
 
         where = address if rank == 1 else HERE
-        return connected(store, rank, 3, 2, timedelta(seconds=9), where, [5, 6, 7], all_can)
+        return connected(store, FullMesh(rank, [5, 6, 7], 2), timedelta(seconds=9), where, all_can)
 
     assert everywhere(3, work) == [None] * 3
     heard = capfd.readouterr().err

@@ -16,7 +16,7 @@ from plink.runtime.aggengine.cut import Cutting
 from plink.runtime.aggengine.eager import EagerTransport
 from plink.runtime.aggengine.engine import Engine
 from plink.runtime.aggengine.failures import AggregationError, Watch
-from plink.runtime.aggengine.meeting import meet
+from plink.runtime.aggengine.meeting import FullMesh, meet
 from plink.runtime.aggengine.reductions import reduction_for
 from plink.runtime.aggengine.transport import GlooTransport
 
@@ -99,14 +99,10 @@ class Members:
 
         def join(rank: int) -> Member:
             timeout = timedelta(seconds=timeout_s)
-            transport = GlooTransport(dist.PrefixStore("t/", store), rank, schedule.ranks, lanes, timeout * 2)
-            everyone = range(schedule.ranks)
-            met = (
-                meet(dist.PrefixStore("e/", store), rank, schedule.ranks, lanes, "127.0.0.1", everyone, 20)
-                if eager
-                else {}
-            )
-            short = EagerTransport(met, lanes, timeout * 2, everyone) if eager else None
+            mesh = FullMesh(rank, range(schedule.ranks), lanes)
+            transport = GlooTransport(dist.PrefixStore("t/", store), mesh, timeout * 2)
+            met = meet(dist.PrefixStore("e/", store), mesh, "127.0.0.1", 20) if eager else {}
+            short = EagerTransport(met, mesh, timeout * 2) if eager else None
             watch = Watch(dist.PrefixStore("w/", store), rank, schedule.ranks, timeout, slow_s=1.0)
             return Member(rank, Engine(aggregation, rank, transport, watch, short), schedule)
 
