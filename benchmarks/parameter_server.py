@@ -18,18 +18,19 @@ from typing import Any
 import numpy as np
 
 from benchmarks.record import Bar, record
-from plink.runtime.agileml.client import Client, Ownership
+from plink.runtime.agileml.client import MAX_CONNECTIONS, Client, Ownership
 from plink.runtime.agileml.keys import RunKeys
 from plink.runtime.agileml.layout import Layout, Table
 from plink.runtime.agileml.records import Channel, Lost
 from plink.runtime.agileml.rules import BSP
 from plink.runtime.agileml.server import Server
+from plink.runtime.agileml.store_config import StoreConfig
 
 _BYTES = 16 << 20
 _ROWS, _WIDTH = 4096, 1024  # of float32: 16 MB
 _REPEATS, _WARM = 20, 5
 _READS = 1000
-_PARTITIONS, _LANES = (1, 4), 2
+_PARTITIONS = 1, 4
 _CIPHERS = {"tls 1.3, aes-256-gcm": None, "tls 1.2, aes-128-gcm": "ECDHE-ECDSA-AES128-GCM-SHA256"}
 
 
@@ -95,7 +96,7 @@ def _echo(pipe: Connection, way: str, pem: bytes) -> None:
 
 def _store(pipe: Connection, partitions: int, pem: bytes) -> None:
     """A server of one worker's parameters, until the process ends."""
-    server = Server(_layout(partitions), RunKeys(pem), BSP())
+    server = Server(StoreConfig(_layout(partitions), RunKeys(pem), BSP()))
     for partition in range(partitions):
         server.open(partition, {0: 0})
     pipe.send(server.address)
@@ -159,7 +160,7 @@ def _parameters(partitions: int, keys: RunKeys) -> dict[str, Any]:
     rows, ones = np.arange(_ROWS), np.ones((_ROWS, _WIDTH), dtype=np.float32)
     with _child(_store, partitions, keys.pem) as address:
         owners = {partition: Ownership(address) for partition in range(partitions)}
-        client = Client(_layout(partitions), keys, BSP(), 0, owners, lanes=_LANES)
+        client = Client(StoreConfig(_layout(partitions), keys, BSP()), 0, owners)
 
         def push_and_pull() -> None:
             client.update("parameters", rows, ones)
@@ -186,7 +187,7 @@ def main() -> int:
         Bar("small read at the median, us", max(found["small_us"] for found in stores.values()), at_most=300.0),
     ]
     configuration = {
-        "bytes": _BYTES, "rows": _ROWS, "width": _WIDTH, "lanes": _LANES, "repeats": _REPEATS, "reads": _READS,
+        "bytes": _BYTES, "rows": _ROWS, "width": _WIDTH, "lanes": MAX_CONNECTIONS, "repeats": _REPEATS, "reads": _READS,
         "openssl of ssl": ssl.OPENSSL_VERSION, "processor": platform.processor() or platform.machine(),
         "load at the end": os.getloadavg(),
     }  # fmt: skip

@@ -15,17 +15,21 @@ from dataclasses import dataclass
 
 from plink.errors import InputError, PlinkError
 from plink.runtime.agileml.cache import Cache
-from plink.runtime.agileml.keys import RunKeys, Stranger
-from plink.runtime.agileml.layout import Indices, Layout, Places, Values
+from plink.runtime.agileml.keys import Stranger
+from plink.runtime.agileml.layout import Indices, Places, Values
 from plink.runtime.agileml.line import Line
 from plink.runtime.agileml.pieces import Piece
 from plink.runtime.agileml.records import Forged, Lost
 from plink.runtime.agileml.rules import SSP, Rule
+from plink.runtime.agileml.store_config import StoreConfig
 from plink.runtime.agileml.sums import Overflow, no_room
 from plink.runtime.agileml.wire import INCLUDED, Kind, Message, Status, Wanted
 
 _AGAIN_S = 0.02
-_ONE_LANE_BYTES = 1 << 20  # of a server's parameters
+# To each server: a handshake takes both ends milliseconds, and when partitions move all workers have one with every new
+# owner at once.
+MAX_CONNECTIONS = 2
+_ONE_CONNECTION_BYTES = 1 << 20  # of a server's parameters
 
 
 class Unanswered(PlinkError):
@@ -50,6 +54,18 @@ class Ownership:
 
 
 @dataclass(frozen=True)
+class Timeouts:
+    """How long a client waits until it raises :class:`Unanswered`.
+
+    :ivar owner_s: for a partition's owner to answer, or to become known; longer than the servers' ``patience_s``.
+    :ivar workers_s: for the other workers to come as far as a read needs.
+    """
+
+    owner_s: float = 10.0
+    workers_s: float = 600.0
+
+
+@dataclass(frozen=True)
 class _Trouble:
     """A partition that gives no answer: since when, what is known of why, and who owned it."""
 
@@ -65,20 +81,16 @@ class Client:
         number too, and redoes its clock: what the servers had of it counts once.
     :param owners: of every partition.
     :param clock: the first that it works in.
-    :param timeout_s: within which a partition's owner must answer, or become known; it must be longer than the
-        servers' ``patience_s``.
-    :param wait_s: within which the other workers must have come as far as a read needs.
-    :param lanes: connections to each server that has more than a megabyte of the parameters; one to others: a handshake
-        takes both ends milliseconds, and when partitions move all workers have one with every new owner at once.
     """
 
     def __init__(
-        self, layout: Layout, keys: RunKeys, rule: Rule, worker: int, owners: Mapping[int, Ownership], *,
-        clock: int = 0, era: int = 0, timeout_s: float = 10.0, wait_s: float = 600.0, lanes: int = 2,
+        self, config: StoreConfig, worker: int, owners: Mapping[int, Ownership], *, clock: int = 0, era: int = 0,
+        timeouts: Timeouts | None = None,
     ) -> None:  # fmt: skip
-        self.layout, self.worker, self.now, self.era = layout, worker, clock, era
-        self._keys, self._rule = keys, rule
-        self._timeout_s, self._wait_s, self._lanes = timeout_s, wait_s, lanes
+        layout = config.layout
+        self.layout, self.rule, self._keys = layout, config.rule, config.keys
+        self.worker, self.now, self.era = worker, clock, era
+        self._timeouts = timeouts or Timeouts()
         self._partition_bytes = sum(table.rows * table.row_bytes for table in layout.tables) / layout.partitions
         self._owners, self._pointing = dict(owners), threading.Lock()
         self._caches = [Cache(table) for table in layout.tables]
@@ -120,7 +132,7 @@ class Client:
 
     @property
     def _rule_now(self) -> Rule:
-        return SSP(0) if self._barrier == self.now and self._rule.sees_ahead else self._rule
+        return SSP(0) if self._barrier == self.now and self.rule.sees_ahead else self.rule
 
     def update(self, table: str, rows: object, deltas: object) -> None:
         """Add to vectors; others see it after :meth:`clock`.
@@ -211,7 +223,7 @@ class Client:
             )  # fmt: skip
         for partition, answer in self._ask_all(asked).items():
             # What has one's update of this clock already must not get it again when the clock is over.
-            state = self._rule.needs(self.now) if answer.flags & INCLUDED else answer.clock
+            state = self.rule.needs(self.now) if answer.flags & INCLUDED else answer.clock
             self._caches[table].give(rows[places[partition]], answer.pieces[0].values, state)
 
     def _updates(self) -> dict[int, Message]:
@@ -221,7 +233,7 @@ class Client:
             rows = cache.added_to()
             for partition, where, local in self.layout.cut(rows):
                 pieces[partition].append(Piece(table, local, cache.added(rows[where])))
-            cache.sent(rows, self.now + 1, self._rule)
+            cache.sent(rows, self.now + 1, self.rule)
         return {
             partition: Message(
                 Kind.UPDATE, partition, worker=self.worker, era=self.era, clock=self.now, sequence=self.now,
@@ -249,7 +261,7 @@ class Client:
                 now = time.monotonic()
                 if partition in answers or seen.address != owners[partition].address:
                     del trouble[partition]  # who owns it now has all its time
-                elif now - seen.since > self._timeout_s or now - begun > self._wait_s:
+                elif now - seen.since > self._timeouts.owner_s or now - begun > self._timeouts.workers_s:
                     silent_s = now - seen.since
                     raise Unanswered(f"partition {partition} at {seen.address}, for {silent_s:.1f} s: {seen.why}")
             if trouble.keys() - answers.keys():
@@ -290,10 +302,11 @@ class Client:
     def _some_lines(self, address: str, partitions: int) -> list[Line]:
         """To a server that has so many of the partitions asked for. A new one is met once in a clock: all workers do,
         in the same."""
-        wanted = min(self._lanes, partitions) if partitions * self._partition_bytes > _ONE_LANE_BYTES else 1
+        large = partitions * self._partition_bytes > _ONE_CONNECTION_BYTES
+        wanted = min(MAX_CONNECTIONS, partitions) if large else 1
         some = [self._lines[address, lane] for lane in range(wanted) if (address, lane) in self._lines]
         if not some or (len(some) < wanted and self._met[address] != self.now):
-            line = Line(address, self._keys, self.layout, self._timeout_s)
+            line = Line(address, self._keys, self.layout, self._timeouts.owner_s)
             with self._pointing:
                 self._lines[address, len(some)] = line
             self._met[address] = self.now

@@ -4,8 +4,8 @@ who is to serve after its owner was lost (Harlap thesis, 4.2.3)."""
 from collections.abc import Collection
 
 from plink.runtime.agileml.line import Line
-from plink.runtime.agileml.moves import attempt, tell_surely
-from plink.runtime.agileml.outgoing import tell
+from plink.runtime.agileml.moves import attempt_number, tell_surely
+from plink.runtime.agileml.outgoing import Attempt, tell
 from plink.runtime.agileml.owner import Owner, Role, order
 from plink.runtime.agileml.partition import Refused
 from plink.runtime.agileml.parts import parts_of, workers_part
@@ -17,7 +17,7 @@ def back_up(owner: Owner, line: Line) -> None:
 
     :raises PlinkError: it is none, and nothing has changed.
     """
-    number, address = attempt(), line.address
+    number, address = attempt_number(), line.address
 
     def begin() -> list[Message]:
         if owner.role is not Role.SERVING:
@@ -29,7 +29,8 @@ def back_up(owner: Owner, line: Line) -> None:
         if address in owner.partition.backups:
             return []
         owner.partition.keep_history()
-        parts = _addressed(owner, parts_of(owner.partition, ahead=False), owner.epoch, number)
+        attempt = Attempt(number, owner.epoch, owner.era, owner.era_clock)
+        parts = [attempt.addressed(part) for part in parts_of(owner.partition, ahead=False)]
         owner.copying[address] = line
         owner.partition.backups[address] = owner.partition.clock  # what it lacks after that is kept from now on
         return parts
@@ -70,7 +71,7 @@ def restore_to(owner: Owner, line: Line, epoch: int, workers: Collection[int], f
     :raises Unsure: whether the new owner has begun is not known: the same again settles it.
     :raises PlinkError: it has not.
     """
-    number = attempt()
+    number = attempt_number()
 
     def begin() -> tuple[list[Message], Message | None]:
         if owner.role in (Role.SERVING, Role.UNSURE) and epoch > owner.epoch:
@@ -87,7 +88,8 @@ def restore_to(owner: Owner, line: Line, epoch: int, workers: Collection[int], f
         to, told_before = owner.restoring or ("", None)
         same = told_before and (to, told_before.epoch, told_before.era) == (line.address, epoch, owner.era)
         parts = [*parts_of(owner.partition, ahead=False), workers_part(owner.partition.number, workers, first)]
-        return _addressed(owner, parts, epoch, number), told_before if same else None
+        attempt = Attempt(number, epoch, owner.era, owner.era_clock)
+        return [attempt.addressed(part) for part in parts], told_before if same else None
 
     def told() -> Message:
         """From here on the new owner may begin at any time."""
@@ -120,12 +122,3 @@ def restore_to(owner: Owner, line: Line, epoch: int, workers: Collection[int], f
         tell(line, part)
     tell_surely(line, owner.call(told))
     owner.call(end)
-
-
-def _addressed(owner: Owner, parts: list[Message], epoch: int, number: int) -> list[Message]:
-    return [
-        part._replace(
-            era=owner.era, epoch=epoch, sequence=number, before=part.before if part.flags else owner.era_clock
-        )
-        for part in parts
-    ]

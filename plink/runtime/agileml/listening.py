@@ -7,10 +7,9 @@ import time
 from collections.abc import Callable
 
 from plink.errors import PlinkError
-from plink.runtime.agileml.keys import RunKeys
-from plink.runtime.agileml.layout import Layout
 from plink.runtime.agileml.line import Line
 from plink.runtime.agileml.records import Lost, SealedChannel
+from plink.runtime.agileml.store_config import StoreConfig
 from plink.runtime.agileml.wire import Message, receive, send
 
 Lines = dict[str, Line]  # that one connection's messages are sent on over, by address
@@ -24,7 +23,7 @@ _DEAF_MS = 30_000  # a peer that takes nothing for so long is gone
 class Listener:
     """Accepts from the start.
 
-    :param listens_at: the address and the port, 0 for any that is free.
+    :param host: the address to listen on, at any port that is free.
     :param answer: to a message, with the lines of its connection.
     :param timeout_s: for handshakes.
     :param refused: hears who was not listened to, and why; from any thread.
@@ -32,16 +31,15 @@ class Listener:
     """
 
     def __init__(
-        self, layout: Layout, keys: RunKeys, listens_at: tuple[str, int], timeout_s: float,
-        answer: Callable[[Message, Lines], Message], refused: Callable[[str], None],
+        self, config: StoreConfig, host: str, timeout_s: float, answer: Callable[[Message, Lines], Message],
+        refused: Callable[[str], None],
     ) -> None:  # fmt: skip
-        self._layout, self._keys, self._timeout_s, self._answer = layout, keys, timeout_s, answer
+        self._layout, self._keys, self._timeout_s, self._answer = config.layout, config.keys, timeout_s, answer
         self._channels: set[SealedChannel] = set()
         self._handshakes = threading.BoundedSemaphore(_HANDSHAKES)
         self._refused, self.closed = refused, False
-        host, _ = listens_at
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._listening = socket.create_server(listens_at, family=family, backlog=_BACKLOG)
+        self._listening = socket.create_server((host, 0), family=family, backlog=_BACKLOG)
         self.address = f"[{host}]" if ":" in host else host
         self.address += f":{self._listening.getsockname()[1]}"
 

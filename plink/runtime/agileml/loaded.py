@@ -13,7 +13,7 @@ class Loaded(Generic[Items]):
     """For any thread: pieces of a later day are loaded beside the work, and nobody loads one that is under way."""
 
     def __init__(self, app: App[Items]) -> None:
-        self._app = app
+        self.app = app
         self._pieces: dict[int, Sequence[Items]] = {}
         self._under_way: dict[int, threading.Lock] = {}
 
@@ -38,14 +38,14 @@ class Loaded(Generic[Items]):
         return sorted(self._pieces)
 
     def _load(self, piece: int) -> Sequence[Items]:
-        where = f"app {self._app.name}: load({piece})"
+        where = f"app {self.app.name}: load({piece})"
         try:
-            batches = self._app.load(piece)
+            batches = self.app.load(piece)
             number = len(batches)
         except PlinkError:
             raise
         except Exception as error:
             raise raised(where, error) from error
-        if number != self._app.batches:
-            raise AppError(f"{where} gave {number} mini-batches, not {self._app.batches}")
+        if number != self.app.batches:
+            raise AppError(f"{where} gave {number} mini-batches, not {self.app.batches}")
         return batches

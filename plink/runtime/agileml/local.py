@@ -11,16 +11,17 @@ import numpy as np
 from plink.errors import PlinkError
 from plink.runtime.agileml import progress
 from plink.runtime.agileml.app import App, Items, layout_of
-from plink.runtime.agileml.client import Client, Ownership, Unanswered
+from plink.runtime.agileml.client import Client, Ownership, Timeouts, Unanswered
 from plink.runtime.agileml.keys import RunKeys
 from plink.runtime.agileml.layout import Values
 from plink.runtime.agileml.loaded import Loaded
 from plink.runtime.agileml.result_file import unwritable
 from plink.runtime.agileml.rules import BSP, Rule
 from plink.runtime.agileml.server import Server
-from plink.runtime.agileml.worker import Clock, Finished, Worker
+from plink.runtime.agileml.store_config import StoreConfig
+from plink.runtime.agileml.worker import Finished, Worker
 
-_PATIENCE_S = 60.0  # nothing is lost on the loopback; the machine may be busy
+_TIMEOUTS = Timeouts(owner_s=60.0)  # nothing is lost on the loopback; the machine may be busy
 
 
 @dataclass(frozen=True)
@@ -34,34 +35,31 @@ class Trained:
 
 def train(
     app: App[Items], *, workers: int = 1, servers: int = 1, partitions: int = 4, rule: Rule | None = None,
-    say: Callable[[str], None] = lambda line: None, done: Callable[[Clock], None] | None = None,
+    say: Callable[[str], None] = lambda line: None,
 ) -> Trained:  # fmt: skip
     """Until the stopping criterion is met; the first mistake of any worker ends the job.
 
-    :param done: called by worker 0 after every clock. :raises PlinkError: the program's result could not be kept.
+    :raises PlinkError: the program's result could not be kept.
     """
     if app.result_file and (why := unwritable(app.result_file)):
         raise PlinkError(why)
-    layout, rule, keys = layout_of(app, partitions, progress.TABLES), rule or BSP(), RunKeys.make()
+    config = StoreConfig(layout_of(app, partitions, progress.TABLES), RunKeys.make(), rule or BSP())
     with contextlib.ExitStack() as closing:
-        serving = [closing.enter_context(contextlib.closing(Server(layout, keys, rule))) for _ in range(servers)]
+        serving = [closing.enter_context(contextlib.closing(Server(config))) for _ in range(servers)]
         owners = {partition: Ownership(serving[partition % servers].address) for partition in range(partitions)}
         for partition in owners:
             serving[partition % servers].open(partition, dict.fromkeys(range(workers), 0))
 
         def client(number: int, clock: int = 0) -> Client:
-            made = Client(layout, keys, rule, number, owners, clock=clock, timeout_s=_PATIENCE_S)
+            made = Client(config, number, owners, clock=clock, timeouts=_TIMEOUTS)
             return closing.enter_context(contextlib.closing(made))
 
         loaded, started = Loaded(app), time.time()
         clients = [client(number) for number in range(workers)]
         loops = [
-            Worker(
-                app, clients[number], rule, range(number, app.pieces, workers), loaded=loaded, started=started, say=say,
-                done=done if number == 0 else None,
-            )
+            Worker(loaded, clients[number], range(number, app.pieces, workers), started=started, say=say)
             for number in range(workers)
-        ]  # fmt: skip
+        ]
 
         def run(worker: Worker[Items]) -> Finished:
             try:
@@ -79,5 +77,5 @@ def train(
         end = max((each.result() for each in running), key=lambda finished: finished.clock)
         reader = client(0, end.clock)
         tables = {table.name: reader.read(table.name, np.arange(table.rows)) for table in app.tables}
-        objectives = progress.Progress(reader, rule, app.batches).objectives()
+        objectives = progress.Progress(reader, app.batches).objectives()
         return Trained(tables, list(objectives.values()), end)

@@ -15,7 +15,7 @@ import os
 from plink.errors import PlinkError
 from plink.runtime.agileml.keys import Stranger
 from plink.runtime.agileml.line import Line
-from plink.runtime.agileml.outgoing import Outgoing, tell
+from plink.runtime.agileml.outgoing import Attempt, Outgoing, tell
 from plink.runtime.agileml.owner import MOVER_BITS, Owner, Role, order
 from plink.runtime.agileml.partition import Refused
 from plink.runtime.agileml.parts import What, parts_of
@@ -33,8 +33,8 @@ class Unsure(PlinkError):
     :func:`settle` asks again; if the new one is known to be dead, the old one is as good a backup as any."""
 
 
-def attempt() -> int:
-    """The number of the next."""
+def attempt_number() -> int:
+    """Return the next attempt's number; those of one process rise."""
     return _MOVER | next(_attempts)
 
 
@@ -65,7 +65,7 @@ def prepared(owner: Owner, line: Line, epoch: int, backup: str, here: str) -> Ou
     if backup == here:
         owner.partition.keep_history()
     parts = [] if drains else parts_of(owner.partition)
-    found = Outgoing(line, epoch, backup, attempt(), owner.era, owner.era_clock, drains=drains)
+    found = Outgoing(line, Attempt(attempt_number(), epoch, owner.era, owner.era_clock), backup, drains=drains)
     found.add(parts)
     if now is not None:
         now.end(Refused(f"the move was given up for that in epoch {epoch}"))
@@ -94,10 +94,10 @@ def finish(owner: Owner, move: Outgoing, here: str, agreed: int | None) -> None:
     else:
         move.send_queued()
         # One who died since it was last sent anything is found out before it is told to begin.
-        tell(move.line, move.addressed(Message(Kind.PART, partition.number, flags=What.NOTHING)))
+        tell(move.line, move.attempt.addressed(Message(Kind.PART, partition.number, flags=What.NOTHING)))
     begin = order(
         Role.SERVING, partition.number, backups, partition.push_sequence, era=owner.era, epoch=move.epoch,
-        sequence=move.attempt,
+        sequence=move.attempt.number,
     )  # fmt: skip
     _tell_to_begin(owner, move.line, begin, stays=move.backup == here)
 
@@ -113,7 +113,7 @@ def _last_pushes(owner: Owner, move: Outgoing, agreed: int | None) -> None:
         if push.last:
             break
     for part in parts_of(partition, values=False):
-        tell(move.line, move.addressed(part))
+        tell(move.line, move.attempt.addressed(part))
 
 
 def settle(owner: Owner, line: Line) -> None:

@@ -31,7 +31,7 @@ from plink.runtime.agileml.app import App, layout_of
 from plink.runtime.agileml.blame import raised
 from plink.runtime.agileml.carried import ACCOUNT
 from plink.runtime.agileml.checkpoints import check_mark, discard, keep, latest, mark, unmark, unwritable
-from plink.runtime.agileml.client import Client, Ownership
+from plink.runtime.agileml.client import Client, Ownership, Timeouts
 from plink.runtime.agileml.control_line import VERSION, ControlLine, Message
 from plink.runtime.agileml.host_state import memory
 from plink.runtime.agileml.keys import RunKeys
@@ -45,14 +45,14 @@ from plink.runtime.agileml.progress import TABLES
 from plink.runtime.agileml.result_file import unwritable as unsaved
 from plink.runtime.agileml.rules import BSP, SSP, Rule
 from plink.runtime.agileml.server import Server
+from plink.runtime.agileml.store_config import StoreConfig
 from plink.runtime.agileml.worker_threads import WorkerThreads
 
 ALIVE_S = 0.3
 _LOOK_S = 0.05
 _MOVES = 4  # sent by one host at a time: more would each be later
 _SERVER_WAIT_S = 5.0
-_OWNER_WAIT_S = 60.0  # within which a partition's owner must answer, or become known
-_OTHERS_WAIT_S = 3600.0
+_TIMEOUTS = Timeouts(owner_s=60.0, workers_s=3600.0)
 _AGAIN_S = 0.05
 _TIMES = 40
 _REFUSALS = 20  # that a node tells of
@@ -162,20 +162,15 @@ class Node:
         if self._server is None:
             rule: Rule = BSP() if message["slack"] is None else SSP(message["slack"])
             keys = RunKeys(base64.b64decode(message["keys"]))
-            layout = layout_of(self._app, message["partitions"], TABLES)
-            self._server = Server(
-                layout, keys, rule, host=message["address"], timeout_s=_SERVER_WAIT_S, refused=self._refused
-            )
+            config = StoreConfig(layout_of(self._app, message["partitions"], TABLES), keys, rule)
+            self._server = Server(config, host=message["address"], timeout_s=_SERVER_WAIT_S, refused=self._refused)
             self._server.push_up_to(-1)  # in rounds, as the controller says
 
             def client(number: int, clock: int, era: int) -> Client:
-                return Client(
-                    layout, keys, rule, number, self._owners, clock=clock, era=era, timeout_s=_OWNER_WAIT_S,
-                    wait_s=_OTHERS_WAIT_S,
-                )  # fmt: skip
+                return Client(config, number, self._owners, clock=clock, era=era, timeouts=_TIMEOUTS)
 
             self._client = client
-            self._workers = WorkerThreads(self._app, rule, self._loaded, client, self._line.send, message["started"])
+            self._workers = WorkerThreads(self._loaded, client, self._line.send, message["started"])
             self._notice_s, self._job = message["notice_s"], message["job"]
             self._restore, self._checkpoints = message["restore"], message["checkpoints"]
             if message["notices"]:

@@ -7,6 +7,7 @@ so little is left to be sent then. What is wrong with the other server ends the 
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from plink.runtime.agileml.line import Line
 from plink.runtime.agileml.partition import Refused
@@ -23,29 +24,40 @@ def tell(line: Line, message: Message) -> None:
         raise Refused(f"{line.address} answers {answer.status.name} {answer.text}".rstrip())
 
 
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt to bring a partition's state to another server.
+
+    :ivar number: what all its messages bear.
+    :ivar epoch: the new owner's.
+    :ivar era: of the state; ``era_clock`` is the clock that it began with.
+    """
+
+    number: int
+    epoch: int
+    era: int
+    era_clock: int
+
+    def addressed(self, part: Message) -> Message:
+        """A part as a message of this attempt."""
+        before = part.before if part.flags else self.era_clock
+        return part._replace(era=self.era, epoch=self.epoch, sequence=self.number, before=before)
+
+
 class Outgoing:
-    """One attempt to move a partition; ``epoch`` is what the new owner's will be.
+    """One attempt to move a partition.
 
     :param backup: the address that the new owner shall push to; empty for none.
-    :param attempt: its number, which all its messages bear.
     :param drains: to the backup, which is pushed what it lacks: nothing is copied or queued.
     """
 
-    def __init__(
-        self, line: Line, epoch: int, backup: str, attempt: int, era: int, era_clock: int, *, drains: bool
-    ) -> None:
-        self.line, self.epoch, self.backup, self.attempt, self.drains = line, epoch, backup, attempt, drains
-        self._era, self._era_clock = era, era_clock
+    def __init__(self, line: Line, attempt: Attempt, backup: str, *, drains: bool) -> None:
+        self.line, self.attempt, self.epoch, self.backup, self.drains = line, attempt, attempt.epoch, backup, drains
         self.sending = threading.Lock()  # the line is for one thread at a time
         self._parts: deque[Message] = deque()
         self._changed = threading.Condition()
         self._caught_up, self._over, self._pushes = False, False, 0
         self._error: BaseException | None = None
-
-    def addressed(self, part: Message) -> Message:
-        """A part as a message of this attempt."""
-        before = part.before if part.flags else self._era_clock
-        return part._replace(era=self._era, epoch=self.epoch, sequence=self.attempt, before=before)
 
     def add(self, parts: Iterable[Message]) -> None:
         """To what the new owner lacks; it belongs to the move from now on."""
@@ -110,7 +122,7 @@ class Outgoing:
             self._parts.clear()
         for part in parts:
             self.check()
-            tell(self.line, self.addressed(part))
+            tell(self.line, self.attempt.addressed(part))
         return bool(parts)
 
     def send_rest(self) -> None:

@@ -12,7 +12,6 @@ from plink.errors import InputError
 from plink.runtime.agileml.app import Score
 from plink.runtime.agileml.client import Client
 from plink.runtime.agileml.layout import Table
-from plink.runtime.agileml.rules import Rule
 
 # Rings: the objective of iteration i is in row i mod 64, and is taken away when it is 32 iterations old, long after the
 # slowest worker has added to it. When to stop is one row, so that one message asks for it; the decision of clock c is
@@ -26,10 +25,10 @@ _OBJECTIVE, _STOP = (table.name for table in TABLES)
 class Progress:
     """As one worker sees it; ``batches`` clocks are an iteration, the first at clock 1."""
 
-    def __init__(self, client: Client, rule: Rule, batches: int) -> None:
-        if rule.needs(KEPT) < 1:
+    def __init__(self, client: Client, batches: int) -> None:
+        if client.rule.needs(KEPT) < 1:
             raise InputError("rule", f"workers may be {KEPT} clocks apart, which is more than is kept of the objective")
-        self._client, self._rule, self._batches = client, rule, batches
+        self._client, self._batches = client, batches
 
     def iteration(self, clock: int) -> int:
         """That a clock belongs to; clock 0 is before the first, iteration 0."""
@@ -53,7 +52,7 @@ class Progress:
     def judged(self) -> int:
         """The latest iteration whose updates are all in sight: the last one under BSP, earlier ones with slack; below 0
         before there is any."""
-        return self.iteration(self._rule.needs(self._client.now) + 1) - 1
+        return self.iteration(self._client.rule.needs(self._client.now) + 1) - 1
 
     def objectives(self) -> dict[int, float]:
         """The means of the latest iterations up to :attr:`judged`, in order; without those of no weight."""
@@ -75,7 +74,7 @@ class Progress:
     def stop_soon(self) -> None:
         """At the first clock that everyone will begin with this in sight."""
         now = self._client.now
-        first = next(clock for clock in range(now + 1, now + _RING + 1) if self._rule.needs(clock) >= now)
+        first = next(clock for clock in range(now + 1, now + _RING + 1) if self._client.rule.needs(clock) >= now)
         said = np.zeros((1, _RING), dtype=np.int64)
         said[0, now % _RING] = first
         self._client.update(_STOP, [0], said)

@@ -6,22 +6,20 @@ was started anew may say everything twice. Numbers of epochs rise: what is said 
 
 import contextlib
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from plink.errors import PlinkError
 from plink.runtime.agileml import copying, moves
 from plink.runtime.agileml.checkpoint import read_partition, write_partition
-from plink.runtime.agileml.keys import RunKeys
-from plink.runtime.agileml.layout import Layout, Values
 from plink.runtime.agileml.line import Line
 from plink.runtime.agileml.listening import Lines, Listener
 from plink.runtime.agileml.owner import Owner, Role
 from plink.runtime.agileml.partition import Partition, Refused
 from plink.runtime.agileml.parts import parts_of
 from plink.runtime.agileml.pusher import Pusher
-from plink.runtime.agileml.rules import Rule
+from plink.runtime.agileml.store_config import StoreConfig
 from plink.runtime.agileml.wire import Kind, Message, Status
 
 
@@ -54,7 +52,7 @@ class PartitionStatus:
 class Server:
     """Listens from the start, with no partitions; ``close`` it.
 
-    :param host: the address to listen on; ``port`` 0: any that is free.
+    :param host: the address to listen on, at any port that is free.
     :param timeout_s: for handshakes and for what other servers answer.
     :param patience_s: how long a read waits for its state before the client is told to ask again.
     :param refused: hears why a connection was closed that made no sense, or could not be had; from any thread.
@@ -62,51 +60,47 @@ class Server:
     """
 
     def __init__(
-        self, layout: Layout, keys: RunKeys, rule: Rule, *, host: str = "127.0.0.1", port: int = 0,
-        timeout_s: float = 10.0, patience_s: float = 1.0, refused: Callable[[str], None] = lambda why: None,
+        self, config: StoreConfig, *, host: str = "127.0.0.1", timeout_s: float = 10.0, patience_s: float = 1.0,
+        refused: Callable[[str], None] = lambda why: None,
     ) -> None:  # fmt: skip
-        self.layout, self.keys, self.rule = layout, keys, rule
+        self.config = config
         self._timeout_s, self._patience_s = timeout_s, patience_s
         self._owners: dict[int, Owner] = {}
         self._least_era = 0
         self._changing, self.closed = threading.Lock(), False
         self._pusher = Pusher(self._present, self.line)
-        self.listener = Listener(layout, keys, (host, port), timeout_s, self._answer, refused)
+        self.listener = Listener(config, host, timeout_s, self._answer, refused)
         self.address = self.listener.address
         self.listener.start()
 
     def line(self, address: str) -> Line:
         """To another server of the run."""
-        return Line(address, self.keys, self.layout, self._timeout_s)
+        return Line(address, self.config.keys, self.config.layout, self._timeout_s)
 
     def owner(self, number: int) -> Owner:
         """The one of a partition, which may not be here (yet). :raises Refused: there is no such partition."""
-        if not 0 <= number < self.layout.partitions:
-            raise Refused(f"partition {number} of {self.layout.partitions}")
+        layout = self.config.layout
+        if not 0 <= number < layout.partitions:
+            raise Refused(f"partition {number} of {layout.partitions}")
         with self._changing:
             if number not in self._owners:
                 self._owners[number] = Owner(
-                    self.layout, number, self.rule, patience_s=self._patience_s, advanced=self._pusher.advanced,
+                    layout, number, self.config.rule, patience_s=self._patience_s, advanced=self._pusher.advanced,
                     least_era=self._least_era,
                 )  # fmt: skip
             return self._owners[number]
 
     def open(
-        self, number: int, workers: Mapping[int, int], *, values: Sequence[Values] | None = None, clock: int = -1,
-        era: int = 0, epoch: int = 0, history: bool = False,
-    ) -> None:  # fmt: skip
-        """Serve a partition that nobody has yet.
+        self, number: int, workers: Mapping[int, int], *, era: int = 0, epoch: int = 0, history: bool = False
+    ) -> None:
+        """Serve a partition that nobody has yet, of zeros.
 
-        :param workers: those who take part, with their first clocks, which are after ``clock``.
-        :param values: per table the vectors to begin with, shape (rows in the partition, width); 0 without.
+        :param workers: those who take part, with their first clocks.
         :param history: keep what it takes to go back, until :meth:`release`.
         :raises Refused: it is or was here in another or a later epoch.
         """
-        partition = Partition(self.layout, number, clock=clock, history=history, sees_ahead=self.rule.sees_ahead)
-        for table, given in enumerate(values or ()):
-            for kept in (partition.values, partition.newest):
-                if kept is not None:
-                    kept[table][:] = given
+        layout, rule = self.config.layout, self.config.rule
+        partition = Partition(layout, number, history=history, sees_ahead=rule.sees_ahead)
         partition.admit(workers)
         self._serve_new(partition, era, epoch)
 
@@ -114,7 +108,7 @@ class Server:
         """Write a partition that is here, served or a backup, into a file, with all clocks that it can go back to:
         copied in its thread, written in the caller's."""
         owner = self.owner(number)
-        write_partition(path, owner.call(lambda: parts_of(owner.partition)), self.layout)
+        write_partition(path, owner.call(lambda: parts_of(owner.partition)), self.config.layout)
 
     def restore(
         self, number: int, path: Path, workers: Collection[int], *, era: int, epoch: int, clock: int | None = None
@@ -127,7 +121,7 @@ class Server:
         :raises InputError: see :func:`~plink.runtime.agileml.checkpoint.read_partition`.
         :raises Refused: the file is of another partition or has no state of that clock; or as :meth:`open`.
         """
-        partition = read_partition(path, self.layout, self.rule)
+        partition = read_partition(path, self.config.layout, self.config.rule)
         if partition.number != number:
             raise Refused(f"{path} has partition {partition.number}, not {number}")
         if clock is not None:

@@ -6,21 +6,19 @@ can be had again, from the servers or from the input data: it may go back to any
 """
 
 import math
-import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic
 
 from plink.errors import InputError, PlinkError
-from plink.runtime.agileml.app import App, AppError, Items, Score, check
+from plink.runtime.agileml.app import AppError, Items, Score, check
 from plink.runtime.agileml.assigned import Assigned
 from plink.runtime.agileml.blame import raised
 from plink.runtime.agileml.client import Client, RolledBack
 from plink.runtime.agileml.loaded import Loaded
 from plink.runtime.agileml.params import Params
 from plink.runtime.agileml.progress import Progress
-from plink.runtime.agileml.rules import Rule
 
 TOLD = "told to leave"
 Say = Callable[[str], None]
@@ -50,32 +48,26 @@ class Finished:
     why: str
 
 
-def _stderr(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
 class Worker(Generic[Items]):
     """One worker over one client, which is the worker's from now on. :meth:`run` is for one thread; what ``assigned``
     says and ``loaded`` has is for any.
 
+    :param loaded: the program, with the pieces in memory.
     :param client: at the first clock that it works in.
-    :param rule: that of the client.
     :param pieces: it has at first, or when it has what: :class:`Assigned`.
     :param started: when the job was, by ``time.time``; seconds of the stopping criterion count from there.
     :param say: for lines of the log. :param done: called after every clock.
     """
 
     def __init__(
-        self, app: App[Items], client: Client, rule: Rule, pieces: Sequence[int] | Assigned, *,
-        loaded: Loaded[Items] | None = None, started: float | None = None, say: Say = _stderr,
-        done: Callable[[Clock], None] | None = None,
+        self, loaded: Loaded[Items], client: Client, pieces: Sequence[int] | Assigned, *, say: Say,
+        started: float | None = None, done: Callable[[Clock], None] | None = None,
     ) -> None:  # fmt: skip
-        check(app)
-        self._app, self._client = app, client
-        self.loaded = loaded or Loaded(app)
+        check(loaded.app)
+        self.loaded, self._app, self._client = loaded, loaded.app, client
         self._started = time.time() if started is None else started
         self._say, self._done = say, done
-        self._progress = Progress(client, rule, app.batches)
+        self._progress = Progress(client, self._app.batches)
         self.assigned = pieces if isinstance(pieces, Assigned) else Assigned(self._checked(pieces))
         self._had: tuple[int, ...] | None = None
 

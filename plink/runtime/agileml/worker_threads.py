@@ -10,11 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plink.errors import PlinkError
-from plink.runtime.agileml.app import App
 from plink.runtime.agileml.assigned import Assigned, Assignment
 from plink.runtime.agileml.client import Client, Ownership, Unanswered
 from plink.runtime.agileml.loaded import Loaded
-from plink.runtime.agileml.rules import Rule
 from plink.runtime.agileml.worker import TOLD, Clock, Finished, Worker
 
 
@@ -39,17 +37,17 @@ class _Running:
 class WorkerThreads:
     """For the one thread that is told what to do; what workers tell comes from their own threads.
 
+    :param loaded: the program, with the pieces in memory.
     :param client: makes the client of a worker: number, first clock, era.
     :param tell: gets what is worth knowing, as fields of a message.
     :param started: of the job, by ``time.time``.
     """
 
     def __init__(
-        self, app: App[Any], rule: Rule, loaded: Loaded[Any], client: Callable[[int, int, int], Client],
+        self, loaded: Loaded[Any], client: Callable[[int, int, int], Client],
         tell: Callable[[dict[str, Any]], None], started: float,
     ) -> None:  # fmt: skip
-        self._app, self._rule, self._loaded, self._client, self._tell = app, rule, loaded, client, tell
-        self._started = started
+        self._loaded, self._client, self._tell, self._started = loaded, client, tell, started
         self._running: dict[int, _Running] = {}
         self._changing = threading.Lock()
         self._held: int | None = None
@@ -150,7 +148,7 @@ class WorkerThreads:
     ) -> None:  # fmt: skip
         running = _Running(self._client(number, clock, era), assigned, pieces, until)
         worker = Worker(
-            self._app, running.client, self._rule, assigned, loaded=self._loaded, started=self._started,
+            self._loaded, running.client, assigned, started=self._started,
             say=lambda line: self._tell({"is": "said", "text": line}),
             done=lambda done: self._done(running, done),
         )  # fmt: skip
@@ -167,7 +165,7 @@ class WorkerThreads:
                 "is": "clock",
                 "clock": done.clock,
                 "iteration": done.iteration,
-                "batches": self._app.batches,
+                "batches": self._loaded.app.batches,
                 "seconds": done.seconds,
                 "leads": done.leads,
                 "judged": done.judged,

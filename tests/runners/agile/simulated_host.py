@@ -20,6 +20,7 @@ from plink.runtime.agileml.pieces import Piece
 from plink.runtime.agileml.progress import TABLES
 from plink.runtime.agileml.rules import BSP
 from plink.runtime.agileml.server_words import MOVING
+from plink.runtime.agileml.store_config import StoreConfig
 from plink.runtime.agileml.wire import Kind, Status, Wanted
 from plink.runtime.agileml.wire import Message as Word
 from plink.runtime.agileml.worker import TOLD, Clock
@@ -197,7 +198,7 @@ class SimulatedWorkers(WorkerThreads):
     """Those of one host."""
 
     def __init__(self, host: "SimulatedHost") -> None:
-        super().__init__(host.app, BSP(), host._loaded, host.client, host.tell, 0.0)
+        super().__init__(host._loaded, host.client, host.tell, 0.0)
         self._host = host
 
     def _start(
@@ -283,8 +284,9 @@ class SimulatedHost(Node):
 
     def begin(self, message: Message) -> Message:
         if self._server is None:
-            layout = layout_of(self.app, message["partitions"], TABLES)
-            self._server = SimulatedServer(layout, BSP(), self.address, self.net)
+            nobody: Any = None  # no keys: nothing is sealed
+            config = StoreConfig(layout_of(self.app, message["partitions"], TABLES), nobody, BSP())
+            self._server = SimulatedServer(config, self.address, self.net)
             self._server.push_up_to(-1)
             self._workers = SimulatedWorkers(self)
             self._checkpoints, self._job = message["checkpoints"], message["job"]

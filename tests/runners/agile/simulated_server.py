@@ -16,7 +16,6 @@ import numpy as np
 
 from plink.runtime.agileml import moves
 from plink.runtime.agileml.carried import Carried
-from plink.runtime.agileml.layout import Layout
 from plink.runtime.agileml.line import Line
 from plink.runtime.agileml.outgoing import Outgoing
 from plink.runtime.agileml.owner import Owner
@@ -24,8 +23,8 @@ from plink.runtime.agileml.partition import Refused
 from plink.runtime.agileml.pieces import Piece
 from plink.runtime.agileml.pusher import Pusher, _Lane
 from plink.runtime.agileml.records import Lost
-from plink.runtime.agileml.rules import Rule
 from plink.runtime.agileml.server import Server
+from plink.runtime.agileml.store_config import StoreConfig
 from plink.runtime.agileml.wire import Kind, Message, Status
 
 _HEAD = 100  # bytes of a message without its values
@@ -165,8 +164,8 @@ class SimulatedPusher(Pusher):
 class SimulatedServer(Server):
     """Of one host."""
 
-    def __init__(self, layout: Layout, rule: Rule, address: str, net: Net) -> None:
-        self.layout, self.rule, self.address, self.net = layout, rule, address, net
+    def __init__(self, config: StoreConfig, address: str, net: Net) -> None:
+        self.config, self.address, self.net = config, address, net
         self._timeout_s, self._patience_s = 5.0, 1.0
         self._owners, self._least_era = {}, 0
         self._changing, self.closed = threading.Lock(), False
@@ -177,11 +176,12 @@ class SimulatedServer(Server):
         return SimulatedLine(address, self.net, self.address)
 
     def owner(self, number: int) -> Owner:
-        if not 0 <= number < self.layout.partitions:
-            raise Refused(f"partition {number} of {self.layout.partitions}")
+        layout = self.config.layout
+        if not 0 <= number < layout.partitions:
+            raise Refused(f"partition {number} of {layout.partitions}")
         if number not in self._owners:
             self._owners[number] = SimulatedOwner(
-                self.layout, number, self.rule, patience_s=self._patience_s, advanced=self._pusher.advanced,
+                layout, number, self.config.rule, patience_s=self._patience_s, advanced=self._pusher.advanced,
                 least_era=self._least_era,
             )  # fmt: skip
         return self._owners[number]

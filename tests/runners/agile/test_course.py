@@ -6,13 +6,15 @@ import pytest
 
 from plink.records.elastic_history import history_of
 from plink.records.elastic_log import Iteration, RolledBack
-from plink.runtime.agileml.app import App, Score, Stop
+from plink.runtime.agileml.app import App, Score, Stop, layout_of
 from plink.runtime.agileml.layout import Table
-from plink.runtime.agileml.local import train
+from plink.runtime.agileml.loaded import Loaded
 from plink.runtime.agileml.params import Params
+from plink.runtime.agileml.progress import TABLES
 from plink.runtime.agileml.rules import BSP, SSP, Rule
-from plink.runtime.agileml.worker import Clock
+from plink.runtime.agileml.worker import Clock, Worker
 from runners.agile.course import Course
+from tests.runtime.agileml.stores import store
 
 
 class Told:
@@ -113,7 +115,10 @@ def test_an_objective_is_told_of_its_own_iteration(rule: Rule, batches: int) -> 
     def done(clock: Clock) -> None:
         told.clock(clock.clock, leads=clock.leads, judged=clock.judged, objective=clock.objective)
 
-    train(Counts(batches), rule=rule, done=done, partitions=1, say=lambda line: None)
+    app = Counts(batches)
+    with store(layout_of(app, 1, TABLES), rule) as made:
+        made.open(1)
+        Worker(Loaded(app), made.client(0), range(app.pieces), say=[].append, done=done).run()
     told.course.end()
     late = -(-(rule.slack if isinstance(rule, SSP) else 0) // batches)
     wanted = [(i, float(batches), None if i % 3 == 0 or i >= 24 // batches - 1 - late else float(i))

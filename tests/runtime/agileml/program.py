@@ -6,18 +6,19 @@ from multiprocessing.connection import Connection
 import numpy as np
 
 from plink.errors import PlinkError
-from plink.runtime.agileml.client import Client, Ownership
+from plink.runtime.agileml.client import Client, Ownership, Timeouts
 from plink.runtime.agileml.keys import RunKeys
 from plink.runtime.agileml.layout import Layout, Table
 from plink.runtime.agileml.rules import BSP
 from plink.runtime.agileml.server import Server
+from plink.runtime.agileml.store_config import StoreConfig
 
 LAYOUT = Layout((Table("n", 1000, 4, "int64"),), 4)
 
 
 def serve(pipe: Connection, keys: bytes, workers: int, partitions: list[int]) -> None:
     """Tell the address, then serve until killed."""
-    server = Server(LAYOUT, RunKeys(keys), BSP())
+    server = Server(StoreConfig(LAYOUT, RunKeys(keys), BSP()))
     for partition in partitions:
         server.open(partition, dict.fromkeys(range(workers), 0))
     pipe.send(server.address)
@@ -28,7 +29,7 @@ def serve(pipe: Connection, keys: bytes, workers: int, partitions: list[int]) ->
 def work(pipe: Connection, keys: bytes, worker: int, addresses: list[str], clocks: int, timeout_s: float) -> None:
     """Add the same at every clock and tell each, then the sum of all or the error."""
     owners = {partition: Ownership(address) for partition, address in enumerate(addresses)}
-    client = Client(LAYOUT, RunKeys(keys), BSP(), worker, owners, timeout_s=timeout_s)
+    client = Client(StoreConfig(LAYOUT, RunKeys(keys), BSP()), worker, owners, timeouts=Timeouts(timeout_s))
     rows = np.arange(worker, 1000, 3)
     try:
         for clock in range(clocks):

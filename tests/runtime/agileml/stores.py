@@ -7,24 +7,26 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from plink.runtime.agileml.client import Client, Ownership
+from plink.runtime.agileml.client import Client, Ownership, Timeouts
 from plink.runtime.agileml.keys import RunKeys
 from plink.runtime.agileml.layout import Layout, Values
 from plink.runtime.agileml.rules import BSP, Rule
 from plink.runtime.agileml.server import Server
+from plink.runtime.agileml.store_config import StoreConfig
 
 KEYS = RunKeys.make()
 PATIENCE_S = 20.0  # no test waits so long unless something hangs
+PATIENT = Timeouts(PATIENCE_S, PATIENCE_S)
 
 
 class Store:
     """Servers, and the clients made for them; ``owners`` says who has which partition at the start."""
 
     def __init__(self, layout: Layout, rule: Rule, servers: int) -> None:
-        self.layout, self.rule = layout, rule
+        self.layout, self.config = layout, StoreConfig(layout, KEYS, rule)
         self.refused: list[str] = []
         self.servers = [
-            Server(layout, KEYS, rule, patience_s=0.2, timeout_s=PATIENCE_S, refused=self.refused.append)
+            Server(self.config, patience_s=0.2, timeout_s=PATIENCE_S, refused=self.refused.append)
             for _ in range(servers)
         ]
         self.owners: dict[int, Ownership] = {}
@@ -37,10 +39,9 @@ class Store:
             server.open(partition, dict.fromkeys(range(workers), 0), history=history)
             self.owners[partition] = Ownership(server.address)
 
-    def client(self, worker: int, **more: float) -> Client:
+    def client(self, worker: int, clock: int = 0, era: int = 0, timeouts: Timeouts = PATIENT) -> Client:
         """For one worker, in time patient unless told otherwise."""
-        given = {"timeout_s": PATIENCE_S, "wait_s": PATIENCE_S, **more}
-        client = Client(self.layout, KEYS, self.rule, worker, self.owners, **given)  # type: ignore[arg-type]
+        client = Client(self.config, worker, self.owners, clock=clock, era=era, timeouts=timeouts)
         self.clients.append(client)
         return client
 

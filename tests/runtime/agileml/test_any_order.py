@@ -13,7 +13,7 @@ from plink.runtime.agileml.layout import Layout, Table
 from plink.runtime.agileml.partition import Refused
 from plink.runtime.agileml.rules import BSP, SSP, Rule
 from plink.runtime.agileml.server import PartitionStatus, Server
-from tests.runtime.agileml.stores import PATIENCE_S, Store, store, wait_for
+from tests.runtime.agileml.stores import PATIENT, Store, store, wait_for
 
 ROWS, SERVERS = 6, 4
 COUNTS = Layout((Table("n", ROWS, 1, "int64"),), 1)
@@ -55,9 +55,8 @@ class Course:
         status = seen(self.owner)
         owner = {0: Ownership(self.owner.address, status.epoch)}
         self.clients[worker] = client = Client(
-            COUNTS, self.owner.keys, self.run.rule, worker, owner, clock=self.spans[worker][0], era=self.back[1],
-            timeout_s=PATIENCE_S, wait_s=PATIENCE_S,
-        )  # fmt: skip
+            self.run.config, worker, owner, clock=self.spans[worker][0], era=self.back[1], timeouts=PATIENT
+        )
         self.run.clients.append(client)
         self.threads.append(threading.Thread(target=self.work, args=(worker, client)))
         self.threads[-1].start()

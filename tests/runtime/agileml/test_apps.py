@@ -15,6 +15,7 @@ from plink.errors import InputError
 from plink.runtime.agileml import progress
 from plink.runtime.agileml.app import App, Stop, layout_of
 from plink.runtime.agileml.assigned import Assignment
+from plink.runtime.agileml.loaded import Loaded
 from plink.runtime.agileml.local import Trained, train
 from plink.runtime.agileml.worker import Clock, Worker
 from tests.runtime.agileml.stores import store, together
@@ -67,8 +68,8 @@ def test_neither_moving_pieces_nor_a_roll_back_changes_it() -> None:
                 for server in made.servers:
                     server.roll_back(3, 1)
 
-        first = Worker(app, made.client(0), made.rule, [0, 1], say=[].append, done=disturb)
-        second = Worker(app, made.client(1), made.rule, [2, 3], say=[].append)
+        first = Worker(Loaded(app), made.client(0), [0, 1], say=[].append, done=disturb)
+        second = Worker(Loaded(app), made.client(1), [2, 3], say=[].append)
         ended = together(first.run, second.run)
         assert rolled
         tables = {table.name: made.state(number) for number, table in enumerate(app.tables)}

@@ -272,7 +272,7 @@ def test_a_checkpoint_has_the_way_back(tmp_path: Path) -> None:
             assert (status(new).clocks, status(new).laggards, value(new)) == ((1, 2), (0, 1), 3)
             new.roll_back(1, 2)
             assert value(new) == 2
-            new = Server(LAYOUT, new.keys, new.rule)
+            new = Server(new.config)
             run.servers.append(new)
 
 

@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from plink.runtime.agileml.client import Client, Ownership
+from plink.runtime.agileml.client import Client, Ownership, Timeouts
 from plink.runtime.agileml.rules import BSP
+from plink.runtime.agileml.store_config import StoreConfig
 from tests.runtime.agileml.program import LAYOUT, serve, work
 from tests.runtime.agileml.stores import KEYS, PATIENCE_S, store, together, wait_for
 from tests.runtime.ranks import RankProcess, Ranks
 
+CONFIG = StoreConfig(LAYOUT, KEYS, BSP())
 Started = tuple[RankProcess, Connection]
 
 
@@ -73,7 +75,7 @@ def test_a_frozen_server_is_left_as_soon_as_another_is_named(met: bool, processe
     frozen, other = (start(processes, serve, 1, [0, 1, 2, 3]) for _ in range(2))
     addresses = [next_of(server) for server in (frozen, other)]
     owners = {partition: Ownership(addresses[0]) for partition in range(4)}
-    with contextlib.closing(Client(LAYOUT, KEYS, BSP(), 0, owners, timeout_s=PATIENCE_S / 4)) as client:
+    with contextlib.closing(Client(CONFIG, 0, owners, timeouts=Timeouts(PATIENCE_S / 4))) as client:
         if met:
             client.read("n", range(8))
         frozen[0].send_signal(signal.SIGSTOP)
@@ -94,7 +96,7 @@ def test_a_server_that_dies_in_the_handshake_is_asked_again() -> None:
     with store(LAYOUT) as run, socket.create_server(("127.0.0.1", 0)) as listening:
         run.open(1)
         owners = {partition: Ownership(f"127.0.0.1:{listening.getsockname()[1]}") for partition in range(4)}
-        with contextlib.closing(Client(LAYOUT, KEYS, BSP(), 0, owners, timeout_s=PATIENCE_S)) as client:
+        with contextlib.closing(Client(CONFIG, 0, owners, timeouts=Timeouts(PATIENCE_S))) as client:
 
             def die() -> None:
                 sock = listening.accept()[0]

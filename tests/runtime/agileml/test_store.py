@@ -6,11 +6,11 @@ import time
 import numpy as np
 import pytest
 
-from plink.runtime.agileml.client import Client, Ownership, RolledBack, Unanswered
+from plink.runtime.agileml.client import Client, Ownership, RolledBack, Timeouts, Unanswered
 from plink.runtime.agileml.layout import Values
 from plink.runtime.agileml.rules import BSP, SSP
 from tests.runtime.agileml.counting import CLOCKS, COUNTS, FLOATS, ROWS, WIDTH, count, counted, deltas
-from tests.runtime.agileml.stores import hand_over, store, together, wait_for
+from tests.runtime.agileml.stores import PATIENCE_S, hand_over, store, together, wait_for
 
 
 @pytest.mark.parametrize("workers", [1, 4])
@@ -93,7 +93,7 @@ def test_ssp_never_reads_what_is_older_than_its_slack(slack: int) -> None:
 def test_ssp_stops_one_who_is_too_far_ahead() -> None:
     with store(COUNTS, SSP(1)) as run:
         run.open(2)
-        client = run.client(0, wait_s=0.5)
+        client = run.client(0, timeouts=Timeouts(PATIENCE_S, 0.5))
         for _ in range(2):
             client.read("n", [0])
             client.clock()

@@ -10,12 +10,13 @@ import pytest
 
 from plink.errors import InputError, PlinkError
 from plink.runtime.agileml import listening
-from plink.runtime.agileml.client import Client, Unanswered
+from plink.runtime.agileml.client import Client, Timeouts, Unanswered
 from plink.runtime.agileml.keys import RunKeys
 from plink.runtime.agileml.layout import Layout, Table
 from plink.runtime.agileml.partition import Refused
 from plink.runtime.agileml.records import Forged
 from plink.runtime.agileml.rules import BSP
+from plink.runtime.agileml.store_config import StoreConfig
 from plink.runtime.agileml.wire import Kind, Message, Wanted
 from tests.runtime.agileml.counting import COUNTS, FLOATS, ROWS, WIDTH, count, counted
 from tests.runtime.agileml.stores import KEYS, PATIENCE_S, hand_over, store, wait_for
@@ -24,7 +25,7 @@ from tests.runtime.agileml.stores import KEYS, PATIENCE_S, hand_over, store, wai
 def test_a_dead_server_is_a_clear_error_within_the_time_out() -> None:
     with store(COUNTS, BSP(), servers=2) as run:
         run.open(1)
-        client = run.client(0, timeout_s=0.3)
+        client = run.client(0, timeouts=Timeouts(0.3, PATIENCE_S))
         count(client, 2)
         run.servers[1].close()
         begun = time.monotonic()
@@ -107,7 +108,8 @@ def test_strangers_and_garbage_end_their_connections_only() -> None:
             sock.sendall(b"GET / HTTP/1.1\r\n\r\n" * 10)
             while sock.recv(100):
                 pass
-        stranger = Client(COUNTS, RunKeys.make(), BSP(), 0, run.owners, timeout_s=0.2)
+        config = StoreConfig(COUNTS, RunKeys.make(), BSP())
+        stranger = Client(config, 0, run.owners, timeouts=Timeouts(0.2))
         with pytest.raises(PlinkError):
             stranger.read("n", [0])
         for garbage in (bytes(100), b"plPS" + bytes(200)):

@@ -19,6 +19,7 @@ from plink.runtime.agileml import progress
 from plink.runtime.agileml.app import AppError, Stop, check, layout_of
 from plink.runtime.agileml.assigned import Assignment
 from plink.runtime.agileml.layout import Layout, Values
+from plink.runtime.agileml.loaded import Loaded
 from plink.runtime.agileml.local import train
 from plink.runtime.agileml.params import Params
 from plink.runtime.agileml.rules import SSP
@@ -203,8 +204,8 @@ def test_neither_moving_pieces_nor_a_roll_back_changes_anything_with_dropout() -
                 for server in servers.servers:
                     server.roll_back({4: 0, 6: 3}[clock.clock], len(rolled))
 
-        first = Worker(app, servers.client(0), servers.rule, [0, 1], say=[].append, done=disturb)
-        second = Worker(app, servers.client(1), servers.rule, [2, 3, 4], say=[].append)
+        first = Worker(Loaded(app), servers.client(0), [0, 1], say=[].append, done=disturb)
+        second = Worker(Loaded(app), servers.client(1), [2, 3, 4], say=[].append)
         together(first.run, second.run)
         assert rolled == [4, 6]
         tables = {table.name: servers.state(number) for number, table in enumerate(app.tables)}

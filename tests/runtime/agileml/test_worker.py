@@ -11,14 +11,15 @@ from plink.errors import PlinkError
 from plink.runtime.agileml import progress
 from plink.runtime.agileml.app import App, Score, Stop, layout_of
 from plink.runtime.agileml.assigned import Assignment
-from plink.runtime.agileml.client import Unanswered
+from plink.runtime.agileml.client import Timeouts, Unanswered
 from plink.runtime.agileml.layout import Table
+from plink.runtime.agileml.loaded import Loaded
 from plink.runtime.agileml.local import Trained, train
 from plink.runtime.agileml.params import Params
 from plink.runtime.agileml.rules import BSP, SSP, Rule
 from plink.runtime.agileml.worker import Clock, Finished, Worker, folded
 from tests.runtime.agileml.small_app import Means
-from tests.runtime.agileml.stores import PATIENCE_S, Store, store, together
+from tests.runtime.agileml.stores import PATIENCE_S, PATIENT, Store, store, together
 
 
 def worker(
@@ -27,7 +28,7 @@ def worker(
 ) -> Worker[Any]:  # fmt: skip
     """One that says its lines into a list."""
     say = (lines if lines is not None else []).append
-    return Worker(app, made.client(number, clock=clock), made.rule, pieces, say=say, done=done)
+    return Worker(Loaded(app), made.client(number, clock=clock), pieces, say=say, done=done)
 
 
 def same(made: Store, app: Means, wanted: Trained) -> None:
@@ -191,12 +192,12 @@ def test_a_wait_that_was_too_long_may_be_taken_up_again() -> None:
     app = Means(stop=Stop(clocks=4))
     with store(layout_of(app, 2, progress.TABLES)) as made:
         made.open(2)
-        client = made.client(0, wait_s=0.5)
-        first = Worker(app, client, made.rule, range(4), say=[].append)
+        client = made.client(0, timeouts=Timeouts(PATIENCE_S, 0.5))
+        first = Worker(Loaded(app), client, range(4), say=[].append)
         second = worker(made, app, 1, range(4, 8))
         with pytest.raises(Unanswered, match="waits for the updates of workers 1"):
             first.run()
-        client._wait_s = PATIENCE_S
+        client._timeouts = PATIENT
         together(first.run, second.run)
         same(made, app, train(app))
 

@@ -20,7 +20,7 @@ class Told(WorkerThreads):
 
     def __init__(self) -> None:
         nothing: Any = None
-        super().__init__(nothing, nothing, nothing, nothing, lambda message: None, 0.0)
+        super().__init__(nothing, nothing, lambda message: None, 0.0)
         self.begun_as: list[tuple[int, int | None, _Running]] = []
 
     def _start(

@@ -1,0 +1,16 @@
+"""What all servers and clients of one run's parameter store share."""
+
+from dataclasses import dataclass
+
+from plink.runtime.agileml.keys import RunKeys
+from plink.runtime.agileml.layout import Layout
+from plink.runtime.agileml.rules import Rule
+
+
+@dataclass(frozen=True)
+class StoreConfig:
+    """The tables and their partitions, the keys that both ends of a connection prove, and the consistency rule."""
+
+    layout: Layout
+    keys: RunKeys
+    rule: Rule
