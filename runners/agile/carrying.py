@@ -22,6 +22,8 @@ _SOON_S = 0.1
 _TURN_S = 10.0  # that a partition waits at most until it is its turn to move, where nobody leaves
 _REST = 3  # times as long as a partition was on its way its hosts are left to the job
 
+_Transfer = act.HandOver | act.Drain | act.BackUp | act.Restore  # of a state, by ``source``
+
 
 @dataclass
 class Carrier:
@@ -179,7 +181,7 @@ class Carrier:
             if self.state().leaving:
                 self._resting.append(({source, heir}, self.clock() + _REST * seconds))
 
-        self._until_done(source, "prepare", number, action.epoch, where, later, over)
+        self._until_done(action, "prepare", where, later, over)
 
     def _patience_s(self, waited_s: float) -> float:
         """Of what has waited for so long: a part of the time that those who leave had left when it began to."""
@@ -196,19 +198,15 @@ class Carrier:
     def back_up(self, action: act.BackUp) -> None:
         """Another backup beside the one that is there."""
         self._copies[action.partition, action.epoch] = self.address(action.host)
-        self._until_done(
-            action.source, "back_up", action.partition, action.epoch, lambda: {"address": self.address(action.host)}
-        )  # fmt: skip
+        self._until_done(action, "back_up", lambda: {"address": self.address(action.host)})
 
     def restore(self, action: act.Restore) -> None:
         """From a backup to who is to serve; what that one has of it is of no use."""
 
         def dropped(answer: Answer) -> None:
             if answer.get("kind") != GONE:
-                self._until_done(
-                    action.source, "restore_to", action.partition, action.epoch,
-                    lambda: {"address": self.address(action.to), "first": action.clock - SHIFT + 1},
-                )  # fmt: skip
+                first = action.clock - SHIFT + 1
+                self._until_done(action, "restore_to", lambda: {"address": self.address(action.to), "first": first})
 
         self.channel.tell(action.to, "drop", dropped, partition=action.partition, epoch=action.epoch)
 
@@ -339,18 +337,21 @@ class Carrier:
         return not state.halted and (epoch in moves or (one.waiting and one.epoch == epoch))
 
     def _until_done(
-        self, host: int, do: str, number: int, epoch: int, where: Callable[[], dict[str, object]],
+        self, action: _Transfer, method: str, destination: Callable[[], dict[str, object]],
         later: Callable[[], bool] = lambda: False, over: Callable[[float], None] = lambda _: None,
     ) -> None:  # fmt: skip
-        """:param where: what else the order says, when it is given. :param later: whether it has to wait.
-        :param over: is told that it came to an end, and how many seconds it took; 0 where it failed.
+        """Ask the source for a transfer until it succeeds, or is no longer needed.
+
+        :param destination: what else is sent, as it is at that time. :param later: whether it has to wait.
+        :param over: called at each answer with the seconds that it took; 0 where it failed.
         """
+        host, number, epoch = action.source, action.partition, action.epoch
         told_at, fields = 0.0, dict[str, object]()
 
         def answered(answer: Answer) -> None:
             over((self.clock() - told_at) * (answer["why"] is None))
             if answer["why"] is None:
-                if do == "back_up" and not self._wanted(number, epoch):
+                if method == "back_up" and not self._wanted(number, epoch):
                     self.channel.tell(host, "stop_pushing", partition=number, address=fields["address"])
                 self.event(Moved(number, epoch))
             elif answer.get("kind") != GONE and self._wanted(number, epoch) and host in self.members:
@@ -365,8 +366,8 @@ class Carrier:
             elif later():
                 self.later(_SOON_S, ask)
             else:
-                told_at, fields = self.clock(), where()
-                self.channel.tell(host, do, answered, partition=number, epoch=epoch, **fields)
+                told_at, fields = self.clock(), destination()
+                self.channel.tell(host, method, answered, partition=number, epoch=epoch, **fields)
 
         # Not before the state that asks for it is the one that holds.
         self.later(0.0, ask)

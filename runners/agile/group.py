@@ -5,7 +5,7 @@ import gc
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from plink.errors import PlinkError
@@ -30,22 +30,30 @@ _LOOK_S = 0.5
 Hear = Callable[[int, dict[str, Any] | None, str], None]
 
 
+@dataclass(frozen=True)
+class NodeLauncher:
+    """How the nodes of one job are started, whichever group they belong to; ``sink`` gets what they print."""
+
+    connector: Connector
+    job: Job
+    sink: Sink
+    clock: Callable[[], float]
+
+
 class Group:
     """:param numbers: of the hosts, by name; rank r is shown by its host's number.
     :param hear: gets what nodes say, from a thread of the group's own.
     """
 
-    def __init__(
-        self, connector: Connector, hosts: Hosts, numbers: Mapping[str, int], job: Job, sink: Sink, hear: Hear,
-        clock: Callable[[], float],
-    ) -> None:  # fmt: skip
+    def __init__(self, launcher: NodeLauncher, hosts: Hosts, numbers: Mapping[str, int], hear: Hear) -> None:
         self._numbers, self._hear = numbers, hear
         self._hosts = replace(hosts, members=tuple(replace(host, slots=1) for host in hosts))
         self._by_rank = [numbers[name] for name in self._hosts.names]
-        self._fleet = Fleet(connector, PROGRAM)
+        self._fleet = Fleet(launcher.connector, PROGRAM)
         self._crew = Crew(
-            self._fleet, self._hosts, job,
-            lambda rank, stream, line: sink(None if rank is None else self._by_rank[rank], stream, line), clock,
+            self._fleet, self._hosts, launcher.job,
+            lambda rank, stream, line: launcher.sink(None if rank is None else self._by_rank[rank], stream, line),
+            launcher.clock,
         )  # fmt: skip
         self._gone: set[int] = set()
         self._closed = threading.Event()

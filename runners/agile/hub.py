@@ -20,7 +20,7 @@ from runners.agile.adding import LATE, LOAD_S, Adding, last_word
 from runners.agile.asking import Answer, Asking
 from runners.agile.controller_process import ControllerProcess
 from runners.agile.fitting import refuse
-from runners.agile.group import Group
+from runners.agile.group import Group, NodeLauncher
 from runners.agile.member import Member
 from runners.agile.roll import Roll
 from runners.agile.room import warning
@@ -85,7 +85,8 @@ class Hub:
         self, connector: Connector, job: Job, wishes: Wishes, report: Report,
         machines: Mapping[str, dict[str, Any]] | None, clock: Callable[[], float],
     ) -> None:  # fmt: skip
-        self._connector, self._job, self._wishes, self._report = connector, job, wishes, report
+        self._job, self._wishes, self._report = job, wishes, report
+        self._launcher = NodeLauncher(connector, job, report.sink, clock)
         self._machines, self._clock = machines, clock
         self._queue: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._groups: dict[int, Group] = {}
@@ -157,7 +158,7 @@ class Hub:
         def hear(number: int, message: dict[str, Any] | None, why: str) -> None:
             self._queue.put(lambda: self._heard(number, message, why))
 
-        group = Group(self._connector, hosts, numbers, self._job, self._report.sink, hear, self._clock)
+        group = Group(self._launcher, hosts, numbers, hear)
         for member in members:
             self._groups[member.number] = group
         return group, members

@@ -33,11 +33,9 @@ def objects(name: str, job: Job, hosts: Hosts, settings: PodSettings, run_id: st
     """
     make = {JOB: _indexed_job, MPI_JOB: _mpi_job}.get(settings.kind, _pytorch_job)
     inside: dict[str, object] = {
-        "job": run_id,
+        "bootstrap": {"job": run_id, "port": PORT, "wait_s": WAIT_S, "mixed_versions": job.mixed_versions},
         "nodes": hosts.names,
         "slots": [host.slots for host in hosts],
-        "wait_s": WAIT_S,
-        "mixed_versions": job.mixed_versions,
         "ask": {
             "workdirs": list(job.workdirs),
             "pythons": list(job.pythons),
@@ -85,7 +83,7 @@ def _indexed_job(name: str, job: Job, hosts: Hosts, settings: PodSettings, insid
             "template": pods,
         },
     }
-    files = POD_PROGRAM.files({**inside, "meeting": [f"{name}-0.{name}", PORT]})
+    files = _files(POD_PROGRAM, inside, f"{name}-0.{name}")
     return [config_map(name, settings, files), service, document]
 
 
@@ -113,7 +111,7 @@ def _pytorch_job(name: str, job: Job, hosts: Hosts, settings: PodSettings, insid
             },
         },
     }
-    files = POD_PROGRAM.files({**inside, "meeting": [f"{name}-master-0", PORT]})
+    files = _files(POD_PROGRAM, inside, f"{name}-master-0")
     return [config_map(name, settings, files), document]
 
 
@@ -140,8 +138,14 @@ def _mpi_job(name: str, job: Job, hosts: Hosts, settings: PodSettings, inside: A
             },
         },
     }
-    where = {"meeting": [f"{name}-launcher.{name}", PORT], "folder": SHARED, "sshd": ["/usr/sbin/sshd", "-De"]}
-    return [config_map(name, settings, MPI_PROGRAM.files({**inside, **where})), document]
+    worker = {"folder": SHARED, "sshd": ["/usr/sbin/sshd", "-De"]}
+    files = _files(MPI_PROGRAM, {**inside, **worker}, f"{name}-launcher.{name}")
+    return [config_map(name, settings, files), document]
+
+
+def _files(program: AgentProgram, inside: Any, host: str) -> dict[str, str]:
+    """The program of pods that meet at the pod of this name."""
+    return program.files({**inside, "bootstrap": {**inside["bootstrap"], "host": host}})
 
 
 def _deadline(job: Job) -> dict[str, int]:

@@ -33,6 +33,7 @@ from runners.launchers.frames import REPORT
 from runners.launchers.heard import Heard
 from runners.launchers.launcher import Launcher
 from runners.launchers.process import Process
+from runners.launchers.reporter import Placement, RankEnvironments
 
 PROGRAM = AgentProgram(
     (
@@ -75,34 +76,33 @@ class Commanded:
     def _prepared(self, job: Job, hosts: Hosts, watch: Watch) -> Iterator["_Work"]:
         assert watch.folder is not None
         folder = watch.folder.absolute()
-        texts = self._launcher.files(hosts, job)
-        for name, text in texts.items():
+        files = {str(folder / name): text for name, text in self._launcher.files(hosts, job).items()}
+        for path, text in files.items():
             try:
-                (folder / name).write_text(text, encoding="utf-8")
+                Path(path).write_text(text, encoding="utf-8")
             except OSError as error:
-                raise PlinkError(f"cannot write {folder / name}: {error.strerror}") from None
-        files = {str(folder / name): text for name, text in texts.items()}
+                raise PlinkError(f"cannot write {path}: {error.strerror}") from None
         with self._launcher.allocation(hosts, job, folder, watch) as env:
-            yield _Work(self._launcher, job, hosts, watch, folder, files, env)
+            yield _Work(self._launcher, job, hosts, watch, files, env)
 
 
 class _Work:
     """One job under way."""
 
     def __init__(
-        self, launcher: Launcher, job: Job, hosts: Hosts, watch: Watch,
-        folder: Path, files: dict[str, str], env: dict[str, str],
-    ) -> None:  # fmt: skip
+        self, launcher: Launcher, job: Job, hosts: Hosts, watch: Watch, files: dict[str, str], env: dict[str, str]
+    ) -> None:
+        assert watch.folder is not None
         self.launcher, self.job, self._hosts, self.watch = launcher, job, hosts, watch
-        self._folder, self.files, self._env = folder, files, env
+        self._folder, self.files, self._env = watch.folder.absolute(), files, env
         self._token = secrets.token_hex(8)
         self.seats = [_told(seat, hosts) for seat in seats(hosts, watch.machines)]
 
     def _command(
-        self, environments: list[dict[str, str]], common: dict[str, str], places: list[dict[str, Any]],
-        meet: dict[str, Any] | None, follows: bool,
-    ) -> Command:  # fmt: skip
-        own_words = self.job.env if places else {}
+        self, environments: list[dict[str, str]], common: dict[str, str], placement: Placement | None, follows: bool
+    ) -> Command:
+        own_words = self.job.env if placement else {}
+        interface_variables = dict(self.launcher.interface_variables)
         ask = {
             "program": self.job.program,
             # The first may be the script of an interpreter, which has to be there.
@@ -111,18 +111,14 @@ class _Work:
             "pythons": list(self.job.pythons),
             "peers": [host.address for host in self._hosts] if len(self._hosts) > 1 else [],
             "interface": self.job.interface,
-            "port": 0 if places else self.job.master_port,
+            "port": 0 if placement else self.job.master_port,
         }
         settings: dict[str, object] = {
             "rank_variables": list(self.launcher.rank_variables),
-            "interface_variables": dict(self.launcher.interface_variables),
             "ask": ask,
-            "environments": environments,
-            "common": common,
-            "places": places,
-            "meet": meet,
+            "environments": RankEnvironments(environments, common, interface_variables, bool(own_words))._asdict(),
+            "placement": placement and placement._asdict(),
             "follows": follows,
-            "gives": bool(own_words),
             "timeout_s": self.job.timeout_s if follows else None,
         }
         # The interpreter that reports is the hosts' own, like that of the agents; the program's may be another.
@@ -137,7 +133,7 @@ class _Work:
         :raises PlinkError: when ranks do not report, or a host cannot run the program.
         """
         _forwarded(self.job.env)  # what is too long is told before anything is started
-        return self._reports(self._command([{}] * len(self.seats), {}, [], None, False))
+        return self._reports(self._command([{}] * len(self.seats), {}, None, False))
 
     def try_out(self, reports: dict[int, dict[str, Any]]) -> None:
         """The job itself, but for the program.
@@ -193,14 +189,11 @@ class _Work:
         master = reports[0]
         environments = [environment(seat, groups[seat.host], self._hosts, master) for seat in self.seats]
         common = {"PLINK_ADDRESSES": ",".join(reports[seat.rank]["address"] for seat in self.seats)}
-        places = [{key: reports[seat.rank][key] for key in ("hostname", "addresses")} for seat in self.seats]
-        meet = {
-            "address": master["address"],
-            "port": master["port"],
-            "host": self._hosts.names[0],
-            "token": self._token,
-        }
-        return self._command(environments, common, places, meet if len(self._hosts) > 1 else None, follows)
+        machines = [{key: reports[seat.rank][key] for key in ("hostname", "addresses")} for seat in self.seats]
+        first, token = self._hosts.names[0], self._token
+        barrier = {"address": master["address"], "port": master["port"], "host": first, "token": token}
+        placement = Placement(machines, barrier if len(self._hosts) > 1 else None)
+        return self._command(environments, common, placement, follows)
 
     def run(self, command: Command, proof: list[Finding]) -> RunResult:
         """The job to its end; its processes report once more before they run the program."""

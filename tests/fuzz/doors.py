@@ -155,7 +155,7 @@ def pods(data: bytes) -> None:
             with contextlib.suppress(BlockingIOError):
                 caller.sendall(line + b"\n")
         with patch.object(meeting.socket, "create_server", lambda *where, **how: listening):
-            met = meeting.Meeting(["a", "b"], "this", 0, _WITHIN_S, True)
+            met = meeting.Meeting(["a", "b"], meeting.Bootstrap("this", "", 0, _WITHIN_S, True))
         reports, refused = met.end()
     json.dumps([reports, refused])
     assert refused or reports.keys() == {0, 1}

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from plink.errors import PlinkError
 from runners.agile.asking import Asking, ask
-from runners.kubernetes.inside.meeting import Meeting, report_to
+from runners.kubernetes.inside.meeting import Bootstrap, Meeting, report_to
 from runners.launchers import gate
 
 STRANGE = [
@@ -54,15 +54,14 @@ def pod(group: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("words", STRANGE, ids=range(len(STRANGE)))
 def test_pods_meet_whatever_a_stranger_says(words: bytes) -> None:
-    port = free_port()
-    meeting = Meeting(["a", "b"], "this", port, 30.0, True)
-    with socket.create_connection(("127.0.0.1", port)) as stranger:
+    bootstrap = Bootstrap("this", "127.0.0.1", free_port(), 30.0, True)
+    meeting = Meeting(["a", "b"], bootstrap)
+    with socket.create_connection((bootstrap.host, bootstrap.port)) as stranger:
         with contextlib.suppress(OSError):  # it was hung up on already
             stranger.sendall(words)
         answers: list[dict[str, Any]] = []
         places = [
-            threading.Thread(target=lambda k=k: answers.append(report_to(("127.0.0.1", port), pod(k), 20.0)))
-            for k in (0, 1)
+            threading.Thread(target=lambda k=k: answers.append(report_to(bootstrap, pod(k), 20.0))) for k in (0, 1)
         ]
         for thread in places:
             thread.start()

@@ -15,7 +15,7 @@ import selectors
 import socket
 import threading
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 _LONGEST_LINE = 1 << 20
 _ROOM = 1 << 26  # bytes of all lines that have no end yet
@@ -26,21 +26,35 @@ _BACKLOG = 4096
 _PARTS = {"group", "pod", "node", "problems"}
 
 
+class Bootstrap(NamedTuple):
+    """How the pods of a job find each other before anything is run.
+
+    ``job``: which run this is; reports of any other are dropped, for pods of an earlier one may still run. ``host`` and
+    ``port``: where one pod listens. ``wait_s``: within which all have to report. ``mixed_versions``: allowed.
+    """
+
+    job: str
+    host: str
+    port: int
+    wait_s: float
+    mixed_versions: bool
+
+
 class Meeting:
     """The pod that listens. Collects in a thread until every group of the order has reported.
 
     :param nodes: of the groups, in rank order.
-    :param job: reports of any other job are dropped: pods of an earlier one may still run.
     """
 
-    def __init__(self, nodes: list[str], job: str, port: int, wait_s: float, mixed_versions: bool) -> None:
-        self._nodes, self._job, self._mixed = nodes, job, mixed_versions
+    def __init__(self, nodes: list[str], bootstrap: Bootstrap) -> None:
+        self._nodes, self._job, self._mixed = nodes, bootstrap.job, bootstrap.mixed_versions
         self._reports: dict[int, dict[str, Any]] = {}
         self.refused: str | None = None
-        self._until = time.monotonic() + wait_s
+        self._until = time.monotonic() + bootstrap.wait_s
         _many_files()
         both = socket.has_dualstack_ipv6()
         family = socket.AF_INET6 if both else socket.AF_INET
+        port = bootstrap.port
         self._listener = socket.create_server(("", port), family=family, backlog=_BACKLOG, dualstack_ipv6=both)
         self._thread = threading.Thread(target=self._serve, daemon=True, name="plink-meeting")
         self._thread.start()
@@ -135,17 +149,18 @@ def _listed(problems: Any) -> list[Any]:
     return problems if isinstance(problems, list) else [None]
 
 
-def report_to(place: tuple[str, int], report: dict[str, Any], wait_s: float) -> dict[str, Any]:
+def report_to(bootstrap: Bootstrap, report: dict[str, Any], wait_s: float) -> dict[str, Any]:
     """What the meeting answers; its name may not resolve, and nobody listen there, until its pod is up."""
+    line = (json.dumps({"job": bootstrap.job, **report}) + "\n").encode()
     until = time.monotonic() + wait_s
     trouble = "no answer"
     while time.monotonic() < until:
         try:
-            with socket.create_connection(place, timeout=_CONNECT_S) as sock:
+            with socket.create_connection((bootstrap.host, bootstrap.port), timeout=_CONNECT_S) as sock:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
                 # The meeting has a limit of its own, and says who is missing: it is given the time to.
                 sock.settimeout(max(0.1, until - time.monotonic()) + _ANSWERED_S)
-                sock.sendall((json.dumps(report) + "\n").encode())
+                sock.sendall(line)
                 with sock.makefile("rb") as file:
                     answer = json.loads(file.readline())
             if isinstance(answer, dict):
@@ -153,15 +168,15 @@ def report_to(place: tuple[str, int], report: dict[str, Any], wait_s: float) -> 
         except (OSError, ValueError, RecursionError) as error:
             trouble = str(error)
         time.sleep(_RETRY_S)
-    return {"refused": f"nobody answers at {place[0]} port {place[1]} ({trouble}) within {wait_s:.0f} s"}
+    return {"refused": f"nobody answers at {bootstrap.host} port {bootstrap.port} ({trouble}) within {wait_s:.0f} s"}
 
 
-def address_towards(place: tuple[str, int], wait_s: float) -> str | None:
+def address_towards(bootstrap: Bootstrap) -> str | None:
     """The numeric address of the meeting, once its name resolves."""
-    until = time.monotonic() + wait_s
+    until = time.monotonic() + bootstrap.wait_s
     while time.monotonic() < until:
         with contextlib.suppress(OSError):
-            return str(socket.getaddrinfo(place[0], place[1], type=socket.SOCK_STREAM)[0][4][0])
+            return str(socket.getaddrinfo(bootstrap.host, bootstrap.port, type=socket.SOCK_STREAM)[0][4][0])
         time.sleep(_RETRY_S)
     return None
 

@@ -19,7 +19,7 @@ import sys
 from typing import Any
 
 from runners.job.workplace import workplace
-from runners.kubernetes.inside.meeting import Meeting, address_towards, report_to
+from runners.kubernetes.inside.meeting import Bootstrap, Meeting, address_towards, report_to
 from runners.kubernetes.inside.ranks import REFUSED
 from runners.kubernetes.inside.seat import Members, say, say_placed, seat, stray, tell
 
@@ -48,21 +48,19 @@ def _refuse(why: str, so: str = "nothing was run") -> None:
 
 
 def _worker(settings: dict[str, Any], program: str, args: list[str]) -> None:
-    nodes, wait_s = settings["nodes"], settings["wait_s"]
-    place = (str(settings["meeting"][0]), int(settings["meeting"][1]))
+    nodes, bootstrap = settings["nodes"], Bootstrap(**settings["bootstrap"])
     group, who = seat(nodes)
     if group is None:
         why = stray(who["node"], nodes)
-        report_to(place, {**who, "job": settings["job"], "group": None, "problems": [why]}, _STRAY_S)
+        report_to(bootstrap, {**who, "group": None, "problems": [why]}, _STRAY_S)
         _refuse(why)
     with open(_own_file(settings), "w", encoding="utf-8") as file:
         json.dump({**who, "group": group}, file)
     port = settings["ask"]["port"] if group == 0 else 0  # only there is the rendezvous served
-    work = _work(settings, program, args, address_towards(place, wait_s), port)
-    report = {**who, "job": settings["job"], "group": group, "hostname": socket.gethostname(),
-              "address": work["address"], "port": work["port"], "versions": work["versions"],
-              "problems": work["problems"]}  # fmt: skip
-    answer = report_to(place, report, _STRAY_S if work["problems"] else wait_s)
+    work = _work(settings, program, args, address_towards(bootstrap), port)
+    report = {**who, "group": group, "hostname": socket.gethostname(), "address": work["address"],
+              "port": work["port"], "versions": work["versions"], "problems": work["problems"]}  # fmt: skip
+    answer = report_to(bootstrap, report, _STRAY_S if work["problems"] else bootstrap.wait_s)
     if work["problems"]:
         _refuse(f"{who['node']}: {'; '.join(work['problems'])}")
     if "refused" in answer:
@@ -72,10 +70,7 @@ def _worker(settings: dict[str, Any], program: str, args: list[str]) -> None:
 
 def _launcher(settings: dict[str, Any], words: list[str]) -> None:
     nodes, slots = settings["nodes"], settings["slots"]
-    meeting = Meeting(
-        nodes, settings["job"], int(settings["meeting"][1]), settings["wait_s"], settings["mixed_versions"]
-    )
-    reports, refused = meeting.end()
+    reports, refused = Meeting(nodes, Bootstrap(**settings["bootstrap"])).end()
     if refused is not None:
         _refuse(refused)
     names = _names_of_the_operator()

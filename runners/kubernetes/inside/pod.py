@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 from runners.job.workplace import workplace
-from runners.kubernetes.inside.meeting import Meeting, address_towards, report_to
+from runners.kubernetes.inside.meeting import Bootstrap, Meeting, address_towards, report_to
 from runners.kubernetes.inside.ranks import REFUSED, Ranks
 from runners.kubernetes.inside.seat import Members, say, say_placed, seat, stray, tell
 
@@ -18,33 +18,32 @@ _STRAY_S = 10.0  # to tell the others why they need not wait
 
 
 def main(
-    job: str, nodes: list[str], slots: list[int], meeting: list[Any], wait_s: float, mixed_versions: bool,
-    ask: dict[str, Any], env: dict[str, str],
-) -> None:  # fmt: skip
+    bootstrap: dict[str, Any], nodes: list[str], slots: list[int], ask: dict[str, Any], env: dict[str, str]
+) -> None:
     """Ends with the ranks' exit code, or with 125 where nothing was run.
 
-    :param job: which run this is. :param nodes: names, in rank order. :param slots: of each, ranks.
-    :param meeting: name and port of the pod that listens: of index 0 in a Job, or told so by PLINK_MEETS.
+    :param bootstrap: fields of :class:`Bootstrap`; the pod of index 0 in a Job listens, or that told so by PLINK_MEETS.
+    :param nodes: names, in rank order. :param slots: of each, ranks.
     :param ask: for :func:`runners.job.workplace.workplace`, without the program. :param env: given by the user.
     """
-    place = (str(meeting[0]), int(meeting[1]))
+    rendezvous = Bootstrap(**bootstrap)
     group, who = seat(nodes)
     if group is None:
         why = stray(who["node"], nodes)
         say(f"{why}; nothing was run")
-        report_to(place, {**who, "job": job, "group": None, "problems": [why]}, _STRAY_S)
+        report_to(rendezvous, {**who, "group": None, "problems": [why]}, _STRAY_S)
         sys.exit(REFUSED)
     meets = os.environ.get("PLINK_MEETS", os.environ.get("JOB_COMPLETION_INDEX")) in ("0", "yes")
-    here = Meeting(nodes, job, place[1], wait_s, mixed_versions) if meets else None
-    address = address_towards(place, wait_s)
+    here = Meeting(nodes, rendezvous) if meets else None
+    address = address_towards(rendezvous)
     if address is None:
-        say(f"the name {place[0]} does not resolve within {wait_s:.0f} s; nothing was run")
+        say(f"the name {rendezvous.host} does not resolve within {rendezvous.wait_s:.0f} s; nothing was run")
         sys.exit(REFUSED)
     port = ask["port"] if group == 0 else 0  # only there is the rendezvous served
     work = workplace({**ask, "program": sys.argv[1], "args": sys.argv[2:], "peers": [address], "port": port})
-    report = {**who, "job": job, "group": group, "address": work["address"], "port": work["port"],
+    report = {**who, "group": group, "address": work["address"], "port": work["port"],
               "versions": work["versions"], "problems": work["problems"]}  # fmt: skip
-    answer = report_to(place, report, _STRAY_S if work["problems"] else wait_s)
+    answer = report_to(rendezvous, report, _STRAY_S if work["problems"] else rendezvous.wait_s)
     if here is not None:
         here.end()
     if work["problems"]:

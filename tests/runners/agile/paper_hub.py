@@ -99,8 +99,7 @@ def paper(monkeypatch: pytest.MonkeyPatch) -> Any:
     paper = Paper()
 
     class Group:
-        def __init__(self, connector: Any, hosts: Hosts, numbers: Mapping[str, int], job: Any, sink: Any, hear: Any,
-                     clock: Any) -> None:  # fmt: skip
+        def __init__(self, launcher: Any, hosts: Hosts, numbers: Mapping[str, int], hear: Any) -> None:
             self._hosts, self._numbers, self._hear = hosts, numbers, hear
             self.addresses = dict.fromkeys(numbers.values(), "127.0.0.1")
 

@@ -60,12 +60,15 @@ class Kubelet:
     :param changes: of the settings that the pods read, besides where they meet.
     """
 
-    def __init__(self, documents: dict[str, dict[str, Any]], folder: Path, /, **changes: Any) -> None:
+    def __init__(
+        self, documents: dict[str, dict[str, Any]], folder: Path, /, wait_s: float = 60.0, **changes: Any
+    ) -> None:
         self._templates, self.folder = templates(documents), folder
         for name, text in documents["ConfigMap"]["data"].items():
             (folder / name).write_text(text.replace("\n_STRAY_S = 10.0 ", f"\n_STRAY_S = {STRAY_S} "))
         settings = json.loads((folder / "settings.json").read_text())
-        settings["settings"] |= {"meeting": ["127.0.0.1", free_port()], "wait_s": 60.0, **changes}
+        settings["settings"]["bootstrap"] |= {"host": "127.0.0.1", "port": free_port(), "wait_s": wait_s}
+        settings["settings"] |= changes
         (folder / "settings.json").write_text(json.dumps(settings))
         self._pods: list[subprocess.Popen[str]] = []
 

@@ -5,14 +5,14 @@ import socket
 
 import pytest
 
-from runners.kubernetes.inside.meeting import Meeting
+from runners.kubernetes.inside.meeting import Bootstrap, Meeting
 
 REPORT = {"job": "j", "group": 0, "pod": "p", "node": "n", "problems": [], "versions": {}}
 
 
 @pytest.fixture
 def meeting() -> Meeting:
-    return Meeting(["n"], "j", 0, wait_s=60.0, mixed_versions=False)
+    return Meeting(["n"], Bootstrap("j", "", 0, wait_s=60.0, mixed_versions=False))
 
 
 def send(meeting: Meeting, line: bytes) -> socket.socket:

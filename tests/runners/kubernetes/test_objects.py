@@ -64,7 +64,7 @@ def test_an_indexed_job_has_a_pod_a_node_and_tries_nothing_twice() -> None:
     labels = spec["template"]["metadata"]["labels"]
     assert service["spec"]["selector"].items() <= labels.items()
     settings = json.loads(documents["ConfigMap"]["data"]["settings.json"])["settings"]
-    assert settings["meeting"][0] == f"{name}-0.{name}"
+    assert settings["bootstrap"]["host"] == f"{name}-0.{name}"
     assert {document["metadata"]["namespace"] for document in documents.values()} == {"team"}
 
 
