@@ -107,9 +107,10 @@ coverage: setup
 links: setup
 	@$(VENV)/bin/python -m tools.links
 
-# docs/reference.md, after a change to the command line
+# docs/reference.md and docs/schemas, after a change to the command line or to plink/documents
 reference: setup
 	@$(VENV)/bin/python -m tools.reference
+	@$(VENV)/bin/python -m tools.schemas
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .fuzz .import_linter_cache

@@ -1,6 +1,7 @@
 """What has been measured so far: matrices that grow round by round, and the network file they are kept in."""
 
 import datetime
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ class Measurements:
         self.bandwidth: Matrix | None = None
         self.errors: dict[tuple[int, int], str] = {}
         self.bandwidth_errors: dict[tuple[int, int], str] = {}
-        self.machines: list[dict[str, Any] | None] = [None] * n
+        self.machines: list[Mapping[str, Any] | None] = [None] * n
         self.details: dict[str, Any] = {}
 
     @property
@@ -146,7 +147,7 @@ def _rows(names: list[str], errors: dict[tuple[int, int], str]) -> list[dict[str
     return [{"from": names[i], "to": names[j], "why": why} for (i, j), why in sorted(errors.items())]
 
 
-def resumed(network: Network, where: str) -> Measurements:
+def resumed(network: Network) -> Measurements:
     """Measurements that go on from a network file; what the file does not hold counts as unmeasured.
 
     :raises InputError: when a matrix in it is not of the right shape.
@@ -154,34 +155,30 @@ def resumed(network: Network, where: str) -> Measurements:
     found = Measurements(network.hosts)
     n, details = len(network.hosts), network.details
 
-    def matrix(value: object, key: str) -> Matrix:
-        return _empty(n) if value is None else matrix_from_json(value, n, f"{where}: {key}")
+    def matrix(key: str) -> Matrix:
+        value = network.detail(key)
+        return _empty(n) if value is None else value
 
-    percentiles = details.get("percentiles_us")
-    for p in PERCENTILES:
-        value = percentiles.get(str(p)) if isinstance(percentiles, dict) else None
-        found.percentiles[p] = network.latency_us.copy() if p == 10 else matrix(value, f"percentiles_us.{p}")
-    halves = details.get("halves_us")
-    if isinstance(halves, list) and len(halves) == 2:
-        found.halves = [matrix(half, f"halves_us[{k}]") for k, half in enumerate(halves)]
-    found.jitter = matrix(details.get("jitter_us"), "jitter_us")
-    found.loss_forward = matrix(details.get("loss_forward"), "loss_forward")
-    found.loss_back = matrix(details.get("loss_back"), "loss_back")
-    found.hops = matrix(details.get("hops"), "hops")
-    found.samples = np.nan_to_num(matrix(details.get("samples"), "samples")).astype(np.int64)
-    found.clock_steps = np.nan_to_num(matrix(details.get("clock_steps"), "clock_steps")).astype(np.int64)
-    found.method = np.nan_to_num(matrix(details.get("method_used"), "method_used")).astype(np.int8)
-    found.clock = np.nan_to_num(matrix(details.get("clock_used"), "clock_used")).astype(np.int8)
+    for p, rows in details.get("percentiles_us", {}).items():
+        if p in map(str, PERCENTILES):
+            found.percentiles[int(p)] = matrix_from_json(rows, n, f"{network.where}: percentiles_us.{p}")
+    found.percentiles[10] = network.latency_us.copy()
+    found.halves = list(network.halves() or found.halves)
+    found.jitter = matrix("jitter_us")
+    found.loss_forward = matrix("loss_forward")
+    found.loss_back = matrix("loss_back")
+    found.hops = matrix("hops")
+    found.samples = np.nan_to_num(matrix("samples")).astype(np.int64)
+    found.clock_steps = np.nan_to_num(matrix("clock_steps")).astype(np.int64)
+    found.method = np.nan_to_num(matrix("method_used")).astype(np.int8)
+    found.clock = np.nan_to_num(matrix("clock_used")).astype(np.int8)
     found.bandwidth = None if network.bandwidth_gbps is None else network.bandwidth_gbps.copy()
     found.details = {key: details[key] for key in ("shared_links", "predicted_us") if key in details}
-    machines = details.get("machines")
-    if isinstance(machines, list) and len(machines) == n:
-        found.machines = machines
+    found.machines = list(network.machines)
     index = {name: i for i, name in enumerate(network.hosts.names)}
-    rows = details.get("errors")
-    for error in rows if isinstance(rows, list) else []:
-        if isinstance(error, dict) and error.get("from") in index and error.get("to") in index:
-            found.fail(index[error["from"]], index[error["to"]], str(error.get("why")))
+    for error in network.errors:
+        if error["from"] in index and error["to"] in index:
+            found.fail(index[error["from"]], index[error["to"]], error["why"])
     return found
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from plink.documents.codec import convert
 from plink.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -97,12 +98,10 @@ def groups_in(order: "RankOrder | None", where: str, ranks: int) -> list[list[in
 
     :raises InputError: when they do not deal out the ranks.
     """
-    groups: Any = None if order is None else order.details.get("groups")
-    if groups is None:
+    if order is None or order.details.get("groups") is None:
         return None
-    dealt = isinstance(groups, list) and all(isinstance(group, list) for group in groups)
-    members = [rank for group in groups for rank in group] if dealt else []
-    if not all(type(rank) is int for rank in members) or sorted(members) != list(range(ranks)):
+    groups = convert(list[list[int]], order.details["groups"], where, "groups")
+    if sorted(rank for group in groups for rank in group) != list(range(ranks)):
         raise InputError(f"{where}: groups", f"every rank from 0 to {ranks - 1} belongs to exactly one group")
     return [list(group) for group in groups]
 
@@ -112,11 +111,9 @@ def options_in(order: "RankOrder | None", where: str, algo: str) -> Given:
 
     :raises InputError: when they are none of this algorithm's.
     """
-    options: Any = None if order is None or order.algo != algo else order.details.get("options")
-    if options is None:
+    if order is None or order.algo != algo or order.details.get("options") is None:
         return {}
-    if not isinstance(options, dict):
-        raise InputError(f"{where}: options", "an object was expected")
+    options = convert(dict[str, Any], order.details["options"], where, "options")
     try:
         options_of(options, [algo])
     except UsageError as error:

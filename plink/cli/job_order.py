@@ -161,19 +161,7 @@ def _ordered(network: Network, algo: str) -> RankOrder:
 
 def machines_of(network: Network | None, hosts: Hosts) -> dict[str, dict[str, Any]]:
     """What the network file knows of each host, by name."""
-    known = None if network is None else network.details.get("machines")
-    if network is None or not isinstance(known, list) or len(known) != len(network.hosts):
+    if network is None:
         return {}
-    return {
-        name: machine
-        for name, machine in zip(network.hosts.names, known, strict=True)
-        if _is_machine(machine) and name in set(hosts.names)
-    }
-
-
-def _is_machine(value: object) -> bool:
-    """Whether an entry of a network file's ``machines`` tells who a host is."""
-    if not isinstance(value, dict) or not isinstance(value.get("hostname"), str):
-        return False
-    addresses = value.get("addresses", [])
-    return isinstance(addresses, list) and all(isinstance(address, str) for address in addresses)
+    machines = zip(network.hosts.names, network.machines, strict=True)
+    return {name: {**machine} for name, machine in machines if machine is not None and name in set(hosts.names)}

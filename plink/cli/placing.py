@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from plink.cli.screen import say, took
+from plink.documents.codec import decode
+from plink.documents.embedding import Placement
 from plink.errors import InputError, NoAnswer
 from plink.model.network import Matrix, Network, matrix_from_json
 from plink.model.storage import read_document
@@ -16,7 +18,6 @@ from plink.records import workspace
 from plink.report.facts import Facts, Floats, Map
 
 _MANY = 64  # hosts: fitting more of them takes long enough to say so
-_TOO_LARGE = 1e15
 _UNITS = {1.0: "µs", 2.0: "√µs"}  # in which ||v_i - v_j||^alpha is microseconds
 
 
@@ -67,29 +68,17 @@ def _fitted_blocks(facts: Facts, seed: int) -> Map:
 def _read(network: Network, document: dict[str, Any], where: str) -> Map:
     """The embedding of a file, hosts it leaves out as NaN."""
     n, index = len(network.hosts), {name: i for i, name in enumerate(network.hosts.names)}
-    names, rows, alpha, error = (document.get(key) for key in ("hosts", "coordinates", "alpha", "held_out_error"))
-    if (
-        not isinstance(names, list)
-        or not all(isinstance(name, str) and name in index for name in names)
-        or len(set(names)) < len(names)
-    ):
-        raise InputError(f"{where}: hosts", "names of hosts of the network were expected; `plink embed` makes it anew")
-    numbers = isinstance(rows, list) and all(
-        isinstance(row, list) and row and all(_is_coordinate(value) for value in row) for row in rows
-    )
-    if not isinstance(rows, list) or not numbers or len(rows) != len(names) or len({len(row) for row in rows}) != 1:
-        raise InputError(f"{where}: coordinates", f"{len(names)} rows of as many numbers were expected")
-    if not all(isinstance(value, int | float) and abs(value) < _TOO_LARGE for value in (alpha, error)):
-        raise InputError(where, "alpha and held_out_error were expected to be numbers")
+    embedding = decode(Placement, document, where)
+    names, rows = embedding["hosts"], embedding["coordinates"]
+    if not set(names) <= set(index) or len(set(names)) < len(names):
+        raise InputError(f"{where}: hosts", "expected names of hosts of the network; `plink embed` makes it anew")
+    if len(rows) != len(names) or len({len(row) for row in rows}) != 1:
+        raise InputError(f"{where}: coordinates", f"expected {len(names)} rows of as many numbers")
     at = [index[name] for name in names]
     coordinates, fitted = np.full((n, len(rows[0])), np.nan), np.full((n, n), np.nan)
     coordinates[at] = rows
-    fitted[np.ix_(at, at)] = matrix_from_json(document.get("fitted_us"), len(at), f"{where}: fitted_us")
-    return _map(coordinates, float(alpha or 1.0), fitted, float(error or 0.0))
-
-
-def _is_coordinate(value: object) -> bool:
-    return isinstance(value, int | float) and abs(value) < _TOO_LARGE
+    fitted[np.ix_(at, at)] = matrix_from_json(embedding["fitted_us"], len(at), f"{where}: fitted_us")
+    return _map(coordinates, embedding["alpha"], fitted, embedding["held_out_error"])
 
 
 def _map(coordinates: Floats, alpha: float, fitted_us: Matrix, error: float) -> Map:

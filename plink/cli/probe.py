@@ -168,7 +168,7 @@ def _begun(hosts: "Hosts", target: Path) -> "Measurements":
     network = read_network(target)
     if network.hosts.names != hosts.names:
         raise UsageError(f"--resume: {target} is about other hosts (or in another order) than the hosts file")
-    found = resumed(network, str(target))
+    found = resumed(network)
     found.hosts = hosts
     say(f"{target}: {len(found.missing())} pairs are missing in it")
     return found

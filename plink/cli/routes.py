@@ -4,12 +4,11 @@ Imported by commands that draw, when they run: it needs the solvers.
 """
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from plink.api.algorithms import groups_in, options_in, options_of
-from plink.errors import InputError, PlinkError
+from plink.errors import PlinkError
 from plink.model.network import Network
 from plink.model.order import RankOrder
 from plink.report.facts import Indices, Judged, Route
@@ -43,7 +42,7 @@ def route_of(network: Network, order: RankOrder, path: Path) -> Route:
         bottleneck,
         order.cost,
         order.baseline.get("given"),
-        _judged(order.details.get("judged"), f"{path}: judged"),
+        _judged(order),
         "kept_given" in order.details,
     )
 
@@ -54,8 +53,7 @@ def _hops(order: RankOrder, ranks: Indices, where: str) -> Indices:
     nothing = np.empty((0, 2), dtype=np.intp)
     if algo not in NAMES or (len(ranks) > _MOST_RANKS and "ring" not in algo) or len(ranks) < 2:
         return nothing
-    size = order.details.get("size_bytes")
-    size_bytes = float(size) if isinstance(size, int | float) and size > 0 else _USUAL_BYTES
+    size_bytes = order.details.get("size_bytes") or _USUAL_BYTES
     options = options_of(options_in(order, where, algo), [algo], groups_in(order, where, len(ranks)))
     _, name = max(parts_of(algo, size_bytes))
     try:
@@ -70,11 +68,6 @@ def _hops(order: RankOrder, ranks: Indices, where: str) -> Indices:
     return np.unique(ends[ends[:, 0] != ends[:, 1]], axis=0)
 
 
-def _judged(value: Any, where: str) -> Judged | None:
-    if value is None:
-        return None
-    keys = ("gain", "low", "high", "confidence")
-    numbers = [value.get(key) for key in keys] if isinstance(value, dict) else []
-    if not numbers or not all(isinstance(number, int | float) and abs(number) < 1e6 for number in numbers):
-        raise InputError(where, f"an object with the numbers {', '.join(keys)} was expected")
-    return Judged(*(float(number or 0) for number in numbers))
+def _judged(order: RankOrder) -> Judged | None:
+    judged = order.details.get("judged")
+    return None if judged is None else Judged(*(judged[key] for key in ("gain", "low", "high", "confidence")))

@@ -193,9 +193,7 @@ def left_out(network: Network) -> list[int]:
 def gaps_of(network: Network) -> tuple[Gap, ...]:
     """What was not measured: a row for each host left out, then one for each reason."""
     names, alone = network.hosts.names, set(left_out(network))
-    rows = network.details.get("errors")
-    known = [row for row in (rows if isinstance(rows, list) else []) if isinstance(row, dict)]
-    why = {(str(row.get("from")), str(row.get("to"))): str(row.get("why")) for row in known}
+    why = {(row["from"], row["to"]): row["why"] for row in network.errors}
     usual = "left to prediction" if network.details.get("plan") == "adaptive" else "never tried"
     reasons = [usual, *sorted(set(why.values()) - {usual})]
     number, index = {reason: k for k, reason in enumerate(reasons)}, {name: i for i, name in enumerate(names)}

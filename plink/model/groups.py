@@ -4,11 +4,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from plink.documents.codec import convert, schema_name
+from plink.documents.groups import GroupsDocument, GroupsList
 from plink.errors import InputError
 from plink.model.hosts import check_name
 from plink.model.storage import name_of, parse_document, read_text, write_document
 
-SCHEMA = "plink.groups/1"
+SCHEMA = schema_name(GroupsDocument)
 Names = tuple[tuple[str, ...], ...]
 
 
@@ -92,10 +94,8 @@ def read_groups(path: str | Path) -> list[list[str]]:
 def parse_groups(text: str, where: str) -> list[list[str]]:
     """The same of a text; ``where`` names the file in errors."""
     if text.lstrip().startswith("{"):
-        found = parse_document(text, where).get("groups")
-        if not isinstance(found, list) or not all(isinstance(group, list) for group in found):
-            raise InputError(f"{where}: groups", "a list of lists of host names was expected")
-        rows = [(f"{where}: groups[{k}]", group) for k, group in enumerate(found)]
+        listed = convert(GroupsList, parse_document(text, where), where)["groups"]
+        rows = [(f"{where}: groups[{k}]", group) for k, group in enumerate(listed)]
     else:
         lines = enumerate(text.splitlines(), 1)
         rows = [(f"{where}:{k}", line.partition("#")[0].replace(",", " ").split()) for k, line in lines]

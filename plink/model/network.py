@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from plink.documents.codec import convert, decode, schema_name
+from plink.documents.network import Halves, MachineIdentity, NetworkDocument, PairError, SharedLinkEntry
 from plink.errors import InputError
 from plink.model.hosts import Hosts, hosts_from_json
 from plink.model.storage import name_of, read_document, write_document
 
-SCHEMA = "plink.network/1"
+SCHEMA = schema_name(NetworkDocument)
 _OWN_KEYS = ("schema", "hosts", "lab", "latency_us", "bandwidth_gbps")
 
 Matrix = npt.NDArray[np.float64]
@@ -78,14 +80,36 @@ class Network:
 
         :raises InputError: when they are no two such matrices.
         """
-        halves = self.details.get("halves_us")
-        if halves is None:
+        if self.details.get("halves_us") is None:
             return None
-        where = f"{self.where}: halves_us"
-        if not isinstance(halves, list) or len(halves) != 2:
-            raise InputError(where, "two matrices were expected, of one half of the samples each")
+        halves, where = convert(Halves, self.details["halves_us"], self.where, "halves_us"), f"{self.where}: halves_us"
         first, second = (matrix_from_json(half, len(self.hosts), f"{where}[{k}]") for k, half in enumerate(halves))
         return first, second
+
+    @cached_property
+    def errors(self) -> list[PairError]:
+        """Round trips that could not be measured, with a reason each.
+
+        :raises InputError: when they are no such list.
+        """
+        return convert(list[PairError], self.details.get("errors", []), self.where, "errors")
+
+    @cached_property
+    def shared_links(self) -> list[SharedLinkEntry]:
+        """Capacity of what groups of hosts share.
+
+        :raises InputError: when it is no such list.
+        """
+        return convert(list[SharedLinkEntry], self.details.get("shared_links", []), self.where, "shared_links")
+
+    @cached_property
+    def machines(self) -> list[MachineIdentity | None]:
+        """What each of the N hosts reports of itself, None where the file does not tell.
+
+        :raises InputError: when it is no such list.
+        """
+        machines = convert(list[MachineIdentity | None], self.details.get("machines", []), self.where, "machines")
+        return machines if len(machines) == len(self.hosts) else [None] * len(self.hosts)
 
     def to_json(self) -> dict[str, Any]:
         """The document as written to disk."""
@@ -161,15 +185,14 @@ def network_from_json(document: dict[str, Any], where: str) -> Network:
 
     :raises InputError: when the schema, a matrix' shape or a value is wrong, naming the key.
     """
-    if document.get("schema") != SCHEMA:
-        raise InputError(f"{where}: schema", f"{document.get('schema')!r} was found, {SCHEMA!r} was expected")
-    hosts = hosts_from_json(document.get("hosts"), document.get("lab"), where)
-    latency = matrix_from_json(document.get("latency_us"), len(hosts), f"{where}: latency_us")
+    checked = decode(NetworkDocument, document, where)
+    hosts = hosts_from_json(checked["hosts"], checked.get("lab"), where)
+    latency = matrix_from_json(checked["latency_us"], len(hosts), f"{where}: latency_us")
     if np.any(np.nan_to_num(np.diagonal(latency)) != 0):
         i = int(np.flatnonzero(np.nan_to_num(np.diagonal(latency)))[0])
         raise InputError(f"{where}: latency_us[{i}][{i}]", "a host's distance to itself must be 0")
     np.fill_diagonal(latency, 0.0)
-    bandwidth = document.get("bandwidth_gbps")
+    bandwidth = checked.get("bandwidth_gbps")
     return Network(
         hosts=hosts,
         latency_us=latency,

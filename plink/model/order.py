@@ -1,16 +1,17 @@
 """An order: which host takes which ranks (``plink.order/1``)."""
 
-import math
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from plink.documents.codec import decode, schema_name
+from plink.documents.order import OrderDocument
 from plink.errors import InputError
-from plink.model.hosts import Hosts, check_name, parse_hosts
+from plink.model.hosts import Hosts, parse_hosts
 from plink.model.storage import name_of, parse_document, read_text, write_document
 
-SCHEMA = "plink.order/1"
+SCHEMA = schema_name(OrderDocument)
 _OWN_KEYS = ("schema", "algo", "hosts", "cost", "lower_bound", "baseline", "objective", "seed", "network")
 
 
@@ -66,51 +67,24 @@ class RankOrder:
         return Hosts(tuple(known[name] for name in self.hosts), hosts.lab)
 
 
-def _number(value: object, where: str) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InputError(where, f"{str(value)[:40]!r} is not a number or null")
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
-        raise InputError(where, "is too large a number")
-    return number
-
-
 def order_from_json(document: dict[str, Any], where: str) -> RankOrder:
     """An order from its JSON document.
 
     :raises InputError: when the schema or a key is wrong.
     """
-    if document.get("schema") != SCHEMA:
-        raise InputError(f"{where}: schema", f"{document.get('schema')!r} was found, {SCHEMA!r} was expected")
-    names = document.get("hosts")
-    if not isinstance(names, list) or not names:
-        raise InputError(f"{where}: hosts", "a list of host names in rank order was expected")
-    checked = tuple(check_name(name, f"{where}: hosts[{i}]") for i, name in enumerate(names))
-    if len(set(checked)) < len(checked):
-        twice = next(name for name, times in Counter(checked).items() if times > 1)
-        raise InputError(f"{where}: hosts", f"{twice!r} is listed twice")
-    baseline = document.get("baseline") or {}
-    if not isinstance(baseline, dict):
-        raise InputError(f"{where}: baseline", "an object was expected")
-    numbers = {key: _number(value, f"{where}: baseline.{key}") for key, value in baseline.items()}
-    seed = document.get("seed")
-    for key in ("objective", "network"):
-        if not isinstance(document.get(key), str | None):
-            raise InputError(f"{where}: {key}", "a text or null was expected")
+    checked = decode(OrderDocument, document, where)
+    names = checked["hosts"]
+    if repeated := [name for name, times in Counter(names).items() if times > 1]:
+        raise InputError(f"{where}: hosts", f"{repeated[0]!r} is listed twice")
     return RankOrder(
-        algo=str(document.get("algo", "unknown")),
-        hosts=checked,
-        cost=_number(document.get("cost"), f"{where}: cost"),
-        lower_bound=_number(document.get("lower_bound"), f"{where}: lower_bound"),
-        baseline={key: value for key, value in numbers.items() if value is not None},
-        objective=document.get("objective"),
-        seed=seed if type(seed) is int else None,
-        network=document.get("network"),
+        algo=checked.get("algo", "unknown"),
+        hosts=tuple(names),
+        cost=checked.get("cost"),
+        lower_bound=checked.get("lower_bound"),
+        baseline={key: cost for key, cost in (checked.get("baseline") or {}).items() if cost is not None},
+        objective=checked.get("objective"),
+        seed=checked.get("seed"),
+        network=checked.get("network"),
         details={key: value for key, value in document.items() if key not in _OWN_KEYS},
     )
 

@@ -1,21 +1,24 @@
 """Schedules from files, anybody's: every transfer is checked before it is believed."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from plink.documents.codec import decode
+from plink.documents.schedule import ScheduleDocument, Transfer
 from plink.errors import InputError
-from plink.model.schedule import COLLECTIVES, OPERATIONS, SCHEMA, Indices, Schedule
+from plink.model.schedule import Indices, Schedule
 from plink.model.storage import name_of, read_document
 
-MOST_RANKS = 1 << 20
+_OWN_KEYS = ("schema", "algo", "collective", "ranks", "chunks", "owners", "transfers")
 # Transfers times their chunks: two arrays of that length are made of it. Halving-doubling of 4,096 ranks has 2**25.
 MOST_MOVES = 1 << 26
 _FEW = 12  # transfers of a cycle that a message lists
 
 
-def schedule_from_json(document: dict[str, Any], where: str) -> Schedule:
+def schedule_from_json(document: Mapping[str, Any], where: str) -> Schedule:
     """A schedule from its JSON document, anybody's; ``where`` names the file in errors.
 
     ``round`` may be missing: it is then the longest chain of ``after`` that leads to a transfer. ``after`` may be
@@ -23,23 +26,18 @@ def schedule_from_json(document: dict[str, Any], where: str) -> Schedule:
 
     :raises InputError: naming the transfer that is wrong: an unknown rank or chunk, a cycle, an unknown ``after``.
     """
-    if document.get("schema") != SCHEMA:
-        raise InputError(f"{where}: schema", f"{document.get('schema')!r} was found, {SCHEMA!r} was expected")
-    collective = document.get("collective", "all-reduce")
-    if collective not in COLLECTIVES:
-        raise InputError(f"{where}: collective", f"{collective!r} is none of {', '.join(COLLECTIVES)}")
-    ranks = _number(document, "ranks", where, 2, MOST_RANKS)
-    chunks = _number(document, "chunks", where, 1, MOST_RANKS)
-    owners = _owners(document.get("owners"), collective, ranks, chunks, where)
-    _check_contributors(document.get("contributors"), ranks, where)
-    rows = document.get("transfers")
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise InputError(f"{where}: transfers", "a list of objects was expected")
-    ids: dict[Any, int] = {}
+    checked = decode(ScheduleDocument, document, where)
+    collective = checked.get("collective", "all-reduce")
+    ranks, chunks, rows = checked["ranks"], checked["chunks"], checked["transfers"]
+    owners = _owners(checked.get("owners"), collective, ranks, chunks, where)
+    contributors = checked.get("contributors") or []
+    if len(set(contributors)) < len(contributors) or any(rank >= ranks for rank in contributors):
+        raise InputError(f"{where}: contributors", f"expected ranks from 0 to {ranks - 1}, each once")
+    ids: dict[int | str, int] = {}
     for m, row in enumerate(rows):
         name = row.get("id", m)
-        if type(name) not in (int, str) or name in ids:
-            raise InputError(f"{where}: transfers[{m}]", f"its id {name!r} is taken or no id")
+        if name in ids:
+            raise InputError(f"{where}: transfers[{m}].id", f"{name!r} is taken")
         ids[name] = m
     moves = [_move(row, f"{where}: transfers[{m}]", ranks, chunks) for m, row in enumerate(rows)]
     after = [_after(row, ids, f"{where}: transfers[{m}]") for m, row in enumerate(rows)]
@@ -58,11 +56,10 @@ def schedule_from_json(document: dict[str, Any], where: str) -> Schedule:
             f"{where}: transfers", f"they move {moves_in_all} chunks in all, {MOST_MOVES} at most are read"
         )
     source, target, first, count = (np.ascontiguousarray(table[:, k]) for k in range(4))
-    own = {"schema", "algo", "collective", "ranks", "chunks", "owners", "transfers"}
     return Schedule(
-        str(document.get("algo", "unnamed")), collective, ranks, chunks,
+        checked.get("algo", "unnamed"), collective, ranks, chunks,
         np.array(rounds, dtype=np.int32)[order], source, target, first, count, table[:, 4] != 0,
-        owners, explicit, {key: value for key, value in document.items() if key not in own},
+        owners, explicit, {key: value for key, value in document.items() if key not in _OWN_KEYS},
     )  # fmt: skip
 
 
@@ -74,63 +71,40 @@ def read_schedule(path: str | Path) -> Schedule:
     return schedule_from_json(read_document(path), name_of(path))
 
 
-def _number(row: dict[str, Any], key: str, where: str, low: int, high: int, default: int | None = None) -> int:
-    value = row.get(key, default)
-    if type(value) is not int or not low <= value <= high:
-        raise InputError(f"{where}: {key}", f"{value!r} is not a whole number from {low} to {high}")
-    return value
-
-
-def _owners(value: object, collective: str, ranks: int, chunks: int, where: str) -> Indices | None:
+def _owners(owners: list[int] | None, collective: str, ranks: int, chunks: int, where: str) -> Indices | None:
     if collective == "all-reduce":
         return None
-    if (
-        not isinstance(value, list)
-        or len(value) != chunks
-        or not all(type(rank) is int and 0 <= rank < ranks for rank in value)
-    ):
+    if owners is None or len(owners) != chunks or any(rank >= ranks for rank in owners):
         raise InputError(f"{where}: owners", f"a {collective} needs the owner of each chunk, {chunks} ranks")
-    return np.array(value, dtype=np.int32)
+    return np.array(owners, dtype=np.int32)
 
 
-def _check_contributors(value: object, ranks: int, where: str) -> None:
-    if value is not None and not (
-        isinstance(value, list)
-        and value
-        and all(type(rank) is int and 0 <= rank < ranks for rank in value)
-        and len(set(value)) == len(value)
-    ):
-        raise InputError(f"{where}: contributors", f"a list of ranks from 0 to {ranks - 1} was expected, each once")
-
-
-def _move(row: dict[str, Any], where: str, ranks: int, chunks: int) -> tuple[int, int, int, int, bool]:
-    source, target = (_number(row, key, where, 0, ranks - 1) for key in ("from", "to"))
+def _move(row: Transfer, where: str, ranks: int, chunks: int) -> tuple[int, int, int, int, bool]:
+    source, target, first, count = row["from"], row["to"], row["chunk"], row.get("chunks", 1)
+    for key, value, limit in (("from", source, ranks), ("to", target, ranks), ("chunk", first, chunks)):
+        if value >= limit:
+            raise InputError(f"{where}.{key}", f"{value} is not a number from 0 to {limit - 1}")
     if source == target:
         raise InputError(where, f"rank {source} sends to itself")
-    first = _number(row, "chunk", where, 0, chunks - 1)
-    count = _number(row, "chunks", where, 1, chunks - first, 1)
-    if row.get("op") not in OPERATIONS:
-        raise InputError(f"{where}: op", f"{row.get('op')!r} is none of {', '.join(OPERATIONS)}")
+    if first + count > chunks:
+        raise InputError(f"{where}.chunks", f"{count} is not a number from 1 to {chunks - first}")
     return source, target, first, count, row["op"] == "copy"
 
 
-def _after(row: dict[str, Any], ids: dict[Any, int], where: str) -> list[int] | None:
-    named = row.get("after")
-    if named is None:
+def _after(row: Transfer, ids: dict[int | str, int], where: str) -> list[int] | None:
+    names = row.get("after")
+    if names is None:
         return None
-    if not isinstance(named, list):
-        raise InputError(f"{where}: after", "a list of transfers was expected")
-    for name in named:
-        if type(name) not in (int, str) or name not in ids:
-            raise InputError(f"{where}: after", f"there is no transfer {name!r}")
-    return [ids[name] for name in named]
+    if unknown := [name for name in names if name not in ids]:
+        raise InputError(f"{where}.after", f"there is no transfer {unknown[0]!r}")
+    return [ids[name] for name in names]
 
 
-def _rounds(rows: list[dict[str, Any]], after: list[list[int] | None], where: str) -> list[int]:
+def _rounds(rows: list[Transfer], after: list[list[int] | None], where: str) -> list[int]:
     """The rounds as given, or by the longest chain; with both, every transfer must be later than what it waits for."""
     waits = [line or [] for line in after]
     if all("round" in row for row in rows):
-        rounds = [_number(row, "round", f"{where}: transfers[{m}]", 0, (1 << 31) - 2) for m, row in enumerate(rows)]
+        rounds = [row["round"] for row in rows]
         for m, line in enumerate(waits):
             late = next((k for k in line if rounds[k] >= rounds[m]), None)
             if late is not None:

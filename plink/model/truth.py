@@ -1,7 +1,11 @@
 """Where hosts really are, for judging what was measured (``plink.truth/1``), or in another form that says it."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
+from plink.documents.codec import decode, schema_name
+from plink.documents.groups import GroupsDocument
+from plink.documents.truth import TruthDocument
 from plink.errors import InputError
 from plink.model.groups import parse_groups
 from plink.model.hosts import Hosts
@@ -9,8 +13,7 @@ from plink.model.storage import name_of, parse_document, read_text
 from plink.model.topology import parse_topology, paths_for
 from plink.model.topology.paths import Path as Position
 
-SCHEMA = "plink.truth/1"
-_KEYS = ("positions", "racks")
+SCHEMA = schema_name(TruthDocument)
 _TOPOLOGY = "SwitchName="  # what no list of groups has
 
 
@@ -28,7 +31,7 @@ def read_truth(path: str | Path, hosts: Hosts) -> list[Position | None]:
         document = parse_document(text, where)
         if document.get("schema") == SCHEMA:
             return _listed(_positions(document, where), hosts, where)
-        if document.get("schema") == "plink.groups/1":
+        if document.get("schema") == schema_name(GroupsDocument):
             return _listed(_by_group(text, where), hosts, where)
     try:
         return paths_for(parse_topology(text, where), hosts)
@@ -51,17 +54,13 @@ def _by_group(text: str, where: str) -> dict[str, Position]:
 
 
 def _positions(document: dict[str, object], where: str) -> dict[str, Position]:
-    key = next((key for key in _KEYS if key in document), _KEYS[0])
-    found = document.get(key)
-    if not isinstance(found, dict):
-        raise InputError(f"{where}: {key}", "an object was expected, of each host where it is")
-    positions: dict[str, Position] = {}
-    for name, value in found.items():
-        levels = value if isinstance(value, list) else [value]
-        if not levels or not all(isinstance(level, str | int) and not isinstance(level, bool) for level in levels):
-            raise InputError(f"{where}: {key}.{name}", "a name or number, or a list of them from the top, was expected")
-        positions[name] = tuple(str(level) for level in levels)
-    return positions
+    checked = decode(TruthDocument, document, where)
+    if "positions" not in checked and "racks" not in checked:
+        raise InputError(f"{where}: positions", "is missing: where each host is, from the top")
+    levels: Mapping[str, str | int | list[str | int]] = checked.get("positions") or checked.get("racks") or {}
+    return {
+        name: tuple(map(str, value)) if isinstance(value, list) else (str(value),) for name, value in levels.items()
+    }
 
 
 def _listed(positions: dict[str, Position], hosts: Hosts, where: str) -> list[Position | None]:

@@ -8,21 +8,25 @@ versions may tell more.
 import json
 import math
 import threading
-import types
 import typing
 from collections.abc import Iterator
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, Literal, get_type_hints
+from typing import Annotated, Any, BinaryIO, ClassVar, Literal
 
+from msgspec import Meta
+
+from plink.documents.codec import convert
+from plink.documents.types import Quantity
 from plink.errors import InputError, PlinkError
 
 SCHEMA = "plink.agile/1"
 NAME = "agile.jsonl"
 _LONGEST = 1 << 20  # characters of a line
 _HEAD = "log"
-_SIGNED = ("objective", "code")
 
+Total = Annotated[int, Meta(ge=0, lt=1 << 62)]
+Finite = Annotated[float, Meta(gt=-1e300, lt=1e300)]
 Tier = Literal["reliable", "transient"]
 HostEventName = Literal["joined", "warned", "left", "failed", "let go"]
 
@@ -33,14 +37,14 @@ class HostEvent:
     ``seconds``: of a warning, how long it leaves."""
 
     what: ClassVar[str] = "host"
-    at: float
+    at: Quantity
     host: str
-    number: int
+    number: Total
     tier: Tier
-    slots: int
+    slots: Total
     event: HostEventName
-    price: float | None = None
-    seconds: float | None = None
+    price: Quantity | None = None
+    seconds: Quantity | None = None
     why: str = ""
 
 
@@ -49,7 +53,7 @@ class StageChange:
     """The stage from now on (Harlap thesis, 4.2.2)."""
 
     what: ClassVar[str] = "stage"
-    at: float
+    at: Quantity
     stage: Literal[1, 2, 3]
     why: str = ""
 
@@ -59,13 +63,13 @@ class Iteration:
     """One iteration is over. ``seconds``: it took; ``clock``: all workers have reached it."""
 
     what: ClassVar[str] = "iteration"
-    at: float
-    iteration: int
-    seconds: float
+    at: Quantity
+    iteration: Total
+    seconds: Quantity
     stage: Literal[1, 2, 3]
-    workers: int
-    clock: int
-    objective: float | None = None
+    workers: Total
+    clock: Total
+    objective: Finite | None = None
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,7 @@ class Action:
     """Something the controller did, as ``solvers/agile/actions.py`` calls it."""
 
     what: ClassVar[str] = "action"
-    at: float
+    at: Quantity
     action: str
     why: str = ""
 
@@ -83,10 +87,10 @@ class RolledBack:
     """What was done after ``clock`` is lost; ``redone``: how many clocks that is."""
 
     what: ClassVar[str] = "rolled back"
-    at: float
-    clock: int
-    era: int
-    redone: int
+    at: Quantity
+    clock: Total
+    era: Total
+    redone: Total
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,7 @@ class ControllerEvent:
     """The controller began, or began again."""
 
     what: ClassVar[str] = "controller"
-    at: float
+    at: Quantity
     event: Literal["started", "restarted"]
     why: str = ""
 
@@ -104,10 +108,10 @@ class Checkpoint:
     """What was kept of a clock."""
 
     what: ClassVar[str] = "checkpoint"
-    at: float
-    clock: int
-    seconds: float
-    bytes: int
+    at: Quantity
+    clock: Total
+    seconds: Quantity
+    bytes: Total
 
 
 @dataclass(frozen=True)
@@ -115,10 +119,10 @@ class Traffic:
     """What a host has sent and received so far."""
 
     what: ClassVar[str] = "traffic"
-    at: float
+    at: Quantity
     host: str
-    sent: int
-    received: int
+    sent: Total
+    received: Total
 
 
 @dataclass(frozen=True)
@@ -126,8 +130,8 @@ class End:
     """The run is over. ``code``: plink's exit code."""
 
     what: ClassVar[str] = "end"
-    at: float
-    seconds: float
+    at: Quantity
+    seconds: Quantity
     code: int
     why: str = ""
 
@@ -215,12 +219,12 @@ def read_elastic_log(path: str | Path) -> tuple[Entry, ...]:
     for number, line in _lines(Path(path)):
         where = f"{path}:{number}"
         if number == 1 and line.get("schema", SCHEMA) != SCHEMA:
-            raise InputError(where, f"schema: {str(line['schema'])[:40]!r} was found; {SCHEMA} was expected")
+            raise InputError(where, f"schema: expected {SCHEMA!r}, got {str(line['schema'])[:40]!r}")
         what = line.get("what")
         if not isinstance(what, str):
             raise InputError(where, f'no line of an elastic run\'s log ({SCHEMA}): it has no "what"')
         if what in _KINDS:
-            entries.append(_entry(_KINDS[what], line, where))
+            entries.append(convert(_KINDS[what], line, where))
     if not entries:
         raise InputError(str(path), "it tells nothing yet; has the run begun?")
     return tuple(entries)
@@ -245,29 +249,3 @@ def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def _refuse(name: str) -> Any:
     raise ValueError(f"{name} is no JSON number")
-
-
-def _entry(kind: type[Entry], line: dict[str, Any], where: str) -> Entry:
-    hints, given = get_type_hints(kind), {}
-    for field in fields(kind):
-        if field.name not in line:
-            if field.default is MISSING:
-                raise InputError(where, f"what={kind.what!r} without {field.name!r}")
-            continue
-        value = line[field.name]
-        if not _fits(value, hints[field.name], field.name in _SIGNED):
-            raise InputError(where, f"what={kind.what!r}: {field.name}={json.dumps(value)[:40]} cannot be")
-        given[field.name] = value
-    return kind(**given)
-
-
-def _fits(value: object, hint: Any, signed: bool) -> bool:
-    """Whether a JSON value is of that type; numbers are finite, and not negative where they have no sign."""
-    if isinstance(hint, types.UnionType):
-        return any(_fits(value, one, signed) for one in typing.get_args(hint))
-    if typing.get_origin(hint) is Literal:
-        return not isinstance(value, bool) and value in typing.get_args(hint)
-    if hint in (int, float):
-        number = isinstance(value, int if hint is int else (int, float)) and not isinstance(value, bool)
-        return number and abs(value) < 1e300 and (signed or value >= 0)  # type: ignore[arg-type, operator]
-    return isinstance(value, hint)

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from plink.documents.codec import convert, schema_name
+from plink.documents.run import RunDocument
 from plink.errors import InputError, PlinkError, UsageError
 from plink.model.hosts import Hosts, hosts_from_json
 from plink.model.storage import read_document, write_document
 from plink.records.run_logs import Logs
 
-SCHEMA = "plink.run/1"
+SCHEMA = schema_name(RunDocument)
 _FILE = "run.json"
 LAST = "last"
 
@@ -45,27 +47,18 @@ class Run:
 
     def text(self, key: str) -> str:
         """:raises InputError: when that is not there, or no text."""
-        value = self.document.get(key)
-        if not isinstance(value, str):
-            raise InputError(f"{self.folder / _FILE}: {key}", "text was expected")
-        return value
+        return convert(str, self.document.get(key), str(self.folder / _FILE), key)
 
     def texts(self, key: str) -> tuple[str, ...]:
         """:raises InputError: when that is not there, or no list of texts."""
-        value = self.document.get(key)
-        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-            raise InputError(f"{self.folder / _FILE}: {key}", "a list of texts was expected")
-        return tuple(value)
+        return tuple(convert(list[str], self.document.get(key), str(self.folder / _FILE), key))
 
     def settings(self) -> dict[str, str]:
         """The environment that was asked for.
 
         :raises InputError: when that is no object of texts.
         """
-        value = self.document.get("env", {})
-        if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
-            raise InputError(f"{self.folder / _FILE}: env", "an object of texts was expected")
-        return dict(value)
+        return convert(dict[str, str], self.document.get("env", {}), str(self.folder / _FILE), "env")
 
     def machines(self) -> dict[str, dict[str, Any]]:
         """What was known of the hosts from when they were measured; empty where the file does not tell."""

@@ -40,7 +40,7 @@ class Daemon:
         """What rank 0 says, and the answers. What is not understood is said once, and changes nothing."""
         try:
             told = json.loads(text)
-            stretch = stretch_from(told, self._course.assignment.ranks)
+            stretch = stretch_from(told, self._course.assignment.ranks, "stretch")
             self._course, decision = decide(self._course, stretch, self._settings)
         except (ValueError, RecursionError, PlinkError) as error:
             if not self._strange:

@@ -8,19 +8,48 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Annotated, Any, TextIO, TypedDict
 
 import numpy as np
+from msgspec import Meta
 
+from plink.documents.codec import convert
 from plink.errors import InputError, PlinkError, UsageError
 from solvers.autotune.course import Decision, Settings, Stretch, imbalance
-from solvers.autotune.finetune import Settings as FinetuneSettings
 from solvers.autotune.observed import Assignment, Observed
 
 SCHEMA = "plink.autotune/1"
 NAME = "autotune.jsonl"
 _LONGEST = 1 << 28
-_MOST, _MOST_S = 1 << 62, 1e9
+RankId = Annotated[int, Meta(ge=0, lt=1 << 20)]
+Total = Annotated[int, Meta(ge=0, lt=1 << 62)]
+Figure = Annotated[float, Meta(ge=0, lt=1 << 62)]
+
+
+class StretchEntry(TypedDict):
+    """One stretch as rank 0 reports it."""
+
+    epoch: Total
+    """Number of the assignment that the job aggregated by."""
+    jobs: Total
+    """All-reduces."""
+    bytes: Total
+    """What they reduced."""
+    seconds: Annotated[float, Meta(gt=0, lt=1e9)]
+    """How long it took."""
+    seen: list[tuple[RankId, RankId, Figure, Figure, Figure]]
+    """Of each pair of ranks that exchanged something: from, to, bytes, busy seconds, round trip in seconds."""
+
+
+class MastersEntry(TypedDict):
+    """Who aggregates, as the head of the log has it."""
+
+    groups: list[list[RankId]]
+    """The ranks of each group."""
+    local_masters: Annotated[list[list[RankId]], Meta(min_length=1)]
+    """For each chunk the rank that aggregates it in each group."""
+    global_group: list[RankId]
+    """For each chunk the group whose local master aggregates it for all."""
 
 
 class Log:
@@ -59,34 +88,22 @@ def assignment_to_json(assignment: Assignment) -> dict[str, Any]:
     }
 
 
-def stretch_from(told: Any, ranks: int) -> Stretch:
-    """What rank 0 told of one stretch.
+def stretch_from(value: object, ranks: int, where: str) -> Stretch:
+    """What rank 0 reports of one stretch.
 
-    :raises UsageError: when it is no such thing.
+    :raises InputError: when it is no such report. :raises UsageError: when the rates are no measurements.
     """
-    try:
-        sent, busy = np.zeros((ranks, ranks)), np.zeros((ranks, ranks))
-        rtt = np.full((ranks, ranks), np.nan)
-        if told["seen"]:
-            rows = np.array(told["seen"], dtype=np.float64).reshape(-1, 5)
-            if not (np.abs(rows[:, :4]) < _MOST).all():
-                raise ValueError("a number that is none, or more than can be")
-            i, j = rows[:, 0].astype(int), rows[:, 1].astype(int)
-            if min(i.min(), j.min()) < 0:
-                raise ValueError("a rank below 0")
-            sent[i, j], busy[i, j], rtt[i, j] = rows[:, 2], rows[:, 3], rows[:, 4]
-        # Where the clock of the kernel is too coarse to see anything under way, nothing is known.
-        rate = np.divide(sent, busy, out=np.full((ranks, ranks), np.nan), where=busy > 0)
-        observed = Observed(np.where(busy > 0, sent, 0.0), rate, rtt)
-        seconds = float(told["seconds"])
-        if not 0 < seconds < _MOST_S:
-            raise ValueError(f"{seconds} seconds")
-        epoch, jobs, size = (int(told[key]) for key in ("epoch", "jobs", "bytes"))
-        if not all(0 <= number < _MOST for number in (epoch, jobs, size)):
-            raise ValueError("epoch, jobs or bytes below 0, or more than can be")
-        return Stretch(epoch, jobs, size, seconds, observed)
-    except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
-        raise UsageError(f"not what a rank tells of a stretch: {error}") from None
+    report = convert(StretchEntry, value, where)
+    sent, busy = np.zeros((ranks, ranks)), np.zeros((ranks, ranks))
+    rtt = np.full((ranks, ranks), np.nan)
+    for i, j, *figures in report["seen"]:
+        if max(i, j) >= ranks:
+            raise InputError(f"{where}: seen", f"expected ranks from 0 to {ranks - 1}, got {max(i, j)}")
+        sent[i, j], busy[i, j], rtt[i, j] = figures
+    # Where the clock of the kernel is too coarse to see anything under way, nothing is known.
+    rate = np.divide(sent, busy, out=np.full((ranks, ranks), np.nan), where=busy > 0)
+    observed = Observed(np.where(busy > 0, sent, 0.0), rate, rtt)
+    return Stretch(report["epoch"], report["jobs"], report["bytes"], report["seconds"], observed)
 
 
 def read_log(path: Path) -> tuple[Assignment, Settings, Iterator[tuple[dict[str, Any], Stretch]]]:
@@ -99,31 +116,24 @@ def read_log(path: Path) -> tuple[Assignment, Settings, Iterator[tuple[dict[str,
     head = next(lines, None)
     if head is None or head.get("schema") != SCHEMA:
         raise InputError(where, f"no log of Autotune ({SCHEMA}) begins so")
+    settings = convert(Settings, head.get("settings"), where, "settings")
+    masters = convert(MastersEntry, head, where)
     try:
-        given = dict(head["settings"])
-        settings = Settings(**{**given, "finetune": FinetuneSettings(**given["finetune"])})
-        assignment = assignment_from(head)
-    except (KeyError, TypeError, ValueError, OverflowError, UsageError) as error:
-        raise InputError(where, f"it does not tell masters and settings: {error}") from None
+        local, of_chunk = (np.array(masters[key], dtype=np.int32) for key in ("local_masters", "global_group"))
+        assignment = Assignment(masters["groups"], local, of_chunk)
+    except (ValueError, UsageError) as error:
+        raise InputError(where, str(error)) from None
     return assignment, settings, _stretches(path, lines, assignment.ranks)
-
-
-def assignment_from(line: dict[str, Any]) -> Assignment:
-    """:raises KeyError, TypeError, ValueError, UsageError: when the line holds none."""
-    local = np.array(line["local_masters"], dtype=np.int32)
-    if local.ndim != 2:
-        raise ValueError("local_masters: a row a chunk was expected")
-    return Assignment(line["groups"], local, np.array(line["global_group"], dtype=np.int32))
 
 
 def _stretches(path: Path, lines: Iterator[dict[str, Any]], ranks: int) -> Iterator[tuple[dict[str, Any], Stretch]]:
     for number, line in enumerate(lines, 2):
+        where = f"{path}: line {number}"
+        convert(float, line.get("at_s", 0.0), where, "at_s")
         try:
-            if not isinstance(line.get("at_s", 0.0), int | float):
-                raise UsageError(f"at_s: {line['at_s']!r} is no number")
-            yield line, stretch_from(line, ranks)
+            yield line, stretch_from(line, ranks, where)
         except UsageError as error:
-            raise InputError(f"{path}: line {number}", str(error)) from None
+            raise InputError(where, str(error)) from None
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:

@@ -6,6 +6,7 @@ import random
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from plink.documents.codec import convert
 from plink.errors import InputError, UsageError
 from plink.model.hostlist import expand_hostlist
 from plink.model.hosts import Host, Hosts, check_lab_name
@@ -37,7 +38,6 @@ class Settings:
     private_folders: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "private_folders", tuple(self.private_folders))  # a list, where it was JSON
         check_lab_name(self.name, "--name")
         if not 1 <= self.racks <= _MOST_RACKS:
             raise UsageError(f"--racks {self.racks}: a lab has 1 to {_MOST_RACKS} racks")
@@ -146,10 +146,10 @@ def from_json(document: dict[str, Any], where: str) -> Blueprint:
     :raises InputError: when it is damaged.
     """
     try:
-        found = Blueprint(Settings(**document["settings"]), tuple(Place(**place) for place in document["places"]))
-    except (KeyError, TypeError, ValueError, UsageError):
-        raise InputError(where, "it does not tell what stands; take the lab down, and up again") from None
-    return found
+        settings = convert(Settings, document.get("settings"), where)
+        return Blueprint(settings, tuple(convert(list[Place], document.get("places"), where)))
+    except (InputError, UsageError):
+        raise InputError(where, "it is damaged; take the lab down, and up again") from None
 
 
 def is_lab_address(address: str) -> bool:

@@ -94,14 +94,11 @@ def align(old: Network, new: Network) -> Aligned:
 
 def _addresses(side: Side) -> list[str]:
     """Where each host was found: what it said itself, else what the hosts file said; a name is no address."""
-    machines = side.network.details.get("machines")
-    rows = machines if isinstance(machines, list) and len(machines) == len(side.network.hosts) else []
-    found = []
+    addresses = []
     for k in side.at.tolist():
-        host = side.network.hosts.members[k]
-        said = rows[k].get("address") if rows and isinstance(rows[k], dict) else None
-        found.append(said if isinstance(said, str) else host.address if host.address != host.name else "")
-    return found
+        host, machine = side.network.hosts.members[k], side.network.machines[k] or {}
+        addresses.append(machine.get("address", host.address if host.address != host.name else ""))
+    return addresses
 
 
 def otherwise(aligned: Aligned, key: str, used: str) -> tuple[Mask, str]:

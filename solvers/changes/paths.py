@@ -56,8 +56,7 @@ def _findings(known: Mask, moved: Mask, groupings: Sequence[Labels], tell: Calla
 def _failed(side: Side, names: Sequence[str]) -> Mask:
     index = {name: k for k, name in enumerate(names)}
     mask = np.zeros((len(names), len(names)), dtype=bool)
-    rows = side.network.details.get("errors")
-    for row in rows if isinstance(rows, list) else []:
-        if isinstance(row, dict) and row.get("from") in index and row.get("to") in index:
+    for row in side.network.errors:
+        if row["from"] in index and row["to"] in index:
             mask[index[row["from"]], index[row["to"]]] = True
     return mask | mask.T

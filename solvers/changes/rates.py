@@ -1,7 +1,7 @@
 """Bandwidths of pairs, and the capacity of what groups of hosts share."""
 
-from collections.abc import Sequence
-from typing import Any, TypeGuard
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -75,27 +75,14 @@ def _rates(side: Side) -> Matrix | None:
     return None if rates is None else side.cut(rates)
 
 
-def _groups(side: Side) -> dict[tuple[str, ...], dict[str, Any]]:
-    rows = side.network.details.get("shared_links")
-    found = {}
-    for row in rows if isinstance(rows, list) else []:
-        members = row.get("members") if isinstance(row, dict) else None
-        if isinstance(members, list) and members and all(isinstance(name, str) for name in members):
-            found[tuple(sorted(members))] = row
-    return found
+def _groups(side: Side) -> dict[tuple[str, ...], Mapping[str, Any]]:
+    return {tuple(sorted(row["members"])): row for row in side.network.shared_links}
 
 
-def _figure(row: dict[str, Any], way: str) -> tuple[float, float, float] | None:
-    """A capacity and the range of its runs, Gbit/s."""
-    interval = row.get("interval")
-    value, spread = row.get(f"{way}_gbps"), interval.get(f"{way}_gbps") if isinstance(interval, dict) else None
-    if not _is_rate(value):
+def _figure(row: Mapping[str, Any], way: str) -> tuple[float, float, float] | None:
+    """A capacity and the range of its runs, Gbit/s; 0 is the worst of all, and no missing figure."""
+    value = row.get(f"{way}_gbps")
+    if value is None:
         return None
-    if isinstance(spread, list) and len(spread) == 2 and all(map(_is_rate, spread)):
-        return float(value), float(spread[0]), float(spread[1])
-    return float(value), float(value), float(value)
-
-
-def _is_rate(value: Any) -> TypeGuard[float]:
-    """Of 0 or more: a link that carries nothing is the worst of all, and no missing figure."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf")
+    low, high = row.get("interval", {}).get(f"{way}_gbps") or (value, value)
+    return float(value), float(low), float(high)

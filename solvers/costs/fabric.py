@@ -1,5 +1,6 @@
 """What the cost models know of a network: round trips, rates of hosts, and what groups of hosts share."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ ASSUMED_GBPS = 10.0  # where nobody measured a rate: most clouds' smallest "up t
 BYTES_PER_US = 125.0  # of one Gbit/s
 
 Vector = npt.NDArray[np.float64]
+Row = Mapping[str, Any]  # of `Network.shared_links`
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ def fabric_of(network: Network) -> Fabric:
     if pair is not None:
         pair = np.where(pair > 0, pair, np.nan)  # nothing came through: no rate that a time could be worked out from
         pair = pair if np.isfinite(pair).any() else None
-    rows = shared_rows(network.details.get("shared_links"), network.hosts.names)
+    rows = shared_rows(network.shared_links, network.hosts.names)
     if not any(_is_measured(row) for _, row in rows):
         return _inferred(network, rtt, pair)
     group_of = np.full(n, -1, dtype=np.intp)
@@ -106,46 +108,37 @@ def fabric_of(network: Network) -> Fabric:
     return Fabric(tuple(network.hosts.names), rtt, pair, host_out, host_in, group_of, shared, shared_in, source)
 
 
-def shared_rows(value: Any, names: list[str]) -> list[tuple[list[int], dict[str, Any]]]:
-    """The groups of a file, as (indices, row); what is not a group of its own is passed over."""
+def shared_rows(rows: Sequence[Row], names: list[str]) -> list[tuple[list[int], Row]]:
+    """The groups of a file, as (indices, row); what is not a group of its own is passed over.
+
+    :param rows: ``shared_links`` of a network.
+    """
     index = {name: i for i, name in enumerate(names)}
-    found: list[tuple[list[int], dict[str, Any]]] = []
+    groups: list[tuple[list[int], Row]] = []
     taken: set[int] = set()
-    for row in value if isinstance(value, list) else []:
-        members = row.get("members") if isinstance(row, dict) else None
-        if not isinstance(members, list) or not members:
-            continue
-        if all(isinstance(name, str) and name in index for name in members):
-            group = {index[name] for name in members}
+    for row in rows:
+        if index.keys() >= set(row["members"]):
+            group = {index[name] for name in row["members"]}
             if not group & taken:
                 taken |= group
-                found.append((sorted(group), row))
-    return found
+                groups.append((sorted(group), row))
+    return groups
 
 
-def rate_of(row: dict[str, Any], key: str) -> float | None:
-    """A positive number of a row, None for anything else."""
-    value = row.get(key)
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < float("inf"):
-        return None
-    return float(value)
+def _is_measured(row: Row) -> bool:
+    """Whether something came through both ways."""
+    return bool(row.get("out_gbps") and row.get("in_gbps"))
 
 
-def _is_measured(row: dict[str, Any]) -> bool:
-    return rate_of(row, "out_gbps") is not None and rate_of(row, "in_gbps") is not None
-
-
-def _capacity(row: dict[str, Any], way: str) -> float:
+def _capacity(row: Row, way: str) -> float:
     """A group's capacity, Gbit/s; infinite where its hosts, not a link, were what ended the growth."""
     return float("inf") if row.get(f"{way}_limited_by") == "hosts" else float(row[f"{way}_gbps"])
 
 
-def _one_flow(row: dict[str, Any]) -> float:
+def _one_flow(row: Row) -> float:
     """What one flow got alone: the rate of a host."""
-    alone = [rate for key in ("out_one_flow_gbps", "in_one_flow_gbps") if (rate := rate_of(row, key)) is not None]
-    if alone:
-        return max(alone)
-    return max(float(row[f"{way}_gbps"]) / (rate_of(row, f"{way}_flows") or 1.0) for way in ("out", "in"))
+    alone = max(row.get(f"{way}_one_flow_gbps") or 0.0 for way in ("out", "in"))
+    return float(alone or max(row[f"{way}_gbps"] / (row.get(f"{way}_flows") or 1) for way in ("out", "in")))
 
 
 def _host_rates(pair: Matrix | None, alone: Vector) -> tuple[Vector, Vector]:

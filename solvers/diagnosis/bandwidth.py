@@ -4,14 +4,14 @@ A host is slow when none of its pairs comes near what pairs of the others carry.
 carries far less than those of the other groups, in all and for each host behind it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from plink.model.network import Matrix
-from solvers.costs.fabric import rate_of, shared_rows
+from solvers.costs.fabric import Row, shared_rows
 
 SHARE = 0.5  # of what is usual; less is far below, and no noise of TCP's
 _PAIRS = 3  # measured rates of a host, and of others, below which nothing is told
@@ -71,35 +71,27 @@ def _median(rates: npt.NDArray[np.float64]) -> float:
     return float(np.median(known)) if len(known) >= _PAIRS else float("nan")
 
 
-def slow_shared_links(rows: object, names: list[str]) -> list[SlowLink]:
+def slow_shared_links(rows: Sequence[Row], names: list[str]) -> list[SlowLink]:
     """Groups whose shared link is far slower than those of the others, slowest first.
 
     Only a link that was full can be slow: where the hosts ended the growth (``limited_by``), it carries at least what
     was measured.
 
-    :param rows: ``shared_links`` of a network file, anybody's; rows that say nothing are passed over.
+    :param rows: ``shared_links`` of a network.
     """
     groups = shared_rows(rows, names)
     found = []
     for way in ("out", "in"):
-        measured = [(members, row, rate) for members, row in groups if (rate := rate_of(row, f"{way}_gbps"))]
+        measured = [(members, row, rate) for members, row in groups if (rate := row.get(f"{way}_gbps"))]
         if len(measured) < _GROUPS:
             continue
         for at, (members, row, rate) in enumerate(measured):
             others = measured[:at] + measured[at + 1 :]
             usual = float(np.median([other for _, _, other in others]))
             each = float(np.median([other / len(group) for group, _, other in others]))
-            most = max(rate, _highest(row, way))
+            _, highest = row.get("interval", {}).get(f"{way}_gbps") or (0.0, 0.0)
+            most = max(rate, highest)
             full = row.get(f"{way}_limited_by") == "link"
             if full and most < SHARE * usual and most / len(members) < SHARE * each:
                 found.append(SlowLink(tuple(members), way, rate, usual))
     return sorted(found, key=lambda link: link.gbps)
-
-
-def _highest(row: dict[str, Any], way: str) -> float:
-    """The upper end of the range of a capacity's runs, 0 where the file has none."""
-    interval = row.get("interval")
-    ends = interval.get(f"{way}_gbps") if isinstance(interval, dict) else None
-    if not isinstance(ends, list) or len(ends) != 2:
-        return 0.0
-    return rate_of({"high": ends[1]}, "high") or 0.0

@@ -78,7 +78,7 @@ def _rates(network: Network, groups: npt.NDArray[np.intp]) -> list[Finding]:
         evidence = f"{' and '.join(said)} with anybody, other pairs {_gbps(usual)} (median)"
         advice = "exchange it, or look at its NIC and the limits of its instance"
         findings.append(Finding("slow host (bandwidth)", [names[slow.host]], evidence, advice))
-    for link in slow_shared_links(network.details.get("shared_links"), names):
+    for link in slow_shared_links(network.shared_links, names):
         evidence = f"together they get {_gbps(link.gbps)} {link.way}, other groups {_gbps(link.usual_gbps)} (median)"
         advice = "look at the link that they share; `plink advise` says which algorithm suffers least"
         findings.append(Finding("slow shared link", [names[host] for host in link.members], evidence, advice))
@@ -118,9 +118,7 @@ def _tainted(network: Network) -> list[Finding]:
 def _missing(network: Network) -> list[Finding]:
     names = network.hosts.names
     unmeasured = np.isnan(network.latency_us)
-    rows = network.details.get("errors")
-    known = [row for row in (rows if isinstance(rows, list) else []) if isinstance(row, dict)]
-    errors = {(str(row.get("from")), str(row.get("to"))): str(row.get("why")) for row in known}
+    errors = {(row["from"], row["to"]): row["why"] for row in network.errors}
     if network.details.get("plan") == "adaptive":  # most of whose gaps are meant
         index = {name: i for i, name in enumerate(names)}
         failed = [(index[a], index[b]) for a, b in errors if a in index and b in index]

@@ -115,7 +115,7 @@ def test_a_host_nobody_heard_of_is_left_out_and_named(here: Path, capsys: pytest
         ("n.json --elasticity 0.5", 2, "--elasticity 0.5: it takes 1"),
         ("parts.json", 4, "the measured pairs fall into 2 parts with nothing measured between them; one is node"),
         ("silent.json", 4, "nothing was measured between any two hosts; measure them: plink probe"),
-        ("halves.json", 2, "halves.json: halves_us: two matrices were expected"),
+        ("halves.json", 2, "halves.json: halves_us: expected a list of 2"),
         ("", 2, "no .plink/network.json here yet: run `plink probe hosts.txt` first"),
     ],
 )

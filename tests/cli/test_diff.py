@@ -85,8 +85,8 @@ def test_hosts_that_came_went_and_moved_are_named(tmp_path: Path) -> None:
     ("old", "new", "code", "why"),
     [
         (network(), network(prefix="other-"), 4, "a.json and b.json share no host, by name"),
-        (network(), {"schema": "plink.order/1"}, 2, "b.json: schema: 'plink.order/1' was found"),
-        (network(halves_us=[1]), network(), 2, "a.json: halves_us: two matrices were expected"),
+        (network(), {"schema": "plink.order/1"}, 2, "b.json: schema: expected 'plink.network/1'"),
+        (network(halves_us=[1]), network(), 2, "a.json: halves_us: expected a list of 2"),
     ],
 )
 def test_what_cannot_be_compared_is_refused_in_one_line(

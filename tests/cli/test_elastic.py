@@ -141,8 +141,8 @@ def test_pictures(workplace: Path) -> None:
     [
         ("last", "the run plain-1 was not elastic: there is no .plink/runs/plain-1/agile.jsonl"),
         ("nowhere", "no run nowhere in .plink/runs; `plink runs` lists them"),
-        ("other", "other:1: schema: 'plink.autotune/1' was found; plink.agile/1 was expected"),
-        ("bad", "bad:2: what='iteration' without 'iteration'"),
+        ("other", "other:1: schema: expected 'plink.agile/1'"),
+        ("bad", "bad:2: iteration: is missing"),
     ],
 )
 def test_what_is_no_log_is_refused(run: str, why: str, workplace: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 import plink
 from tests.conftest import typed as typed_here
 
-HEAVY = {"numpy", "torch", "z3", "scapy", "paramiko", "scipy", "sklearn", "matplotlib"}
+HEAVY = {"numpy", "torch", "z3", "scapy", "paramiko", "scipy", "sklearn", "matplotlib", "msgspec"}
 OURS = {"probes", "solvers", "runners"}
 
 

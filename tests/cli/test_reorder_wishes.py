@@ -86,7 +86,7 @@ REFUSED: list[tuple[int, str, str]] = [
     (2, "n.json --groups unknown", "unknown: there is no host z; there are a, b, c, d, ..."),
     (2, "n.json --groups empty", "empty: no groups: write one a line"),
     (2, "n.json --groups strange", "strange:2: '$(touch' cannot be a host name"),
-    (2, "n.json --groups list.json", "list.json: groups: a list of lists of host names was expected"),
+    (2, "n.json --groups list.json", "list.json: groups[0]: expected a list"),
     (2, "n.json --groups hollow.json", "--groups: a group without hosts"),
     (2, "n.json --groups 9", "--groups 9: 1 to 8 groups can be made of 8 hosts"),
     (2, "n.json --groups good --pin a=0 --pin b=1", "--pin: a=0 and b=1 cannot both be with groups of 4"),

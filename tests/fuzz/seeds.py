@@ -53,8 +53,8 @@ def seeds() -> dict[str, Sequence[bytes]]:
     check = {"schema": "plink.check/1", "runs": [{"order": "given", "predicted_us": 910, "achieved_s": [0.51, 0.5]}]}
     demo = {"schema": "plink.demo/1", "predicted_given_s": 1, "given_samples_s": [1, 2], "predicted_plink_s": 1.5,
             "plink_samples_s": [0.5]}  # fmt: skip
-    embedding = {"hosts": ["a", "b"], "coordinates": [[0.5, 1], [2, 3]], "alpha": 2.0, "held_out_error": 0.1,
-                 "fitted_us": [[0, 5], [5, 0]]}  # fmt: skip
+    embedding = {"schema": "plink.embedding/1", "hosts": ["a", "b"], "coordinates": [[0.5, 1], [2, 3]],
+                 "alpha": 2.0, "held_out_error": 0.1, "fitted_us": [[0, 5], [5, 0]]}  # fmt: skip
     answer = {"sent": 2, "received": 2, "reflected": 2, "percentiles_us": [1, 2, 3, 4.5, 5], "halves_us": [2, None],
               "jitter_us": 0.5, "hops": 3, "clock": "kernel", "clock_steps": 0, "port": 7, "gbps": 2.5}  # fmt: skip
     registration = {"name": "a", "hostname": "h", "addresses": ["10.0.0.1"], "pid": 1, "digest": "d", "nodes": 2,
@@ -140,7 +140,7 @@ def _measured() -> dict[str, Any]:
         "methods": ["", "stamp"], "method_used": [[0, 1, 1]] * 3,
         "clocks": ["", "kernel"], "clock_used": [[0, 1, 1]] * 3,
         "loss_forward": [[0, 0.1, 0]] * 3, "loss_back": [[0, 0, 0.5]] * 3, "samples": [[0, 100, 50]] * 3,
-        "machines": [{"address": "10.0.0.1"}, None, {"hostname": "c"}], "shared_links": [shared],
+        "machines": [{"hostname": "a", "address": "10.0.0.1"}, None, {"hostname": "c"}], "shared_links": [shared],
         "errors": [{"from": "a", "to": "b", "why": "a firewall"}],
     }  # fmt: skip
     return Network(THREE, latency, latency / 10, details).to_json()

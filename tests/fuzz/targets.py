@@ -99,7 +99,7 @@ def network(data: bytes) -> None:
         if key.endswith("_us") or key == "hops":
             _tried(lambda key=key: found.detail(key))  # type: ignore[misc]
     _tried(found.halves)
-    resumed(found, str(path)).network().to_json()
+    resumed(found).network().to_json()
 
 
 def compared(data: bytes) -> None:

@@ -31,9 +31,9 @@ def test_null_is_unmeasured() -> None:
 @pytest.mark.parametrize(
     ("changes", "where", "why"),
     [
-        ({"schema": "plink.network/2"}, "n: schema", "'plink.network/1' was expected"),
+        ({"schema": "plink.network/2"}, "n: schema", "expected 'plink.network/1'"),
         ({"hosts": [{"name": "a"}, {"name": "a"}]}, "n: hosts[1]", "listed twice"),
-        ({"lab": "$(id)"}, "n: lab", "cannot be a lab's name"),
+        ({"lab": "$(id)"}, "n: lab", "a lab's name"),
         ({"latency_us": [[0, 1], [1]]}, "n: latency_us[1]", "1 entries"),
         ({"latency_us": [[0, 1], "10"]}, "n: latency_us[1]", "a str"),
         ({"latency_us": [[0, "1"], [1, 0]]}, "n: latency_us[0][1]", '"1" is not a number'),

@@ -157,9 +157,9 @@ def setting(value: Any, *path: str | int) -> Callable[[Document], None]:
         (setting("two", "options", "base"), "options.base"),
         (setting(1, "environment", "PLINK_X"), "environment.PLINK_X"),
         (setting("1", "environment", "A B"), "environment"),
-        (setting("plink.plan/1", "schedule", "schema"), "schedule: schema"),
+        (setting("plink.plan/1", "schedule", "schema"), "schedule.schema"),
         (setting(6, "schedule", "ranks"), "schedule: ranks"),
-        (setting(99, "schedule", "transfers", 1, "from"), "schedule: transfers[1]: from"),
+        (setting(99, "schedule", "transfers", 1, "from"), "schedule: transfers[1].from"),
         (setting("a-lab-with-too-long-a-name", "lab"), "lab"),
     ],
 )

@@ -6,7 +6,7 @@ import pytest
 
 from plink.errors import InputError
 from plink.model.schedule import Schedule
-from plink.model.schedule_file import MOST_RANKS, schedule_from_json
+from plink.model.schedule_file import schedule_from_json
 
 Row = dict[str, Any]
 
@@ -87,15 +87,15 @@ def test_unknown_keys_are_kept() -> None:
 @pytest.mark.parametrize(
     ("changes", "where", "why"),
     [
-        ({"schema": "plink.order/1"}, "s: schema", "'plink.schedule/1' was expected"),
-        ({"collective": "all-to-all"}, "s: collective", "'all-to-all' is none of all-reduce, reduce-scatter"),
-        ({"ranks": 1}, "s: ranks", "1 is not a whole number from 2 to"),
-        ({"ranks": MOST_RANKS + 1}, "s: ranks", f"from 2 to {MOST_RANKS}"),
-        ({"chunks": 0}, "s: chunks", "0 is not a whole number from 1 to"),
-        ({"transfers": None}, "s: transfers", "a list of objects"),
+        ({"schema": "plink.order/1"}, "s: schema", "expected 'plink.schedule/1'"),
+        ({"collective": "all-to-all"}, "s: collective", "choose one of all-gather, all-reduce"),
+        ({"ranks": 1}, "s: ranks", "expected a whole number >= 2, got 1"),
+        ({"ranks": (1 << 20) + 1}, "s: ranks", "<= 1048576"),
+        ({"chunks": 0}, "s: chunks", "got 0"),
+        ({"transfers": None}, "s: transfers", "expected a list, got null"),
         ({"collective": "broadcast"}, "s: owners", "a broadcast needs the owner of each chunk, 2 ranks"),
         ({"collective": "reduce", "owners": [0, 2]}, "s: owners", "2 ranks"),
-        ({"contributors": []}, "s: contributors", "a list of ranks from 0 to 1 was expected, each once"),
+        ({"contributors": []}, "s: contributors", "expected a list of 1 or more"),
         ({"contributors": [2]}, "s: contributors", "ranks from 0 to 1"),
     ],
 )
@@ -109,18 +109,18 @@ def test_a_bad_key_is_named(changes: dict[str, Any], where: str, why: str) -> No
 @pytest.mark.parametrize(
     ("changes", "where", "why"),
     [
-        ({"from": 2}, ": from", "2 is not a whole number from 0 to 1"),
-        ({"to": -1}, ": to", "-1 is not a whole number from 0 to 1"),
+        ({"from": 2}, ".from", "2 is not a number from 0 to 1"),
+        ({"to": -1}, ".to", ">= 0, got -1"),
         ({"to": 0}, "", "rank 0 sends to itself"),
-        ({"chunk": 2}, ": chunk", "2 is not a whole number from 0 to 1"),
-        ({"chunk": 1}, ": chunks", "2 is not a whole number from 1 to 1"),
-        ({"op": "add"}, ": op", "'add' is none of reduce, copy"),
-        ({"round": -1}, ": round", "-1 is not a whole number"),
-        ({"after": 0}, ": after", "a list of transfers"),
-        ({"after": [7]}, ": after", "there is no transfer 7"),
+        ({"chunk": 2}, ".chunk", "2 is not a number from 0 to 1"),
+        ({"chunk": 1}, ".chunks", "2 is not a number from 1 to 1"),
+        ({"op": "add"}, ".op", "choose one of copy, reduce"),
+        ({"round": -1}, ".round", "got -1"),
+        ({"after": 0}, ".after", "expected a list"),
+        ({"after": [7]}, ".after", "there is no transfer 7"),
         ({"after": [1]}, "", "in round 1 and waits for transfers[1], which is in round 1: it would wait for ever"),
-        ({"id": 0}, "", "its id 0 is taken"),
-        ({"id": [1]}, "", "its id [1] is taken or no id"),
+        ({"id": 0}, ".id", "0 is taken"),
+        ({"id": [1]}, ".id", "got a list"),
     ],
 )
 def test_a_bad_transfer_is_named(changes: Row, where: str, why: str) -> None:
@@ -136,7 +136,7 @@ def test_what_no_transfer_can_do_without() -> None:
     for missing in ("from", "to", "chunk", "op"):
         bad = row(1, 1, 0)
         del bad[missing]
-        with pytest.raises(InputError, match=rf"^s: transfers\[1\]: {missing}: None is"):
+        with pytest.raises(InputError, match=rf"^s: transfers\[1\].{missing}: is missing"):
             read(row(0, 0, 1), bad)
 
 

@@ -236,7 +236,9 @@ def test_how_a_job_stands(
     last = stages[-1] | {"cost": {"total": 0.5, "per_iteration": None, "without_price": ["h1"]}}
     asking = Asking(lambda wish, answer: answer(last))
     try:
-        write_document(workspace.RUNS / "0a1b" / "agile.json", {"socket": asking.name})
+        write_document(workspace.RUNS / "0a1b" / "agile.json", {
+            "schema": "plink.elastic-job/1", "socket": asking.name, "pid": 1, "lab": None, "runner": "local",
+        })  # fmt: skip
         found = printed(capsys, "elastic", "status", "last")
     finally:
         asking.close()

@@ -37,8 +37,8 @@ def test_positions(content: object, expected: list[tuple[str, ...] | None], tmp_
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ({"schema": "plink.truth/1"}, "positions: an object"),
-        ({"schema": "plink.truth/1", "racks": {"n1": None}}, "racks.n1: a name or number"),
+        ({"schema": "plink.truth/1"}, "positions: is missing"),
+        ({"schema": "plink.truth/1", "racks": {"n1": None}}, "racks.n1: expected"),
         ({"schema": "plink.truth/1", "positions": {"n1": [True]}}, "positions.n1"),
         ({"schema": "plink.truth/1", "racks": {"x": 0}}, "none of the hosts"),
         ({"schema": "plink.order/1"}, "known are"),

@@ -61,7 +61,7 @@ def without_time(found: Measurements) -> dict[str, Any]:
 @given(measurements())
 def test_what_was_written_is_what_the_next_run_goes_on_with(found: Measurements) -> None:
     document = without_time(found)
-    again = resumed(network_from_json(document | {"measured_at": "then"}, "a file"), "a file")
+    again = resumed(network_from_json(document | {"measured_at": "then"}, "a file"))
     assert without_time(again) == document
     assert again.missing() == found.missing()
     assert again.errors == found.errors
@@ -118,7 +118,7 @@ def test_a_file_of_three_keys_can_be_gone_on_with() -> None:
         "latency_us": [[0, 12.5], [None, 0]],
         "bandwidth_gbps": None,
     }
-    found = resumed(network_from_json(document, "a file"), "a file")
+    found = resumed(network_from_json(document, "a file"))
     assert found.missing() == [(0, 1)]
     assert found.latency[0, 1] == 12.5
     assert found.samples.sum() == 0
@@ -128,7 +128,7 @@ def test_a_file_of_three_keys_can_be_gone_on_with() -> None:
 def test_a_matrix_of_another_shape_is_named(key: str) -> None:
     document = without_time(Measurements(hosts(3))) | {key: [[0, 0], [0, 0]]}
     with pytest.raises(InputError, match=f"a file: {key}"):
-        resumed(network_from_json(document, "a file"), "a file")
+        resumed(network_from_json(document, "a file"))
 
 
 def test_the_shared_links_of_the_run_before_are_kept(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_the_shared_links_of_the_run_before_are_kept(tmp_path: Path) -> None:
     found = Measurements(hosts(2))
     found.details["shared_links"] = [{"members": ["h0"], "out_gbps": 0.2}]
     found.network().write(tmp_path / "n.json")
-    again = resumed(read_network(tmp_path / "n.json"), "n.json").network()
+    again = resumed(read_network(tmp_path / "n.json")).network()
     assert again.details["shared_links"] == [{"members": ["h0"], "out_gbps": 0.2}]
 
 
@@ -156,7 +156,7 @@ def test_a_summary_is_the_nearest_rank_of_the_positive_ones(times: list[int]) ->
 
 def test_what_a_file_holds_can_be_measured_again() -> None:
     two = hosts(2)
-    found = resumed(Network(two, np.zeros((2, 2)), np.ones((2, 2))), "n.json")
+    found = resumed(Network(two, np.zeros((2, 2)), np.ones((2, 2))))
     found.latency[0, 1] = 3.0
     assert found.bandwidth is not None
     found.bandwidth[0, 1] = 2.0

@@ -138,12 +138,12 @@ HOST = {"at": 1, "what": "host", "host": "a", "number": 0, "tier": "reliable", "
         ("nonsense", "no JSON object"),
         ("[" * 100_000, "no JSON object"),
         ({"at": 1}, 'it has no "what"'),
-        ({key: value for key, value in ITERATION.items() if key != "clock"}, "what='iteration' without 'clock'"),
-        (ITERATION | {"seconds": -1}, "seconds=-1 cannot be"),
-        (ITERATION | {"stage": 4}, "stage=4 cannot be"),
-        (ITERATION | {"workers": 1.5}, "workers=1.5 cannot be"),
-        (HOST | {"tier": "golden"}, 'tier="golden" cannot be'),
-        (HOST | {"host": 7}, "host=7 cannot be"),
+        ({key: value for key, value in ITERATION.items() if key != "clock"}, "clock: is missing"),
+        (ITERATION | {"seconds": -1}, "seconds: expected a number >= 0, got -1"),
+        (ITERATION | {"stage": 4}, "stage: choose one of 1, 2, 3; got 4"),
+        (ITERATION | {"workers": 1.5}, "workers: expected a whole number, got 1.5"),
+        (HOST | {"tier": "golden"}, "tier: choose one of reliable, transient; got 'golden'"),
+        (HOST | {"host": 7}, "host: expected text, got 7"),
         ('{"at": NaN, "what": "stage", "stage": 1}', "no JSON object"),
     ],
 )
@@ -153,8 +153,8 @@ def test_a_line_that_is_none_is_named(line: Any, why: str, tmp_path: Path) -> No
     path.write_text(f"{json.dumps(HOST)}\n{text}\n{json.dumps(HOST)}\n")
     with pytest.raises(InputError) as caught:
         read_elastic_log(path)
-    assert caught.value.where == f"{path}:2"
-    assert why in caught.value.why
+    assert caught.value.where.startswith(f"{path}:2")
+    assert why in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -163,7 +163,7 @@ def test_a_line_that_is_none_is_named(line: Any, why: str, tmp_path: Path) -> No
     [
         (b"", "it tells nothing yet"),
         (b'{"at": 0, "wh', "it tells nothing yet"),
-        (b'{"schema": "plink.autotune/1", "hosts": []}\n', "schema: 'plink.autotune/1' was found; plink.agile/1 was"),
+        (b'{"schema": "plink.autotune/1", "hosts": []}\n', "schema: expected 'plink.agile/1', got 'plink.autotune/1'"),
         (b"\xff\xfe\n", "not a text file"),
     ],
 )

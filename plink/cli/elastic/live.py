@@ -10,6 +10,7 @@ from plink.errors import UsageError
 from plink.records import workspace
 
 if TYPE_CHECKING:
+    from plink.documents.elastic_job import ElasticJobDocument
     from plink.records.runs import Run
 
 SOCKET = "agile.json"  # in the run's folder
@@ -28,8 +29,10 @@ def ask_and_print(name: str, what: str, schema: str | None, lines: Callable[[dic
         print("\n".join(lines(found)))
 
 
-def live_job(name: str) -> "tuple[Run, dict[str, Any]]":
+def live_job(name: str) -> "tuple[Run, ElasticJobDocument]":
     """The run, and where its hub listens. :raises UsageError: no such run, or it is of another kind."""
+    from plink.documents.codec import decode
+    from plink.documents.elastic_job import ElasticJobDocument
     from plink.model.storage import read_document
     from plink.records.runs import run_named
 
@@ -37,4 +40,4 @@ def live_job(name: str) -> "tuple[Run, dict[str, Any]]":
     path = workspace.RUNS / run.id / SOCKET
     if not path.is_file():
         raise UsageError(f"{run.id} is no elastic job (`plink elastic run`)")
-    return run, read_document(path)
+    return run, decode(ElasticJobDocument, read_document(path), str(path))

@@ -17,6 +17,9 @@ from typing import Any
 import numpy as np
 from torch.distributed import Store  # type: ignore[attr-defined]
 
+from plink.documents.aggregation import AggregationDocument
+from plink.documents.aggregation import SizeClass as SizeClassEntry
+from plink.documents.codec import decode, schema_name
 from plink.errors import InputError
 from plink.model.plan import SCHEMA as PLAN
 from plink.model.plan import Plan
@@ -27,9 +30,8 @@ from plink.model.storage import name_of, read_document
 from plink.runtime.aggengine.aside import another_ring
 from plink.runtime.aggengine.cut import Cutting, cutting_for
 from plink.runtime.aggengine.restriction import restricted
-from plink.runtime.aggengine.transport import MOST_LANES
 
-SCHEMA = "plink.aggregation/1"
+SCHEMA = schema_name(AggregationDocument)
 # Of rank 0: a file, or what `Aggregation.to_text` made, which comes with the job where the file does not.
 FILE, TEXT = "PLINK_PLAN", "PLINK_AGGREGATION"
 MOST_TEXT = 120_000  # Linux: a variable of 128 KB is too long for a process to be started with
@@ -184,28 +186,28 @@ def aggregation_from_json(document: dict[str, Any], where: str) -> Aggregation:
         _check_sums(plan.schedule, f"{where}: schedule")
         return for_plan((SizeClass(None, plan.algo, plan.schedule),), plan)
     if document.get("schema") != SCHEMA:
-        raise InputError(f"{where}: schema", f"{document.get('schema')!r} was found, {PLAN} or {SCHEMA} was expected")
-    rows = document.get("classes")
-    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
-        raise InputError(f"{where}: classes", "a list of objects was expected")
-    classes = tuple(_class(row, f"{where}: classes[{k}]") for k, row in enumerate(rows))
+        raise InputError(f"{where}: schema", f"expected {PLAN!r} or {SCHEMA!r}, got {document.get('schema')!r}")
+    checked = decode(AggregationDocument, document, where)
+    classes = tuple(_class(row, f"{where}: classes[{k}]") for k, row in enumerate(checked["classes"]))
     limits = [entry.up_to_bytes for entry in classes]
     if limits[-1] is not None or None in limits[:-1] or sorted(set(limits[:-1])) != limits[:-1]:  # type: ignore[type-var]
         raise InputError(f"{where}: classes", "limits that grow were expected, and none (null) for the last class")
     ranks = {entry.schedule.ranks for entry in classes if entry.schedule is not None}
     if len(ranks) > 1:
         raise InputError(f"{where}: classes", f"schedules for {' and '.join(map(str, sorted(ranks)))} ranks")
-    plain = Cutting()
-    lanes = _number(document, "lanes", where, MOST_LANES, Aggregation(classes).lanes)
+    plain = Aggregation(classes)
     cutting = Cutting(
-        _number(document, "chunk_bytes", where, 1 << 40, plain.chunk_bytes),
-        _number(document, "piece_bytes", where, 1 << 40, plain.piece_bytes),
-        _number(document, "pieces", where, 1 << 20, plain.pieces),
-        _number(document, "least_bytes", where, 1 << 40, plain.least_bytes),
+        checked.get("chunk_bytes", plain.cutting.chunk_bytes),
+        checked.get("piece_bytes", plain.cutting.piece_bytes),
+        checked.get("pieces", plain.cutting.pieces),
+        checked.get("least_bytes", plain.cutting.least_bytes),
     )
-    smallest = _whole(document, "smallest_bytes", where, 0, 1 << 62, None)
     return Aggregation(
-        classes, lanes, cutting, smallest, ring=_ring(document.get("ring", []), max(ranks, default=0), where)
+        classes,
+        checked.get("lanes", plain.lanes),
+        cutting,
+        checked.get("smallest_bytes"),
+        ring=_ring(checked.get("ring", []), max(ranks, default=0), where),
     )
 
 
@@ -240,28 +242,23 @@ def read_aggregation(path: str | Path) -> Aggregation:
     return aggregation_from_json(read_document(path), name_of(path))
 
 
-def _class(row: dict[str, Any], where: str) -> SizeClass:
-    limit = _whole(row, "up_to_bytes", where, 1, 1 << 62, None)
-    given = row.get("schedule")
-    if given is None:
-        if row.get("algo") != _GLOO:
+def _class(row: SizeClassEntry, where: str) -> SizeClass:
+    limit, entry = row["up_to_bytes"], row.get("schedule")
+    if entry is None:
+        if row["algo"] != _GLOO:
             raise InputError(f"{where}: schedule", f"there is none, and the algorithm is not {_GLOO}")
         return SizeClass(limit, _GLOO, None)
-    if not isinstance(given, dict):
-        raise InputError(f"{where}: schedule", "an object or null was expected")
-    schedule = schedule_from_json(given, f"{where}: schedule")
+    schedule = schedule_from_json(entry, f"{where}: schedule")
     if schedule.collective != "all-reduce":
-        raise InputError(f"{where}: schedule", f"{schedule.collective} was found, an all-reduce was expected")
+        raise InputError(f"{where}: schedule", f"expected an all-reduce, got {schedule.collective}")
     _check_sums(schedule, f"{where}: schedule")
-    return SizeClass(limit, str(row.get("algo", schedule.algo)), schedule)
+    return SizeClass(limit, row["algo"], schedule)
 
 
-def _ring(value: object, ranks: int, where: str) -> tuple[int, ...]:
-    if not isinstance(value, list) or any(type(rank) is not int for rank in value):
-        raise InputError(f"{where}: ring", "a list of ranks was expected")
-    if value and sorted(value) != list(range(ranks)):
-        raise InputError(f"{where}: ring", f"every rank from 0 to {ranks - 1} was expected, once")
-    return tuple(value)
+def _ring(ring: list[int], ranks: int, where: str) -> tuple[int, ...]:
+    if ring and sorted(ring) != list(range(ranks)):
+        raise InputError(f"{where}: ring", f"expected every rank from 0 to {ranks - 1}, once")
+    return tuple(ring)
 
 
 def _check_sums(schedule: Schedule, where: str) -> None:
@@ -287,20 +284,6 @@ def _check_sums(schedule: Schedule, where: str) -> None:
     if len(wrong):
         rank, which = wrong[0].tolist()
         raise InputError(where, f"rank {rank} does not end with the sum of chunk {which}")
-
-
-def _whole(row: dict[str, Any], key: str, where: str, low: int, high: int, default: int | None) -> int | None:
-    value = row.get(key, default)
-    if value is not None and (type(value) is not int or not low <= value <= high):
-        raise InputError(f"{where}: {key}", f"{str(value)[:40]!r} is not a whole number from {low} to {high}")
-    return value
-
-
-def _number(row: dict[str, Any], key: str, where: str, high: int, default: int) -> int:
-    value = _whole(row, key, where, 1, high, default)
-    if value is None:
-        raise InputError(f"{where}: {key}", f"null is not a whole number from 1 to {high}")
-    return value
 
 
 def given() -> Aggregation | None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from plink.errors import InputError, UsageError
+from plink.errors import InputError
 from plink.runtime.aggengine.aggregation import from_bytes
 from runners.autotune.daemon import Daemon, schedule_for
 from runners.autotune.log import NAME, Log, read_log, stretch_from
@@ -108,21 +108,24 @@ def test_what_is_not_understood_is_told_once_and_changes_nothing(text: str, tmp_
 
 def test_a_clock_too_coarse_to_see_anything_tells_nothing() -> None:
     """Short messages: the kernel counts in its ticks."""
-    stretch = stretch_from({"epoch": 0, "jobs": 1, "bytes": 5, "seconds": 1, "seen": [[0, 1, 80, 0.0, 0.1]]}, 2)
+    stretch = stretch_from({"epoch": 0, "jobs": 1, "bytes": 5, "seconds": 1, "seen": [[0, 1, 80, 0.0, 0.1]]}, 2, "x")
     assert not stretch.observed.sent_bytes.any()
     assert np.isnan(stretch.observed.bytes_per_s).all()
-    with pytest.raises(UsageError):
-        stretch_from({}, 2)
+    with pytest.raises(InputError):
+        stretch_from({}, 2, "x")
 
 
 @pytest.mark.parametrize(
     ("change", "why"),
     [
         (lambda lines: [], "line 1: no log of Autotune"),
-        (lambda lines: ['{"schema": "plink.autotune/1"}'], "line 1: it does not tell masters and settings"),
-        (lambda lines: [lines[0].replace('"groups": [[0', '"groups": [[1')], "line 1: it does not tell masters"),
+        (lambda lines: ['{"schema": "plink.autotune/1"}'], "line 1: settings: expected an object, got null"),
+        (
+            lambda lines: [lines[0].replace('"groups": [[0', '"groups": [[1')],
+            "line 1: groups: every rank from 0 up belongs to exactly one group",
+        ),
         (lambda lines: [lines[0], "no JSON"], "line 2: no JSON object"),
-        (lambda lines: [lines[0], "{}"], "line 2: not what a rank tells of a stretch"),
+        (lambda lines: [lines[0], "{}"], "line 2: epoch: is missing"),
     ],
 )
 def test_a_log_that_is_none(change: Any, why: str, tmp_path: Path) -> None:

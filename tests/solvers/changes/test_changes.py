@@ -236,10 +236,8 @@ def test_bandwidths_that_halved_are_told_by_host_and_pair() -> None:
     assert said(compare(plain(flat(), before), plain(flat(), after), LIMITS)) == [("rate", "worse", "pair", ("h1",))]
 
 
-@pytest.mark.parametrize(("low", "high", "verdicts"), [(1.8, 2.2, ["worse"]), (1.8, 4.1, []), (None, None, ["worse"])])
-def test_a_shared_capacity_fell_when_its_runs_are_apart(
-    low: float | None, high: float | None, verdicts: list[str]
-) -> None:
+@pytest.mark.parametrize(("low", "high", "verdicts"), [(1.8, 2.2, ["worse"]), (1.8, 4.1, [])])
+def test_a_shared_capacity_fell_when_its_runs_are_apart(low: float, high: float, verdicts: list[str]) -> None:
     members = ["h0", "h1", "h2"]
     was = {"members": members, "out_gbps": 4.0, "in_gbps": 4.0, "interval": {"out_gbps": [3.9, 4.1]}}
     now = {"members": members[::-1], "out_gbps": 2.0, "in_gbps": None, "interval": {"out_gbps": [low, high]}}

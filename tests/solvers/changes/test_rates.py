@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from plink.errors import InputError
 from plink.model.network import Matrix, Network
 from solvers.changes.aligned import align
 from solvers.changes.finding import Finding, Limits
@@ -129,20 +130,37 @@ def test_ranges_of_runs_must_be_apart(was: list[float], now: list[float], apart:
     assert [one.verdict for one in both(low, high)[0]] == (["better"] if apart else [])
 
 
-def test_a_range_that_is_none_is_that_of_the_figure_alone() -> None:
-    """Whichever range it is of; with one it would not be told."""
+def test_a_figure_without_a_range_is_its_own_range() -> None:
+    """With a range that is wide enough no change would be told."""
     wide = shared(group(out=4.0, out_gbps=[1.0, 9.0]))
-    spreads: list[Any] = [[1.0], [1.0, 2.0, 3.0], [-1, 9.0], ["1", 9.0], [True, 9.0], [1.0, math.inf], None, 3.0]
-    bad = [shared(group(out=4.0, out_gbps=spread)) for spread in spreads] + [shared(group(out=4.0) | {"interval": 7})]
-    for old in bad:
+    for old in (shared(group(out=4.0)), shared(group(out=4.0, out_gbps=None))):
         assert [one.verdict for one in both(old, shared(group(out=2.0)))[0]] == ["worse"]
     assert both(wide, shared(group(out=2.0)))[0] == []
 
 
-def test_what_is_no_rate_is_not_compared() -> None:
-    for value in (-1.0, True, "4", None, math.inf, math.nan):
-        assert both(shared(group()), shared(group(out=value)))[1:] == (1, 0, 1)
-        assert both(shared(group(into=value)), shared(group()))[1:] == (1, 0, 0)
+def test_a_figure_that_is_missing_is_not_compared() -> None:
+    assert both(shared(group()), shared(group(out=None)))[1:] == (1, 0, 1)
+    assert both(shared(group(into=None)), shared(group()))[1:] == (1, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("rows", "where"),
+    [
+        ("all", "shared_links"),
+        (["row"], "shared_links[0]"),
+        ([group(())], "shared_links[0].members"),
+        ([group(("a", 1))], "shared_links[0].members[1]"),
+        ([group(), group(out=-1.0)], "shared_links[1].out_gbps"),
+        ([group(out=True)], "shared_links[0].out_gbps"),
+        ([group(out=math.inf)], "shared_links[0].out_gbps"),
+        ([group(out_gbps=[1.0])], "shared_links[0].interval.out_gbps"),
+        ([group(out_gbps=["1", 9.0])], "shared_links[0].interval.out_gbps[0]"),
+    ],
+)
+def test_malformed_shared_links_are_refused(rows: Any, where: str) -> None:
+    with pytest.raises(InputError) as caught:
+        both(shared(group()), named(HOSTS, shared_links=rows))
+    assert caught.value.where == f"a file: {where}"
 
 
 def test_a_link_that_carries_nothing_any_more_is_worse() -> None:
@@ -171,9 +189,3 @@ def test_figures_that_are_not_there_any_more_are_counted() -> None:
     assert both(old, shared(group(("a", "b"), out=None), group(("c", "d"))))[1:] == (3, 0, 2)
     assert both(old, named(HOSTS))[1:] == (0, 0, 5)
     assert both(named(HOSTS), named(HOSTS))[1:] == (0, 0, 0)
-
-
-def test_rows_without_names_are_no_groups() -> None:
-    for members in ((), "ab", None, ("a", 1), 7):
-        assert both(shared(group(members), "row", None), shared(group()))[1:] == (0, 0, 0)
-    assert both(named(HOSTS, shared_links="all"), shared(group()))[1:] == (0, 0, 0)

@@ -142,8 +142,8 @@ def test_what_was_not_measured_names_who_lacks_most_first_and_those_only() -> No
 
 def test_of_a_sparse_file_only_what_failed_is_told_as_missing() -> None:
     rows = lacking((1, 4), (4, 1), (1, 5), (0, 3))
-    errors = [{"from": "h4", "to": "h1", "why": "refused"}, {"from": "h0", "to": "x"}, {"from": "y", "to": "h3"},
-              {"from": "h2", "to": "h3", "why": "measured in the end"}]  # fmt: skip
+    errors = [{"from": "h4", "to": "h1", "why": "refused"}, {"from": "h0", "to": "x", "why": ""},
+              {"from": "y", "to": "h3", "why": ""}, {"from": "h2", "to": "h3", "why": "done"}]  # fmt: skip
     (one,) = told(rows, plan="adaptive", errors=errors)
     assert one.evidence == "1 round trips were not measured, first h4 -> h1: refused"
     assert told(rows, plan="adaptive", errors=[]) == []

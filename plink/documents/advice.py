@@ -1,0 +1,64 @@
+"""``plink.advice/1``: which algorithm in which order for which size."""
+
+from typing import Annotated, Literal, NotRequired, TypedDict
+
+from msgspec import Meta
+
+from plink.documents.types import Count, Fingerprint, NonNegative, PositiveInt
+
+
+class LineInSize(TypedDict):
+    """The time of an algorithm in an order: a line in the size."""
+
+    algo: str
+    """The algorithm."""
+    order: str
+    """The family of orders: given (as the hosts stand), grouped (groups kept together), ring (the cheapest ring)."""
+    start_us: NonNegative
+    """Microseconds for no bytes at all."""
+    us_per_mb: NonNegative
+    """Microseconds a MB (1,000,000 bytes) on top."""
+
+
+class SizeRange(LineInSize):
+    """The fastest for one stretch of sizes."""
+
+    from_bytes: Count
+    """From this size on."""
+    to_bytes: Count
+    """Up to this size, from where the next is faster."""
+
+
+class SizeChoice(LineInSize):
+    """The fastest for one size."""
+
+    size_bytes: PositiveInt
+    """The size."""
+    time_us: NonNegative
+    """Its time, microseconds."""
+
+
+class AdviceDocument(TypedDict):
+    """Which algorithm in which order for which size.
+
+    Printed by `plink advise --json`.
+    """
+
+    schema: Literal["plink.advice/1"]
+    """Kind and version of this file."""
+    model: Literal["alpha-beta", "contention"]
+    """The cost model."""
+    capacities: str
+    """Where the capacities come from: measured, or how they were inferred."""
+    network: Fingerprint
+    """Fingerprint of the network."""
+    best: Annotated[list[SizeRange], Meta(min_length=1)]
+    """The fastest, by ascending size."""
+    lines: Annotated[list[LineInSize], Meta(min_length=1)]
+    """All that were compared."""
+    sizes: Annotated[list[SizeChoice], Meta(min_length=1)]
+    """Round figures from the least size to the largest."""
+    left_out: dict[str, str]
+    """Algorithms without a price, each with the reason."""
+    denoised: NotRequired[bool]
+    """Present where round trips are fitted ones (`--denoise`)."""

@@ -1,0 +1,40 @@
+"""``plink.autotune-replay/1``: the decisions of an Autotune log, made again."""
+
+from typing import Annotated, Literal, TypedDict
+
+from msgspec import Meta
+
+from plink.documents.types import Count, Name, NonNegative
+
+
+class Stretch(TypedDict):
+    """What was observed between two decisions, and the decision made again."""
+
+    at_s: NonNegative | None
+    """When it was told, seconds from the job's beginning; null where the log does not say."""
+    epoch: Count
+    """How many times masters had been moved before it."""
+    bytes_per_s: Count
+    """Bytes all-reduced a second in it."""
+    imbalance: Annotated[float, Meta(ge=1)] | None
+    """The most that a rank sends over the least, under the masters at work then; null where these are not known."""
+    action: Literal["watch", "wait", "resend", "quicktune", "finetune", "return", "done"]
+    """What is decided now."""
+    reason: Name
+    """Why, in a line."""
+    as_logged: bool
+    """The log has the same decision, with the same masters."""
+
+
+class AutotuneReplayDocument(TypedDict):
+    """The decisions of an Autotune log, made again.
+
+    Printed by `plink autotune replay --json`.
+    """
+
+    schema: Literal["plink.autotune-replay/1"]
+    """Kind and version of this document."""
+    stretches: list[Stretch]
+    """One entry a stretch, up to the first decision that differs: what follows was seen under other masters."""
+    as_logged: bool
+    """No decision differs."""

@@ -1,0 +1,135 @@
+"""``plink.check/1``: whether the cost model ranks orders as the clock does, and how true what was measured is."""
+
+from typing import Annotated, Literal, NotRequired, TypedDict
+
+from msgspec import Meta
+
+from plink.documents.types import Count, NonNegative, PositiveInt, Quantity, Share
+
+
+class Affinity(TypedDict):
+    """Physical affinity inference accuracy: the share of triplets whose order is right."""
+
+    triplets: Count
+    """How many there are to judge by."""
+    measured: Share | None
+    """Of the measured distances."""
+    fitted: Share | None
+    """Of those an embedding fits; null where there is none."""
+
+
+class MeasuredOrder(TypedDict):
+    """One order that was run."""
+
+    order: str
+    """Its name."""
+    hosts: NotRequired[list[str]]
+    """Those that took its ranks, first rank first."""
+    predicted_us: NotRequired[Quantity | None]
+    """Its cost by the model; microseconds but for the model `latency`, whose sums are no times."""
+    achieved_s: Annotated[list[Quantity], Meta(min_length=1)]
+    """Seconds of each repetition, the slowest rank's."""
+
+
+class Calibration(TypedDict):
+    """Measured over predicted times: median, least, greatest over the orders; null for a model without times."""
+
+    factor: float
+    low: float
+    high: float
+
+
+class Gain(TypedDict):
+    """How many times as fast the order with the lowest cost is as the median order, with its interval of 95 %; null
+    where orders were repeated differently often."""
+
+    gain: float
+    interval: Annotated[list[float], Meta(min_length=2, max_length=2)] | None
+
+
+class Baseline(TypedDict):
+    """With --max-regression: medians of the cheapest order's repetitions then and now, now over then, and the rank
+    correlation then; null where the baseline has no such run."""
+
+    then_s: NonNegative
+    now_s: NonNegative
+    ratio: NonNegative
+    spearman: Annotated[float, Meta(ge=-1, le=1)]
+
+
+class MeasuredSeries(TypedDict):
+    """What readers need of a collective that was run: files by hand have nothing else."""
+
+    algo: NotRequired[str | None]
+    """What was run: gloo, openmpi-..., or a schedule's name; null where that is not known."""
+    model: NotRequired[str | None]
+    """The cost model that predicted."""
+    size_bytes: NotRequired[Quantity | None]
+    """Bytes that were reduced."""
+    ranks: NotRequired[PositiveInt]
+    """How many took part: the hosts' slots."""
+    options: NotRequired[list[str]]
+    """What the algorithm was told, as typed after --set."""
+    groups: NotRequired[list[list[int]] | None]
+    """The ranks of each group, for two-level aggregation."""
+    runs: Annotated[list[MeasuredOrder], Meta(min_length=1)]
+    """One entry an order."""
+
+
+class CollectiveCheck(MeasuredSeries):
+    """One collective that was run in several orders."""
+
+    spearman: Annotated[float, Meta(ge=-1, le=1)]
+    """Rank correlation of predicted costs and medians of measured times."""
+    interval: Annotated[list[float], Meta(min_length=2, max_length=2)] | None
+    """Its interval of 95 % (Bonett and Wright 2000); null where there are fewer than four orders."""
+    orders: Annotated[int, Meta(ge=2)]
+    """How many."""
+    calibration: Calibration | None
+    """Measured over predicted times: median, least, greatest over the orders; null for a model without times."""
+    gain: Gain | None
+    """How many times as fast the order with the lowest cost is as the median order, with its interval of 95 %; null
+    where orders were repeated differently often."""
+    baseline: NotRequired[Baseline | None]
+    """With --max-regression: medians of the cheapest order's repetitions then and now, now over then, and the rank
+    correlation then; null where the baseline has no such run."""
+
+
+class MeasuredRuns(TypedDict):
+    """What readers need of a check."""
+
+    schema: Literal["plink.check/1"]
+    """Kind and version of this file."""
+    runs: NotRequired[Annotated[list[MeasuredOrder], Meta(min_length=1)]]
+    """By hand: one series of measured orders."""
+    checks: NotRequired[Annotated[list[MeasuredSeries], Meta(min_length=1)]]
+    """One entry a collective that was run."""
+
+
+class CheckDocument(TypedDict):
+    """Whether the cost model ranks orders as the clock does, and how well what was measured tells the truth.
+
+    Written by `plink check --measure`, printed by `plink check --json`; by hand for `plink report --results`:
+    `runs` alone.
+    """
+
+    schema: Literal["plink.check/1"]
+    """Kind and version of this file."""
+    network: NotRequired[str | None]
+    """Fingerprint of the network that was judged; null where none was needed."""
+    truth: NotRequired[str]
+    """The file that says where hosts are."""
+    affinity: NotRequired[Affinity]
+    """Physical affinity inference accuracy: the share of triplets whose order is right."""
+    unknown_hosts: NotRequired[list[str]]
+    """Hosts that the truth says nothing about."""
+    ok: NotRequired[bool]
+    """Whether all that was asked for was found to hold."""
+    runs: NotRequired[Annotated[list[MeasuredOrder], Meta(min_length=1)]]
+    """By hand: one series of measured orders."""
+    spearman: NotRequired[Annotated[float, Meta(ge=-1, le=1)]]
+    """The lowest of all checks."""
+    failures: NotRequired[list[str]]
+    """What falls short, or could not be judged, a sentence each."""
+    checks: NotRequired[list[CollectiveCheck]]
+    """One entry a collective that was run."""

@@ -1,0 +1,172 @@
+"""The one codec of plink's files: a document is read by its declaration, and errors name the key in plain words."""
+
+import json
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, TypeVar, get_args, get_type_hints, overload
+
+import msgspec
+
+from plink.errors import InputError
+
+T = TypeVar("T")
+Steps = list[str | int]
+
+MAX_SHOWN_CHARACTERS = 40
+_AT = re.compile(r"(?s)(?P<reason>.*) - at `(?P<key>key` in `)?\$(?P<path>.*)`")
+_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
+_MISSING = re.compile(r"Object missing required field `(.*)`")
+_TYPES = re.compile(r"`[^`]+`")
+_LENGTH = re.compile(r"of length (>=|<=) (\d+)")
+_NUMBER = re.compile(r"(?<=[<>=] )-?\d+\.\d*(e[+-]?\d+)?$")
+_NAMES = {
+    "int": "a whole number", "float": "a number", "str": "text", "bool": "true or false", "null": "null",
+    "array": "a list", "object": "an object",
+}  # fmt: skip
+
+
+def decode(kind: type[T], value: object, where: str) -> T:
+    """A document from its JSON object, checked; keys that its kind does not declare are left out.
+
+    :param kind: a class of :mod:`plink.documents` that declares ``schema``. :param where: names the file in errors.
+    :raises InputError: naming the key, like ``cloud.json: hosts[3].slots``, what was expected and what is there.
+    """
+    expected: str = schema_name(kind)  # type: ignore[arg-type]
+    schema = value.get("schema") if isinstance(value, dict) else None
+    if schema != expected:
+        raise InputError(f"{where}: schema", f"expected {expected!r}, got {_short(schema)}")
+    return convert(kind, value, where)
+
+
+@overload
+def convert(kind: type[T], value: object, where: str, key: str = "") -> T: ...
+
+
+@overload
+def convert(kind: Any, value: object, where: str, key: str = "") -> Any: ...
+
+
+def convert(kind: Any, value: object, where: str, key: str = "") -> Any:
+    """The same of any declared type; ``key``: where in the file the value is.
+
+    :raises InputError: as :func:`decode`.
+    """
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        path, reason = _explain(kind, value, str(error))
+        location = (key + path).removeprefix(".")
+        raise InputError(f"{where}: {location}" if location else where, reason) from None
+    except UnicodeEncodeError as error:
+        raise InputError(where, f"{_short(error.object)} is no text: it has half of a surrogate pair") from None
+
+
+@cache
+def schema_name(kind: Any) -> str:
+    """What a document's key ``schema`` holds, like ``plink.order/1``."""
+    name: str = get_args(get_type_hints(kind)["schema"])[0]
+    return name
+
+
+def undeclared(kind: type, value: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of a document that its kind does not declare, with their values."""
+    declared = get_type_hints(kind)
+    return {key: entry for key, entry in value.items() if key not in declared}
+
+
+def _explain(kind: Any, value: object, message: str) -> tuple[str, str]:
+    """Where a value is wrong, as a path of keys, and why, with what is there."""
+    matched = _AT.fullmatch(message)
+    reason, path = (matched["reason"], matched["path"]) if matched else (message, "")
+    steps = [name or index for name, index in _STEP.findall(path)]
+    if of_key := bool(matched and matched["key"]):
+        steps.append("...")
+    resolved, place = _resolved(kind, value, steps, message)
+    location = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in resolved)
+    if missing := _MISSING.fullmatch(reason):
+        return f"{location}.{missing[1]}", "is missing"
+    if of_key:
+        return location.removesuffix(f".{resolved[-1]}"), f"{_short(resolved[-1])} cannot be a key here"
+    declared = _declared(kind, resolved)
+    if "title" in declared and "properties" not in declared:
+        return location, f"expected {declared['title']}, got {_short(place)}"
+    if "enum" in declared:
+        choices = ", ".join("null" if choice is None else str(choice) for choice in declared["enum"])
+        return location, f"choose one of {choices}; got {_short(place)}"
+    expected = _TYPES.sub(_in_words, reason.partition(", got ")[0].replace(" matching regex ", " that matches "))
+    expected = _NUMBER.sub(lambda number: f"{float(number[0]):g}", _LENGTH.sub(_length_in_words, expected))
+    return location, f"{expected[:1].lower()}{expected[1:]}, got {_short(place)}"
+
+
+def _in_words(names: re.Match[str]) -> str:
+    """Several types in msgspec's messages stand in one pair of backticks; classes are objects."""
+    return " or ".join(_NAMES.get(name, "an object") for name in names[0].strip("`").split(" | "))
+
+
+def _length_in_words(length: re.Match[str]) -> str:
+    return f"of {length[2]} or {'more' if length[1] == '>=' else 'fewer'}"
+
+
+def _declared(kind: Any, path: Steps) -> dict[str, Any]:
+    """The part of a kind's JSON Schema that a path leads to; empty where several are possible."""
+    (node,), definitions = msgspec.json.schema_components([kind])
+    for step in [*path, None]:
+        while "$ref" in node or "allOf" in node or "anyOf" in node:
+            options = [node] if "$ref" in node else node.get("allOf") or node["anyOf"]
+            options = [option for option in options if option != {"type": "null"}]
+            if len(options) > 1:
+                return {}
+            node = definitions[options[0]["$ref"].rpartition("/")[2]] if "$ref" in options[0] else options[0]
+        if isinstance(step, int):
+            node = node["prefixItems"][step] if "prefixItems" in node else node.get("items", {})
+        elif step is not None:
+            node = node.get("properties", {}).get(step) or node.get("additionalProperties") or {}
+    return node
+
+
+def _resolved(kind: Any, value: Any, steps: list[str], message: str) -> tuple[Steps, Any]:
+    """A path with the keys that msgspec writes as ``[...]``, and what it leads to."""
+    path: Steps = []
+    place = value
+    for step in steps:
+        key: str | int = int(step) if isinstance(place, list) else step
+        if step == "...":
+            key = _first_wrong(kind, value, path, list(place.items()), message)
+            value = _with(value, path, {key: place[key]})
+        path.append(key)
+        place = place[key]
+    return path, place
+
+
+def _first_wrong(kind: Any, value: Any, path: Steps, entries: list[tuple[str, Any]], message: str) -> str:
+    """The first key of the object at a path for which msgspec reports this: by bisection, as objects may be large."""
+    low, high = 0, len(entries)
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            msgspec.convert(_with(value, path, dict(entries[low:middle])), kind)
+            fails = False
+        except (msgspec.ValidationError, UnicodeEncodeError) as error:
+            fails = str(error) == message
+        low, high = (low, middle) if fails else (middle, high)
+    return entries[low][0]
+
+
+def _with(value: Any, path: Steps, replacement: Any) -> Any:
+    """A copy of the value with another one at the path."""
+    if not path:
+        return replacement
+    step, rest = path[0], path[1:]
+    if isinstance(value, list):
+        return [_with(entry, rest, replacement) if i == step else entry for i, entry in enumerate(value)]
+    return {key: _with(entry, rest, replacement) if key == step else entry for key, entry in value.items()}
+
+
+def _short(value: object) -> str:
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list):
+        return f"a list of {len(value)}"
+    shown = repr(value) if isinstance(value, str) else json.dumps(value)
+    return shown if len(shown) <= MAX_SHOWN_CHARACTERS else shown[: MAX_SHOWN_CHARACTERS - 3] + "..."

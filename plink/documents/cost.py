@@ -1,0 +1,86 @@
+"""``plink.cost/1``: what a collective costs on a measured network."""
+
+from typing import Annotated, Literal, NotRequired, TypedDict
+
+from msgspec import Meta
+
+from plink.documents.types import Count, Fingerprint, NonNegative, PositiveInt, Share
+
+
+class Random(TypedDict):
+    """Random orders."""
+
+    orders: PositiveInt
+    """How many had a price: those that use unmeasured pairs have none."""
+    seed: Count
+    """What drew them."""
+    min_us: NonNegative
+    """The cheapest, microseconds."""
+    median_us: NonNegative
+    """Their median, microseconds."""
+    max_us: NonNegative
+    """The dearest, microseconds."""
+    dearer: Share
+    """Share of them that cost more than this order, 0 to 1."""
+
+
+class Round(TypedDict):
+    """One round."""
+
+    latency_us: NonNegative
+    """The farthest hop: its round trip under latency, half of it under the others."""
+    transfer_us: NonNegative
+    """What the busiest resource needs for its bytes, microseconds."""
+    busiest: str
+    """That resource, or latency."""
+
+
+class Part(TypedDict):
+    """One algorithm."""
+
+    algo: str
+    """Name in the catalogue."""
+    weight: Share
+    """Its share of the cost, 0 to 1."""
+    model: Literal["latency", "alpha-beta", "contention"]
+    """The cost model."""
+    cost_us: NonNegative
+    """Its own cost, microseconds."""
+    slowest_pair: Annotated[list[str], Meta(min_length=2, max_length=2)]
+    """The two hosts farthest from each other among the pairs that are used."""
+    rounds: list[Round]
+    """The rounds (under latency those of the way there)."""
+
+
+class CostDocument(TypedDict):
+    """What a collective costs on a measured network.
+
+    Printed by `plink cost --json`.
+    """
+
+    schema: Literal["plink.cost/1"]
+    """Kind and version of this file."""
+    algo: str
+    """The algorithm, or what a library runs."""
+    model: Literal["latency", "alpha-beta", "contention"]
+    """The cost model."""
+    size_bytes: PositiveInt
+    """Bytes that are reduced."""
+    ranks: Annotated[int, Meta(ge=2)]
+    """How many take part: the slots of all hosts."""
+    order: str
+    """The file of the order, or that there was none."""
+    hosts: Annotated[list[str], Meta(min_length=1, extra_json_schema={"uniqueItems": True})]
+    """The hosts in the order of their ranks."""
+    cost_us: NonNegative
+    """Time of the collective, microseconds."""
+    capacities: str
+    """Where the capacities come from: measured, or how they were inferred."""
+    network: Fingerprint
+    """Fingerprint of the network."""
+    random: Random | None
+    """What random orders cost; null when none was drawn, or none has a price."""
+    parts: list[Part]
+    """What the cost is made of; empty for more than 1,024 ranks."""
+    denoised: NotRequired[bool]
+    """Present where round trips are fitted ones (`--denoise`)."""

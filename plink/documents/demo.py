@@ -1,0 +1,52 @@
+"""``plink.demo/1``: what an order gained on an emulated cloud."""
+
+from typing import Annotated, Literal, NotRequired, TypedDict
+
+from msgspec import Meta
+
+from plink.documents.types import HostName, NonNegative, Positive, PositiveInt, Quantity
+
+
+class DemoRuns(TypedDict):
+    """What readers need of a demo: both orders' predictions and times."""
+
+    schema: Literal["plink.demo/1"]
+    """Kind and version of this document."""
+    predicted_given_s: Positive
+    """What the link rates predict for the given order, seconds."""
+    predicted_plink_s: Positive
+    """What the link rates predict for plink's order, seconds."""
+    given_samples_s: Annotated[list[Quantity], Meta(min_length=1)]
+    """Every repetition in the given order, the slowest rank's seconds."""
+    plink_samples_s: Annotated[list[Quantity], Meta(min_length=1)]
+    """Every repetition in plink's order, the slowest rank's seconds."""
+
+
+class DemoDocument(DemoRuns):
+    """What an order gained on an emulated cloud.
+
+    Printed by `plink demo --json`.
+    """
+
+    hosts: Annotated[list[HostName], Meta(min_length=2, extra_json_schema={"uniqueItems": True})]
+    """Host names in plink's rank order."""
+    racks_recovered: bool
+    """Whether each rack's hosts stand in one block of the ring, by the lab's own truth."""
+    given_s: Positive
+    """Median time of the all-reduce in the given order, seconds."""
+    plink_s: Positive
+    """Median time in plink's order, seconds."""
+    bound_s: Positive
+    """No ring all-reduce is faster at the hosts' link rate, seconds."""
+    speedup: Positive
+    """given_s / plink_s."""
+    groups_found: NotRequired[PositiveInt]
+    """Groups of hosts that stood out in the measured round trips."""
+    cost_given_us: NotRequired[NonNegative]
+    """Sum of the ring's round trips in the given order, microseconds."""
+    cost_plink_us: NotRequired[NonNegative]
+    """Sum of the ring's round trips in plink's order, microseconds."""
+    size_bytes: NotRequired[PositiveInt]
+    """Size of the all-reduce in bytes."""
+    seed: NotRequired[int]
+    """What dealt hosts to racks and seeded the search."""

@@ -1,0 +1,88 @@
+"""``plink.doctor/1``: what is wrong with hosts and the network between them."""
+
+from typing import Annotated, Literal, NotRequired, TypedDict
+
+from msgspec import Meta
+
+from plink.documents.types import Count, HostName, Name, NonNegative
+
+
+class HostReport(TypedDict):
+    """What one host reports of itself."""
+
+    hostname: NotRequired[str]
+    """The host name that it has itself."""
+    address: NotRequired[str]
+    """The address that it is measured at."""
+    python: NotRequired[str]
+    """Version of the Python that was used there."""
+    cores: NotRequired[Count]
+    """Cores that plink may use there."""
+    stamps: NotRequired[bool]
+    """Its kernel stamps packets."""
+    interface: NotRequired[str | None]
+    """Its interface towards another host; null where it cannot be told."""
+    mtu: NotRequired[Count | None]
+    """Largest packet of that interface, in bytes; null where it cannot be told."""
+    speed_mbps: NotRequired[Count | None]
+    """Speed of that interface, in Mbit/s; null where it has none of its own, as virtual ones."""
+    clocksource: NotRequired[str | None]
+    """The kernel's clock source; null where it does not tell."""
+    governor: NotRequired[str | None]
+    """What governs the frequency of its first CPU; null where nothing does."""
+    kernel: NotRequired[str]
+    """Release of its kernel."""
+    load: NotRequired[NonNegative]
+    """Mean number of processes that wanted to run in the last minute."""
+    tools: NotRequired[dict[str, str | None]]
+    """Versions of programs that plink may use there; null where one is missing, ? where it does not tell."""
+    counters: NotRequired[dict[str, Count]]
+    """Packets that were dropped or queued because an allowance of the instance was used up, where the driver counts
+    them."""
+    reached_by: NotRequired[dict[str, bool]]
+    """Which methods (stamp, icmp, tcp) get through to it."""
+
+
+class DoctorFinding(TypedDict):
+    """One thing that is wrong."""
+
+    kind: Literal[
+        "slow host",
+        "slow link",
+        "asymmetric",
+        "slow host (bandwidth)",
+        "slow shared link",
+        "loss",
+        "tainted",
+        "unmeasured",
+        "unreachable",
+        "MTU mismatch",
+        "closed",
+        "no kernel timestamps",
+        "clock source",
+        "governor",
+    ]
+    """What is wrong."""
+    hosts: Annotated[list[HostName], Meta(min_length=1)]
+    """Whose it is; two hosts for what is between them, and the first eight where most of them are concerned."""
+    evidence: Name
+    """How one knows."""
+    advice: Name
+    """What to do."""
+
+
+class DoctorDocument(TypedDict):
+    """What is wrong with hosts and the network between them.
+
+    Printed by `plink doctor --json`.
+    """
+
+    schema: Literal["plink.doctor/1"]
+    """Kind and version of this document."""
+    ok: bool
+    """Nothing was found."""
+    hosts: dict[str, HostReport]
+    """What each host that was examined said of itself, by name; one that was lost meanwhile may lack all of it. Empty
+    where a network file was judged."""
+    findings: list[DoctorFinding]
+    """One entry for each thing that is wrong."""

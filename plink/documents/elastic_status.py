@@ -1,0 +1,95 @@
+"""``plink.elastic-status/1``: how an elastic run stands."""
+
+from typing import Annotated, Literal, NotRequired, TypedDict
+
+from msgspec import Meta
+
+from plink.documents.types import Count, HostName, NonNegative, PositiveInt
+
+
+class HostStatus(TypedDict):
+    """One host of the run."""
+
+    name: HostName
+    """As in the hosts file."""
+    number: Count
+    """Of its joining, never given twice."""
+    tier: Literal["reliable", "transient"]
+    """Whether it may be taken away."""
+    state: Literal["there", "joining", "leaving"]
+    """joining: it loads its data; leaving: it was warned, and what it has moves on."""
+    serves: Annotated[list[Count], Meta(extra_json_schema={"uniqueItems": True})]
+    """Partitions of the parameters that it serves."""
+    backs: Annotated[list[Count], Meta(extra_json_schema={"uniqueItems": True})]
+    """Partitions of others of which it holds the backup."""
+    pieces: Count
+    """How many pieces of the input data it works on."""
+    sent: Count
+    """Bytes that it has sent over the job's connections so far."""
+    received: Count
+    """Bytes that it has received over them."""
+    price: NonNegative | None
+    """What it costs per hour; null where the hosts file does not tell."""
+
+
+class Cost(TypedDict):
+    """What the run has cost so far, as plink.elastic-summary/1 has it; null where no host has a price."""
+
+    total: NonNegative
+    """Each host's price for as long as it has been there, or was."""
+    per_iteration: NonNegative | None
+    """The total by the iterations that count; null where there is none yet."""
+    without_price: list[str]
+    """Hosts that are not in it, for the hosts file does not tell their price."""
+
+
+class Wait(TypedDict):
+    """The clock that hosts of these names have not done, where nobody has done any for unusually many seconds; null:
+    the job goes on."""
+
+    clock: Count
+    hosts: list[str]
+    seconds: NonNegative
+
+
+class ElasticStatusDocument(TypedDict):
+    """How an elastic run stands.
+
+    Printed by `plink elastic status --json`. While hosts get ready, stage is null and keys from `consistent` on are
+    missing.
+    """
+
+    schema: Literal["plink.elastic-status/1"]
+    """Kind and version of this document."""
+    run: Annotated[str, Meta(pattern=r"^[0-9a-f]+$")]
+    """The run's id."""
+    stage: Literal[1, 2, 3] | None
+    """1: reliable hosts serve the parameters; 2: transient hosts serve them, reliable ones hold backups; 3: as 2, and
+    reliable hosts do no other work. Null while hosts get ready."""
+    hosts: list[HostStatus]
+    """Each host that is there, in the order of their joining."""
+    clock: Annotated[int, Meta(ge=-1)]
+    """The clock that all partitions have reached; -1: none yet."""
+    consistent: NotRequired[Annotated[int, Meta(ge=-1)]]
+    """The clock that all backups have, to which the run goes back where state is lost; -1: none yet."""
+    era: NotRequired[Count]
+    """A number that every roll-back makes greater."""
+    controller: NotRequired[PositiveInt]
+    """Which controller this is: the second took over from the first, and so on."""
+    checkpoint: NotRequired[Count | None]
+    """The clock whose state is on disk; null: no checkpoint was written."""
+    iteration: NotRequired[Annotated[int, Meta(ge=-1)]]
+    """The last iteration that is over, from 0; -1: none that this controller was told of."""
+    iteration_s: NotRequired[NonNegative | None]
+    """How long it took, in seconds; null where there is none."""
+    objective: NotRequired[float | None]
+    """The last that is known; null where there is none."""
+    workers: NotRequired[Count]
+    """How many work: slots of hosts that have pieces of the data."""
+    begun: NotRequired[Count]
+    """The clock after the latest that any worker has done, from 0."""
+    cost: NotRequired[Cost | None]
+    """What the run has cost so far, as plink.elastic-summary/1 has it; null where no host has a price."""
+    waits: NotRequired[Wait | None]
+    """The clock that hosts of these names have not done, where nobody has done any for unusually many seconds; null:
+    the job goes on."""

@@ -1,0 +1,74 @@
+"""``plink.elastic-summary/1``: what an elastic run did and cost."""
+
+from typing import Literal, TypedDict
+
+from plink.documents.types import Count, NonNegative
+
+
+class End(TypedDict):
+    """How it ended; null while it runs, and where its log was cut off."""
+
+    why: str
+    code: int
+
+
+class StageSummary(TypedDict):
+    """A stretch of time in one stage."""
+
+    stage: Literal[1, 2, 3]
+    iterations: Count
+    median_s: NonNegative
+
+
+class HostSummary(TypedDict):
+    """What one host did."""
+
+    host: str
+    tier: Literal["reliable", "transient"] | None
+    price: NonNegative | None
+    held_s: NonNegative | None
+    sent_bytes: Count | None
+    received_bytes: Count | None
+
+
+class EventSummary(TypedDict):
+    """One event of the run."""
+
+    at: NonNegative
+    what: Literal["host", "rolled back", "controller"]
+
+
+class Cost(TypedDict):
+    """Money, in the currency of the prices; null where no host has one; hosts that are not in it."""
+
+    total: NonNegative | None
+    per_iteration: NonNegative | None
+    without_price: list[str]
+
+
+class ElasticSummaryDocument(TypedDict):
+    """What an elastic run did and cost.
+
+    Printed by `plink elastic summary --json`.
+    """
+
+    schema: Literal["plink.elastic-summary/1"]
+    """Kind and version of this file."""
+    seconds: NonNegative
+    """Until when the log tells, from the run's beginning."""
+    end: End | None
+    """How it ended; null while it runs, and where its log was cut off."""
+    iterations: Count
+    """Iterations that count."""
+    lost: Count
+    """Iterations that roll-backs undid."""
+    objective: float | None
+    """The last that is known."""
+    stages: list[StageSummary]
+    """Iterations that count and their median time, by stage."""
+    hosts: list[HostSummary]
+    """Each host: its price per hour, how long it took part, what it sent and received; null where that is not known."""
+    events: list[EventSummary]
+    """What happened, as the log has it (plink.agile/1)."""
+    cost: Cost
+    """Money, in the currency of the prices; null where no host has one; hosts that are not in it."""

@@ -1,0 +1,163 @@
+"""``plink.network/1``: what was measured between N hosts."""
+
+from typing import Annotated, Literal, NotRequired, TypedDict
+
+from msgspec import Meta
+
+from plink.documents.types import (
+    Count,
+    CountMatrix,
+    HostName,
+    LabName,
+    Matrix,
+    Name,
+    NonNegative,
+    PositiveInt,
+    Quantity,
+    ShareMatrix,
+)
+
+
+class HostEntry(TypedDict):
+    """One host."""
+
+    name: HostName
+    """Name, unique in the file."""
+    address: NotRequired[HostName | None]
+    """Where it is reached: a name or a numeric address; default: its name."""
+    slots: NotRequired[Annotated[int, Meta(ge=1, le=65536)] | None]
+    """Ranks it takes; default 1."""
+    tier: NotRequired[Literal["reliable", "transient"] | None]
+    """Whether the provider may take it back at any time; default reliable."""
+    user: NotRequired[str | None]
+    """SSH user, where it is not SSH's default."""
+    port: NotRequired[Annotated[int, Meta(ge=1, le=65535)] | None]
+    """SSH port, where it is not SSH's default."""
+    key: NotRequired[Name | None]
+    """SSH key file, where it is not SSH's default."""
+    price: NotRequired[NonNegative | None]
+    """What it costs, money per hour, where that was given."""
+
+
+class MachineIdentity(TypedDict):
+    """What one host reports of itself."""
+
+    hostname: str
+    """Its own host name."""
+    boot_id: NotRequired[str]
+    """Linux's boot id: shared by containers of one kernel."""
+    address: NotRequired[str]
+    """The numeric address at which the other hosts reach it."""
+    addresses: NotRequired[list[str]]
+    """All its addresses but loopback ones."""
+    cores: NotRequired[PositiveInt]
+    """Cores that it may use."""
+    python: NotRequired[str]
+    """Version of its python3."""
+
+
+PairError = TypedDict(
+    "PairError",
+    {
+        "from": Annotated[str, Meta(description="Name of the host that probed.")],
+        "to": Annotated[str, Meta(description="Name of the host that was probed.")],
+        "why": Annotated[str, Meta(description="One line for a person.")],
+    },
+)
+
+
+class SharedLinkEntry(TypedDict):
+    """What the hosts of one group send and receive together."""
+
+    members: Annotated[list[HostName], Meta(min_length=1)]
+    """Names of the group's hosts."""
+    out_gbps: NotRequired[Quantity | None]
+    """What all of them together can send to the other groups, Gbit/s; null where it could not be measured."""
+    in_gbps: NotRequired[Quantity | None]
+    """What all of them together can receive from the other groups, Gbit/s; null where it could not be measured."""
+    out_one_flow_gbps: NotRequired[Quantity | None]
+    """What one flow sent out of the group got alone, Gbit/s; null where it could not be measured."""
+    in_one_flow_gbps: NotRequired[Quantity | None]
+    """What one flow received from outside the group got alone, Gbit/s; null where it could not be measured."""
+    out_flows: NotRequired[Count]
+    """Flows at once that this took."""
+    in_flows: NotRequired[Count]
+    """Flows at once that this took."""
+    out_limited_by: NotRequired[Literal["link", "hosts"] | None]
+    """link: more flows brought no more; hosts: the hosts were the limit, the link carries at least so much."""
+    in_limited_by: NotRequired[Literal["link", "hosts"] | None]
+    """link: more flows brought no more; hosts: the hosts were the limit, the link carries at least so much."""
+    interval: NotRequired[dict[str, Annotated[list[Quantity], Meta(min_length=2, max_length=2)] | None]]
+    """Lowest and highest of the repeats, Gbit/s, under out_gbps and in_gbps; null where it could not be measured."""
+    why: NotRequired[str]
+    """Why a figure could not be measured."""
+
+
+Halves = Annotated[list[Matrix], Meta(min_length=2, max_length=2)]
+
+
+class NetworkDocument(TypedDict):
+    """What was measured between N hosts.
+
+    Written by `plink probe`, read by every other command. `schema`, `hosts` and `latency_us` are enough. Every
+    matrix has N rows of N entries in the order of `hosts`; entry [i][j] is what host i found out about host j.
+    """
+
+    schema: Literal["plink.network/1"]
+    """Kind and version of this file."""
+    hosts: Annotated[list[HostEntry], Meta(min_length=1)]
+    """The hosts, in the order in which they were given; names are unique."""
+    lab: NotRequired[LabName]
+    """The emulated lab in which alone these addresses exist."""
+    latency_us: Matrix
+    """Round trip from i to j in microseconds, the 10th percentile; null where unmeasured, 0 on the diagonal."""
+    bandwidth_gbps: NotRequired[Matrix | None]
+    """What j received from i, in Gbit/s; null where unmeasured, and as a whole when bandwidth was not measured."""
+    method: NotRequired[str]
+    """How the round trips were measured: stamp (RFC 8762), icmp, tcp, or auto (see method_used)."""
+    count: NotRequired[PositiveInt]
+    """Probes a pair."""
+    seed: NotRequired[int]
+    """What shuffled the rounds."""
+    plan: NotRequired[str]
+    """Which pairs were measured: all or adaptive."""
+    measured_at: NotRequired[Annotated[str, Meta(extra_json_schema={"format": "date-time"})]]
+    """When the last measurement ended, UTC (RFC 3339)."""
+    percentiles_us: NotRequired[dict[Annotated[str, Meta(pattern=r"^[0-9]+(\.[0-9]+)?$")], Matrix]]
+    """Other percentiles of the round trips in microseconds, by percentile ('1', '50', ...)."""
+    halves_us: NotRequired[Halves]
+    """The 10th percentiles of two disjoint halves of the samples, microseconds: judge on one what was fitted to the
+    other."""
+    jitter_us: NotRequired[Matrix]
+    """Variation of the round trips from i to j, microseconds."""
+    loss_forward: NotRequired[ShareMatrix]
+    """Share of the probes from i lost on the way to j, 0 to 1; both ways where the ways cannot be told apart."""
+    loss_back: NotRequired[ShareMatrix]
+    """Share of j's answers lost on the way to i, 0 to 1."""
+    samples: NotRequired[CountMatrix]
+    """Answers that i received from j."""
+    hops: NotRequired[CountMatrix]
+    """Routers on the way from i to j, as far as the time to live tells."""
+    methods: NotRequired[list[str]]
+    """What the numbers in method_used stand for."""
+    method_used: NotRequired[CountMatrix]
+    """How each pair was measured: an index into methods."""
+    clocks: NotRequired[list[str]]
+    """What the numbers in clock_used stand for."""
+    clock_used: NotRequired[CountMatrix]
+    """Whose clock stamped the packets: an index into clocks."""
+    machines: NotRequired[list[MachineIdentity | None]]
+    """What each host said it is, in the order of hosts; null for one that could not be had. A launch checks that it
+    meets the same machine again."""
+    errors: NotRequired[list[PairError]]
+    """Round trips that could not be measured, with a reason each."""
+    bandwidth_errors: NotRequired[list[PairError]]
+    """Bandwidths that could not be measured, and why."""
+    shared_links: NotRequired[list[SharedLinkEntry]]
+    """Capacity of what groups of hosts share, a row a group."""
+    predicted_us: NotRequired[Matrix]
+    """Adaptive probing: expected round trip from i to j in microseconds, for pairs that were not measured."""
+    held_out_error: NotRequired[NonNegative | None]
+    """Adaptive probing: median relative error of the predictions on pairs held out."""
+    clock_steps: NotRequired[CountMatrix]
+    """Per pair and direction: round trips that came out negative because a clock was stepped; they are left out."""

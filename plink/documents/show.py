@@ -1,0 +1,54 @@
+"""``plink.show/1``: what there is to see of a network."""
+
+from typing import Annotated, Literal, TypedDict
+
+from msgspec import Meta
+
+from plink.documents.types import Count, NonNegative, PositiveInt
+
+
+class TierSpread(TypedDict):
+    """The round trips of one kind of pairs."""
+
+    name: str
+    """Like inside groups."""
+    pairs: PositiveInt
+    """Pairs of hosts in it."""
+    measured: Count
+    """Of how many of them there is a round trip, of either direction."""
+    low_us: NonNegative | None
+    """10th percentile of their round trips, microseconds; null where none was measured."""
+    median_us: NonNegative | None
+    """Their median, microseconds."""
+    high_us: NonNegative | None
+    """Their 90th percentile, microseconds."""
+
+
+class ShowDocument(TypedDict):
+    """What there is to see of a network.
+
+    Printed by `plink show --json`.
+    """
+
+    schema: Literal["plink.show/1"]
+    """Kind and version of this file."""
+    hosts: Annotated[int, Meta(ge=2)]
+    """How many hosts."""
+    measured: PositiveInt
+    """Round trips that were measured, each direction by itself."""
+    possible: Annotated[int, Meta(ge=2)]
+    """Round trips there are: hosts * (hosts - 1)."""
+    groups: Annotated[list[Annotated[list[str], Meta(min_length=1)]], Meta(min_length=1)]
+    """Names of the hosts of each group: as the groups file lists them, else by the round trips; one group of all where
+    none stands out."""
+    tiers: Annotated[list[TierSpread], Meta(min_length=1)]
+    """Pairs that are about as far apart, from near to far."""
+    order: Annotated[list[str], Meta(min_length=2, extra_json_schema={"uniqueItems": True})] | None
+    """Host names in plink's order; null where there is none for this network."""
+    bottleneck: Annotated[list[str], Meta(min_length=2, max_length=2)] | None
+    """The two hosts of the order's longest measured hop; null where there is no order, or its hops are not known or not
+    measured."""
+    left_out: Annotated[list[str], Meta(extra_json_schema={"uniqueItems": True})]
+    """Hosts of which no round trip was measured, either way."""
+    suspects: Count
+    """How many things look wrong; `plink doctor` lists them."""

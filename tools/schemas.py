@@ -1,0 +1,171 @@
+"""Publish plink's documents as JSON Schemas in docs/schemas: ``make reference``.
+
+Types and bounds are those of :mod:`plink.documents`; descriptions are the texts below the fields there. A test holds
+docs/schemas against what this gives.
+"""
+
+import ast
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypedDict, get_args, get_type_hints, is_typeddict
+
+import msgspec
+
+import plink.documents
+from plink.model.storage import render_document
+
+FOLDER = Path(__file__).parent.parent / "docs" / "schemas"
+
+# Conditions between keys, which types do not express.
+_CONDITIONS: dict[str, dict[str, Any]] = {
+    "doctor": {
+        "if": {"properties": {"ok": {"const": True}}},
+        "then": {"properties": {"findings": {"maxItems": 0}}},
+        "else": {"properties": {"findings": {"minItems": 1}}},
+    },
+    "elastic-status": {
+        "if": {"properties": {"stage": {"const": None}}},
+        "then": {"properties": {"hosts": {"maxItems": 0}}},
+        "else": {
+            "required": [
+                *("consistent", "era", "controller", "checkpoint", "iteration", "iteration_s", "objective", "workers"),
+                "begun",
+            ]
+        },
+    },
+    "schedule": {
+        "if": {
+            "properties": {"collective": {"enum": ["reduce-scatter", "all-gather", "broadcast", "reduce"]}},
+            "required": ["collective"],
+        },
+        "then": {"required": ["owners"]},
+    },
+    "truth": {"anyOf": [{"required": ["positions"]}, {"required": ["racks"]}]},
+    "verification": {
+        "if": {"properties": {"valid": {"const": True}}},
+        "then": {"properties": {"errors": {"maxItems": 0}}},
+        "else": {"properties": {"errors": {"minItems": 1}}},
+    },
+}
+
+# Parts that a document replaces by an error where they could not be had.
+_OR_ERROR = {
+    "info": (
+        *("plink", "python", "system", "hardware", "packages", "programs", "lab", "entry_points", "environment"),
+        *("workspace", "names", "pytorch"),
+    )
+}
+_ERROR = {"type": "object", "required": ["error"], "properties": {"error": {"type": "string"}}}
+
+
+def documents() -> dict[str, type]:
+    """Each kind of document by its name, like ``order``."""
+    kinds = {}
+    for module in pkgutil.iter_modules(plink.documents.__path__):
+        for kind in vars(importlib.import_module(f"plink.documents.{module.name}")).values():
+            if getattr(kind, "__name__", "").endswith("Document") and kind.__module__.endswith(f".{module.name}"):
+                (schema,) = get_type_hints(kind)["schema"].__args__
+                kinds[schema.removeprefix("plink.").partition("/")[0]] = kind
+    return kinds
+
+
+def schema_of(name: str, kind: type) -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of a kind of document."""
+    (top,), definitions = msgspec.json.schema_components([kind])
+    classes = {used.__name__: used for used in _used_by(kind)}
+    for title, definition in definitions.items():
+        _describe(definition, classes[title])
+    body = _inlined(top, definitions)
+    for key in _OR_ERROR.get(name, ()):
+        body["properties"][key] = {"anyOf": [body["properties"][key], _ERROR]}
+    (schema,) = get_type_hints(kind)["schema"].__args__
+    title, _, about = inspect.cleandoc(kind.__doc__ or "").partition("\n\n")
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:plink:schema:{name}:{schema.partition('/')[2]}",
+        "title": f"{schema}: {title[0].lower()}{title[1:].rstrip('.')}",
+        "description": f"{' '.join(about.split())} Keys are only ever added.",
+        "type": "object",
+        "required": body["required"],
+        "properties": body["properties"],
+        "additionalProperties": True,
+        **_CONDITIONS.get(name, {}),
+    }
+
+
+def _used_by(hint: Any) -> Iterator[type]:
+    """The classes with fields that a type is made of, itself included."""
+    if is_typeddict(hint):
+        yield hint
+    for part in (*get_args(hint), *(get_type_hints(hint, include_extras=True).values() if is_typeddict(hint) else ())):
+        yield from _used_by(part)
+
+
+def _describe(definition: dict[str, Any], kind: type) -> None:
+    """Give a class's properties the sequence and the descriptions of its fields; its own is that of its users."""
+    about = _texts(kind)
+    properties = definition["properties"]
+    definition["properties"] = {
+        key: properties[key] | ({"description": about[key]} if key in about else {}) for key in kind.__annotations__
+    }
+    definition["required"] = [key for key in kind.__annotations__ if key in definition["required"]]
+    definition.pop("title", None)
+    if not definition["required"]:
+        del definition["required"]
+
+
+def _texts(kind: type) -> dict[str, str]:
+    """The text below each field of a class statement, and of those that it inherits; none for ``X = TypedDict(...)``,
+    whose fields are described in their annotations."""
+    try:
+        (statement,) = ast.parse(inspect.getsource(kind)).body
+    except (OSError, TypeError):
+        return {}
+    assert isinstance(statement, ast.ClassDef)
+    texts: dict[str, str] = {}
+    for base in statement.bases:
+        parent = getattr(inspect.getmodule(kind), base.id) if isinstance(base, ast.Name) else None
+        texts |= {} if parent is None or parent is TypedDict else _texts(parent)
+    field = ""
+    for line in statement.body:
+        if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
+            field = line.target.id
+        elif field and isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant):
+            texts[field] = " ".join(str(line.value.value).split())
+    return texts
+
+
+def _inlined(schema: Any, definitions: dict[str, Any]) -> Any:
+    """The schema without references: no document of plink's contains its own kind."""
+    if isinstance(schema, list):
+        return [_inlined(entry, definitions) for entry in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        target = _inlined(definitions[schema["$ref"].rpartition("/")[2]], definitions)
+        return target | {key: value for key, value in schema.items() if key != "$ref"}
+    result = {key: _inlined(value, definitions) for key, value in schema.items()}
+    if "const" not in result and isinstance(result.get("enum"), list) and len(result["enum"]) == 1:
+        result["const"] = result.pop("enum")[0]
+    if len(result.get("allOf", ())) == 1:
+        result = result.pop("allOf")[0] | result
+    options = [option for option in result.get("anyOf", ()) if option != {"type": "null"}]
+    if len(options) == 1 and isinstance(options[0].get("type"), str):
+        # A validator then names the place inside that is wrong.
+        (option,) = options
+        result = option | {key: value for key, value in result.items() if key != "anyOf"}
+        result["type"] = [option["type"], "null"]
+    return result
+
+
+def main() -> None:
+    """Write every schema."""
+    for name, kind in documents().items():
+        (FOLDER / f"{name}.schema.json").write_text(render_document(schema_of(name, kind)), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
