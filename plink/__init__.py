@@ -21,11 +21,14 @@ __version__ = "0.1.0"
 _HOMES = {
     "plink.api.costing": ("Cost", "CostRequest", "cost"),
     "plink.api.diagnosing": ("Examination", "diagnose", "examine"),
-    "plink.api.launching": ("launch",),
+    "plink.api.elastic": ("ElasticObserver", "ElasticResult", "run_elastic"),
+    "plink.api.elastic_request": ("ElasticRequest",),
+    "plink.api.launching": ("LaunchRequest", "RunObserver", "dry_run", "launch"),
     "plink.api.ordering": ("OrderRequest",),
     "plink.api.planning": ("PlanRequest", "plan"),
     "plink.api.probe_request": ("ProbeRequest",),
     "plink.api.probing": ("probe",),
+    "plink.api.recording": ("RecordRequest",),
     "plink.api.reordering": ("reorder",),
     "plink.errors": ("HostError", "InputError", "NoAnswer", "PartlyDone", "PlinkError", "UsageError"),
     "plink.model.hosts": ("Host", "Hosts", "parse_hosts", "read_hosts"),
@@ -34,7 +37,9 @@ _HOMES = {
     "plink.model.plan": ("Plan",),
     "plink.model.plan_file": ("read_plan",),
     "runners.job.job": ("Job",),
+    "runners.job.proof": ("RankLocation",),
     "runners.job.result": ("OrderNotKept", "RunResult"),
+    "runners.job.runner": ("DryRun",),
     "solvers.diagnosis.findings": ("Finding",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -4,12 +4,20 @@ from plink.api.costing import cost as cost
 from plink.api.diagnosing import Examination as Examination
 from plink.api.diagnosing import diagnose as diagnose
 from plink.api.diagnosing import examine as examine
+from plink.api.elastic import ElasticObserver as ElasticObserver
+from plink.api.elastic import ElasticResult as ElasticResult
+from plink.api.elastic import run_elastic as run_elastic
+from plink.api.elastic_request import ElasticRequest as ElasticRequest
+from plink.api.launching import LaunchRequest as LaunchRequest
+from plink.api.launching import RunObserver as RunObserver
+from plink.api.launching import dry_run as dry_run
 from plink.api.launching import launch as launch
 from plink.api.ordering import OrderRequest as OrderRequest
 from plink.api.planning import PlanRequest as PlanRequest
 from plink.api.planning import plan as plan
 from plink.api.probe_request import ProbeRequest as ProbeRequest
 from plink.api.probing import probe as probe
+from plink.api.recording import RecordRequest as RecordRequest
 from plink.api.reordering import reorder as reorder
 from plink.errors import HostError as HostError
 from plink.errors import InputError as InputError
@@ -28,8 +36,10 @@ from plink.model.order import read_order as read_order
 from plink.model.plan import Plan as Plan
 from plink.model.plan_file import read_plan as read_plan
 from runners.job.job import Job as Job
+from runners.job.proof import RankLocation as RankLocation
 from runners.job.result import OrderNotKept as OrderNotKept
 from runners.job.result import RunResult as RunResult
+from runners.job.runner import DryRun as DryRun
 from solvers.diagnosis.findings import Finding as Finding
 
 __version__: str

@@ -19,12 +19,12 @@ _PROBES = 1000
 
 @dataclass(frozen=True)
 class JobOrder:
-    """``hosts`` in rank order; ``given``: as they stood in the hosts file; ``machines``: what the network file knows of
-    them, by name; ``environment``: what a plan has every process started with."""
+    """``hosts`` in rank order; ``given``: as they stood in the hosts file; ``identities``: of the machines behind them
+    when they were measured, by name; ``environment``: what a plan has every process started with."""
 
     hosts: Hosts
     given: Hosts
-    machines: dict[str, dict[str, Any]]
+    identities: dict[str, dict[str, Any]]
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -65,7 +65,7 @@ def job_order(asked: Sources, check: Callable[[Hosts], None] = lambda hosts: Non
         hosts = given
     else:
         network, hosts = _worked_out(asked, given, network, check)
-    return JobOrder(hosts, given, machines_of(network, given))
+    return JobOrder(hosts, given, {} if network is None else network.host_identities)
 
 
 def _same(known: Hosts, given: Hosts) -> bool:
@@ -89,7 +89,7 @@ def _planned(plan_file: Path, hosts_file: Path | None) -> JobOrder:
             raise InputError(
                 where, f"the plan gives {host.name} {planned.slots} slots, the hosts file {host.slots}; plan again"
             )
-    return JobOrder(hosts, given, machines_of(network, given), plan.environment)
+    return JobOrder(hosts, given, {} if network is None else network.host_identities, plan.environment)
 
 
 def _worked_out(
@@ -157,23 +157,3 @@ def _ordered(network: Network, algo: str) -> RankOrder:
     if stopped():
         raise KeyboardInterrupt
     return found.order
-
-
-def machines_of(network: Network | None, hosts: Hosts) -> dict[str, dict[str, Any]]:
-    """What the network file knows of each host, by name."""
-    known = None if network is None else network.details.get("machines")
-    if network is None or not isinstance(known, list) or len(known) != len(network.hosts):
-        return {}
-    return {
-        name: machine
-        for name, machine in zip(network.hosts.names, known, strict=True)
-        if _is_machine(machine) and name in set(hosts.names)
-    }
-
-
-def _is_machine(value: object) -> bool:
-    """Whether an entry of a network file's ``machines`` tells who a host is."""
-    if not isinstance(value, dict) or not isinstance(value.get("hostname"), str):
-        return False
-    addresses = value.get("addresses", [])
-    return isinstance(addresses, list) and all(isinstance(address, str) for address in addresses)

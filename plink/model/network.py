@@ -65,6 +65,14 @@ class Network:
         """
         return tuple(_read_only(symmetrised(half)) for half in self.halves() or ())
 
+    @property
+    def host_identities(self) -> dict[str, dict[str, Any]]:
+        """What is known of the machine behind each name (``hostname``, ``addresses``); empty where nothing is."""
+        known = self.details.get("machines")
+        if not isinstance(known, list) or len(known) != len(self.hosts):
+            return {}
+        return {name: one for name, one in zip(self.hosts.names, known, strict=True) if _is_identity(one)}
+
     def detail(self, key: str) -> Matrix | None:
         """One of the other matrices of the file (``loss_forward``, ``predicted_us``, ...), None where it has none.
 
@@ -109,6 +117,14 @@ class Network:
     def write(self, path: str | Path) -> None:
         """Write the file, whole or not at all."""
         write_document(path, self.to_json())
+
+
+def _is_identity(value: object) -> bool:
+    """Whether an entry of a network file's ``machines`` tells who a host is."""
+    if not isinstance(value, dict) or not isinstance(value.get("hostname"), str):
+        return False
+    addresses = value.get("addresses", [])
+    return isinstance(addresses, list) and all(isinstance(address, str) for address in addresses)
 
 
 def symmetrised(latency_us: Matrix) -> Matrix:

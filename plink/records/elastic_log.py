@@ -19,6 +19,7 @@ from plink.errors import InputError, PlinkError
 
 SCHEMA = "plink.agile/1"
 NAME = "agile.jsonl"
+SOCKET = "agile.json"  # beside it: where the job takes requests while it runs
 _LONGEST = 1 << 20  # characters of a line
 _HEAD = "log"
 _SIGNED = ("objective", "code")
@@ -133,7 +134,7 @@ class End:
 
 
 Entry = HostEvent | StageChange | Iteration | Action | RolledBack | ControllerEvent | Checkpoint | Traffic | End
-_KINDS: dict[str, type[Entry]] = {kind.what: kind for kind in typing.get_args(Entry)}
+KINDS: dict[str, type[Entry]] = {kind.what: kind for kind in typing.get_args(Entry)}
 
 
 class ElasticLog:
@@ -219,8 +220,8 @@ def read_elastic_log(path: str | Path) -> tuple[Entry, ...]:
         what = line.get("what")
         if not isinstance(what, str):
             raise InputError(where, f'no line of an elastic run\'s log ({SCHEMA}): it has no "what"')
-        if what in _KINDS:
-            entries.append(_entry(_KINDS[what], line, where))
+        if what in KINDS:
+            entries.append(_entry(KINDS[what], line, where))
     if not entries:
         raise InputError(str(path), "it tells nothing yet; has the run begun?")
     return tuple(entries)

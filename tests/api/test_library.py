@@ -1,12 +1,16 @@
 """plink as a library: names, what calls give, what they leave alone, errors, threads."""
 
 import ast
+import contextlib
 import dataclasses
+import json
 import logging
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -68,18 +72,24 @@ class _Kept(logging.Handler):
         self.messages.append(record.getMessage())
 
 
-def test_a_plan_and_its_notes(network: plink.Network) -> None:
-    names = network.hosts.names
-    told = _Kept()
-    logger = logging.getLogger("plink.plan")
-    logger.addHandler(told)
+@contextlib.contextmanager
+def noted(name: str) -> Iterator[list[str]]:
+    """What that logger notes."""
+    handler, logger = _Kept(), logging.getLogger(name)
+    logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     try:
-        made = plink.plan(network, plink.PlanRequest(groups=[names[:8], names[8:]], chunks=16))
+        yield handler.messages
     finally:
-        logger.removeHandler(told)
+        logger.removeHandler(handler)
+
+
+def test_a_plan_and_its_notes(network: plink.Network) -> None:
+    names = network.hosts.names
+    with noted("plink.plan") as notes:
+        made = plink.plan(network, plink.PlanRequest(groups=[names[:8], names[8:]], chunks=16))
     assert [len(group) for group in made.groups or ()] == [8, 8]
-    assert told.messages == ["no order was given: groups one after the other"]
+    assert notes == ["no order was given: groups one after the other"]
 
 
 def test_a_diagnosis_names_the_slow_host(network: plink.Network) -> None:
@@ -93,7 +103,13 @@ def test_a_diagnosis_names_the_slow_host(network: plink.Network) -> None:
     assert [finding.hosts for finding in found if finding.kind == "slow host"] == [["host5"]]
 
 
+JOB = plink.Job("true")
+
+
 def test_bad_arguments_are_named(network: plink.Network) -> None:
+    def elastic(**options: Any) -> plink.ElasticResult:
+        return plink.run_elastic(plink.Job("app.py"), network.hosts, plink.ElasticRequest(**options))
+
     for call, named in (
         (lambda: plink.reorder(network, algo="nosuch"), "--algo nosuch"),
         (lambda: plink.reorder(network, plink.OrderRequest(pins={"nosuch": 0})), "--pin nosuch=0: there is no host"),
@@ -110,7 +126,21 @@ def test_bad_arguments_are_named(network: plink.Network) -> None:
         (lambda: plink.plan(network, plink.PlanRequest(weights="nosuch")), "--weights nosuch"),
         (lambda: plink.probe(plink.Hosts((plink.Host("a", "127.0.0.1"),))), "one host"),
         (lambda: plink.probe(network.hosts, plink.ProbeRequest(method="nosuch")), "--method nosuch"),
-        (lambda: plink.launch(plink.Job("true"), network.hosts, runner="nosuch"), "--runner nosuch"),
+        (
+            lambda: plink.launch(JOB, network.hosts, None, plink.LaunchRequest("nosuch")),
+            "--runner nosuch",
+        ),
+        (
+            lambda: plink.dry_run(JOB, network.hosts, None, plink.LaunchRequest("no")),
+            "--runner no: choose",
+        ),
+        (lambda: plink.run_elastic(plink.Job("sh"), network.hosts), "sh must be a .py file"),
+        (lambda: elastic(stage_thresholds="auto"), "--stage-thresholds auto needs --host-bandwidth"),
+        (lambda: elastic(stage_thresholds=(3.0, 1.0)), "stage thresholds 3:1 and 1:1"),
+        (lambda: elastic(staleness=31), "--staleness 31"),
+        (lambda: elastic(heartbeat_timeout_s=0.1), "--heartbeat-timeout 0.1s"),
+        (lambda: elastic(checkpoint_every_s=1.0), "--checkpoint-every goes with"),
+        (lambda: elastic(runner="mpirun"), "--runner mpirun: choose one of ssh, local, slurm, kubernetes"),
     ):
         with pytest.raises(plink.UsageError) as caught:
             call()
@@ -131,18 +161,84 @@ def test_two_threads_at_once_find_what_one_finds(network: plink.Network) -> None
     assert [together[k] for k in (0, 1)] == alone
 
 
-def test_a_job_on_this_machine(tmp_path: Path) -> None:
+HERE = plink.Hosts((plink.Host("here", "127.0.0.1", slots=2),))
+
+
+def test_a_job_on_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
     printed: list[tuple[int | None, str, str]] = []
     found: list[str] = []
-    hosts = plink.Hosts((plink.Host("here", "127.0.0.1", slots=2),))
-    job = plink.Job("sh", ("-c", 'echo "$RANK of $WORLD_SIZE"; exit $RANK'), (str(tmp_path),))
-    run = plink.launch(
-        job, hosts, runner="local", on_line=lambda *line: printed.append(line),
-        on_proof=lambda proof: found.extend(rank.host for rank in proof),
-    )  # fmt: skip
+    connected: list[tuple[str, int, int]] = []
+    job = plink.Job("sh", ("-c", 'echo "$RANK of $WORLD_SIZE"; exit $RANK'))
+    observer = plink.RunObserver(
+        lambda *line: printed.append(line),
+        lambda proof: found.extend(rank.host for rank in proof),
+        lambda *progress: connected.append(progress),
+    )
+    run = plink.launch(job, HERE, None, plink.LaunchRequest("local"), observer)
     assert found == ["here", "here"]
     assert sorted(printed, key=str) == [(0, "out", "0 of 2"), (1, "out", "1 of 2")]
+    assert connected == [("connecting", 1, 1)]
     assert (run.exit_code, run.failure and run.failure.rank) == (1, 1)
+    assert list(tmp_path.iterdir()) == []
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_run_is_recorded_if_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    request = plink.LaunchRequest("local", record=plink.RecordRequest(note={"experiment": "first"}))
+    run = plink.launch(plink.Job("echo", ("hello",)), HERE, None, request)
+    folder = tmp_path / ".plink" / "runs" / run.id
+    document = json.loads((folder / "run.json").read_text())
+    assert (document["exit_code"], document["experiment"], document["proof"]["held"]) == (0, "first", True)
+    assert (folder / "logs" / "rank-1.out").read_text() == "hello\n"
+
+
+def test_a_host_of_another_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when the cloud gave its name to a new machine between probe and launch; nothing is run, and that is kept."""
+    monkeypatch.chdir(tmp_path)
+    network = plink.Network(HERE, np.zeros((1, 1)), details={"machines": [{"hostname": "other", "addresses": []}]})
+    request = plink.LaunchRequest("local", network.host_identities, record=plink.RecordRequest())
+    with pytest.raises(plink.OrderNotKept, match="was measured on the machine 'other'") as caught:
+        plink.launch(plink.Job("touch", ("ran",)), HERE, None, request)
+    assert [rank.rank for rank in caught.value.locations if rank.wrong] == [0, 1]
+    (folder,) = (tmp_path / ".plink" / "runs").iterdir()
+    assert caught.value.result.id == folder.name
+    assert json.loads((folder / "run.json").read_text())["proof"]["held"] is False
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_dry_run_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = plink.dry_run(plink.Job("touch", ("ran",)), HERE, None, plink.LaunchRequest("local"))
+    assert [command.ranks for command in found.commands] == [(0,), (1,)]
+    assert [Path(command.argv[0]).name for command in found.commands] == ["touch", "touch"]
+    with pytest.raises(plink.PlinkError, match="nosuch"):
+        plink.dry_run(plink.Job("nosuch"), HERE, None, plink.LaunchRequest("local"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_elastic_job_on_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    members = (plink.Host("kept", "127.0.0.1"), plink.Host("spot", "127.0.0.1", tier="transient"))
+    job = plink.Job(str(ROOT / "examples" / "agile_mf.py"), ("--clocks", "6"), pythons=(sys.executable,))
+    entries: list[str] = []
+    with noted("plink.elastic") as notes:
+        result = plink.run_elastic(
+            job, plink.Hosts(members), plink.ElasticRequest("local"),
+            plink.ElasticObserver(on_entry=lambda entry: entries.append(entry.what)),
+        )  # fmt: skip
+    assert (result.exit_code, result.iterations > 0) == (0, True), result.why
+    assert notes[0] == "2 hosts are where they were asked to be; they make the program"
+    assert "spot joined: spot is member 1, transient" in notes
+    assert any(note.startswith("iteration ") for note in notes)
+    assert (entries.count("iteration"), entries[-1]) == (result.iterations, "end")
+    assert list(tmp_path.iterdir()) == []
+    assert capfd.readouterr() == ("", "")
 
 
 def test_requests_of_the_page_are_understood(network: plink.Network) -> None:

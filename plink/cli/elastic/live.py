@@ -12,7 +12,6 @@ from plink.records import workspace
 if TYPE_CHECKING:
     from plink.records.runs import Run
 
-SOCKET = "agile.json"  # in the run's folder
 RunId = Annotated[str, typer.Argument(metavar="RUN", help="The run, the beginning of its id, or `last`.")]
 
 
@@ -31,6 +30,7 @@ def ask_and_print(name: str, what: str, schema: str | None, lines: Callable[[dic
 def live_job(name: str) -> "tuple[Run, dict[str, Any]]":
     """The run, and where its hub listens. :raises UsageError: no such run, or it is of another kind."""
     from plink.model.storage import read_document
+    from plink.records.elastic_log import SOCKET
     from plink.records.runs import run_named
 
     run = run_named(workspace.RUNS, name)
