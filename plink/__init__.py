@@ -19,10 +19,13 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOMES = {
+    "plink.api.advising": ("Advice", "AdviseRequest", "advise"),
+    "plink.api.clustering": ("ClusterRequest", "cluster"),
     "plink.api.costing": ("Cost", "CostRequest", "cost"),
     "plink.api.diagnosing": ("Examination", "diagnose", "examine"),
     "plink.api.elastic": ("ElasticObserver", "ElasticResult", "run_elastic"),
     "plink.api.elastic_request": ("ElasticRequest",),
+    "plink.api.embedding": ("EmbedRequest", "NetworkEmbedding", "embed"),
     "plink.api.launching": ("LaunchRequest", "RunObserver", "dry_run", "launch"),
     "plink.api.ordering": ("OrderRequest",),
     "plink.api.planning": ("PlanRequest", "plan"),
@@ -30,7 +33,10 @@ _HOMES = {
     "plink.api.probing": ("probe",),
     "plink.api.recording": ("RecordRequest",),
     "plink.api.reordering": ("reorder",),
+    "plink.api.report_request": ("ReportRequest",),
+    "plink.api.reporting": ("render_report",),
     "plink.errors": ("HostError", "InputError", "NoAnswer", "PartlyDone", "PlinkError", "UsageError"),
+    "plink.model.groups": ("Groups", "read_groups"),
     "plink.model.hosts": ("Host", "Hosts", "parse_hosts", "read_hosts"),
     "plink.model.network": ("Network", "read_network"),
     "plink.model.order": ("RankOrder", "read_order"),

@@ -1,3 +1,8 @@
+from plink.api.advising import Advice as Advice
+from plink.api.advising import AdviseRequest as AdviseRequest
+from plink.api.advising import advise as advise
+from plink.api.clustering import ClusterRequest as ClusterRequest
+from plink.api.clustering import cluster as cluster
 from plink.api.costing import Cost as Cost
 from plink.api.costing import CostRequest as CostRequest
 from plink.api.costing import cost as cost
@@ -8,6 +13,9 @@ from plink.api.elastic import ElasticObserver as ElasticObserver
 from plink.api.elastic import ElasticResult as ElasticResult
 from plink.api.elastic import run_elastic as run_elastic
 from plink.api.elastic_request import ElasticRequest as ElasticRequest
+from plink.api.embedding import EmbedRequest as EmbedRequest
+from plink.api.embedding import NetworkEmbedding as NetworkEmbedding
+from plink.api.embedding import embed as embed
 from plink.api.launching import LaunchRequest as LaunchRequest
 from plink.api.launching import RunObserver as RunObserver
 from plink.api.launching import dry_run as dry_run
@@ -19,12 +27,16 @@ from plink.api.probe_request import ProbeRequest as ProbeRequest
 from plink.api.probing import probe as probe
 from plink.api.recording import RecordRequest as RecordRequest
 from plink.api.reordering import reorder as reorder
+from plink.api.report_request import ReportRequest as ReportRequest
+from plink.api.reporting import render_report as render_report
 from plink.errors import HostError as HostError
 from plink.errors import InputError as InputError
 from plink.errors import NoAnswer as NoAnswer
 from plink.errors import PartlyDone as PartlyDone
 from plink.errors import PlinkError as PlinkError
 from plink.errors import UsageError as UsageError
+from plink.model.groups import Groups as Groups
+from plink.model.groups import read_groups as read_groups
 from plink.model.hosts import Host as Host
 from plink.model.hosts import Hosts as Hosts
 from plink.model.hosts import parse_hosts as parse_hosts

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plink.api.connecting import connector_for
+from plink.api.connecting import Progress, connector_for
 from plink.api.recording import RecordRequest, RunDescription, recording
 from plink.errors import PlinkError
 from plink.model.hosts import Hosts
@@ -67,7 +67,7 @@ class RunObserver:
 
     on_line: Sink = lambda rank, stream, line: None
     on_proof: Callable[[list[RankLocation]], None] = lambda locations: None
-    progress: Callable[[str, int, int], None] = lambda what, done, total: None
+    progress: Progress = lambda what, done, total: None
 
 
 def launch(

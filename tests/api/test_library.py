@@ -63,6 +63,47 @@ def test_an_order_that_costs_what_it_says(
     assert capfd.readouterr() == ("", "")
 
 
+def test_groups_advice_and_a_page(network: plink.Network, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """What the page shows are the groups and the order that other calls found."""
+    steps: set[str] = set()
+    groups = plink.cluster(network, plink.ClusterRequest(groups=4), progress=lambda what, done, total: steps.add(what))
+    assert sorted(name for group in groups.groups for name in group) == sorted(network.hosts.names)
+    assert (len(groups.groups), groups.left_out, steps) == (4, (), {"fitting", "clustering"})
+    with noted("plink.advise") as notes:
+        advice = plink.advise(network, plink.AdviseRequest(algorithms=("ring", "bcube"), options={"base": 3}))
+    assert notes[0].startswith("no rates were measured; capacities are inferred")
+    assert notes[1].startswith("bcube is left out: bcube of base 3 needs a power of 3")
+    assert (advice.best(1e6).algo, list(advice.left_out), advice.sizes[-1]) == ("ring", ["bcube"], 1e9)
+    order = plink.reorder(network, plink.OrderRequest(moves=500), algo="ring")
+    request = plink.ReportRequest(order, groups.groups, order_from="the ring", groups_from="four groups")
+    page = plink.render_report(network, request)
+    assert page.startswith("<!DOCTYPE html>")
+    assert "as four groups lists them" in page
+    assert "the ring" in page
+    assert "No order was given." in plink.render_report(network)
+    assert list(tmp_path.iterdir()) == []
+    assert capfd.readouterr() == ("", "")
+
+
+def test_an_embedding(network: plink.Network, tmp_path: Path) -> None:
+    latency = network.latency_us.copy()
+    latency[5, :] = latency[:, 5] = np.nan
+    latency[5, 5] = 0.0
+    deaf = dataclasses.replace(network, latency_us=latency)
+    found = plink.embed(deaf, plink.EmbedRequest(dimension=2, alpha=1.0, heights=False, loss="relative"))
+    assert found.left_out == ("host5",)
+    assert found.embedding.coordinates.shape == (16, 2)
+    document = found.to_json()
+    assert (document["schema"], len(document["hosts"]), document["dimension"]) == ("plink.embedding/1", 15, 2)
+    assert "The hosts could not be placed" not in plink.render_report(deaf, plink.ReportRequest(embedding=found))
+    other = dataclasses.replace(network, hosts=plink.Hosts(network.hosts.members[::-1]))
+    with pytest.raises(plink.InputError, match="embedding: was made of other hosts"):
+        plink.render_report(other, plink.ReportRequest(embedding=found))
+    assert list(tmp_path.iterdir()) == []
+    found.write("embedding.json")
+    assert json.loads(Path("embedding.json").read_text()) == document
+
+
 class _Kept(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
@@ -104,6 +145,8 @@ def test_a_diagnosis_names_the_slow_host(network: plink.Network) -> None:
 
 
 JOB = plink.Job("true")
+HERE = plink.Hosts((plink.Host("here", "127.0.0.1", slots=2),))
+ALONE = plink.Network(HERE, np.zeros((1, 1)))
 
 
 def test_bad_arguments_are_named(network: plink.Network) -> None:
@@ -134,6 +177,22 @@ def test_bad_arguments_are_named(network: plink.Network) -> None:
             lambda: plink.dry_run(JOB, network.hosts, None, plink.LaunchRequest("no")),
             "--runner no: choose",
         ),
+        (lambda: plink.embed(network, plink.EmbedRequest(loss="huber")), "--loss huber: choose one of auto"),
+        (lambda: plink.embed(network, plink.EmbedRequest(alpha=3.0)), "alpha 3: it takes 1 to 2"),
+        (lambda: plink.embed(network, plink.EmbedRequest(seed=-1)), "--seed -1"),
+        (lambda: plink.cluster(network, plink.ClusterRequest(groups=0)), "--groups 0"),
+        (lambda: plink.cluster(network, plink.ClusterRequest(groups=99)), "99"),
+        (lambda: plink.cluster(network, plink.ClusterRequest(elasticity=0.5)), "--elasticity 0.5"),
+        (lambda: plink.cluster(network, plink.ClusterRequest(seed=-1)), "--seed -1"),
+        (lambda: plink.advise(network, plink.AdviseRequest(algorithms=("x",))), "--algos x: choose some of ring"),
+        (lambda: plink.advise(network, plink.AdviseRequest(min_bytes=0)), "--size 0 B..1 GB"),
+        (lambda: plink.advise(network, plink.AdviseRequest(model="latency")), "--model latency"),
+        (
+            lambda: plink.advise(network, plink.AdviseRequest(algorithms=("ring",), options={"base": 2})),
+            "takes no base",
+        ),
+        (lambda: plink.render_report(network, plink.ReportRequest(seed=-1)), "--seed -1"),
+        (lambda: plink.render_report(ALONE), "one host (here) has no network to draw"),
         (lambda: plink.run_elastic(plink.Job("sh"), network.hosts), "sh must be a .py file"),
         (lambda: elastic(stage_thresholds="auto"), "--stage-thresholds auto needs --host-bandwidth"),
         (lambda: elastic(stage_thresholds=(3.0, 1.0)), "stage thresholds 3:1 and 1:1"),
@@ -159,9 +218,6 @@ def test_two_threads_at_once_find_what_one_finds(network: plink.Network) -> None
     for thread in threads:
         thread.join()
     assert [together[k] for k in (0, 1)] == alone
-
-
-HERE = plink.Hosts((plink.Host("here", "127.0.0.1", slots=2),))
 
 
 def test_a_job_on_this_machine(
