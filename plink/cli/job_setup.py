@@ -37,13 +37,15 @@ def new_job(program: str, args: list[str], options: JobOptions, runner: str) -> 
     )
     job = with_options(job, options, settings)
     request = launch_request(runner, options)
+    if runner == "local":
+        return set_up(replace(job, env={}), _local(options), request, options)
     sources = _sources(options, settings)
 
     def check(hosts: Hosts) -> None:
         if runner not in _UNCHECKED:
             dry_run_shown(job, hosts, request)
 
-    order = _local(options) if runner == "local" else job_order(sources, check)
+    order = job_order(sources, check)
     return set_up(replace(job, env=dict(order.environment)), order, request, options, sources.plan_file)
 
 
