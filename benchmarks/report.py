@@ -15,8 +15,9 @@ import numpy as np
 
 from benchmarks.clouds import three_tier
 from benchmarks.record import Bar, record
-from plink.cli.placing import map_of
-from plink.cli.seeing import facts_of
+from plink.api.facts import facts_of
+from plink.api.host_map import fitted_map
+from plink.api.report_request import ReportRequest
 from plink.report.facts import Facts, Route
 from plink.report.page import page
 from solvers.grouping.even import leaves
@@ -33,7 +34,7 @@ def facts_for(hosts: int) -> Facts:
     network = cloud.network(np.random.default_rng(0))
     order = leaves(cloud.rtt_us)
     hops = np.stack([order, np.roll(order, 1)], axis=1)
-    found = facts_of(network, None, None, place=lambda known: map_of(network, known))
+    found = facts_of(network, ReportRequest(), lambda known: fitted_map(network, known))
     return replace(found, route=Route("ring", order, hops, (int(order[0]), int(order[-1]))))
 
 

@@ -29,7 +29,8 @@ commands in your shell.
 
 Options that you always give can stand in `plink.toml`, or below `[tool.plink]` in `pyproject.toml`, of the folder you
 work in; `plink --config FILE COMMAND ...` takes another file, and `/dev/null` none. A table a command, a key an option;
-what is typed counts more. Options that exclude each other do so wherever they come from.
+what is typed counts more: it replaces the file's value, `--no-NAME` undoes a flag that the file sets (`--no-json`), and
+what the file says is dropped where it does not go with what is typed (`moves` beside a typed `--time-limit`).
 
 ```toml
 [probe]
@@ -41,10 +42,10 @@ algo = "bcube"
 set = ["base=4"]
 ```
 
-A key that is no option of its command, or a value that it does not take, is refused with the file and the line. A file
-that its group or others may write, or that is another user's, is refused unless `--config` names it, and so is
-`accept-new-host-keys`, for a file may have come with what was cloned. A note says when a file is used; `plink submit`
-queues the options as they are when it is called.
+A key that is no option of its command, or a value that it does not take, is refused with the file and the line. Two
+options of the file that exclude each other are refused as typed ones are. A file that its group or others may write, or
+that is another user's, is refused unless `--config` names it. So is `accept-new-host-keys`, for a file may have come
+with what was cloned. A note says when a file is used; `plink submit` queues the options as they are when it is called.
 
 ### Exit codes
 

@@ -1,7 +1,12 @@
-"""How hosts are reached."""
+"""How hosts are reached, and how callers are told of what takes long."""
+
+from collections.abc import Callable
 
 from plink.model.hosts import Hosts
 from plink.remote.connector import Connector
+
+# What is under way ("connecting", "measuring", "fitting"), how much of it is done, and of how much.
+Progress = Callable[[str, int, int], None]
 
 
 def connector_for(hosts: Hosts, accept_new_host_keys: bool) -> Connector:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from plink.api.connecting import connector_for
-from plink.api.probing import Progress, label_groups
+from plink.api.connecting import Progress, connector_for
+from plink.api.probing import label_groups
 from plink.errors import UsageError
 from plink.model.hosts import Hosts
 from plink.model.network import Network

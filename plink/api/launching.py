@@ -1,31 +1,81 @@
 """A job in a rank order, started on its hosts and shown to run where it should."""
 
+import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from plink.api.connecting import connector_for
+from plink.api.connecting import Progress, connector_for
+from plink.api.recording import RecordRequest, RunDescription, recording
+from plink.errors import PlinkError
 from plink.model.hosts import Hosts
 from plink.model.order import RankOrder
 from plink.records.scratch import scratch_folder
 from runners.choice import runner_named
 from runners.job.job import Job
 from runners.job.output import Sink
-from runners.job.proof import Finding
-from runners.job.result import RunResult
-from runners.job.runner import Watch
+from runners.job.proof import RankLocation
+from runners.job.result import OrderNotKept, RunResult, new_id
+from runners.job.runner import DryRun, Runner, Watch
+
+if TYPE_CHECKING:
+    from solvers.autotune.observed import Assignment
 
 _log = logging.getLogger("plink.launch")
+
+
+@dataclass(frozen=True)
+class AutotuneRequest:
+    """Move work between ranks when the network changes. ``masters``: those of the ranks' aggregation at the start;
+    ``threshold``: the share by which throughput changes before that is looked into."""
+
+    masters: "Assignment"
+    threshold: float = 0.2
+
+
+@dataclass(frozen=True)
+class LaunchRequest:
+    """How a job is started.
+
+    :param runner: what starts the ranks: ``ssh``, ``local``, ``torchrun``, ``mpirun``, ``mpich`` or ``slurm``.
+    :param identities: of the hosts when they were measured, by name (``network.host_identities``): a rank on another
+        machine of the same name is then in the wrong place.
+    :param accept_new_host_keys: note unknown SSH host keys instead of refusing them.
+    :param record: keep the run in ``.plink/runs``; None: nothing is written.
+    :param autotune: as ``plink launch --autotune`` sets it; None: the masters stay.
+    """
+
+    runner: str = "ssh"
+    identities: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+    accept_new_host_keys: bool = False
+    record: RecordRequest | None = None
+    autotune: AutotuneRequest | None = None
+
+
+@dataclass(frozen=True)
+class RunObserver:
+    """Callbacks of a run.
+
+    :param on_line: gets each line that a rank prints: the rank (None: the launcher itself), ``out`` or ``err``, the
+        line.
+    :param on_proof: gets where every rank was found, before programs begin.
+    :param progress: gets (what, done, total): ``connecting`` counts hosts, ``copying`` bytes.
+    """
+
+    on_line: Sink = lambda rank, stream, line: None
+    on_proof: Callable[[list[RankLocation]], None] = lambda locations: None
+    progress: Progress = lambda what, done, total: None
 
 
 def launch(
     job: Job,
     hosts: Hosts,
     order: RankOrder | None = None,
-    *,
-    runner: str = "ssh",
-    on_line: Sink = lambda rank, stream, line: None,
-    on_proof: Callable[[list[Finding]], None] = lambda findings: None,
+    request: LaunchRequest | None = None,
+    observer: RunObserver | None = None,
 ) -> RunResult:
     """Run a program as the ranks of a job, to its end; the first rank that fails ends the others.
 
@@ -33,20 +83,92 @@ def launch(
     returned (``exit_code``, ``failure``), also where a rank failed.
 
     :param order: None: ranks as the hosts stand.
-    :param runner: what starts the ranks: ``ssh``, ``local``, ``torchrun``, ``mpirun``, ``mpich`` or ``slurm``.
-    :param on_line: gets each line that a rank prints, with the rank and ``out`` or ``err``.
-    :param on_proof: gets where every rank was found, before programs begin.
     :raises UsageError: for a runner that there is none of. :raises InputError: when the order is not of these hosts.
     :raises OrderNotKept: when a rank was found elsewhere. :raises PlinkError: when the job could not be started.
     """
+    wanted, observer = request or LaunchRequest(), observer or RunObserver()
     arranged = hosts if order is None else order.arrange(hosts, "order")
+    runner = runner_for(arranged, wanted)
+    run = RunDescription(new_id(), wanted.runner, job, arranged, wanted.identities)
+    with recording(wanted.record, run) as current, _autotuning(wanted.autotune, arranged, current.folder) as talk:
 
-    def proven(findings: list[Finding]) -> None:
-        _log.info("%d ranks are where they were asked to be", len(findings))
-        on_proof(findings)
+        def on_line(rank: int | None, stream: str, line: str) -> None:
+            current.line(rank, stream, line)
+            observer.on_line(rank, stream, line)
 
-    with scratch_folder() as folder:
-        chosen = runner_named(runner, lambda: connector_for(arranged, accept_new_host_keys=False))
-        result = chosen.run(job, arranged, Watch(on_line, proven, time.monotonic, folder))
-    _log.info("ended with exit code %d after %.1f s", result.exit_code, result.seconds)
+        def on_proof(locations: list[RankLocation]) -> None:
+            observer.on_proof(locations)
+            ranks = len(locations)
+            who = "the rank is where it was" if ranks == 1 else f"all {ranks} ranks are where they were"
+            _log.info("%s asked to be", who)
+
+        watch = replace(_watch(observer, wanted, current.folder), sink=on_line, on_proof=on_proof, run_id=run.id)
+        try:
+            result = runner.run(job, arranged, replace(watch, talk=talk))
+        except OrderNotKept as error:
+            error.result = replace(error.result, id=run.id)
+            raise
+        current.outcome = result.to_json()
+    _log.debug("ended with exit code %d after %.1f s", result.exit_code, result.seconds)
     return result
+
+
+def dry_run(
+    job: Job,
+    hosts: Hosts,
+    order: RankOrder | None = None,
+    request: LaunchRequest | None = None,
+    observer: RunObserver | None = None,
+) -> DryRun:
+    """Do all that :func:`launch` does but start the program: the commands it would start, and the files it would write.
+
+    :raises PlinkError: whatever :func:`launch` would refuse.
+    """
+    wanted, observer = request or LaunchRequest(), observer or RunObserver()
+    arranged = hosts if order is None else order.arrange(hosts, "order")
+    runner = runner_for(arranged, wanted)
+    with scratch_folder() as folder:
+        return runner.dry_run(job, arranged, _watch(observer, wanted, folder))
+
+
+def runner_for(hosts: Hosts, request: LaunchRequest) -> Runner:
+    """What starts the ranks. :raises PlinkError: what is needed for that is not here."""
+    return runner_named(request.runner, lambda: connector_for(hosts, request.accept_new_host_keys))
+
+
+def _watch(observer: RunObserver, request: LaunchRequest, folder: Path) -> Watch:
+    return Watch(
+        observer.on_line,
+        observer.on_proof,
+        time.monotonic,
+        folder,
+        connected=lambda done, total: observer.progress("connecting", done, total),
+        copied=lambda done, total: observer.progress("copying", done, total),
+        machines=request.identities,
+    )
+
+
+@contextlib.contextmanager
+def _autotuning(
+    request: AutotuneRequest | None, hosts: Hosts, folder: Path
+) -> Iterator[Callable[[str], list[str]] | None]:
+    """What answers rank 0 while the job runs; its log is in the run's folder."""
+    if request is None:
+        yield None
+        return
+    from runners.autotune.daemon import Daemon
+    from runners.autotune.log import NAME, Log
+    from solvers.autotune.course import Settings
+
+    names = [host.name for host in hosts for _ in range(host.slots)]
+    settings = Settings(change=request.threshold)
+    log = None
+    try:
+        log = Log(folder / NAME, request.masters, settings, names)
+    except PlinkError as error:
+        _log.warning("%s", error)
+    daemon = Daemon(request.masters, log, lambda text: _log.info("%s", text), settings)
+    try:
+        yield daemon.talk
+    finally:
+        daemon.close()

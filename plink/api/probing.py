@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from plink.api.connecting import connector_for
+from plink.api.connecting import Progress, connector_for
 from plink.api.probe_request import ProbeRequest
 from plink.errors import UsageError
 from plink.model.hosts import Hosts
@@ -25,8 +25,6 @@ from solvers.hierarchy.tiers import nearest_tier
 from solvers.prediction.tiered import predict_tiered
 
 Labels = npt.NDArray[np.intp]
-# What is measured ("connecting", "measuring", "bandwidth", "shared links"), how much of it is done, and of how much.
-Progress = Callable[[str, int, int], None]
 
 UNTRIED = "not tried: the budget was spent"
 _BUDGET = 0.10  # of all pairs, for adaptive probing

@@ -18,6 +18,7 @@ from plink.cli import (
     diff,
     doctor,
     embed,
+    file_defaults,
     info,
     lab,
     launch,
@@ -110,6 +111,7 @@ def command() -> Any:
     app.command("info")(info.info)
     made: Any = typer.main.get_command(app)
     made.commands = dict(sorted(made.commands.items(), key=lambda entry: _ORDER.index(entry[0])))
+    file_defaults.attach(made)
     verbosity.attach(made)
     completion.attach(made)
     metavars.attach(made)

@@ -13,7 +13,6 @@ from plink.api.connecting import connector_for
 from plink.cli.affinity import affinity_of
 from plink.cli.checking import Limits, baseline_from, judged, say_strange, show, timed
 from plink.cli.inputs import network_from
-from plink.cli.job_order import machines_of
 from plink.cli.junit import Case, write_junit
 from plink.cli.running_orders import Planned, Trying, describe, plan_orders, priced_again, run_orders
 from plink.cli.screen import print_json, printable, say
@@ -157,7 +156,7 @@ def _rehearse(network: Network, plans: Sequence[Planned], as_json: bool) -> None
 
 def _measure(found: _Found, network: Network, plans: Sequence[Planned], asked: Asked) -> None:
     connector = connector_for(network.hosts, asked.accept_new_host_keys)
-    machines = machines_of(network, network.hosts)
+    machines = network.host_identities
     found.document["checks"] = []
     for planned in plans:
         describe(planned)

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from plink.cli.screen import print_json, progress, say
-from plink.errors import PartlyDone, UsageError
+from plink.errors import PartlyDone
 from plink.records import workspace
 
 if TYPE_CHECKING:
-    from plink.model.groups import Groups, NamedTier, Names
+    from plink.model.groups import Groups, NamedTier
     from plink.model.network import Network
-    from solvers.grouping.cluster import Clustering
 
-_DIGITS = 3
 _NAMED = 5
 _AGREES = 0.75
 
@@ -44,78 +42,33 @@ def cluster(
 
     Example: plink cluster cloud.json --elasticity 1.5
     """
+    from plink.api.clustering import ClusterRequest
+    from plink.api.clustering import cluster as clustered
     from plink.cli.inputs import network_from
     from plink.model.storage import STANDARD
-    from solvers.embedding.fitting import STEPS
-    from solvers.grouping.cluster import cluster as clustered
-    from solvers.grouping.sizes import check_elasticity
 
-    check_elasticity(elasticity)
-    if groups is not None and groups < 1:
-        raise UsageError(f"--groups {groups}: there is 1 group at least")
+    request = ClusterRequest(groups, elasticity, seed)
+    request.check()  # refuse before anything is read
     workspace.check_output(output, None if as_json else workspace.GROUPS, (network_file or workspace.NETWORK,))
     network = network_from(network_file)
     with progress("fitting", "clustering") as bars:
-        steps = 0
-
-        def going() -> bool:
-            nonlocal steps
-            steps += 1
-            bars["fitting"](min(steps, 2 * STEPS), 2 * STEPS)
-            return True
-
-        found = clustered(network, groups, elasticity, seed, going, bars["clustering"])
-    written = _named(network, found, seed)
+        found = clustered(network, request, progress=lambda what, done, total: bars[what](done, total))
     if output is None and not as_json:
         workspace.prepare()
         output = workspace.GROUPS
     if output is not None and str(output) != STANDARD:
-        written.write(output)
+        found.write(output)
         say(f"groups -> {output}")
     if as_json or str(output) == STANDARD:
-        print_json(written.to_json())
+        print_json(found.to_json())
     else:
-        _print(network, found, written)
+        _print(network, found)
     if found.left_out:
-        shown = ", ".join(written.left_out[:_NAMED]) + (", ..." if len(found.left_out) > _NAMED else "")
+        shown = ", ".join(found.left_out[:_NAMED]) + (", ..." if len(found.left_out) > _NAMED else "")
         raise PartlyDone(f"nothing was measured of these hosts, they are left out: {shown}")
 
 
-def _named(network: "Network", found: "Clustering", seed: int) -> "Groups":
-    from plink.model.groups import Groups, NamedTier
-
-    names = network.hosts.names
-
-    def named(groups: list[list[int]]) -> "Names":
-        return tuple(tuple(names[host] for host in group) for group in groups)
-
-    return Groups(
-        network.fingerprint(),
-        named(found.groups),
-        found.elasticity,
-        found.method,
-        _number(found.found.within_us),
-        _number(found.found.across_us),
-        {"cohesion_us": _number(found.random.within_us), "across_us": _number(found.random.across_us)},
-        round(found.agreement, 4),
-        found.runs,
-        tuple(
-            NamedTier(
-                named(groups), _number(tier.within_us), _number(tier.next_us), round(tier.ratio, _DIGITS),
-                round(tier.confidence, 4),
-            )
-            for groups, tier in zip(found.tiers, found.hierarchy, strict=True)
-        ),
-        tuple(names[host] for host in found.left_out),
-        seed,
-    )  # fmt: skip
-
-
-def _number(value: float) -> float | None:
-    return round(value, _DIGITS) if math.isfinite(value) else None
-
-
-def _print(network: "Network", found: "Clustering", written: "Groups") -> None:
+def _print(network: "Network", found: "Groups") -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -126,14 +79,14 @@ def _print(network: "Network", found: "Clustering", written: "Groups") -> None:
     table = Table("group", "hosts", "mean", "longest", "members", title="balanced groups", title_justify="left")
     for column in (0, 1, 2, 3):
         table.columns[column].justify = "right"
-    rtt = network.rtt_us
-    for k, (members, names) in enumerate(zip(found.groups, written.groups, strict=True), 1):
-        mean, longest = longest_within(rtt, members)
-        table.add_row(str(k), str(len(members)), _us(_number(mean)), _us(_number(longest)), fold_hostlist(names, " "))
+    index = {name: host for host, name in enumerate(network.hosts.names)}
+    for k, names in enumerate(found.groups, 1):
+        mean, longest = longest_within(network.rtt_us, [index[name] for name in names])
+        table.add_row(str(k), str(len(names)), _us(mean), _us(longest), fold_hostlist(names, " "))
     # Off a terminal nothing is cut: a program or a file has no width.
-    wide = max(len(fold_hostlist(names, " ")) for names in written.groups) + 50
+    wide = max(len(fold_hostlist(names, " ")) for names in found.groups) + 50
     (console if console.is_terminal else Console(width=max(80, wide))).print(table)
-    print("\n".join(_lines(written)))
+    print("\n".join(_lines(found)))
 
 
 def _lines(written: "Groups") -> list[str]:
@@ -164,4 +117,4 @@ def _tier(tier: "NamedTier") -> str:
 def _us(value: float | None) -> str:
     from plink.model.units import format_us
 
-    return "-" if value is None else format_us(value) if value >= 100 else f"{value:.3g} us"
+    return "-" if value is None or not math.isfinite(value) else format_us(value) if value >= 100 else f"{value:.3g} us"

@@ -37,7 +37,7 @@ def compare(
     Example: plink compare --hosts hosts.txt --pairs 5 --metric step_s train.py
     """
     from plink.cli.comparing import Comparison, compare_orders
-    from plink.cli.job_setup import new_job, runner_for
+    from plink.cli.job_setup import new_job
     from plink.cli.metrics import metric_from
 
     if options.order == GIVEN_ORDER:
@@ -46,6 +46,5 @@ def compare(
         raise UsageError("--higher-is-better goes with --metric")
     if metric is not None:
         metric_from(metric)  # refused before hosts are probed, which takes long
-    runner = options.runner or "ssh"
-    setup = new_job(program, args or [], options, runner)
-    compare_orders(runner_for(runner, setup, options), setup, Comparison(pairs, metric, higher_is_better))
+    setup = new_job(program, args or [], options, options.runner or "ssh")
+    compare_orders(setup, Comparison(pairs, metric, higher_is_better))

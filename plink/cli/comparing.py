@@ -8,15 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from plink.cli.job_setup import JobSetup
-from plink.cli.launching import RunRequest, run, tell_failure
+from plink.api.recording import RecordRequest
+from plink.cli.launching import JobSetup, run, tell_failure
 from plink.cli.metrics import metric_from
 from plink.cli.screen import print_json, say
 from plink.errors import PlinkError, UsageError
 from plink.model.storage import write_document
 from plink.records import workspace
-from runners.job.job import Job
-from runners.job.runner import Runner
 from solvers.gain import CONFIDENCE, paired_gain
 
 SCHEMA = "plink.compare/1"
@@ -34,36 +32,33 @@ class Comparison:
     higher_is_better: bool
 
 
-def compare_orders(runner: Runner, setup: JobSetup, comparison: Comparison) -> None:
+def compare_orders(setup: JobSetup, comparison: Comparison) -> None:
     """Run both orders alternately and print the gain with its interval.
 
     :raises UsageError: when there is nothing to compare. :raises PlinkError: when a run fails or reports no metric.
     """
-    job, request, given = setup.job, setup.request, setup.given
-    if given.names == request.hosts.names:
+    if setup.given.names == setup.hosts.names:
         raise UsageError("plink's order is the given one; there is nothing to compare")
-    orders = {"given": given, "plink": request.hosts}
+    orders = {"given": setup.given, "plink": setup.hosts}
     values: dict[str, list[float]] = {which: [] for which in orders}
     runs: list[dict[str, Any]] = []
     for pair in range(comparison.pairs):
         # Turn and turn about, so that what drifts with time favours neither.
         for which in list(orders) if pair % 2 == 0 else list(orders)[::-1]:
-            run_id, value = _run_once(runner, job, replace(request, hosts=orders[which]), which, pair, comparison)
+            run_id, value = _run_once(replace(setup, hosts=orders[which]), which, pair, comparison)
             values[which].append(value)
             runs.append({"order": which, "pair": pair, "value": value, "id": run_id})
             say(f"{which:>5}, {pair + 1} of {comparison.pairs}: {value:g}")
     document = _document(comparison, values, runs)
     workspace.prepare()
     write_document(RESULT, document)
-    if request.options.as_json:
+    if setup.options.as_json:
         print_json(document)
     else:
         _show(document)
 
 
-def _run_once(
-    runner: Runner, job: Job, request: RunRequest, which: str, pair: int, comparison: Comparison
-) -> tuple[str, float]:
+def _run_once(setup: JobSetup, which: str, pair: int, comparison: Comparison) -> tuple[str, float]:
     """One run; (its id, its metric)."""
     said: dict[int, list[str]] = {}
 
@@ -73,9 +68,9 @@ def _run_once(
             lines.append(line)
             del lines[:-_KEPT_LINES]
 
-    if (logs := request.options.log_dir) is not None:
-        request = replace(request, options=replace(request.options, log_dir=logs / f"{which}-{pair + 1}"))
-    result = run(runner, job, request, {"compared": which}, hear)
+    logs = None if setup.options.log_dir is None else setup.options.log_dir / f"{which}-{pair + 1}"
+    record = RecordRequest(logs, {"python": setup.options.python, "compared": which})
+    result = run(replace(setup, request=replace(setup.request, record=record)), hear)
     if result.exit_code:
         why = tell_failure(result)
         raise PlinkError(f"in {which} order {why}; `plink runs show {result.id}` tells more")

@@ -10,7 +10,7 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,11 @@ from plink.records.workspace import trusted_users
 _OWN = Path("plink.toml")
 _PROJECT = Path("pyproject.toml")
 _MOST_BYTES = 1 << 20
+
+_PART = re.compile(r"""[A-Za-z0-9_-]+|"[^"]*"|'[^']*'""")
+_DOTTED = rf"((?:{_PART.pattern})(?:\s*\.\s*(?:{_PART.pattern}))*)"
+_HEADER = re.compile(rf"\s*\[{{1,2}}\s*{_DOTTED}\s*\]")
+_ASSIGNMENT = re.compile(rf"\s*{_DOTTED}\s*=")
 
 Table = dict[str, Any]
 _NAMED_ONLY = {"accept-new-host-keys"}  # not for a file that may have come with what was cloned
@@ -89,10 +94,17 @@ class _File:
             raise PlinkError(f"cannot read {path}: {os.strerror(error.errno or 0)}") from None
         except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
             raise InputError(str(path), f"is no TOML: {error}") from None
-        for part in prefix:
-            table = table.get(part, {}) if isinstance(table, dict) else {}
-        self.table: Table = table if isinstance(table, dict) else {}
         self._prefix = prefix
+        for depth, part in enumerate(prefix, 1):
+            found = table.get(part, {})
+            if not isinstance(found, dict):
+                if depth < len(prefix):  # no table of plink's
+                    found = {}
+                else:
+                    where = f"{path}:{self._line(prefix)}"
+                    raise InputError(where, f"{part}: a table was expected, [{'.'.join(prefix)}]")
+            table = found
+        self.table: Table = table
 
     def commands(self, root: Any) -> Table:
         """Of all commands that the file speaks of."""
@@ -108,7 +120,7 @@ class _File:
         }
         found: Table = {}
         for key, value in table.items():
-            where = f"{self._path}:{self._line((*self._prefix, *names), key)}"
+            where = f"{self._path}:{self._line((*self._prefix, *names, key))}"
             if key in commands and isinstance(value, dict):
                 found[key] = self._below(commands[key], value, (*names, key))
             elif key in commands:
@@ -139,18 +151,27 @@ class _File:
                 raise InputError(where, f"{key}: {'a list of values' if several else 'one value'} was expected")
         return ([str(one) for one in value] if isinstance(value, list) else [str(value)]) if several else str(value)
 
-    def _line(self, names: tuple[str, ...], key: str) -> int:
-        """Where a key, or a table, stands; the first line where that cannot be seen."""
-        inside = ""
-        for number, line in self._lines():
-            table = re.match(r"\s*\[\s*([^\]]+?)\s*\]", line)
-            if table:
-                inside = re.sub(r"[\s\"']", "", table[1])
-                if inside == ".".join((*names, key)):
-                    return number
-            elif inside == ".".join(names) and re.match(rf"\s*[\"']?{re.escape(key)}[\"']?\s*[.=]", line):
-                return number
-        return 1
+    def _line(self, key: tuple[str, ...]) -> int:
+        """Where a key, or a table, stands: by itself, else the first of what is in it, else what it is in."""
+        matches: list[Callable[[tuple[str, ...]], bool]] = [
+            lambda path: path == key,
+            lambda path: path[: len(key)] == key,
+            lambda path: key[: len(path)] == path,
+        ]
+        places = list(self._keys())
+        return next((number for match in matches for number, path in places if match(path)), 1)
 
-    def _lines(self) -> Iterator[tuple[int, str]]:
-        return enumerate(self._text.splitlines(), 1)
+    def _keys(self) -> Iterator[tuple[int, tuple[str, ...]]]:
+        """The keys and the tables that begin a line, whole, with the numbers of the lines."""
+        inside: tuple[str, ...] = ()
+        for number, line in enumerate(self._text.splitlines(), 1):
+            if header := _HEADER.match(line):
+                inside = _parts(header[1])
+                yield number, inside
+            elif assignment := _ASSIGNMENT.match(line):
+                yield number, (*inside, *_parts(assignment[1]))
+
+
+def _parts(key: str) -> tuple[str, ...]:
+    """The parts of a dotted key, without their quotes."""
+    return tuple(part.strip("\"'") for part in _PART.findall(key))

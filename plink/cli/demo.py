@@ -137,7 +137,6 @@ def _benchmark(ordered: "Hosts", connector: "Connector", network: "Network", siz
     from pathlib import Path
 
     import plink.runtime
-    from plink.cli.job_order import machines_of
     from plink.errors import PlinkError
     from runners.job.job import Job
     from runners.job.launcher import FleetRunner
@@ -152,7 +151,7 @@ def _benchmark(ordered: "Hosts", connector: "Connector", network: "Network", siz
         env={"OMP_NUM_THREADS": "1"},  # all hosts of the lab share this machine's cores
     )
     printed: list[str] = []
-    machines = machines_of(network, network.hosts)
+    machines = network.host_identities
 
     def sink(rank: int | None, stream: str, line: str) -> None:
         if stream == "out":

@@ -1,18 +1,17 @@
 """``plink embed``."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from plink.cli.screen import print_json, progress, say
-from plink.errors import PartlyDone, UsageError
+from plink.errors import PartlyDone
 from plink.records import workspace
 
 if TYPE_CHECKING:
     from plink.model.network import Matrix, Network
     from solvers.embedding.embed import Embedding
-    from solvers.embedding.verdict import Verdict
 
 _WORST = 3  # pairs that are shown
 _NAMED = 5
@@ -52,55 +51,35 @@ def embed(
 
     Example: plink embed cloud.json
     """
-    from plink.api.denoising import device_for, verdict_on, verdict_text
+    from plink.api.denoising import verdict_text
+    from plink.api.embedding import EmbedRequest
+    from plink.api.embedding import embed as embedded
     from plink.cli.inputs import network_from
-    from plink.model.storage import STANDARD, write_document
-    from solvers.embedding.embed import embed as fitted
-    from solvers.embedding.fitting import STEPS
-    from solvers.embedding.settings import Wishes
+    from plink.model.storage import STANDARD
 
-    wishes = Wishes(dimension, alpha, heights, _relative(loss))
-    wishes.settings(4)  # refused before anything is read
+    request = EmbedRequest(dimension, alpha, heights, loss, seed, device)
+    request.check()  # refuse before anything is read
     workspace.check_output(output, None if as_json else workspace.EMBEDDING, (network_file or workspace.NETWORK,))
     network = network_from(network_file)
-    names = network.hosts.names
     with progress("fitting") as bars:
-        steps = 0
-
-        def going() -> bool:
-            nonlocal steps
-            steps += 1
-            bars["fitting"](min(steps, 2 * STEPS), 2 * STEPS)
-            return True
-
-        found = fitted(network.latency_us, wishes, seed, device_for(device, len(names)), going, names)
-        verdict = verdict_on(network, found, seed)
-    document = _document(network, found, verdict, seed)
+        found = embedded(network, request, progress=lambda what, done, total: bars[what](done, total))
     if output is None and not as_json:
         workspace.prepare()
         output = workspace.EMBEDDING
     if output is not None and str(output) != STANDARD:
-        write_document(output, document)
+        found.write(output)
         say(f"embedding -> {output}")
     if as_json or str(output) == STANDARD:
-        print_json(document)
-    lines = (*_lines(network, found), verdict_text(verdict))
+        print_json(found.to_json())
+    lines = (*_lines(network, found.embedding), verdict_text(found.verdict))
     if str(output) == STANDARD:
         for line in lines:
             say(line)
     elif not as_json:
         print("\n".join(lines))
     if found.left_out:
-        shown = ", ".join(names[host] for host in found.left_out[:_NAMED])
-        more = ", ..." if len(found.left_out) > _NAMED else ""
-        raise PartlyDone(f"nothing was measured of {len(found.left_out)} hosts, they are left out: {shown}{more}")
-
-
-def _relative(loss: str) -> bool | None:
-    known = {"auto": None, "relative": True, "absolute": False}
-    if loss not in known:
-        raise UsageError(f"--loss {loss}: there are {', '.join(known)}")
-    return known[loss]
+        shown = ", ".join(found.left_out[:_NAMED]) + (", ..." if len(found.left_out) > _NAMED else "")
+        raise PartlyDone(f"nothing was measured of {len(found.left_out)} hosts, they are left out: {shown}")
 
 
 def _lines(network: "Network", found: "Embedding") -> list[str]:
@@ -133,31 +112,3 @@ def _worst(measured: "Matrix", fitted_us: "Matrix") -> list[tuple[int, int, floa
     off = np.abs(np.log(fitted_us[i, j] / measured[i, j]))
     worst = np.argsort(-off, kind="stable")[:_WORST]
     return [(int(i[k]), int(j[k]), float(measured[i[k], j[k]]), float(fitted_us[i[k], j[k]])) for k in worst]
-
-
-def _document(network: "Network", found: "Embedding", verdict: "Verdict | None", seed: int) -> dict[str, Any]:
-    import numpy as np
-
-    from plink.api.denoising import setting_json, verdict_json
-    from plink.model.network import to_rows
-
-    names = network.hosts.names
-    placed = np.setdiff1d(np.arange(len(names)), np.array(found.left_out, dtype=np.intp))
-    among = np.ix_(placed, placed)
-    return {
-        "schema": "plink.embedding/1",
-        "network": network.fingerprint(),
-        "hosts": [names[host] for host in placed],
-        "left_out": [names[host] for host in found.left_out],
-        **setting_json(found.setting),
-        "settings_tried": found.tried,
-        "steps": found.steps,
-        "seed": seed,
-        "held_out_error": round(found.held_out_error, 6),
-        "triangle_violations": None if np.isnan(found.triangle_violations) else round(found.triangle_violations, 6),
-        "verdict": verdict_json(verdict),
-        "coordinates": [[round(value, 4) for value in row] for row in found.coordinates[placed].tolist()],
-        "heights_us": [round(value, 3) for value in found.heights_us[placed].tolist()],
-        "fitted_us": to_rows(found.fitted_us[among]),
-        "measured_us": to_rows(network.rtt_us[among]),
-    }

@@ -19,12 +19,12 @@ _PROBES = 1000
 
 @dataclass(frozen=True)
 class JobOrder:
-    """``hosts`` in rank order; ``given``: as they stood in the hosts file; ``machines``: what the network file knows of
-    them, by name; ``environment``: what a plan has every process started with."""
+    """``hosts`` in rank order; ``given``: as they stood in the hosts file; ``identities``: of the machines behind them
+    when they were measured, by name; ``environment``: what a plan has every process started with."""
 
     hosts: Hosts
     given: Hosts
-    machines: dict[str, dict[str, Any]]
+    identities: dict[str, dict[str, Any]]
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -65,7 +65,7 @@ def job_order(asked: Sources, check: Callable[[Hosts], None] = lambda hosts: Non
         hosts = given
     else:
         network, hosts = _worked_out(asked, given, network, check)
-    return JobOrder(hosts, given, machines_of(network, given))
+    return JobOrder(hosts, given, {} if network is None else network.host_identities)
 
 
 def _same(known: Hosts, given: Hosts) -> bool:
@@ -89,7 +89,7 @@ def _planned(plan_file: Path, hosts_file: Path | None) -> JobOrder:
             raise InputError(
                 where, f"the plan gives {host.name} {planned.slots} slots, the hosts file {host.slots}; plan again"
             )
-    return JobOrder(hosts, given, machines_of(network, given), plan.environment)
+    return JobOrder(hosts, given, {} if network is None else network.host_identities, plan.environment)
 
 
 def _worked_out(
@@ -157,11 +157,3 @@ def _ordered(network: Network, algo: str) -> RankOrder:
     if stopped():
         raise KeyboardInterrupt
     return found.order
-
-
-def machines_of(network: Network | None, hosts: Hosts) -> dict[str, dict[str, Any]]:
-    """What the network file knows of each host, by name."""
-    if network is None:
-        return {}
-    machines = zip(network.hosts.names, network.machines, strict=True)
-    return {name: {**machine} for name, machine in machines if machine is not None and name in set(hosts.names)}

@@ -2,35 +2,22 @@
 
 import os
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from plink.api.connecting import connector_for
-from plink.cli.job_options import GIVEN_ORDER, JobOptions, LaunchSettings
+from plink.api.launching import AutotuneRequest, LaunchRequest
+from plink.api.recording import RecordRequest
+from plink.cli.job_options import GIVEN_ORDER, JobOptions, LaunchSettings, launch_settings
 from plink.cli.job_order import JobOrder, Sources, job_order
-from plink.cli.launching import RunRequest, check_runs
+from plink.cli.launching import JobSetup, dry_run_shown
 from plink.errors import UsageError
 from plink.model.hosts import Host, Hosts
 from plink.model.plan_file import is_plan
-from runners.choice import KUBERNETES, runner_named
+from runners.choice import KUBERNETES
 from runners.job.job import Job
-from runners.job.runner import Runner
-
-if TYPE_CHECKING:
-    from solvers.autotune.observed import Assignment
 
 # Pods have folders of their own, and Slurm may give nodes only when their turn comes.
 _UNCHECKED = (KUBERNETES, "slurm")
-
-
-@dataclass(frozen=True)
-class JobSetup:
-    """A job, and how it is run; ``given``: its hosts as they stood in the hosts file."""
-
-    job: Job
-    request: RunRequest
-    given: Hosts
 
 
 def new_job(program: str, args: list[str], options: JobOptions, runner: str) -> JobSetup:
@@ -49,36 +36,47 @@ def new_job(program: str, args: list[str], options: JobOptions, runner: str) -> 
         env=options.environment,
     )
     job = with_options(job, options, settings)
+    request = launch_request(runner, options)
+    if runner == "local":
+        return set_up(replace(job, env={}), _local(options), request, options)
     sources = _sources(options, settings)
 
     def check(hosts: Hosts) -> None:
         if runner not in _UNCHECKED:
-            check_runs(runner_named(runner, lambda: connector_for(hosts, options.accept_new_host_keys)), job, hosts)
+            dry_run_shown(job, hosts, request)
 
-    order = _local(options) if runner == "local" else job_order(sources, check)
-    job = replace(job, env=dict(order.environment))
-    return set_up(job, order, options, settings, sources.plan_file)
+    order = job_order(sources, check)
+    return set_up(replace(job, env=dict(order.environment)), order, request, options, sources.plan_file)
+
+
+def launch_request(runner: str, options: JobOptions, autotune: AutotuneRequest | None = None) -> LaunchRequest:
+    """How a job is started by what was typed; its run is kept."""
+    record = RecordRequest(options.log_dir, {"python": options.python})
+    return LaunchRequest(runner, {}, options.accept_new_host_keys, record, autotune)
 
 
 def set_up(
-    job: Job, order: JobOrder, options: JobOptions, settings: LaunchSettings, plan_file: Path | None = None,
-    tuning: "tuple[Assignment, float] | None" = None,
-) -> JobSetup:  # fmt: skip
+    job: Job, order: JobOrder, request: LaunchRequest, options: JobOptions, plan_file: Path | None = None
+) -> JobSetup:
     """The job with its backend, and with ``--env`` over all else.
 
-    :param tuning: masters and threshold of Autotune, where no backend is typed that has others.
+    :param request: with Autotune of the masters that it has, where no backend is typed that has others.
     :raises PlinkError: as :func:`backend_for` does.
     """
-    masters, threshold = tuning or (None, RunRequest.threshold)
-    env = dict(job.env)
+    settings = launch_settings(options.settings or [])
+    env, autotune = dict(job.env), request.autotune
     if options.backend is not None:
         from plink.cli.aggregating import backend_for
 
         every_s = settings.autotune_every_s if options.autotune else None
         backend = backend_for(options.backend, order.hosts, plan_file, every_s)
-        env, masters = env | backend.environment, backend.masters
-    request = RunRequest(order.hosts, options, order.machines, masters, settings.autotune_threshold or threshold)
-    return JobSetup(replace(job, env=env | options.environment), request, order.given)
+        env |= backend.environment
+        threshold = AutotuneRequest.threshold if autotune is None else autotune.threshold
+        autotune = None if backend.masters is None else AutotuneRequest(backend.masters, threshold)
+    if autotune is not None and settings.autotune_threshold is not None:
+        autotune = replace(autotune, threshold=settings.autotune_threshold)
+    request = replace(request, identities=order.identities, autotune=autotune)
+    return JobSetup(replace(job, env=env | options.environment), order.hosts, order.given, request, options)
 
 
 def with_options(job: Job, options: JobOptions, settings: LaunchSettings) -> Job:
@@ -92,11 +90,6 @@ def with_options(job: Job, options: JobOptions, settings: LaunchSettings) -> Job
         sync=options.sync or job.sync,
         launcher_args=options.launcher_words or job.launcher_args,
     )
-
-
-def runner_for(name: str, setup: JobSetup, options: JobOptions) -> Runner:
-    """What starts it. :raises PlinkError: what is needed for that is not here."""
-    return runner_named(name, lambda: connector_for(setup.request.hosts, options.accept_new_host_keys))
 
 
 def _sources(options: JobOptions, settings: LaunchSettings) -> Sources:

@@ -25,11 +25,9 @@ def launch(program: Program, options: JobOptions, args: Arguments = None) -> Non
 
         code = launch_with_defaults(program, args or [], options)
     else:
-        from plink.cli.job_setup import new_job, runner_for
+        from plink.cli.job_setup import new_job
         from plink.cli.launching import start
 
-        runner = options.runner or "ssh"
-        setup = new_job(program, args or [], options, runner)
-        code = start(runner_for(runner, setup, options), setup.job, setup.request)
+        code = start(new_job(program, args or [], options, options.runner or "ssh"))
     if code:
         raise typer.Exit(code)

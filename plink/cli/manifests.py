@@ -1,5 +1,6 @@
 """``plink manifests``."""
 
+import time
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -47,11 +48,12 @@ def manifests(
     Example: plink manifests --hosts hosts.txt --order given --image x/train:1 -o job.yaml train.py
     """
     from plink.cli.job_setup import new_job
-    from plink.cli.launching import rehearsal_of, rehearse
+    from plink.cli.launching import show_dry_run
     from plink.cli.screen import say
     from plink.model.storage import STANDARD, write_text
     from plink.records import workspace
     from runners.choice import KUBERNETES
+    from runners.job.runner import Watch
     from runners.kubernetes.settings import PodSettings, parse_resources
     from runners.kubernetes.writer import ObjectWriter
 
@@ -60,13 +62,15 @@ def manifests(
     pods = PodSettings(image, kind, job_name or "", namespace or "", parse_resources(resources or []))
     setup = new_job(program, args or [], options, KUBERNETES)
     writer = ObjectWriter(pods, json=options.as_json)
+    watch = Watch(lambda *line: None, lambda locations: None, time.monotonic, machines=setup.request.identities)
+    found = writer.dry_run(setup.job, setup.hosts, watch)
     if options.dry_run:
-        rehearse(writer, setup.job, setup.request)
+        show_dry_run(found, options.as_json)
         return
-    ((name, text),) = rehearsal_of(writer, setup.job, setup.request).files.items()
+    ((name, text),) = found.files.items()
     file = str(output or STANDARD)
     write_text(file, text)
     where = f" -n {namespace}" if namespace else ""
-    selected = f"--max-log-requests={len(setup.request.hosts) + 1} -l plink-job={Path(name).stem}"
+    selected = f"--max-log-requests={len(setup.hosts) + 1} -l plink-job={Path(name).stem}"
     logs = f"kubectl logs{where} --prefix --tail=-1 {selected}"
     say(f"`kubectl apply -f {file}` starts it; `{logs} | grep plink-rank` shows where each rank is")

@@ -2,14 +2,14 @@
 
 import logging
 
-from plink.cli.screen import say
+from plink.cli.screen import say, say_error
 
 PANEL = "Verbosity"  # of the options of all commands
 
 
 class _Said(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        say(record.getMessage())
+        (say_error if record.levelno >= logging.WARNING else say)(record.getMessage())
 
 
 def show_notes(level: int = logging.INFO) -> None:

@@ -1,29 +1,15 @@
 """``plink report``."""
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from plink.cli.screen import say
 from plink.records import workspace
 
-if TYPE_CHECKING:
-    from plink.report.facts import Run
-
 _PAGE = Path("report.html")
-
-
-def _runs(path: Path) -> "tuple[Run, ...]":
-    from plink.model.trials import read_series
-    from plink.report.facts import Run
-
-    series = read_series(path)
-    return tuple(
-        Run(f"{one.algo}, {trial.order}" if len(series) > 1 else trial.order, trial.predicted_us, trial.achieved_s)
-        for one in series
-        for trial in one.trials
-    )
 
 
 def report(
@@ -53,9 +39,10 @@ def report(
 
     Example: plink report cloud.json --order order.json -o report.html
     """
-    from plink.cli.placing import map_of
-    from plink.cli.seeing import facts_of, network_to_see
+    from plink.api.facts import facts_of
+    from plink.cli.report_inputs import host_map, network_to_draw, report_request
     from plink.model.storage import STANDARD, write_text
+    from plink.model.trials import read_series
     from plink.report.files import check_target, write_pictures
     from plink.report.page import page
 
@@ -63,9 +50,10 @@ def report(
     workspace.check_output(output, None, read)
     if png is not None:
         check_target(png)
-    runs = () if results is None else _runs(results)
-    network = network_to_see(network_file)
-    facts = facts_of(network, order, groups, runs, lambda known: map_of(network, known, seed))
+    series = () if results is None else read_series(results)
+    network = network_to_draw(network_file)
+    request = replace(report_request(network, order, groups), results=series)
+    facts = facts_of(network, request, lambda known: host_map(network, known, seed))
     write_text(output, page(facts))
     if str(output) != STANDARD:
         say(f"report -> {output}")

@@ -2,22 +2,21 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from plink.api.launching import AutotuneRequest
 from plink.cli.job_options import AGILEML, JobOptions
 from plink.cli.job_order import JobOrder
-from plink.cli.job_setup import JobSetup, set_up, with_options
+from plink.cli.job_setup import launch_request, set_up, with_options
+from plink.cli.launching import JobSetup
 from plink.errors import InputError, UsageError
 from plink.records import workspace
 from plink.records.runs import Run, run_named
 from runners.job.job import Job
 
-if TYPE_CHECKING:
-    from solvers.autotune.observed import Assignment
 
-
-def recorded_job(name: str, options: JobOptions) -> tuple[str, JobSetup]:
-    """The runner and the job of the run whose id begins so, or ``last``; what was typed beside it wins.
+def recorded_job(name: str, options: JobOptions) -> JobSetup:
+    """The job of the run whose id begins so, or ``last``; what was typed beside it wins.
 
     :raises UsageError: when there is none, or more than one. :raises InputError: when its file does not tell.
     """
@@ -46,10 +45,11 @@ def recorded_job(name: str, options: JobOptions) -> tuple[str, JobSetup]:
         launcher_args=_texts(run, "launcher_args"),
     )
     order = JobOrder(hosts, hosts, run.machines())
-    return runner, set_up(with_options(job, options, settings), order, options, settings, tuning=_tuning(run))
+    request = launch_request(runner, options, _autotune(run))
+    return set_up(with_options(job, options, settings), order, request, options)
 
 
-def _tuning(run: Run) -> "tuple[Assignment, float] | None":
+def _autotune(run: Run) -> AutotuneRequest | None:
     """The masters that Autotune began with, and its threshold; None where it did not run."""
     from runners.autotune.log import NAME, read_log
 
@@ -57,7 +57,7 @@ def _tuning(run: Run) -> "tuple[Assignment, float] | None":
     if not path.is_file():
         return None
     masters, settings, _ = read_log(path)
-    return masters, settings.change
+    return AutotuneRequest(masters, settings.change)
 
 
 def _texts(run: Run, key: str) -> tuple[str, ...]:

@@ -73,12 +73,10 @@ def rerun(
 
     Example: plink runs rerun last
     """
-    from plink.cli.job_setup import runner_for
     from plink.cli.launching import start
     from plink.cli.rerun import recorded_job
 
-    runner, setup = recorded_job(name, options)
-    if code := start(runner_for(runner, setup, options), setup.job, setup.request):
+    if code := start(recorded_job(name, options)):
         raise typer.Exit(code)
 
 

@@ -31,11 +31,13 @@ def show(
     """
     from rich.console import Console
 
-    from plink.cli.seeing import facts_of, network_to_see
+    from plink.api.facts import facts_of
+    from plink.cli.report_inputs import network_to_draw, report_request
     from plink.report.terminal import drawn
     from plink.report.terminal_heat import Ink
 
-    facts = facts_of(network_to_see(network_file), order, groups)
+    network = network_to_draw(network_file)
+    facts = facts_of(network, report_request(network, order, groups))
     if as_json:
         print_json(_document(facts))
         return

@@ -27,15 +27,16 @@ def submit(program: Program, options: JobOptions, args: Arguments = None) -> Non
 
     Example: plink submit --launcher-args "-A team -t 2:00:00" train.py --epochs 3
     """
-    from plink.cli.job_setup import new_job, runner_for
+    from plink.api.launching import runner_for
+    from plink.cli.job_setup import new_job
     from plink.model.hosts import render_hosts
     from plink.model.storage import write_text
     from runners.job.result import new_id
     from runners.launchers import slurm_batch
 
     setup = new_job(program, args or [], options, "slurm")
-    runner_for("slurm", setup, options)  # for what it refuses; and sbatch is asked from inside a lab, as srun is
-    job, hosts = setup.job, setup.request.hosts
+    runner_for(setup.hosts, setup.request)  # for what it refuses; and sbatch is asked from inside a lab, as srun is
+    job, hosts = setup.job, setup.hosts
     folder = (workspace.BATCH / new_id()).absolute()
     # Commands are for every user of a host to read.
     start = ["plink.cli.submitted", str(folder / "env.json")] if job.env else ["plink"]

@@ -1,7 +1,6 @@
 """``-v``, ``-q`` and ``--debug``, the options of every command for how much it prints."""
 
 import logging
-from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -38,20 +37,6 @@ def attach(command: Any) -> None:
     for child in getattr(command, "commands", {}).values():
         attach(child)
     command.params += _options()
-    command.invoke = _announcing_defaults(command.invoke)
-
-
-def _announcing_defaults(invoke: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Wrap a command so that it says which file its defaults come from, once the command line is parsed."""
-
-    def announce_and_invoke(context: Any) -> Any:
-        from plink.cli.config import file_for
-
-        if (file := file_for(context.command_path)) is not None:
-            screen.say(f"defaults from {file}")
-        return invoke(context)
-
-    return announce_and_invoke
 
 
 def _options() -> list[Any]:

@@ -67,6 +67,12 @@ class Network:
         """
         return tuple(_read_only(symmetrised(half)) for half in self.halves() or ())
 
+    @property
+    def host_identities(self) -> dict[str, dict[str, Any]]:
+        """What is known of the machine behind each name (``hostname``, ``addresses``); empty where nothing is."""
+        identities = zip(self.hosts.names, self.machines, strict=True)
+        return {name: {**machine} for name, machine in identities if machine is not None}
+
     def detail(self, key: str) -> Matrix | None:
         """One of the other matrices of the file (``loss_forward``, ``predicted_us``, ...), None where it has none.
 

@@ -22,6 +22,7 @@ from plink.errors import InputError, PlinkError
 
 SCHEMA = "plink.agile/1"
 NAME = "agile.jsonl"
+SOCKET = "agile.json"  # beside it: where the job takes requests while it runs
 _LONGEST = 1 << 20  # characters of a line
 _HEAD = "log"
 
@@ -137,7 +138,7 @@ class End:
 
 
 Entry = HostEvent | StageChange | Iteration | Action | RolledBack | ControllerEvent | Checkpoint | Traffic | End
-_KINDS: dict[str, type[Entry]] = {kind.what: kind for kind in typing.get_args(Entry)}
+KINDS: dict[str, type[Entry]] = {kind.what: kind for kind in typing.get_args(Entry)}
 
 
 class ElasticLog:
@@ -223,8 +224,8 @@ def read_elastic_log(path: str | Path) -> tuple[Entry, ...]:
         what = line.get("what")
         if not isinstance(what, str):
             raise InputError(where, f'no line of an elastic run\'s log ({SCHEMA}): it has no "what"')
-        if what in _KINDS:
-            entries.append(convert(_KINDS[what], line, where))
+        if what in KINDS:
+            entries.append(convert(KINDS[what], line, where))
     if not entries:
         raise InputError(str(path), "it tells nothing yet; has the run begun?")
     return tuple(entries)

@@ -21,7 +21,7 @@ from runners.job.job import Job
 from runners.job.launcher import PROGRAM, environments
 from runners.job.output import Sink
 from runners.job.preparing import prepare
-from runners.job.proof import Finding, seats, verify
+from runners.job.proof import RankLocation, seats, verify
 from runners.job.result import kept
 
 _LOOK_S = 0.5
@@ -62,7 +62,7 @@ class Group:
     def start(
         self, connected: Callable[[int, int], None], copied: Callable[[int, int], None],
         machines: Mapping[str, dict[str, Any]] | None, peers: Sequence[str] | None = None,
-    ) -> list[Finding]:  # fmt: skip
+    ) -> list[RankLocation]:  # fmt: skip
         """Nodes on all hosts, each shown to be where it should be; then what they say is heard.
 
         :param machines: what is known of the hosts; None: they are all this machine.
@@ -83,13 +83,13 @@ class Group:
             here = prepared[seat.host]
             task = {"rank": seat.rank, "env": env | ({GENTLE: "1"} if beside else {}), "line": True}
             fleet.send(seat.host, do="start", ranks=[task], argv=here["argv"], workdir=here["workdir"])
-        findings = verify(asked, crew.ranks())
+        locations = verify(asked, crew.ranks())
         if machines is None:
-            findings = [replace(finding, wrong=None) for finding in findings]
-        kept(findings)
+            locations = [replace(location, wrong=None) for location in locations]
+        kept(locations)
         fleet.send_all(do="go")
         threading.Thread(target=self._listen, name="plink-group", daemon=True).start()
-        return findings
+        return locations
 
     def tell(self, number: int, message: dict[str, Any]) -> None:
         """Something to a node."""

@@ -28,7 +28,7 @@ from runners.agile.settings import Settings
 from runners.agile.spending import Spending
 from runners.job.job import Job
 from runners.job.output import Sink
-from runners.job.proof import Finding
+from runners.job.proof import RankLocation
 from runners.job.result import TIMED_OUT
 from solvers.agile.hosts import Tier
 from solvers.agile.partitions import partition_count
@@ -68,7 +68,7 @@ class Report:
     log: Callable[[dict[str, Any]], None]
     note: Callable[[str], None]
     say: Callable[[str], None]
-    on_proof: Callable[[list[Finding]], None]
+    on_proof: Callable[[list[RankLocation]], None]
     connected: Callable[[int, int], None] = lambda done, total: None
     copied: Callable[[int, int], None] = lambda done, total: None
     status: Callable[[dict[str, Any]], None] | None = None

@@ -11,9 +11,9 @@ from runners.job.crew import Crew
 from runners.job.environment import environment, interface_environment
 from runners.job.job import Job
 from runners.job.preparing import Prepared, placed, prepare
-from runners.job.proof import Finding, Seat, seats, verify
+from runners.job.proof import RankLocation, Seat, seats, verify
 from runners.job.result import RunResult, kept
-from runners.job.runner import Command, Rehearsal, Watch
+from runners.job.runner import Command, DryRun, Watch
 from runners.job.said import SAID
 from runners.job.watching import Watching
 
@@ -39,7 +39,7 @@ class FleetRunner:
     def __init__(self, name: str, connector: Connector) -> None:
         self.name, self._connector = name, connector
 
-    def rehearse(self, job: Job, hosts: Hosts, watch: Watch) -> Rehearsal:
+    def dry_run(self, job: Job, hosts: Hosts, watch: Watch) -> DryRun:
         """See :class:`runners.job.runner.Runner`: every host is connected to, and says what it would run."""
         with Fleet(self._connector, PROGRAM) as fleet:
             crew = Crew(fleet, hosts, job, watch.sink, watch.clock)
@@ -50,7 +50,7 @@ class FleetRunner:
                 for seat, env in environments(crew, seats(hosts, watch.machines), prepared)
                 for here in (prepared[seat.host],)
             )
-            return Rehearsal(self.name, commands)
+            return DryRun(self.name, commands)
 
     def run(self, job: Job, hosts: Hosts, watch: Watch) -> RunResult:
         """See :class:`runners.job.runner.Runner`."""
@@ -76,7 +76,7 @@ def environments(crew: Crew, asked: list[Seat], prepared: Prepared) -> Iterator[
         yield seat, env | interface_environment(prepared[seat.host]["interface"]) | crew.job.env
 
 
-def _at_the_gate(crew: Crew, asked: list[Seat], prepared: Prepared) -> list[Finding]:
+def _at_the_gate(crew: Crew, asked: list[Seat], prepared: Prepared) -> list[RankLocation]:
     """All ranks at the gate, and the proof that each is where it was asked to be.
 
     :raises OrderNotKept: when one is not.
@@ -91,7 +91,7 @@ def _at_the_gate(crew: Crew, asked: list[Seat], prepared: Prepared) -> list[Find
     return proven(asked, crew.ranks())
 
 
-def proven(asked: list[Seat], reports: Mapping[int, tuple[str, dict[str, Any]]]) -> list[Finding]:
+def proven(asked: list[Seat], reports: Mapping[int, tuple[str, dict[str, Any]]]) -> list[RankLocation]:
     """What ranks reported, compared with what was asked for.
 
     :raises OrderNotKept: when one is elsewhere.

@@ -22,7 +22,7 @@ class Seat:
 
 
 @dataclass(frozen=True)
-class Finding:
+class RankLocation:
     """What one rank reported, and whether it is where it was asked to be."""
 
     rank: int
@@ -54,7 +54,7 @@ def seats(hosts: Hosts, machines: Mapping[str, dict[str, Any]]) -> list[Seat]:
     return found
 
 
-def verify(asked: list[Seat], reports: Mapping[int, tuple[str | None, dict[str, Any]]]) -> list[Finding]:
+def verify(asked: list[Seat], reports: Mapping[int, tuple[str | None, dict[str, Any]]]) -> list[RankLocation]:
     """Compare; ``reports`` holds, by rank, the host whose agent passed the report on (None: no agent of ours did, the
     rank's own machine has to show which it is) and the report itself.
 
@@ -64,7 +64,7 @@ def verify(asked: list[Seat], reports: Mapping[int, tuple[str | None, dict[str, 
     """
     owner = {seat.address: seat.host for seat in asked if seat.address is not None}
     first_on: dict[tuple[str, ...], str] = {}
-    findings = []
+    locations = []
     for seat in asked:
         agent_host, report = reports[seat.rank]
         addresses = tuple(report["addresses"])
@@ -83,8 +83,8 @@ def verify(asked: list[Seat], reports: Mapping[int, tuple[str | None, dict[str, 
             wrong = f"holds the address of {others[0]}"
         elif addresses and first_on.setdefault((report["hostname"], *addresses), seat.host) != seat.host:
             wrong = f"is the same machine as {first_on[(report['hostname'], *addresses)]}"
-        findings.append(Finding(seat.rank, seat.host, report["hostname"], addresses, report["pid"], wrong))
-    return findings
+        locations.append(RankLocation(seat.rank, seat.host, report["hostname"], addresses, report["pid"], wrong))
+    return locations
 
 
 def _same_name(hostname: str, name: str) -> bool:

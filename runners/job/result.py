@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plink.errors import PlinkError
-from runners.job.proof import Finding
+from runners.job.proof import RankLocation
 
 TIMED_OUT = 124  # as timeout(1) says it
 # "torch.distributed.DistStoreError: ...", as the traceback module writes it; PyTorch puts "[rank3]: " before it.
@@ -41,7 +41,7 @@ class RunResult:
 
     id: str
     exit_code: int
-    proof: tuple[Finding, ...]
+    proof: tuple[RankLocation, ...]
     seconds: float
     failure: Failure | None
     timed_out: bool = False
@@ -56,8 +56,8 @@ class RunResult:
             "exit_code": self.exit_code,
             "seconds": round(self.seconds, 3),
             "proof": {
-                "held": not any(finding.wrong for finding in self.proof),
-                "ranks": [finding.to_json() for finding in self.proof],
+                "held": not any(location.wrong for location in self.proof),
+                "ranks": [location.to_json() for location in self.proof],
             },
             "timed_out": self.timed_out,
             "exits": {str(rank): code for rank, code in sorted(self.exits.items())},
@@ -79,25 +79,25 @@ def new_id() -> str:
 
 
 class OrderNotKept(PlinkError):
-    """The ranks are not where they were asked to be. ``findings`` holds both lists, ``result`` is the run that was
+    """The ranks are not where they were asked to be. ``locations`` holds both lists, ``result`` is the run that was
     stopped, ``then`` says what became of the job; usually nothing of the user's ran."""
 
-    def __init__(self, findings: list[Finding], then: str = "nothing was run") -> None:
-        wrong = [finding for finding in findings if finding.wrong]
+    def __init__(self, locations: list[RankLocation], then: str = "nothing was run") -> None:
+        wrong = [location for location in locations if location.wrong]
         first = wrong[0]
         super().__init__(
-            f"the order was not kept: {len(wrong)} of {len(findings)} ranks are not where they were asked to be "
+            f"the order was not kept: {len(wrong)} of {len(locations)} ranks are not where they were asked to be "
             f"(rank {first.rank}, asked for {first.host}, is on {first.hostname}: {first.wrong}); {then}"
         )
-        self.findings = findings
-        self.result = RunResult(new_id(), self.exit_code, tuple(findings), 0.0, None)
+        self.locations = locations
+        self.result = RunResult(new_id(), self.exit_code, tuple(locations), 0.0, None)
 
 
-def kept(findings: list[Finding]) -> list[Finding]:
-    """The same findings, where each rank is where it was asked to be.
+def kept(locations: list[RankLocation]) -> list[RankLocation]:
+    """The same locations, where each rank is where it was asked to be.
 
     :raises OrderNotKept: when one is not.
     """
-    if any(finding.wrong for finding in findings):
-        raise OrderNotKept(findings)
-    return findings
+    if any(location.wrong for location in locations):
+        raise OrderNotKept(locations)
+    return locations

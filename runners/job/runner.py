@@ -1,6 +1,6 @@
 """Ways to start a job: what every runner offers, and what it tells while it works.
 
-All take hosts in rank order and put rank 0 on the first of them, each host's slots in a block. A rehearsal is the real
+All take hosts in rank order and put rank 0 on the first of them, each host's slots in a block. A dry run is the real
 path minus its last call: whatever a run would refuse, it refuses.
 """
 
@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from plink.model.hosts import Hosts
 from runners.job.job import Job
 from runners.job.output import Sink
-from runners.job.proof import Finding
+from runners.job.proof import RankLocation
 from runners.job.result import RunResult, new_id
 
 Machines = Mapping[str, dict[str, Any]]
@@ -34,7 +34,7 @@ class Watch:
     """
 
     sink: Sink
-    on_proof: Callable[[list[Finding]], None]
+    on_proof: Callable[[list[RankLocation]], None]
     clock: Callable[[], float]
     folder: Path | None = None
     connected: Callable[[int, int], None] = lambda done, total: None
@@ -66,7 +66,7 @@ class Command:
 
 
 @dataclass(frozen=True)
-class Rehearsal:
+class DryRun:
     """What a run would do. ``files``: what it would write for the launcher, text by path."""
 
     runner: str
@@ -88,7 +88,7 @@ class Writer(Protocol):
 
     name: str
 
-    def rehearse(self, job: Job, hosts: Hosts, watch: Watch) -> Rehearsal:
+    def dry_run(self, job: Job, hosts: Hosts, watch: Watch) -> DryRun:
         """What would be done, up to the last call; the user's program is not started.
 
         :raises PlinkError: whatever :meth:`Runner.run` would refuse.
@@ -96,7 +96,7 @@ class Writer(Protocol):
 
 
 class Runner(Writer, Protocol):
-    """One way to start a job and see it to its end. Its rehearsal is what :meth:`run` does, up to the last call."""
+    """One way to start a job and see it to its end. Its dry run is what :meth:`run` does, up to the last call."""
 
     def run(self, job: Job, hosts: Hosts, watch: Watch) -> RunResult:
         """Run the job to its end. What it wrote for the launcher stays in ``watch.folder``.

@@ -16,7 +16,7 @@ from runners.job.launcher import proven
 from runners.job.preparing import Prepared, placed, prepare
 from runners.job.proof import Seat, seats
 from runners.job.result import RunResult
-from runners.job.runner import Command, Rehearsal, Watch
+from runners.job.runner import Command, DryRun, Watch
 from runners.job.watching import Watching
 
 PROGRAM = AgentProgram((*RANKS.modules, "runners.job.torchrun_worker", "runners.job.torchrun_agent"), RANKS.says)
@@ -34,7 +34,7 @@ class TorchrunRunner:
     def __init__(self, connector: Connector) -> None:
         self._connector = connector
 
-    def rehearse(self, job: Job, hosts: Hosts, watch: Watch) -> Rehearsal:
+    def dry_run(self, job: Job, hosts: Hosts, watch: Watch) -> DryRun:
         """The torchrun of each host; in the job itself each worker reports before it becomes the program."""
         with Fleet(self._connector, PROGRAM) as fleet:
             crew = Crew(fleet, hosts, job, watch.sink, watch.clock)
@@ -49,7 +49,7 @@ class TorchrunRunner:
                 for name, words, env in torchruns(crew, prepared, watch.run_id)
                 for here in (prepared[name],)
             )  # fmt: skip
-            return Rehearsal(self.name, commands)
+            return DryRun(self.name, commands)
 
     def run(self, job: Job, hosts: Hosts, watch: Watch) -> RunResult:
         """See :class:`runners.job.runner.Runner`."""

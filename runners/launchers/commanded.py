@@ -24,9 +24,9 @@ from plink.remote.program import AgentProgram
 from runners.job.environment import environment
 from runners.job.job import Job
 from runners.job.preflight import refuse
-from runners.job.proof import Finding, Seat, seats
+from runners.job.proof import RankLocation, Seat, seats
 from runners.job.result import RunResult
-from runners.job.runner import Command, Rehearsal, Watch
+from runners.job.runner import Command, DryRun, Watch
 from runners.launchers import given
 from runners.launchers.course import END_S, REPORT_S, Course, proven
 from runners.launchers.frames import REPORT
@@ -55,14 +55,14 @@ class Commanded:
     def __init__(self, launcher: Launcher) -> None:
         self.name, self._launcher = launcher.name, launcher
 
-    def rehearse(self, job: Job, hosts: Hosts, watch: Watch) -> Rehearsal:
+    def dry_run(self, job: Job, hosts: Hosts, watch: Watch) -> DryRun:
         """The tiny job is run, and the job without the program: all that a run would refuse is refused."""
         with self._prepared(job, hosts, watch) as work:
             reports = work.preflight()
             proven(work.seats, reports)
             if len(hosts) > 1:
                 work.try_out(reports)
-            return Rehearsal(self.name, (work.job_command(reports),), work.files)
+            return DryRun(self.name, (work.job_command(reports),), work.files)
 
     def run(self, job: Job, hosts: Hosts, watch: Watch) -> RunResult:
         """The tiny job, then the program."""
@@ -195,7 +195,7 @@ class _Work:
         placement = Placement(machines, barrier if len(self._hosts) > 1 else None)
         return self._command(environments, common, placement, follows)
 
-    def run(self, command: Command, proof: list[Finding]) -> RunResult:
+    def run(self, command: Command, proof: list[RankLocation]) -> RunResult:
         """The job to its end; its processes report once more before they run the program."""
         course = Course(self.launcher, self.seats, self.watch, self.job.timeout_s, Heard(self.launcher), proof)
         with Process(command) as process:

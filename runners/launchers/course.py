@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from runners.job.output import Output
-from runners.job.proof import Finding, Seat, verify
+from runners.job.proof import RankLocation, Seat, verify
 from runners.job.result import Failure, OrderNotKept, kept
 from runners.job.runner import Watch
 from runners.launchers.frames import ERR, EXIT, REPORT
@@ -22,20 +22,20 @@ TIMED_OUT = 124  # as timeout(1) says it
 Reports = Mapping[int, Mapping[str, Any]]
 
 
-def findings(asked: Sequence[Seat], reports: Reports) -> list[Finding]:
+def locations(asked: Sequence[Seat], reports: Reports) -> list[RankLocation]:
     """What the reports prove; a rank that is not where it was a moment ago is wrong for that alone."""
     found = verify(list(asked), {rank: (None, dict(report)) for rank, report in reports.items()})
     return [
-        replace(finding, wrong="is not where it was found just before")
-        if reports[finding.rank].get("moved") and finding.wrong is None
-        else finding
-        for finding in found
+        replace(location, wrong="is not where it was found just before")
+        if reports[location.rank].get("moved") and location.wrong is None
+        else location
+        for location in found
     ]
 
 
-def proven(asked: Sequence[Seat], reports: Reports) -> list[Finding]:
+def proven(asked: Sequence[Seat], reports: Reports) -> list[RankLocation]:
     """:raises OrderNotKept: when a rank is not where it was asked to be."""
-    return kept(findings(asked, reports))
+    return kept(locations(asked, reports))
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Course:
     watch: Watch
     timeout_s: float | None
     heard: Heard
-    proof: list[Finding]
+    proof: list[RankLocation]
     began: float = 0.0
     deadline: float | None = None
     first: tuple[int, int] | None = None
@@ -79,9 +79,9 @@ class Course:
                     break
                 self._out_of_time()
         if self.moved:
-            known = {finding.rank: {"hostname": finding.hostname, "addresses": finding.addresses, "pid": finding.pid}
-                     for finding in self.proof}  # fmt: skip
-            raise OrderNotKept(findings(self.seats, {**known, **self.heard.reports}), "the job was ended")
+            known = {rank.rank: {"hostname": rank.hostname, "addresses": rank.addresses, "pid": rank.pid}
+                     for rank in self.proof}  # fmt: skip
+            raise OrderNotKept(locations(self.seats, {**known, **self.heard.reports}), "the job was ended")
 
     def _take(self, rank: int | None, kind: str, text: str) -> None:
         if rank is None:

@@ -1,12 +1,16 @@
 """plink as a library: names, what calls give, what they leave alone, errors, threads."""
 
 import ast
+import contextlib
 import dataclasses
+import json
 import logging
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -59,6 +63,47 @@ def test_an_order_that_costs_what_it_says(
     assert capfd.readouterr() == ("", "")
 
 
+def test_groups_advice_and_a_page(network: plink.Network, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """What the page shows are the groups and the order that other calls found."""
+    steps: set[str] = set()
+    groups = plink.cluster(network, plink.ClusterRequest(groups=4), progress=lambda what, done, total: steps.add(what))
+    assert sorted(name for group in groups.groups for name in group) == sorted(network.hosts.names)
+    assert (len(groups.groups), groups.left_out, steps) == (4, (), {"fitting", "clustering"})
+    with noted("plink.advise") as notes:
+        advice = plink.advise(network, plink.AdviseRequest(algorithms=("ring", "bcube"), options={"base": 3}))
+    assert notes[0].startswith("no rates were measured; capacities are inferred")
+    assert notes[1].startswith("bcube is left out: bcube of base 3 needs a power of 3")
+    assert (advice.best(1e6).algo, list(advice.left_out), advice.sizes[-1]) == ("ring", ["bcube"], 1e9)
+    order = plink.reorder(network, plink.OrderRequest(moves=500), algo="ring")
+    request = plink.ReportRequest(order, groups.groups, order_from="the ring", groups_from="four groups")
+    page = plink.render_report(network, request)
+    assert page.startswith("<!DOCTYPE html>")
+    assert "as four groups lists them" in page
+    assert "the ring" in page
+    assert "No order was given." in plink.render_report(network)
+    assert list(tmp_path.iterdir()) == []
+    assert capfd.readouterr() == ("", "")
+
+
+def test_an_embedding(network: plink.Network, tmp_path: Path) -> None:
+    latency = network.latency_us.copy()
+    latency[5, :] = latency[:, 5] = np.nan
+    latency[5, 5] = 0.0
+    deaf = dataclasses.replace(network, latency_us=latency)
+    found = plink.embed(deaf, plink.EmbedRequest(dimension=2, alpha=1.0, heights=False, loss="relative"))
+    assert found.left_out == ("host5",)
+    assert found.embedding.coordinates.shape == (16, 2)
+    document = found.to_json()
+    assert (document["schema"], len(document["hosts"]), document["dimension"]) == ("plink.embedding/1", 15, 2)
+    assert "The hosts could not be placed" not in plink.render_report(deaf, plink.ReportRequest(embedding=found))
+    other = dataclasses.replace(network, hosts=plink.Hosts(network.hosts.members[::-1]))
+    with pytest.raises(plink.InputError, match="embedding: was made of other hosts"):
+        plink.render_report(other, plink.ReportRequest(embedding=found))
+    assert list(tmp_path.iterdir()) == []
+    found.write("embedding.json")
+    assert json.loads(Path("embedding.json").read_text()) == document
+
+
 class _Kept(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
@@ -68,18 +113,24 @@ class _Kept(logging.Handler):
         self.messages.append(record.getMessage())
 
 
-def test_a_plan_and_its_notes(network: plink.Network) -> None:
-    names = network.hosts.names
-    told = _Kept()
-    logger = logging.getLogger("plink.plan")
-    logger.addHandler(told)
+@contextlib.contextmanager
+def noted(name: str) -> Iterator[list[str]]:
+    """What that logger notes."""
+    handler, logger = _Kept(), logging.getLogger(name)
+    logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     try:
-        made = plink.plan(network, plink.PlanRequest(groups=[names[:8], names[8:]], chunks=16))
+        yield handler.messages
     finally:
-        logger.removeHandler(told)
+        logger.removeHandler(handler)
+
+
+def test_a_plan_and_its_notes(network: plink.Network) -> None:
+    names = network.hosts.names
+    with noted("plink.plan") as notes:
+        made = plink.plan(network, plink.PlanRequest(groups=[names[:8], names[8:]], chunks=16))
     assert [len(group) for group in made.groups or ()] == [8, 8]
-    assert told.messages == ["no order was given: groups one after the other"]
+    assert notes == ["no order was given: groups one after the other"]
 
 
 def test_a_diagnosis_names_the_slow_host(network: plink.Network) -> None:
@@ -93,7 +144,15 @@ def test_a_diagnosis_names_the_slow_host(network: plink.Network) -> None:
     assert [finding.hosts for finding in found if finding.kind == "slow host"] == [["host5"]]
 
 
+JOB = plink.Job("true")
+HERE = plink.Hosts((plink.Host("here", "127.0.0.1", slots=2),))
+ALONE = plink.Network(HERE, np.zeros((1, 1)))
+
+
 def test_bad_arguments_are_named(network: plink.Network) -> None:
+    def elastic(**options: Any) -> plink.ElasticResult:
+        return plink.run_elastic(plink.Job("app.py"), network.hosts, plink.ElasticRequest(**options))
+
     for call, named in (
         (lambda: plink.reorder(network, algo="nosuch"), "--algo nosuch"),
         (lambda: plink.reorder(network, plink.OrderRequest(pins={"nosuch": 0})), "--pin nosuch=0: there is no host"),
@@ -110,7 +169,37 @@ def test_bad_arguments_are_named(network: plink.Network) -> None:
         (lambda: plink.plan(network, plink.PlanRequest(weights="nosuch")), "--weights nosuch"),
         (lambda: plink.probe(plink.Hosts((plink.Host("a", "127.0.0.1"),))), "one host"),
         (lambda: plink.probe(network.hosts, plink.ProbeRequest(method="nosuch")), "--method nosuch"),
-        (lambda: plink.launch(plink.Job("true"), network.hosts, runner="nosuch"), "--runner nosuch"),
+        (
+            lambda: plink.launch(JOB, network.hosts, None, plink.LaunchRequest("nosuch")),
+            "--runner nosuch",
+        ),
+        (
+            lambda: plink.dry_run(JOB, network.hosts, None, plink.LaunchRequest("no")),
+            "--runner no: choose",
+        ),
+        (lambda: plink.embed(network, plink.EmbedRequest(loss="huber")), "--loss huber: choose one of auto"),
+        (lambda: plink.embed(network, plink.EmbedRequest(alpha=3.0)), "alpha 3: it takes 1 to 2"),
+        (lambda: plink.embed(network, plink.EmbedRequest(seed=-1)), "--seed -1"),
+        (lambda: plink.cluster(network, plink.ClusterRequest(groups=0)), "--groups 0"),
+        (lambda: plink.cluster(network, plink.ClusterRequest(groups=99)), "99"),
+        (lambda: plink.cluster(network, plink.ClusterRequest(elasticity=0.5)), "--elasticity 0.5"),
+        (lambda: plink.cluster(network, plink.ClusterRequest(seed=-1)), "--seed -1"),
+        (lambda: plink.advise(network, plink.AdviseRequest(algorithms=("x",))), "--algos x: choose some of ring"),
+        (lambda: plink.advise(network, plink.AdviseRequest(min_bytes=0)), "--size 0 B..1 GB"),
+        (lambda: plink.advise(network, plink.AdviseRequest(model="latency")), "--model latency"),
+        (
+            lambda: plink.advise(network, plink.AdviseRequest(algorithms=("ring",), options={"base": 2})),
+            "takes no base",
+        ),
+        (lambda: plink.render_report(network, plink.ReportRequest(seed=-1)), "--seed -1"),
+        (lambda: plink.render_report(ALONE), "one host (here) has no network to draw"),
+        (lambda: plink.run_elastic(plink.Job("sh"), network.hosts), "sh must be a .py file"),
+        (lambda: elastic(stage_thresholds="auto"), "--stage-thresholds auto needs --host-bandwidth"),
+        (lambda: elastic(stage_thresholds=(3.0, 1.0)), "stage thresholds 3:1 and 1:1"),
+        (lambda: elastic(staleness=31), "--staleness 31"),
+        (lambda: elastic(heartbeat_timeout_s=0.1), "--heartbeat-timeout 0.1s"),
+        (lambda: elastic(checkpoint_every_s=1.0), "--checkpoint-every goes with"),
+        (lambda: elastic(runner="mpirun"), "--runner mpirun: choose one of ssh, local, slurm, kubernetes"),
     ):
         with pytest.raises(plink.UsageError) as caught:
             call()
@@ -131,18 +220,81 @@ def test_two_threads_at_once_find_what_one_finds(network: plink.Network) -> None
     assert [together[k] for k in (0, 1)] == alone
 
 
-def test_a_job_on_this_machine(tmp_path: Path) -> None:
+def test_a_job_on_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
     printed: list[tuple[int | None, str, str]] = []
     found: list[str] = []
-    hosts = plink.Hosts((plink.Host("here", "127.0.0.1", slots=2),))
-    job = plink.Job("sh", ("-c", 'echo "$RANK of $WORLD_SIZE"; exit $RANK'), (str(tmp_path),))
-    run = plink.launch(
-        job, hosts, runner="local", on_line=lambda *line: printed.append(line),
-        on_proof=lambda proof: found.extend(rank.host for rank in proof),
-    )  # fmt: skip
+    connected: list[tuple[str, int, int]] = []
+    job = plink.Job("sh", ("-c", 'echo "$RANK of $WORLD_SIZE"; exit $RANK'))
+    observer = plink.RunObserver(
+        lambda *line: printed.append(line),
+        lambda proof: found.extend(rank.host for rank in proof),
+        lambda *progress: connected.append(progress),
+    )
+    run = plink.launch(job, HERE, None, plink.LaunchRequest("local"), observer)
     assert found == ["here", "here"]
     assert sorted(printed, key=str) == [(0, "out", "0 of 2"), (1, "out", "1 of 2")]
+    assert connected == [("connecting", 1, 1)]
     assert (run.exit_code, run.failure and run.failure.rank) == (1, 1)
+    assert list(tmp_path.iterdir()) == []
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_run_is_recorded_if_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    request = plink.LaunchRequest("local", record=plink.RecordRequest(note={"experiment": "first"}))
+    run = plink.launch(plink.Job("echo", ("hello",)), HERE, None, request)
+    folder = tmp_path / ".plink" / "runs" / run.id
+    document = json.loads((folder / "run.json").read_text())
+    assert (document["exit_code"], document["experiment"], document["proof"]["held"]) == (0, "first", True)
+    assert (folder / "logs" / "rank-1.out").read_text() == "hello\n"
+
+
+def test_a_host_of_another_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when the cloud gave its name to a new machine between probe and launch; nothing is run, and that is kept."""
+    monkeypatch.chdir(tmp_path)
+    network = plink.Network(HERE, np.zeros((1, 1)), details={"machines": [{"hostname": "other", "addresses": []}]})
+    request = plink.LaunchRequest("local", network.host_identities, record=plink.RecordRequest())
+    with pytest.raises(plink.OrderNotKept, match="was measured on the machine 'other'") as caught:
+        plink.launch(plink.Job("touch", ("ran",)), HERE, None, request)
+    assert [rank.rank for rank in caught.value.locations if rank.wrong] == [0, 1]
+    (folder,) = (tmp_path / ".plink" / "runs").iterdir()
+    assert caught.value.result.id == folder.name
+    assert json.loads((folder / "run.json").read_text())["proof"]["held"] is False
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_dry_run_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = plink.dry_run(plink.Job("touch", ("ran",)), HERE, None, plink.LaunchRequest("local"))
+    assert [command.ranks for command in found.commands] == [(0,), (1,)]
+    assert [Path(command.argv[0]).name for command in found.commands] == ["touch", "touch"]
+    with pytest.raises(plink.PlinkError, match="nosuch"):
+        plink.dry_run(plink.Job("nosuch"), HERE, None, plink.LaunchRequest("local"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_elastic_job_on_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    members = (plink.Host("kept", "127.0.0.1"), plink.Host("spot", "127.0.0.1", tier="transient"))
+    job = plink.Job(str(ROOT / "examples" / "agile_mf.py"), ("--clocks", "6"), pythons=(sys.executable,))
+    entries: list[str] = []
+    with noted("plink.elastic") as notes:
+        result = plink.run_elastic(
+            job, plink.Hosts(members), plink.ElasticRequest("local"),
+            plink.ElasticObserver(on_entry=lambda entry: entries.append(entry.what)),
+        )  # fmt: skip
+    assert (result.exit_code, result.iterations > 0) == (0, True), result.why
+    assert notes[0] == "2 hosts are where they were asked to be; they make the program"
+    assert "spot joined: spot is member 1, transient" in notes
+    assert any(note.startswith("iteration ") for note in notes)
+    assert (entries.count("iteration"), entries[-1]) == (result.iterations, "end")
+    assert list(tmp_path.iterdir()) == []
+    assert capfd.readouterr() == ("", "")
 
 
 def test_requests_of_the_page_are_understood(network: plink.Network) -> None:

@@ -122,9 +122,9 @@ def test_pairs_that_were_not_measured_matter_only_where_they_are_used(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("even.json --size 0", "--size 0: give a size of more than 0 bytes"),
-        ("even.json --size 1MB..1KB", "--size 1MB..1KB: give a size"),
-        ("even.json --algos butterfly", "--algos butterfly: there are ring, "),
+        ("even.json --size 0", "--size 0 B..0 B: give a size of more than 0 bytes"),
+        ("even.json --size 1MB..1KB", "--size 1 MB..1 kB: give a size"),
+        ("even.json --algos butterfly", "--algos butterfly: choose some of ring, "),
         ("even.json --model latency", "--model latency knows no sizes"),
         ("even.json --algos ring --set base=2", "--set base=2: ring takes no base"),
         ("even.json --algos bcube --set base=3", "none of the algorithms fits: bcube of base 3 needs a power of 3"),

@@ -109,7 +109,7 @@ def test_a_host_nobody_heard_of_is_left_out_and_named(here: Path, capsys: pytest
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        ("n.json --groups 0", 2, "--groups 0: there is 1 group at least"),
+        ("n.json --groups 0", 2, "--groups 0: at least 1 is needed"),
         ("n.json --groups 9", 2, "--groups 9: 1 to 8 groups can be made of 8 hosts"),
         ("deaf.json --groups 8", 2, "--groups 8: 1 to 7 groups can be made of 7 hosts"),
         ("n.json --elasticity 0.5", 2, "--elasticity 0.5: it takes 1"),

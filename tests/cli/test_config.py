@@ -45,8 +45,11 @@ def test_own_file_before_the_project_s(here: Path) -> None:
     assert "plink: defaults from plink.toml" in done.stderr
     assert "defaults" not in typed("show", "n.json", cwd=here).stderr
     (here / "plink.toml").unlink()
-    (here / "pyproject.toml").write_text('[project]\nname = "x"\n[tool.other]\n')
-    assert typed("cost", "n.json", cwd=here).returncode == 0
+    for text in ('[project]\nname = "x"\n[tool.other]\n', 'tool = "plink"\n'):
+        (here / "pyproject.toml").write_text(text)
+        assert typed("cost", "n.json", cwd=here).returncode == 0
+    (here / "pyproject.toml").write_text("[tool]\nother = 1\nplink = 3\n")
+    assert refusal(typed("cost", "n.json", cwd=here)) == "pyproject.toml:3: plink: a table was expected, [tool.plink]"
 
 
 @pytest.mark.parametrize(
@@ -67,16 +70,65 @@ def test_own_file_before_the_project_s(here: Path) -> None:
         ("[cost]\nquiet = true\n", "plink.toml:2: plink cost has no option --quiet"),
         ("cost = 3\n", "plink.toml:1: cost: a table was expected, [cost]"),
         ("[runs.nosuch]\n", "plink.toml:1: plink runs has no option --nosuch"),
+        ("\ncost.randmo = 3\n", "plink.toml:2: plink cost has no option --randmo"),
+        ('\n"runs" . show.jsn = 3\n', "plink.toml:2: plink runs show has no option --jsn"),
+        ("\n[runs]\nshow.json = 3\n", "plink.toml:3: json: true or false was expected"),
+        ("\ncost = {random = true}\n", "plink.toml:2: random: one value was expected"),
+        ('[cost]\nalgo = "nosuch"\n', "plink.toml:2: --algo nosuch: "),
+        ('[cost]\nsize = "much"\n', "plink.toml:2: 'much' is not a size"),
+        ('[cost]\nset = ["base=2"]\n', "plink.toml:2: --set base=2: ring takes no base"),
     ],
 )
 def test_a_file_that_says_what_cannot_be(text: str, said: str, here: Path) -> None:
     (here / "plink.toml").write_text(text)
-    assert said in refusal(typed("cost", "n.json", cwd=here))
+    assert said in refusal(typed("-q", "cost", "n.json", cwd=here))
 
 
 def test_a_value_that_is_typed_wrong_is_not_blamed_on_the_file(here: Path) -> None:
     (here / "plink.toml").write_text("[cost]\nrandom = 3\n")
     assert "plink.toml" not in refusal(typed("cost", "n.json", "--random", "x", cwd=here))
+    assert "plink.toml" not in refusal(typed("-q", "cost", "n.json", "--algo", "nosuch", cwd=here))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[reorder]\nmoves = 7\n", "reorder n.json --time-limit 0.1"),
+        ("[reorder]\ntime-limit = 3600\n", "reorder n.json --moves 7"),
+        ("[reorder]\njson = true\n", "reorder n.json --format openmpi"),
+        ('[reorder]\nformat = "openmpi"\n', "reorder n.json --json"),
+        ('[reorder]\ntopology = "gone.json"\n', "reorder n.json"),
+        ('[launch]\nhosts = "gone.txt"\norder = "gone.json"\n', "launch --runner local --slots 1 true"),
+        ('[launch]\nsync = "."\nworkdir = "/gone"\n', "launch --runner local --slots 1 --workdir / true"),
+        (
+            '[launch]\nbackend = "2lha"\nautotune = true\n',
+            "launch --runner local --slots 2 --backend flat --no-autotune true",
+        ),
+    ],
+)
+def test_typed_options_win_over_those_they_exclude(text: str, words: str, here: Path) -> None:
+    (here / "plink.toml").write_text(text)
+    done = typed(*words.split(), cwd=here)
+    assert done.returncode == 0, done.stderr
+
+
+def test_options_of_a_file_exclude_each_other(here: Path) -> None:
+    (here / "plink.toml").write_text("[reorder]\ntime-limit = 1\nmoves = 7\n")
+    assert refusal(typed("-q", "reorder", "n.json", cwd=here)).startswith("plink.toml:3: --moves is instead of a time")
+    (here / "plink.toml").write_text('[launch]\nrunner = "local"\nhosts = "hosts.txt"\n')
+    assert refusal(typed("-q", "launch", "true", cwd=here)).startswith(
+        "plink.toml:2: --runner local runs every rank on"
+    )
+
+
+def test_a_typed_flag_undoes_that_of_a_file(here: Path) -> None:
+    (here / "plink.toml").write_text("[show]\njson = true\n")
+    assert typed("show", "n.json", cwd=here).stdout.startswith("{")
+    for words in (("show", "n.json", "--no-json"), ("--config", "/dev/null", "show", "n.json")):
+        assert not typed(*words, cwd=here).stdout.startswith("{")
+    (here / "plink.toml").unlink()
+    assert not typed("show", "n.json", "--no-json", cwd=here).stdout.startswith("{")
+    assert "--no-json" not in typed("show", "--help", cwd=here).stdout
 
 
 def test_files_that_cannot_be_trusted(here: Path) -> None:

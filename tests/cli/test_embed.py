@@ -90,7 +90,7 @@ def test_hosts_without_distances_are_left_out_by_name(here: Path) -> None:
     [
         (["noisy.json", "--alpha", "0.5"], 2, "alpha 0.5: it takes 1 to 2"),
         (["noisy.json", "--dimension", "0"], 2, "dimension 0: it takes 1 to 64"),
-        (["noisy.json", "--loss", "huber"], 2, "--loss huber: there are auto, relative, absolute"),
+        (["noisy.json", "--loss", "huber"], 2, "--loss huber: choose one of auto, relative, absolute"),
         (["noisy.json", "--device", "abacus"], 2, "device 'abacus': PyTorch cannot use it here"),
         (["three.json"], 4, "an embedding takes 4 hosts"),
         (["parts.json"], 4, "2 parts with nothing measured between them; one is h0, h1, h2, h3, h4"),

@@ -48,7 +48,7 @@ def test_launch_has_few_options_and_others_the_same_ones() -> None:
         ("launch --backend agileml fit", "fit must be a .py file that defines make(arguments)"),
         ("elastic run --staleness 31 x.py", "--staleness 31: 30 clocks at most"),
         ("elastic run --stage-thresholds auto x.py", "--stage-thresholds auto needs --host-bandwidth"),
-        ("elastic run --heartbeat-timeout 1ms x.py", "--heartbeat-timeout 1ms: 1s at least"),
+        ("elastic run --heartbeat-timeout 1ms x.py", "--heartbeat-timeout 0.001s: 1s at least"),
         ("elastic run --checkpoint-every 1s x.py", "--checkpoint-every goes with --checkpoint DIR"),
         ("elastic run --runner torchrun x.py", "'torchrun' is not one of 'ssh', 'local', 'slurm', 'kubernetes'"),
     ],

@@ -249,11 +249,11 @@ def check(data: bytes) -> None:
 
 def embedding(data: bytes) -> None:
     """Where hosts were placed."""
-    from plink.cli.placing import _read
+    from plink.api.host_map import map_from_json
     from plink.model.storage import parse_document
 
     document = parse_document(_text(data), "embedding.json")
-    _read(Network(THREE, np.zeros((3, 3))), document, "embedding.json")
+    map_from_json(Network(THREE, np.zeros((3, 3))), document, "embedding.json")
 
 
 def _text(data: bytes) -> str:

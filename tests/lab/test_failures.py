@@ -11,7 +11,7 @@ import pytest
 
 from runners.job.job import Job
 from runners.job.launcher import FleetRunner
-from runners.job.proof import Finding
+from runners.job.proof import RankLocation
 from runners.job.runner import Watch
 from runners.lab import kernel
 from runners.ssh.connector import SshConnector
@@ -120,7 +120,7 @@ def test_a_host_that_dies_in_the_middle_ends_the_job(small_lab: Lab, tmp_path: P
     job = Job(program="sleep", args=("100",), workdirs=(str(tmp_path),))
     began = time.monotonic()
 
-    def power_off(findings: list[Finding]) -> None:
+    def power_off(locations: list[RankLocation]) -> None:
         assert small_lab.plink("kill", victim, cwd=HERE).returncode == 0
 
     with kernel.inside(small_lab.blueprint.namespace("ctl")):
@@ -147,7 +147,7 @@ def test_lost_host_is_named_when_others_fail_first(small_lab: Lab, tmp_path: Pat
     )
     job = Job(program=script, args=(), workdirs=(str(tmp_path),))
 
-    def power_off(findings: list[Finding]) -> None:
+    def power_off(locations: list[RankLocation]) -> None:
         assert small_lab.plink("kill", victim, cwd=HERE).returncode == 0
         (tmp_path / "gone").write_text("")
 

@@ -9,7 +9,7 @@ from typing import Any
 from plink.model.hosts import Host, Hosts
 from runners.job.job import Job
 from runners.job.launcher import FleetRunner
-from runners.job.proof import Finding
+from runners.job.proof import RankLocation
 from runners.job.result import RunResult
 from runners.job.runner import Watch
 from tests.child_hosts import ChildHosts
@@ -21,7 +21,7 @@ class ChildJobs:
     def __init__(self, connector: ChildHosts, folder: Path) -> None:
         self.connector, self.folder = connector, folder
         self.printed: list[tuple[int | None, str, str]] = []
-        self.proofs: list[list[Finding]] = []
+        self.proofs: list[list[RankLocation]] = []
 
     def job(self, program: str, *args: str, env: dict[str, str] | None = None) -> Job:
         """A job in the test's folder."""

@@ -12,7 +12,7 @@ from plink.errors import PlinkError
 from plink.model.hosts import Host, Hosts
 from runners.job.launcher import FleetRunner
 from runners.job.preflight import refuse, refuse_unreached
-from runners.job.proof import Finding
+from runners.job.proof import RankLocation
 from runners.job.runner import Watch
 from tests.child_hosts import ends
 from tests.runners.child_jobs import ChildJobs
@@ -23,7 +23,7 @@ def test_a_program_of_another_kind_just_ends(jobs: ChildJobs) -> None:
     assert (result.exit_code, result.timed_out) == (124, True)
     assert jobs.printed == []
     assert 0.5 <= result.seconds < 50
-    assert all(ends(finding.pid, within_s=0) for finding in result.proof)
+    assert all(ends(location.pid, within_s=0) for location in result.proof)
 
 
 def test_a_job_within_its_time_is_left_alone(jobs: ChildJobs) -> None:
@@ -42,9 +42,9 @@ def test_ranks_that_fail_together_are_all_told(jobs: ChildJobs) -> None:
 def test_a_rank_that_ends_before_the_gate_opens_is_named(jobs: ChildJobs) -> None:
     """Killed by somebody when all have reported: the others are let go, and ended, and it is the one that failed."""
 
-    def kill(findings: list[Finding]) -> None:
-        os.kill(findings[1].pid, signal.SIGKILL)
-        assert ends(findings[1].pid)
+    def kill(locations: list[RankLocation]) -> None:
+        os.kill(locations[1].pid, signal.SIGKILL)
+        assert ends(locations[1].pid)
 
     watch = Watch(lambda *_: None, kill, time.monotonic)
     hosts = Hosts((Host("a", "127.0.0.1", slots=3),))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plink.model.hosts import Host, Hosts
-from runners.job.proof import Finding, seats, verify
+from runners.job.proof import RankLocation, seats, verify
 
 Reports = dict[int, tuple[str, dict[str, Any]]]
 
@@ -35,7 +35,7 @@ def good() -> Reports:
 
 def wrongs(hosts: Hosts, machines: dict[str, dict[str, Any]], reports: Reports) -> list[str | None]:
     """What is wrong with each rank."""
-    return [finding.wrong for finding in verify(seats(hosts, machines), reports)]
+    return [location.wrong for location in verify(seats(hosts, machines), reports)]
 
 
 @pytest.mark.parametrize("machines", [{}, MACHINES, {"a": {"hostname": "ip-1"}}])
@@ -44,9 +44,9 @@ def test_ranks_that_are_where_they_should_be_pass(machines: dict[str, dict[str, 
 
 
 def test_a_rank_is_told_by_what_it_reported() -> None:
-    findings = verify(seats(HOSTS, {}), good())
-    assert findings[2] == Finding(2, "b", "ip-2", ("10.0.0.2", "fd00::2"), 1, None)
-    assert findings[2].to_json() == {
+    locations = verify(seats(HOSTS, {}), good())
+    assert locations[2] == RankLocation(2, "b", "ip-2", ("10.0.0.2", "fd00::2"), 1, None)
+    assert locations[2].to_json() == {
         "rank": 2, "host": "b", "hostname": "ip-2", "addresses": ["10.0.0.2", "fd00::2"], "pid": 1, "wrong": None,
     }  # fmt: skip
 
@@ -123,4 +123,4 @@ def test_only_numeric_addresses_are_compared(address: str, numeric: str | None) 
 def test_addresses_are_the_same_however_they_are_written() -> None:
     hosts = Hosts((Host("a", "FD00::2"), Host("b", "fd00:0::3")))
     reports = {0: (None, report("ip-1", "fd00::2")), 1: (None, report("ip-2", "fd00::3"))}
-    assert [finding.wrong for finding in verify(seats(hosts, {}), reports)] == [None, None]
+    assert [location.wrong for location in verify(seats(hosts, {}), reports)] == [None, None]

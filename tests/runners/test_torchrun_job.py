@@ -15,7 +15,7 @@ from plink.model.hosts import Host, Hosts
 from plink.remote.fleet import Fleet, Message
 from runners.job.crew import Crew
 from runners.job.job import Job
-from runners.job.proof import Finding
+from runners.job.proof import RankLocation
 from runners.job.result import RunResult
 from runners.job.runner import Watch
 from runners.job.torchrun_runner import TorchrunRunner
@@ -28,7 +28,7 @@ class Jobs:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.printed: list[tuple[int | None, str, str]] = []
-        self.proof: list[Finding] = []
+        self.proof: list[RankLocation] = []
 
     def run(self, text: str, *args: str, python: str = sys.executable, env: dict[str, str] | None = None) -> RunResult:
         """Run Python code."""

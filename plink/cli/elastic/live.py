@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from plink.documents.elastic_job import ElasticJobDocument
     from plink.records.runs import Run
 
-SOCKET = "agile.json"  # in the run's folder
 RunId = Annotated[str, typer.Argument(metavar="RUN", help="The run, the beginning of its id, or `last`.")]
 
 
@@ -34,6 +33,7 @@ def live_job(name: str) -> "tuple[Run, ElasticJobDocument]":
     from plink.documents.codec import decode
     from plink.documents.elastic_job import ElasticJobDocument
     from plink.model.storage import read_document
+    from plink.records.elastic_log import SOCKET
     from plink.records.runs import run_named
 
     run = run_named(workspace.RUNS, name)

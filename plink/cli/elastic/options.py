@@ -2,15 +2,16 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from plink.cli.job_options import option
 from plink.errors import UsageError
 from plink.model.units import parse_duration, parse_rate
 
+if TYPE_CHECKING:
+    from plink.api.elastic_request import ElasticRequest
+
 _PANEL = "How the job keeps going"
-_MIN_HEARTBEAT_TIMEOUT_S = 1.0
-_MAX_STALENESS = 30  # plink.runtime.agileml.progress keeps 32 clocks in sight
 
 
 @dataclass(frozen=True)
@@ -41,51 +42,37 @@ class ElasticOptions:
         "away before a host is taken.")] = None
     # fmt: on
 
-    def settings(self) -> dict[str, Any]:
-        """As :class:`runners.agile.settings.Settings` has them. :raises UsageError: for values that cannot be."""
-        found: dict[str, Any] = {"slack": self.staleness}
-        if self.staleness is not None and self.staleness > _MAX_STALENESS:
-            raise UsageError(f"--staleness {self.staleness}: {_MAX_STALENESS} clocks at most")
-        if self.host_bandwidth is not None:
-            found["host_rate"] = parse_rate(self.host_bandwidth) / 8
-        if self.stage_thresholds == "auto":
-            if self.host_bandwidth is None:
-                raise UsageError("--stage-thresholds auto needs --host-bandwidth (10gbit): what a host carries")
-            found["measured"] = True
-        elif self.stage_thresholds is not None:
-            found |= _thresholds(self.stage_thresholds)
-        for name, text in (
-            ("checkpoint_every_s", self.checkpoint_every),
-            ("notice_s", self.preemption_grace),
-            ("silence_s", self.heartbeat_timeout),
-        ):
-            if text is not None:
-                found[name] = parse_duration(text)
-        if found.get("silence_s", 1.0) < _MIN_HEARTBEAT_TIMEOUT_S:
-            raise UsageError(
-                f"--heartbeat-timeout {self.heartbeat_timeout}: {_MIN_HEARTBEAT_TIMEOUT_S:g}s at least; hosts send a "
-                "heartbeat every 0.3 s"
-            )
-        for name, folder in (("checkpoints", self.checkpoint), ("restore", self.restore)):
-            if folder is not None:
-                found[name] = str(folder.absolute())
-        if self.checkpoint_every is not None and self.checkpoint is None:
-            raise UsageError("--checkpoint-every goes with --checkpoint DIR")
-        if self.preemption_source is not None:
-            from plink.runtime.agileml.notices import parse_source
+    def request(self, **how: Any) -> "ElasticRequest":
+        """With ``how`` the job is run besides. :raises UsageError: for what is no time, rate or pair of ratios."""
+        from plink.api.elastic_request import ElasticRequest
 
-            parse_source(self.preemption_source)
-            found["notices"] = self.preemption_source
-        return found
+        return ElasticRequest(
+            **how,
+            stage_thresholds=_thresholds(self.stage_thresholds),
+            staleness=self.staleness,
+            max_hosts=self.max_hosts,
+            checkpoint=self.checkpoint,
+            checkpoint_every_s=_seconds(self.checkpoint_every),
+            restore=self.restore,
+            preemption_source=self.preemption_source,
+            preemption_grace_s=_seconds(self.preemption_grace),
+            heartbeat_timeout_s=_seconds(self.heartbeat_timeout),
+            host_bandwidth_gbps=None if self.host_bandwidth is None else parse_rate(self.host_bandwidth) / 1e9,
+        )
 
 
-def _thresholds(text: str) -> dict[str, float]:
-    from solvers.agile.stages import Thresholds
+def _seconds(text: str | None) -> float | None:
+    return None if text is None else parse_duration(text)
 
+
+def _thresholds(text: str | None) -> "tuple[float, float] | Literal['auto'] | None":
+    if text is None:
+        return None
+    if text == "auto":
+        return "auto"
     first, _, second = text.partition(":")
     try:
-        found = Thresholds(float(first), float(second))
-        return {"active": found.active, "backup_only": found.backup_only}
+        return float(first), float(second)
     except ValueError:
         raise UsageError(
             f"--stage-thresholds {text}: write two ratios of transient hosts to a reliable one, as in 1:15, or auto"

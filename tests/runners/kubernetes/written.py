@@ -27,7 +27,7 @@ def watch(run_id: str = "1a2b3c4d", folder: Path | None = None) -> Watch:
 def text(words: Job, hosts: Hosts = HOSTS, **settings: Any) -> str:
     """What is written."""
     writer = ObjectWriter(PodSettings(**{"image": "registry/image:1", **settings}))
-    (found,) = writer.rehearse(words, hosts, watch()).files.values()
+    (found,) = writer.dry_run(words, hosts, watch()).files.values()
     return found
 
 

@@ -1,60 +1,50 @@
-"""Where the hosts are: the last embedding if it is of this network, else a new one, seen in the plane of most spread.
+"""Where the hosts are: an embedding, seen in the plane of most spread."""
 
-Imported by commands that draw, when they run: it needs the solvers.
-"""
-
+import logging
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from plink.cli.screen import say, took
+from plink.api.denoising import device_for
 from plink.documents.codec import decode
 from plink.documents.embedding import Placement
 from plink.errors import InputError, NoAnswer
 from plink.model.network import Matrix, Network, matrix_from_json
-from plink.model.storage import read_document
-from plink.records import workspace
 from plink.report.facts import Facts, Floats, Map
+from solvers.embedding.embed import Embedding, embed
 
 _MANY = 64  # hosts: fitting more of them takes long enough to say so
+_log = logging.getLogger("plink.report")
 _UNITS = {1.0: "µs", 2.0: "√µs"}  # in which ||v_i - v_j||^alpha is microseconds
 
 
-def map_of(network: Network, facts: Facts, seed: int = 0) -> tuple[Map | None, str]:
-    """The map of the hosts, or why there is none, a sentence; of many hosts blocks of them are placed.
-
-    :raises InputError: when the last embedding cannot be read.
-    """
-    if workspace.EMBEDDING.is_file():
-        document = read_document(workspace.EMBEDDING)
-        if document.get("network") == network.fingerprint():
-            there = _read(network, document, str(workspace.EMBEDDING))
-            took(workspace.EMBEDDING)
-            return there, ""
+def fitted_map(network: Network, facts: Facts, seed: int = 0) -> tuple[Map | None, str]:
+    """Embed the hosts, blocks of them where they are many: the map, or why there is none, a sentence."""
     try:
         return (_fitted_blocks(facts, seed) if facts.many else _fitted(network, seed)), ""
-    except NoAnswer as none:
-        return None, f"The hosts could not be placed: {none}."
+    except NoAnswer as error:
+        return None, f"The hosts could not be placed: {error}."
 
 
-def _fitted(network: Network, seed: int) -> Map:
-    from plink.api.denoising import device_for
-    from solvers.embedding.embed import embed
-
-    names = network.hosts.names
-    if len(names) > _MANY:
-        say(f"placing {len(names)} hosts (`plink embed` keeps the result for the next time)")
-    found = embed(network.latency_us, seed=seed, device=device_for("auto", len(names)), names=names)
+def map_of(found: Embedding) -> Map:
+    """An embedding as it is drawn."""
     return _map(found.coordinates, found.alpha, found.fitted_us, found.held_out_error)
 
 
-def _fitted_blocks(facts: Facts, seed: int) -> Map:
-    from plink.api.denoising import device_for
-    from solvers.embedding.embed import embed
+def _fitted(network: Network, seed: int) -> Map:
+    names = network.hosts.names
+    if len(names) > _MANY:
+        _log.info("placing %d hosts (`plink embed` keeps the result for the next time)", len(names))
+    return map_of(embed(network.latency_us, seed=seed, device=device_for("auto", len(names)), names=names))
 
+
+def _fitted_blocks(facts: Facts, seed: int) -> Map:
     rows, trips = facts.blocks["order"]
-    say(f"placing {len(facts.names)} hosts in {len(trips.median)} blocks; `plink embed` places each, which takes long")
+    _log.info(
+        "placing %d hosts in %d blocks; `plink embed` places each, which takes long",
+        len(facts.names), len(trips.median),
+    )  # fmt: skip
     names = [f"the block of {facts.names[hosts[0]]}" for hosts in rows.members]
     medians = trips.median.copy()
     np.fill_diagonal(medians, 0.0)
@@ -65,8 +55,11 @@ def _fitted_blocks(facts: Facts, seed: int) -> Map:
     return replace(_map(found.coordinates[of], found.alpha, fitted, found.held_out_error), by_block=True)
 
 
-def _read(network: Network, document: dict[str, Any], where: str) -> Map:
-    """The embedding of a file, hosts it leaves out as NaN."""
+def map_from_json(network: Network, document: dict[str, Any], where: str) -> Map:
+    """The embedding of a file (``plink.embedding/1``), hosts it leaves out as NaN.
+
+    :raises InputError: when it cannot be read.
+    """
     n, index = len(network.hosts), {name: i for i, name in enumerate(network.hosts.names)}
     embedding = decode(Placement, document, where)
     names, rows = embedding["hosts"], embedding["coordinates"]

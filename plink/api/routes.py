@@ -1,9 +1,4 @@
-"""The way a collective takes over an order: who sends to whom, and the longest of these hops.
-
-Imported by commands that draw, when they run: it needs the solvers.
-"""
-
-from pathlib import Path
+"""The way a collective takes over an order: who sends to whom, and the longest of these hops."""
 
 import numpy as np
 
@@ -20,16 +15,16 @@ _USUAL_BYTES = 100e6
 _ONE_AFTER_THE_OTHER = "given"  # as plink.model.order calls a list of names
 
 
-def route_of(network: Network, order: RankOrder, path: Path) -> Route:
-    """An order of these hosts as it is drawn.
+def route_of(network: Network, order: RankOrder, where: str = "order") -> Route:
+    """An order of these hosts as it is drawn; ``where`` names it in errors.
 
     :raises InputError: when what the order's file says of its gain, groups or options cannot be read.
     """
     index = {name: i for i, name in enumerate(network.hosts.names)}
-    arranged = order.arrange(network.hosts, str(path))
+    arranged = order.arrange(network.hosts, where)
     hosts = np.array([index[host.name] for host in arranged], dtype=np.intp)
     ranks = np.array([index[host.name] for host in arranged for _ in range(host.slots)], dtype=np.intp)
-    hops = _hops(order, ranks, str(path))
+    hops = _hops(order, ranks, where)
     cost = network.rtt_us
     bottleneck = None
     if len(hops) and np.isfinite(cost[hops[:, 0], hops[:, 1]]).any():

@@ -1,25 +1,17 @@
-"""What there is to see of a network: groups and tiers, the way of an order, a map, and what is missing or wrong.
-
-Imported by commands that draw, when they run: it needs the solvers.
-"""
+"""What there is to see of a network: groups and tiers, the way of an order, a map, and what is missing or wrong."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from plink.cli.inputs import network_from
-from plink.cli.routes import route_of
-from plink.cli.screen import say, took
+from plink.api.report_request import ReportRequest
+from plink.api.routes import route_of
 from plink.errors import InputError, NoAnswer, UsageError
-from plink.model.groups import read_groups
 from plink.model.network import Matrix, Network
-from plink.model.order import read_order
-from plink.records import workspace
-from plink.report.facts import Facts, Gap, Groups, Indices, Map, Remark, Route, Run, Tier
+from plink.report.facts import Facts, Gap, Groups, Indices, Map, Remark, Run, Tier
 from solvers.diagnosis.findings import diagnose
 from solvers.grouping.cluster import heard
 from solvers.hierarchy.tiers import completed_far, tiers
@@ -28,86 +20,84 @@ _LISTED = 6  # pairs of one reason that are named
 _REASONS = 12
 
 
-def network_to_see(path: Path | None) -> Network:
-    """The network a command was given, or the last one; refused when there is nothing to be seen of it.
-
-    :raises UsageError: for a single host.
-    :raises NoAnswer: when no round trip was measured.
-    """
-    network: Network = network_from(path)
+def check_drawable(network: Network) -> None:
+    """:raises UsageError: for a single host. :raises NoAnswer: when no round trip was measured."""
     n = len(network.hosts)
     if n < 2:
         raise UsageError(f"one host ({network.hosts.names[0]}) has no network to draw; measure at least two")
     if np.isfinite(network.latency_us).sum() == n:
         raise NoAnswer(f"{network.where}: no round trip was measured, so there is nothing to draw; `plink probe` first")
-    return network
 
 
 def facts_of(
     network: Network,
-    order: Path | None,
-    groups: Path | None,
-    runs: tuple[Run, ...] = (),
+    request: ReportRequest,
     place: Callable[[Facts], tuple[Map | None, str]] = lambda known: (None, ""),
 ) -> Facts:
-    """Everything there is to show of a network; ``place`` makes the map, after all that could be refused was read.
+    """Everything there is to show of a network; ``place`` makes the map, after all else that could be refused.
 
-    :raises PlinkError: as the functions below.
+    :raises UsageError: for a single host. :raises NoAnswer: when no round trip was measured.
+    :raises InputError: when the order or the groups are not of these hosts.
     """
-    route, no_route = order_to_see(network, order)
-    found = groups_of(network, groups)
+    check_drawable(network)
+    order, groups = request.order, request.groups
+    route = None if order is None else route_of(network, order, request.order_from)
+    found = groups_of(network, groups, request.groups_from)
     names = network.hosts.names
     known = Facts(
         tuple(names),
         network.latency_us,
         found,
         route,
-        no_route,
+        "" if route is not None else request.no_order,
         remarks=remarks_of(network, found),
         gaps=gaps_of(network),
         left_out=tuple(names[host] for host in left_out(network)),
-        runs=runs,
-        sources=tuple(str(path) for path in (network.where, order, groups) if path is not None),
+        runs=tuple(
+            Run(
+                f"{series.algo}, {trial.order}" if len(request.results) > 1 else trial.order,
+                trial.predicted_us,
+                trial.achieved_s,
+            )
+            for series in request.results
+            for trial in series.trials
+        ),
+        sources=(
+            str(network.where),
+            *([] if order is None else [request.order_from]),
+            *([] if groups is None else [request.groups_from]),
+        ),
     )
     there, no_map = place(known)
     return replace(known, map=there, no_map=no_map)
 
 
-def groups_of(network: Network, path: Path | None) -> Groups:
-    """The groups a file lists, else the last ones that were found for these hosts, else what the latencies tell; and
-    the tiers they make.
+def groups_of(network: Network, groups: Sequence[Sequence[str]] | None, where: str = "groups") -> Groups:
+    """The named groups, else what the latencies tell; and the tiers they make.
 
-    :raises InputError: when the file's groups are not of these hosts.
+    :raises InputError: when the groups are not of these hosts.
     """
-    cost = network.completed_us
-    if path is None and workspace.GROUPS.is_file():
-        listed = {name for group in read_groups(workspace.GROUPS) for name in group}
-        if listed == set(network.hosts.names):
-            took(workspace.GROUPS)
-            path = workspace.GROUPS
-        else:
-            say(f"{workspace.GROUPS} is for other hosts and is left aside")
-    if path is not None:
-        levels, source = [_listed(network, path)], f"as {path} lists them"
+    if groups is not None:
+        levels, source = [_listed(network, groups, where)], f"as {where} lists them"
     else:
-        levels, source = _nested(network, cost), "the tiers of the round trips"
+        levels, source = _nested(network, network.completed_us), "the tiers of the round trips"
     return Groups(levels[0], _tiers(network.rtt_us, levels), source)
 
 
-def _listed(network: Network, path: Path) -> Indices:
+def _listed(network: Network, groups: Sequence[Sequence[str]], where: str) -> Indices:
     index = {name: i for i, name in enumerate(network.hosts.names)}
     labels = np.full(len(index), -1, dtype=np.intp)
-    for number, group in enumerate(read_groups(path)):
+    for number, group in enumerate(groups):
         for name in group:
             if name not in index:
-                raise InputError(str(path), f"{name} is none of the hosts in {network.where}")
+                raise InputError(where, f"{name} is none of the hosts in {network.where}")
             if labels[index[name]] >= 0:
-                raise InputError(str(path), f"{name} is in two groups")
+                raise InputError(where, f"{name} is in two groups")
             labels[index[name]] = number
     missing = [network.hosts.names[i] for i in np.flatnonzero(labels < 0)]
     if missing:
         more = ", ..." if len(missing) > _LISTED else ""
-        raise InputError(str(path), f"leaves out {', '.join(missing[:_LISTED])}{more}")
+        raise InputError(where, f"leaves out {', '.join(missing[:_LISTED])}{more}")
     return np.unique(labels, return_inverse=True)[1].astype(np.intp)
 
 
@@ -151,27 +141,6 @@ def _tiers(cost: Matrix, levels: list[Indices]) -> tuple[Tier, ...]:
             ends = np.percentile(values, [10, 50, 90]).tolist() if len(values) else [np.nan] * 3
             found.append(Tier(name, int(pairs.sum()), len(values), *ends))
     return tuple(found)
-
-
-def order_to_see(network: Network, path: Path | None) -> tuple[Route | None, str]:
-    """The way of the order a command was given, or of the last one if it was found for this network; else why there is
-    none, a sentence.
-
-    :raises InputError: when the file given is of other hosts, or cannot be read.
-    """
-    if path is not None:
-        order = read_order(path)
-        if order.network not in (None, network.fingerprint()):
-            say(f"{path} was found for another measurement")
-        return route_of(network, order, path), ""
-    if not workspace.ORDER.is_file():
-        return None, "There is no order yet; `plink reorder` finds one."
-    order = read_order(workspace.ORDER)
-    if order.network != network.fingerprint():
-        say(f"{workspace.ORDER} was found for another network and is left aside")
-        return None, "The last order was found for another network; `plink reorder` finds one for this."
-    took(workspace.ORDER)
-    return route_of(network, order, workspace.ORDER), ""
 
 
 def remarks_of(network: Network, groups: Groups) -> tuple[Remark, ...]:

@@ -1,0 +1,161 @@
+"""Which algorithm, in which order, is the fastest for which size on a measured network."""
+
+import logging
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from plink.api.algorithms import Given, fabric_from, options_of, order_from, rank_groups
+from plink.errors import NoAnswer, UsageError
+from plink.model.network import Network
+from plink.model.units import format_bytes
+from solvers.advice import Line, Order, Stretch, envelope, lines
+from solvers.costs.by_name import model_for
+from solvers.costs.fabric import Fabric
+from solvers.ordering.progress import SearchBudget
+from solvers.ordering.ring import search_ring
+from solvers.schedules.catalogue import ALGORITHMS
+
+# The algorithms as such; what libraries run are cases of these.
+_ALGORITHMS = (
+    "ring", "halving-doubling", "recursive-doubling", "tree", "double-binary-tree", "bcube", "2lha", "flat",
+)  # fmt: skip
+_SEARCH_S = 5.0
+_KICKS_PER_HOST = 1000
+_log = logging.getLogger("plink.advise")
+
+
+@dataclass(frozen=True)
+class AdviseRequest:
+    """What advice is asked for: sizes from ``min_bytes`` to ``max_bytes``, by ``model`` (``alpha-beta``, ``contention``
+    or ``auto``), of these ``algorithms`` with these ``options`` (``{"base": 4}``). ``seed``: of the search for a ring;
+    ``denoise``: round trips as an embedding fits them."""
+
+    min_bytes: float = 1e3
+    max_bytes: float = 1e9
+    model: str = "auto"
+    algorithms: Sequence[str] = _ALGORITHMS
+    options: Given = field(default_factory=dict)
+    seed: int = 0
+    denoise: bool = False
+
+    def check(self) -> None:
+        """:raises UsageError: for sizes, an algorithm or a model that cannot be."""
+        if not 0 < self.min_bytes <= self.max_bytes:
+            sizes = f"{format_bytes(self.min_bytes)}..{format_bytes(self.max_bytes)}"
+            raise UsageError(f"--size {sizes}: give a size of more than 0 bytes, or a range like 1KB..1GB")
+        unknown = [name for name in self.algorithms if name not in ALGORITHMS]
+        if unknown or not self.algorithms:
+            raise UsageError(f"--algos {','.join(unknown)}: choose some of {', '.join(ALGORITHMS)}")
+        if self.model == "latency":
+            raise UsageError("--model latency knows no sizes; alpha-beta and contention do")
+        if self.seed < 0:
+            raise UsageError(f"--seed {self.seed}: cannot be negative")
+
+
+@dataclass(frozen=True)
+class Advice:
+    """``lines``: what each algorithm costs in each order that was tried; ``stretches``: the fastest of them from size
+    to size; ``left_out``: algorithms without a price, and why. ``model``: what they are priced by; ``capacities``:
+    where those of the links are from."""
+
+    request: AdviseRequest
+    network: Network
+    model: str
+    capacities: str
+    lines: tuple[Line, ...]
+    stretches: tuple[Stretch, ...]
+    left_out: dict[str, str]
+
+    def best(self, size_bytes: float, algo: str | None = None) -> Line:
+        """The fastest at this size; of one algorithm: in the best of its orders."""
+        return min((line for line in self.lines if algo in (None, line.algo)), key=lambda line: line.at(size_bytes))
+
+    @property
+    def sizes(self) -> list[float]:
+        """Round figures from the smallest size to the largest: 1, 4, 16, ... times the first."""
+        low, high = self.request.min_bytes, self.request.max_bytes
+        number = math.floor(math.log(high / low, 4) + 1e-9) + 1
+        sizes = [low * 4**k for k in range(number)]
+        return sizes if math.isclose(sizes[-1], high) else [*sizes, high]
+
+    def to_json(self) -> dict[str, Any]:
+        """``plink.advice/1``."""
+        rows = [(size, self.best(size)) for size in self.sizes]
+        return {
+            "schema": "plink.advice/1",
+            "model": self.model,
+            "capacities": self.capacities,
+            "network": self.network.fingerprint(),
+            "best": [
+                {"from_bytes": round(s.from_bytes), "to_bytes": round(s.to_bytes)} | _line_json(s.line)
+                for s in self.stretches
+            ],
+            "lines": [_line_json(line) for line in self.lines],
+            "sizes": [
+                {"size_bytes": round(size)} | _line_json(line) | {"time_us": round(line.at(size), 3)}
+                for size, line in rows
+            ],
+            "left_out": self.left_out,
+            **({"denoised": True} if self.request.denoise else {}),
+        }
+
+
+def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
+    """Price the algorithms in the given order, with groups kept together, and in the best ring that a search of five
+    seconds at most finds.
+
+    :raises UsageError: for a request that cannot be met. :raises NoAnswer: when a pair that all need was not measured.
+    """
+    wanted = request or AdviseRequest()
+    wanted.check()
+    fabric = fabric_from(network, wanted.denoise)
+    model = model_for(wanted.model, fabric)
+    if model == "latency":
+        model = "contention"
+        _log.info("no rates were measured; capacities are %s", fabric.capacities)
+    found: list[Line] = []
+    left_out: dict[str, str] = {}
+    unmeasured: NoAnswer | None = None
+    for family, order in _orders(fabric, order_from(network, None), wanted.seed).items():
+        options = options_of(wanted.options, wanted.algorithms, rank_groups(fabric, order))
+        for algo in wanted.algorithms:
+            try:
+                more, missing = lines(fabric, {family: order}, {algo: options}, model)
+            except NoAnswer as error:  # a pair that this algorithm uses in this order
+                more, missing, unmeasured = [], {algo: str(error)}, error
+            found += more
+            left_out |= missing
+    priced = {line.algo for line in found}
+    left_out = {algo: why for algo, why in left_out.items() if algo not in priced}
+    if not found:
+        raise unmeasured or UsageError(f"none of the algorithms fits: {next(iter(left_out.values()))}")
+    for algo, why in left_out.items():
+        _log.info("%s is left out: %s", algo, why)
+    stretches = envelope(found, wanted.min_bytes, wanted.max_bytes)
+    return Advice(wanted, network, model, fabric.capacities, tuple(found), tuple(stretches), left_out)
+
+
+def _orders(fabric: Fabric, given: Order, seed: int) -> dict[str, Order]:
+    """Families of orders: as given, groups kept together, and the best ring that a short search finds."""
+    orders = {"given": given}
+    if len(set(fabric.group_of.tolist())) > 1:
+        orders["grouped"] = given[np.argsort(fabric.group_of[given], kind="stable")]
+    if np.isfinite(fabric.rtt_us).all() and len(set(given.tolist())) == len(given):
+        deadline = time.monotonic() + _SEARCH_S
+        budget = SearchBudget(_KICKS_PER_HOST * len(given), lambda progress: time.monotonic() < deadline, patient=False)
+        orders["ring"] = search_ring(fabric.rtt_us, seed, budget).order
+    return orders
+
+
+def _line_json(line: Line) -> dict[str, Any]:
+    return {
+        "algo": line.algo,
+        "order": line.family,
+        "start_us": round(line.start_us, 3),
+        "us_per_mb": round(line.us_per_byte * 1e6, 3),
+    }

@@ -1,0 +1,203 @@
+"""An elastic job: on reliable and transient hosts, of which the transient ones may come and go while it runs."""
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TextIO
+
+from plink.api.connecting import connector_for
+from plink.api.elastic_events import ElasticEvents, log
+from plink.api.elastic_request import ElasticRequest
+from plink.api.launching import RunObserver
+from plink.api.recording import Recording, RunDescription, recording
+from plink.errors import PlinkError, UsageError
+from plink.model.hosts import Hosts
+from plink.model.network import Network
+from plink.model.storage import write_document
+from plink.records.elastic_log import NAME as LOG
+from plink.records.elastic_log import SOCKET, ElasticLog, Entry
+from plink.remote.connector import Connector
+from runners.agile.hub import Ended, Hub, Report, Wishes
+from runners.job.job import Job
+from runners.job.proof import RankLocation
+from runners.job.result import new_id
+
+_NODE = ("-m", "plink.runtime.agileml.node")
+
+
+@dataclass(frozen=True)
+class ElasticObserver(RunObserver):
+    """Callbacks of an elastic job, whose ``rank`` is the number of a host.
+
+    :param on_entry: gets each entry of the run's log (:mod:`plink.records.elastic_log`).
+    :param on_status: gets every second how the job stands; None: nobody asks.
+    """
+
+    on_entry: Callable[[Entry], None] = lambda entry: None
+    on_status: Callable[[dict[str, Any]], None] | None = None
+
+
+@dataclass(frozen=True)
+class ElasticResult:
+    """How an elastic job ended. ``iteration_s``: the median time of an iteration; ``objective``: the last one."""
+
+    id: str
+    exit_code: int
+    seconds: float
+    why: str
+    iterations: int
+    iteration_s: float | None
+    objective: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        """``plink.elastic/1``."""
+        return {
+            "schema": "plink.elastic/1",
+            "id": self.id,
+            "exit_code": self.exit_code,
+            "seconds": self.seconds,
+            "why": self.why,
+            "iterations": self.iterations,
+            "iteration_s": self.iteration_s,
+            "objective": self.objective,
+        }
+
+
+def run_elastic(
+    job: Job, hosts: Hosts, request: ElasticRequest | None = None, observer: ElasticObserver | None = None
+) -> ElasticResult:
+    """Train to the end of the job; how it ended is in what is returned, also where it failed.
+
+    :param job: its program is a ``.py`` file that defines ``make(arguments)``, run by the first of ``pythons``.
+    :param hosts: with a ``tier`` each; all of them are this machine where the runner is ``local``.
+    :raises UsageError: for a program, hosts or a request that cannot be.
+    :raises OrderNotKept: when a node was found on another host. :raises PlinkError: when the job could not be started.
+    """
+    wanted, observer = request or ElasticRequest(), observer or ElasticObserver()
+    settings = wanted.settings()
+    node, connector = prepare_elastic(job, hosts, wanted)
+    note = {"backend": "agileml", "settings": settings}
+    record = None if wanted.record is None else replace(wanted.record, note={**wanted.record.note, **note})
+    run = RunDescription(new_id(), wanted.runner, job, hosts, {})
+    with recording(record, run) as current, _logs(current) as (kept, notes):
+        events = ElasticEvents(kept, observer.on_entry)
+        wishes = Wishes(settings, wanted.max_hosts, _racks(wanted.network, hosts))
+        identities: Mapping[str, dict[str, Any]] | None = None if wanted.runner == "local" else {}
+        hub = Hub(connector, node, wishes, _report(observer, events, current, notes), identities, time.monotonic)
+        where = {"socket": hub.asking.name, "pid": os.getpid(), "lab": hosts.lab, "runner": wanted.runner}
+        write_document(current.folder / SOCKET, {"schema": "plink.elastic-job/1", **where})
+        ended = hub.run(hosts)
+        current.outcome = {"exit_code": ended.code, "seconds": ended.seconds, "why": ended.why}
+    return _result(run.id, ended, events)
+
+
+def prepare_elastic(job: Job, hosts: Hosts, request: ElasticRequest) -> tuple[Job, Connector]:
+    """The node of each host as a job, and how hosts are reached.
+
+    :raises UsageError: for what cannot be an elastic job.
+    """
+    check_program(job.program)
+    if not any(host.tier == "reliable" for host in hosts):
+        raise UsageError(
+            "no reliable host: parameters would be lost with the hosts that may be taken away; mark one with "
+            "tier=reliable"
+        )
+    # Or the nodes of one machine would fight over its cores.
+    env = ({"OMP_NUM_THREADS": "1"} if request.runner == "local" else {}) | job.env
+    return replace(job, program=job.pythons[0], args=(*_NODE, job.program, *job.args), env=env), _connector(
+        hosts, request
+    )
+
+
+def check_program(program: str) -> None:
+    """:raises UsageError: for what cannot be the program of an elastic job."""
+    if not program.endswith(".py"):
+        raise UsageError(f"an elastic job: {program} must be a .py file that defines make(arguments)")
+
+
+def _connector(hosts: Hosts, request: ElasticRequest) -> Connector:
+    """:raises UsageError: what is needed for that is not here."""
+    if request.runner == "local":
+        from runners.local import LocalConnector
+
+        return LocalConnector()
+    over_ssh = connector_for(hosts, request.accept_new_host_keys)  # from inside the lab, where the hosts are a lab's
+    if request.runner == "slurm":
+        from runners.launchers.steps import StepConnector
+
+        return StepConnector()
+    if request.runner == "kubernetes":
+        from runners.kubernetes.exec import ExecConnector
+
+        return ExecConnector()
+    return over_ssh
+
+
+@contextlib.contextmanager
+def _logs(current: Recording) -> Iterator[tuple[ElasticLog, TextIO]]:
+    """The run's log, and lines for whoever looks for the cause of something."""
+    kept, notes = ElasticLog(current.folder / LOG), (current.folder / "notes.log").open("a")
+    try:
+        yield kept, notes
+    finally:
+        kept.close()
+        with contextlib.suppress(OSError):
+            notes.close()
+        if kept.trouble is not None and (current.record is None or current.record.trouble is None):
+            log.warning("%s", kept.trouble)
+
+
+def _report(observer: ElasticObserver, events: ElasticEvents, current: Recording, notes: TextIO) -> Report:
+    began = time.monotonic()
+
+    def on_note(text: str) -> None:
+        with contextlib.suppress(OSError):  # the disk is full, which the end of the log beside it tells
+            notes.write(f"{time.monotonic() - began:9.3f} {text}\n")
+            notes.flush()
+
+    def on_line(number: int | None, stream: str, line: str) -> None:
+        current.line(number, stream, line)
+        observer.on_line(number, stream, line)
+
+    def on_proof(locations: list[RankLocation]) -> None:
+        observer.on_proof(locations)
+        if len(locations) == 1:
+            log.info("the host is where it was asked to be; it makes the program")
+        else:
+            log.info("%d hosts are where they were asked to be; they make the program", len(locations))
+
+    return Report(
+        on_line, events.add, on_note, lambda text: log.warning("%s", text), on_proof,
+        lambda done, total: observer.progress("connecting", done, total),
+        lambda done, total: observer.progress("copying", done, total),
+        observer.on_status, current.folder,
+    )  # fmt: skip
+
+
+def _racks(network: Network | None, hosts: Hosts) -> dict[str, str]:
+    """Groups of near hosts, named after their first host; empty where the network does not know these."""
+    if network is None:
+        return {}
+    from solvers.costs.fabric import fabric_of
+
+    try:
+        groups = fabric_of(network).group_of
+    except PlinkError as error:
+        log.warning("the racks of hosts are not known: %s", error)
+        return {}
+    known = network.hosts.by_name()
+    if not any(host.name in known and known[host.name].address == host.address for host in hosts):
+        return {}
+    if groups.max() == 0:
+        return {}
+    names = network.hosts.names
+    first = {int(group): names[index] for index, group in reversed(list(enumerate(groups)))}
+    return {name: first[int(group)] for name, group in zip(names, groups, strict=True)}
+
+
+def _result(run_id: str, ended: Ended, events: ElasticEvents) -> ElasticResult:
+    return ElasticResult(
+        run_id, ended.code, ended.seconds, ended.why, events.iterations, events.iteration_s, events.objective
+    )

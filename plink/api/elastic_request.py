@@ -1,0 +1,91 @@
+"""What an elastic job is asked for."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from plink.api.recording import RecordRequest
+from plink.errors import UsageError
+from plink.model.network import Network
+
+RUNNERS = ("ssh", "local", "slurm", "kubernetes")
+_MIN_HEARTBEAT_TIMEOUT_S = 1.0
+_MAX_STALENESS = 30  # plink.runtime.agileml.progress keeps 32 clocks in sight
+
+
+@dataclass(frozen=True)
+class ElasticRequest:
+    """How the hosts of an elastic job are reached, and how the job keeps going.
+
+    :param runner: how hosts are reached, one of ``RUNNERS``.
+    :param accept_new_host_keys: note unknown SSH host keys instead of refusing them.
+    :param record: keep the run in ``.plink/runs``; None: nothing is written.
+    :param network: of the hosts: backups are placed in another rack than their primaries; None: racks are not known.
+    :param stage_thresholds: transient hosts to a reliable one over which stage 2 and stage 3 begin, ``auto``: by what
+        hosts carry; None: 1 and 15.
+    :param staleness: clocks that a worker may be ahead of the slowest (SSP); None: none may (BSP).
+    :param max_hosts: that the job will ever have; None: twice as many as now.
+    :param checkpoint: folder that the reliable hosts share, written every ``checkpoint_every_s`` (None: 60 s).
+    :param restore: folder whose latest checkpoint the job goes on from.
+    :param preemption_source: provider whose metadata service every host asks: ``aws``, ``gcp`` or ``azure``.
+    :param preemption_grace_s: how long after SIGTERM a host is there; None: 30 s.
+    :param heartbeat_timeout_s: after which a host is taken for lost; None: 1.6 s.
+    :param host_bandwidth_gbps: what a host carries in either direction.
+    """
+
+    runner: str = "ssh"
+    accept_new_host_keys: bool = False
+    record: RecordRequest | None = None
+    network: Network | None = None
+    stage_thresholds: tuple[float, float] | Literal["auto"] | None = None
+    staleness: int | None = None
+    max_hosts: int | None = None
+    checkpoint: Path | None = None
+    checkpoint_every_s: float | None = None
+    restore: Path | None = None
+    preemption_source: str | None = None
+    preemption_grace_s: float | None = None
+    heartbeat_timeout_s: float | None = None
+    host_bandwidth_gbps: float | None = None
+
+    def settings(self) -> dict[str, Any]:
+        """As :class:`runners.agile.settings.Settings` has them. :raises UsageError: for values that cannot be."""
+        if self.runner not in RUNNERS:
+            raise UsageError(f"--runner {self.runner}: choose one of {', '.join(RUNNERS)}")
+        found: dict[str, Any] = {"slack": self.staleness}
+        if self.staleness is not None and not 0 <= self.staleness <= _MAX_STALENESS:
+            raise UsageError(f"--staleness {self.staleness}: {_MAX_STALENESS} clocks at most")
+        if self.max_hosts is not None and self.max_hosts < 1:
+            raise UsageError(f"--max-hosts {self.max_hosts}: at least 1 is needed")
+        if self.host_bandwidth_gbps is not None:
+            found["host_rate"] = self.host_bandwidth_gbps * 1e9 / 8
+        if self.stage_thresholds == "auto":
+            if self.host_bandwidth_gbps is None:
+                raise UsageError("--stage-thresholds auto needs --host-bandwidth (10gbit): what a host carries")
+            found["measured"] = True
+        elif self.stage_thresholds is not None:
+            from solvers.agile.stages import Thresholds
+
+            thresholds = Thresholds(*self.stage_thresholds)
+            found |= {"active": thresholds.active, "backup_only": thresholds.backup_only}
+        timeout_s = self.heartbeat_timeout_s
+        if timeout_s is not None and not timeout_s >= _MIN_HEARTBEAT_TIMEOUT_S:
+            raise UsageError(
+                f"--heartbeat-timeout {timeout_s:g}s: {_MIN_HEARTBEAT_TIMEOUT_S:g}s at least; hosts send a heartbeat "
+                "every 0.3 s"
+            )
+        if self.checkpoint_every_s is not None and self.checkpoint is None:
+            raise UsageError("--checkpoint-every goes with --checkpoint DIR")
+        if self.preemption_source is not None:
+            from plink.runtime.agileml.notices import parse_source
+
+            parse_source(self.preemption_source)
+        values = {
+            "checkpoint_every_s": self.checkpoint_every_s,
+            "notice_s": self.preemption_grace_s,
+            "silence_s": timeout_s,
+            "checkpoints": None if self.checkpoint is None else str(self.checkpoint.absolute()),
+            "restore": None if self.restore is None else str(self.restore.absolute()),
+            "notices": self.preemption_source,
+        }
+        return found | {name: value for name, value in values.items() if value is not None}

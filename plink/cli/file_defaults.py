@@ -1,0 +1,98 @@
+"""How options from a file (:mod:`plink.cli.config`) and typed ones get along.
+
+What is typed wins: a default that does not go with it is dropped, ``--no-NAME`` undoes a flag, and what a command
+refuses is blamed on the file's line where it stands there. Messages name options as they are typed, so a message says
+which options do not go together.
+"""
+
+import logging
+import re
+from collections.abc import Callable
+from typing import Any
+
+from plink.cli import screen
+from plink.cli.notes import PANEL
+from plink.errors import UsageError
+
+_OPTION = re.compile(r"(?<![\w-])--?[a-z][a-z0-9-]*")
+_log = logging.getLogger("plink.config")
+
+
+def attach(command: Any) -> None:
+    """Give the command and all below it ``--no-NAME`` for their flags, and their share of a file's defaults."""
+    for child in getattr(command, "commands", {}).values():
+        attach(child)
+    taken = {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
+    for option in command.params:
+        flag = getattr(option, "is_bool_flag", False) and not option.secondary_opts and option.expose_value
+        negated = [f"--no-{name.removeprefix('--')}" for name in option.opts if name.startswith("--")]
+        if flag and option.rich_help_panel != PANEL and not taken & set(negated):
+            option.add_to_parser = _negatable(option, option.add_to_parser, negated)
+    command.invoke = _with_defaults(command.invoke)
+
+
+def _negatable(option: Any, add_to_parser: Callable[[Any, Any], None], names: list[str]) -> Callable[[Any, Any], None]:
+    """The flag with its opposite, which help does not show."""
+
+    def add(parser: Any, context: Any) -> None:
+        add_to_parser(parser, context)
+        parser.add_option(obj=option, opts=names, dest=option.name, action="store_const", const=False)
+
+    return add
+
+
+def _with_defaults(invoke: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Wrap a command so that typed options win over a file's."""
+
+    def run(context: Any) -> Any:
+        from plink.cli.config import file_for, line_of
+
+        if (file := file_for(context.command_path)) is None:
+            return invoke(context)
+        screen.say(f"defaults from {file}")
+        dropped: set[str] = set()
+        while True:
+            try:
+                return invoke(context)
+            except UsageError as error:
+                if getattr(context, "invoked_subcommand", None) is not None:  # it was that one's
+                    raise
+                message = str(error)
+                sources = {name: context.get_parameter_source(name).name for name in _named(context, message)}
+                defaults = [name for name, source in sources.items() if source == "DEFAULT_MAP"]
+                if not defaults:
+                    raise
+                if "COMMANDLINE" not in sources.values() and not dropped & set(sources):
+                    error.args = (f"{line_of(context.command_path, defaults[0])}: {message}",)
+                    raise
+                dropped.add(defaults[0])
+                _drop(context, defaults[0])
+                _log.debug("%s is dropped: %s", line_of(context.command_path, defaults[0]), message)
+
+    return run
+
+
+def _named(context: Any, message: str) -> list[str]:
+    """The parameters that a message names, or whose quoted value it tells, in its order."""
+    words = {match.group(): match.start() for match in reversed(list(_OPTION.finditer(message)))}
+    places: dict[str, int] = {}
+    for parameter in context.command.params:
+        names = [*parameter.opts, *parameter.secondary_opts]
+        if parameter.param_type_name == "argument":
+            found = re.search(rf"\b{re.escape(parameter.metavar or parameter.name.upper())}\b", message)
+            at = [found.start()] if found else []
+        else:
+            at = [words[name] for name in names if name in words]
+        value = (context.default_map or {}).get(parameter.name)
+        if not at and isinstance(value, str) and value and repr(value) in message:
+            at = [message.index(repr(value))]
+        if at:
+            places[parameter.name] = min(at)
+    return sorted(places, key=lambda name: places[name])
+
+
+def _drop(context: Any, name: str) -> None:
+    """Take the command's own default instead of the file's."""
+    del context.default_map[name], context.params[name]
+    (parameter,) = (one for one in context.command.params if one.name == name)
+    parameter.handle_parse_result(context, {}, [])

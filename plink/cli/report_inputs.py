@@ -1,0 +1,76 @@
+"""What commands that draw a network show: the files they were given, else the last ones of this network.
+
+Imported by these commands, when they run.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+from plink.api.facts import check_drawable
+from plink.api.host_map import fitted_map, map_from_json
+from plink.api.report_request import ReportRequest
+from plink.cli.inputs import network_from
+from plink.cli.screen import say, took
+from plink.model.groups import read_groups
+from plink.model.network import Network
+from plink.model.order import read_order
+from plink.model.storage import read_document
+from plink.records import workspace
+from plink.report.facts import Facts, Map
+
+
+def network_to_draw(path: Path | None) -> Network:
+    """The network a command was given, or the last one; refused when there is nothing to be drawn of it.
+
+    :raises PlinkError: as :func:`plink.api.facts.check_drawable`.
+    """
+    network: Network = network_from(path)
+    check_drawable(network)
+    return network
+
+
+def report_request(network: Network, order: Path | None, groups: Path | None) -> ReportRequest:
+    """:raises InputError: when a file cannot be read."""
+    return _with_groups(_with_order(ReportRequest(), network, order), network, groups)
+
+
+def _with_order(request: ReportRequest, network: Network, path: Path | None) -> ReportRequest:
+    if path is None and not workspace.ORDER.is_file():
+        return replace(request, no_order="There is no order yet; `plink reorder` finds one.")
+    order = read_order(path or workspace.ORDER)
+    if path is not None:
+        if order.network not in (None, network.fingerprint()):
+            say(f"{path} was found for another measurement")
+    elif order.network != network.fingerprint():
+        say(f"{workspace.ORDER} was found for another network and is left aside")
+        return replace(
+            request, no_order="The last order was found for another network; `plink reorder` finds one for this."
+        )
+    else:
+        took(workspace.ORDER)
+    return replace(request, order=order, order_from=str(path or workspace.ORDER))
+
+
+def _with_groups(request: ReportRequest, network: Network, path: Path | None) -> ReportRequest:
+    if path is None and workspace.GROUPS.is_file():
+        listed = {name for group in read_groups(workspace.GROUPS) for name in group}
+        if listed == set(network.hosts.names):
+            took(workspace.GROUPS)
+            path = workspace.GROUPS
+        else:
+            say(f"{workspace.GROUPS} is for other hosts and is left aside")
+    return request if path is None else replace(request, groups=read_groups(path), groups_from=str(path))
+
+
+def host_map(network: Network, facts: Facts, seed: int) -> tuple[Map | None, str]:
+    """The map of the last embedding if it is of this network, else of a new one.
+
+    :raises InputError: when the last embedding cannot be read.
+    """
+    if workspace.EMBEDDING.is_file():
+        document = read_document(workspace.EMBEDDING)
+        if document.get("network") == network.fingerprint():
+            found = map_from_json(network, document, str(workspace.EMBEDDING))
+            took(workspace.EMBEDDING)
+            return found, ""
+    return fitted_map(network, facts, seed)
