@@ -10,7 +10,7 @@ from runners.agile.channel import GONE, Answer, Channel
 from runners.agile.hearing import Hearing
 from runners.agile.member import Member
 from runners.agile.settings import Settings
-from solvers.agile.hosts import Tier
+from solvers.elastic.placement.hosts import Tier
 
 
 @dataclass

@@ -11,11 +11,11 @@ from runners.agile.member import Member
 from runners.agile.resuming import leaving, pieces_of, shares_of, thresholds_of, torn
 from runners.agile.rounds import SHIFT
 from runners.agile.saving import Saved
-from solvers.agile.racks import racks_at_risk
-from solvers.agile.resume import Report, resume
-from solvers.agile.stages import Thresholds
-from solvers.agile.start import start as start_of
-from solvers.agile.state import Cluster
+from solvers.elastic.placement.racks import racks_at_risk
+from solvers.elastic.placement.resume import Report, resume
+from solvers.elastic.placement.stages import Thresholds
+from solvers.elastic.placement.start import start as start_of
+from solvers.elastic.placement.state import Cluster
 
 if TYPE_CHECKING:
     from runners.agile.controller import Controller
@@ -54,9 +54,9 @@ class Beginning:
             return
         if number:
             self._job.tell_all("begin_again", clock=-1, era=state.era)
-            self._job.turns.rolled_back(-1, state.era)
-        if saved is not None:
-            self._from_checkpoint(saved.folder, saved.clock, state)
+        if number or saved is not None:
+            self._job.rolled_back(-1 if saved is None else saved.clock, state.era)
+        self._restore_from(saved)
         self._warn_of_racks(state)
         self._job.decisions.carry_out(state, actions)
 
@@ -92,11 +92,10 @@ class Beginning:
             )
         return None
 
-    def _from_checkpoint(self, folder: str, clock: int, state: Cluster) -> None:
-        self._job.carrier.restore_from = folder, clock
-        self._job.turns.rolled_back(clock, state.era)
-        self._job.rounds.rolled_back(clock)
-        self._job.note(f"goes on from the checkpoint of clock {clock} in {folder}")
+    def _restore_from(self, saved: Saved | None) -> None:
+        if saved is not None:
+            self._job.carrier.restore_from = saved.folder, saved.clock
+            self._job.note(f"goes on from the checkpoint of clock {saved.clock} in {saved.folder}")
 
     def look(self) -> None:
         """Whether a reliable host has come, where the job waits for one to begin with."""
@@ -177,14 +176,8 @@ class Beginning:
             self._job.fail(str(error))
             return
         self._job.tell_all("begin_again", clock=clock, era=state.era)
-        self._job.ending.rolled_back()
-        self._job.turns.rolled_back(clock, state.era)
-        self._job.rounds.rolled_back(clock)
-        self._job.course.rolled_back(clock)
-        self._job.waiting.rolled_back()
-        self._job.saving.rolled_back(clock)
-        if saved is not None:
-            self._from_checkpoint(saved.folder, saved.clock, state)
+        self._job.rolled_back(clock, state.era)
+        self._restore_from(saved)
         self._job.decisions.carry_out(state, actions)
         self._job.warned(list(self._job.leaving.deadlines))  # nothing is known of it in the new beginning
 
@@ -246,6 +239,7 @@ class Beginning:
         self._job.early.clear()
         self._job.tell_all("push_up_to", clock=self._job.rounds.limit)
         self._job.tell_all("tell")  # what has changed meanwhile
+        self._job.decisions.recover()
 
     def _thresholds(self, reports: Mapping[int, Answer]) -> Thresholds:
         """Those that held: from the traffic as another controller measured it, else as they were asked for."""

@@ -10,10 +10,10 @@ from plink.runtime.agileml.partition import Refused
 from runners.agile.channel import GONE, Answer, Channel
 from runners.agile.member import Member
 from runners.agile.rounds import SHIFT
-from solvers.agile import actions as act
-from solvers.agile.events import Event, Moved, Ready, Unserved
-from solvers.agile.eviction import WAIT
-from solvers.agile.state import Cluster
+from solvers.elastic.placement import actions as act
+from solvers.elastic.placement.events import Event, Moved, Ready, Unserved
+from solvers.elastic.placement.eviction import WAIT
+from solvers.elastic.placement.state import Cluster
 
 _AGAIN_S = 0.3
 _MAX_HAND_ON_ATTEMPTS = 20

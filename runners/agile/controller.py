@@ -31,9 +31,9 @@ from runners.agile.traffic import Traffic
 from runners.agile.turns import Share, Turns
 from runners.agile.unable import Unable
 from runners.agile.waiting import Wait, Waiting
-from solvers.agile.events import Joined, Measured, Warned
-from solvers.agile.hosts import Tier
-from solvers.agile.state import Cluster
+from solvers.elastic.placement.events import Joined, Measured, Warned
+from solvers.elastic.placement.hosts import Tier
+from solvers.elastic.placement.state import Cluster
 
 _SOON_S = 0.05
 
@@ -192,6 +192,16 @@ class Controller:
         self.ending.turned(shares)
         self.course.turned(first, shares)
         self.resizing.turned(first, shares, self.cluster)
+
+    def rolled_back(self, clock: int, era: int) -> None:
+        """Reset every part of the job to a clock: what was under way is off, what came after is done again."""
+        self.ending.rolled_back()
+        self.carrier.rolled_back()
+        self.turns.rolled_back(clock, era)
+        self.rounds.rolled_back(clock)
+        self.course.rolled_back(clock)
+        self.waiting.rolled_back()
+        self.saving.rolled_back(clock)
 
     @property
     def cluster(self) -> Cluster:

@@ -1,15 +1,15 @@
-"""What `solvers.agile` decides on what has happened, each action of it given to the part that carries it out."""
+"""Decisions of `solvers.elastic.placement`, each action given to the part that carries it out."""
 
 from collections import deque
 from typing import TYPE_CHECKING
 
 from runners.agile.rounds import SHIFT
-from solvers.agile import actions as act
-from solvers.agile.cluster import apply
-from solvers.agile.data import worked_on
-from solvers.agile.events import Event, Measured, Moved
-from solvers.agile.hosts import Tier
-from solvers.agile.state import Cluster
+from solvers.elastic.placement import actions as act
+from solvers.elastic.placement.cluster import apply
+from solvers.elastic.placement.data import worked_on
+from solvers.elastic.placement.events import Event, Measured, Moved
+from solvers.elastic.placement.hosts import Tier
+from solvers.elastic.placement.state import Cluster
 
 if TYPE_CHECKING:
     from runners.agile.controller import Controller
@@ -21,6 +21,7 @@ class Decisions:
     def __init__(self, job: "Controller") -> None:
         self._job = job
         self._events: deque[Event] = deque()
+        self._halt: act.Halt | None = None
         self.welcomed: set[int] = set()
 
     def event(self, event: Event) -> None:
@@ -38,6 +39,16 @@ class Decisions:
             if isinstance(event, Measured):
                 self._job.tell_all("keep_thresholds", **self._job.traffic.kept(state.thresholds))
             self.carry_out(state, actions)
+            self.recover()
+
+    def recover(self) -> None:
+        """Begin again from a checkpoint where a decision halted the job, once that decision has been carried out."""
+        halt, self._halt = self._halt, None
+        if halt is not None:
+            suspicion = self._job.losses.deaths.suspicion
+            reason = halt.reason if suspicion is None else f"{suspicion}; {halt.reason}"
+            self._job.note(halt.reason)
+            self._job.beginning.halted(reason)
 
     def carry_out(self, state: Cluster, actions: tuple[act.Action, ...]) -> None:
         """A decision becomes the state of things, and words to hosts."""
@@ -113,7 +124,7 @@ class Decisions:
                 job.saving.now = True
                 job.say(action.reason)
             case act.Halt():
-                self._halt(action)
+                self._halt = action
             case act.Work() | act.StopWork():
                 pass  # by turns
 
@@ -122,22 +133,10 @@ class Decisions:
         redone = max(0, job.turns.begun - 1 - clock)
         job.log(**{"what": "rolled back", "clock": clock, "era": action.era, "redone": redone})
         job.tell_all("roll_back", clock=clock, era=action.era)
-        job.ending.rolled_back()
-        job.carrier.rolled_back()
-        job.turns.rolled_back(clock, action.era)
-        job.rounds.rolled_back(clock)
-        job.course.rolled_back(clock)
-        job.waiting.rolled_back()
-        job.saving.rolled_back(clock)
+        job.rolled_back(clock, action.era)
 
     def _consistent(self, clock: int) -> None:
         """Steps before a clock are not needed any more; while a checkpoint is written they are."""
         if not self._job.saving.under_way:
             self._job.tell_all("release", clock=clock)
         self._job.saving.consistent(clock)
-
-    def _halt(self, action: act.Halt) -> None:
-        suspicion = self._job.losses.deaths.suspicion
-        reason = action.reason if suspicion is None else f"{suspicion}; {action.reason}"
-        self._job.note(action.reason)
-        self._job.beginning.halted(reason)

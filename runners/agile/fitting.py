@@ -7,7 +7,7 @@ from plink.remote.words import ill
 from plink.runtime.agileml.control_line import VERSION
 from runners.agile.member import Member
 from runners.agile.node_words import HELLO
-from solvers.agile.hosts import Tier
+from solvers.elastic.placement.hosts import Tier
 
 
 def refuse(members: Sequence[Member]) -> str | None:

@@ -30,8 +30,8 @@ from runners.job.job import Job
 from runners.job.output import Sink
 from runners.job.proof import Finding
 from runners.job.result import TIMED_OUT
-from solvers.agile.hosts import Tier
-from solvers.agile.partitions import partition_count
+from solvers.elastic.placement.hosts import Tier
+from solvers.elastic.placement.partitions import partition_count
 
 _TICK_S = 0.2
 _RESTARTS = 20

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from runners.agile.deaths import Deaths
 from runners.agile.member import Member
-from solvers.agile.events import Failed, Left
+from solvers.elastic.placement.events import Failed, Left
 
 if TYPE_CHECKING:
     from runners.agile.controller import Controller

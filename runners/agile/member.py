@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plink.runtime.agileml.carried import Carried
-from solvers.agile.hosts import Host, Tier
+from solvers.elastic.placement.hosts import Host, Tier
 
 
 @dataclass

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 
 from runners.agile.turns import Pieces, Share
-from solvers.agile.data import worked_on
-from solvers.agile.state import Cluster
+from solvers.elastic.placement.data import worked_on
+from solvers.elastic.placement.state import Cluster
 
 
 class Resizing:

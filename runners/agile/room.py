@@ -8,7 +8,7 @@ from plink.model.units import format_bytes
 from runners.agile.member import Member
 from runners.agile.needs import Need, needs
 from runners.agile.settings import Settings
-from solvers.agile.hosts import Tier
+from solvers.elastic.placement.hosts import Tier
 
 
 @dataclass(frozen=True)

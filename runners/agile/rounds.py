@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from solvers.agile.events import PushedTo
-from solvers.agile.partitions import Partition
+from solvers.elastic.placement.events import PushedTo
+from solvers.elastic.placement.partitions import Partition
 
 # Decisions count clocks that are done, the data path numbers them from 0: the state of clock K has K + 1 done.
 SHIFT = 1

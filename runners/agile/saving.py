@@ -9,7 +9,7 @@ from plink.runtime.agileml.checkpoints import name_of
 from runners.agile.channel import GONE, Answer, Channel
 from runners.agile.member import Member
 from runners.agile.settings import Settings
-from solvers.agile.state import Cluster
+from solvers.elastic.placement.state import Cluster
 
 _SHARE = 0.25  # of the time that is left, after which the next is due where the last reliable host is warned
 _LEAST_S = 0.2

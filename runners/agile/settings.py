@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from runners.agile.member import Member
-from solvers.agile.hosts import Tier
-from solvers.agile.stages import Thresholds
+from solvers.elastic.placement.hosts import Tier
+from solvers.elastic.placement.stages import Thresholds
 
 
 @dataclass(frozen=True)

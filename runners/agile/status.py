@@ -5,7 +5,7 @@ from typing import Any
 
 from runners.agile.member import Member
 from runners.agile.turns import Turns
-from solvers.agile.state import Cluster
+from solvers.elastic.placement.state import Cluster
 
 
 def hosts_of(state: Cluster, members: Iterable[Member], turns: Turns) -> list[dict[str, Any]]:

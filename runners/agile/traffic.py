@@ -7,9 +7,9 @@ from typing import Any
 
 from plink.runtime.agileml.carried import Carried
 from runners.agile.member import Member
-from solvers.agile.hosts import Tier
-from solvers.agile.stages import Stage, Thresholds
-from solvers.agile.stages import Traffic as Measure
+from solvers.elastic.placement.hosts import Tier
+from solvers.elastic.placement.stages import Stage, Thresholds
+from solvers.elastic.placement.stages import Traffic as Measure
 
 _EVERY_S = 5.0
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from runners.agile.member import Member
-from solvers.agile.hosts import Tier
-from solvers.agile.state import Cluster
+from solvers.elastic.placement.hosts import Tier
+from solvers.elastic.placement.state import Cluster
 
 
 @dataclass

@@ -80,7 +80,7 @@ class ElasticOptions:
 
 
 def _thresholds(text: str) -> dict[str, float]:
-    from solvers.agile.stages import Thresholds
+    from solvers.elastic.placement.stages import Thresholds
 
     first, _, second = text.partition(":")
     try:

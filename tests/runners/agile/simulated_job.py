@@ -218,7 +218,7 @@ class SimulatedJob:
         if "to" in message:
             number = message.pop("to")
             if message["do"] not in ("release", "push_up_to"):
-                self.note(f"-> {number} {message}")
+                self.note(f"-> {number} {dict(sorted(message.items()))}")
             if number in self.hosts:
                 host = self.hosts[number]
                 self._in_order(("hub", number), self.random.choice([0.002, 0.02, 0.1]), lambda: host.hear(message))

@@ -8,7 +8,7 @@ import pytest
 
 from plink.runtime.agileml.carried import Carried
 from runners.agile import traffic
-from solvers.agile.stages import Stage, Thresholds
+from solvers.elastic.placement.stages import Stage, Thresholds
 from tests.runners.agile.simulated_job import SimulatedJob
 from tests.runners.agile.test_from_disk import AT_WORK, Resumed, on_disk
 from tests.runners.agile.test_simulated_jobs import finish

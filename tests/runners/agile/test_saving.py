@@ -10,8 +10,8 @@ from runners.agile.channel import Channel
 from runners.agile.member import Member
 from runners.agile.saving import Saved, Saving
 from runners.agile.settings import Settings
-from solvers.agile.hosts import Host, Tier
-from solvers.agile.start import start
+from solvers.elastic.placement.hosts import Host, Tier
+from solvers.elastic.placement.start import start
 
 JOB = Settings("", 3, 2, ((10, 10),), 0.0, 0.0).job
 

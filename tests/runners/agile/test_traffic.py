@@ -9,8 +9,8 @@ import pytest
 from plink.runtime.agileml.carried import Carried
 from runners.agile.member import Member
 from runners.agile.traffic import Traffic
-from solvers.agile.stages import Stage, Thresholds, measured_thresholds, stage_for
-from solvers.agile.stages import Traffic as Measure
+from solvers.elastic.placement.stages import Stage, Thresholds, measured_thresholds, stage_for
+from solvers.elastic.placement.stages import Traffic as Measure
 
 TWO = Stage.ACTIVE_AND_BACKUP
 

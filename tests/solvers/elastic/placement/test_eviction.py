@@ -6,7 +6,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solvers.agile.eviction import Fate, Rescue, Threatened, rescue
+from solvers.elastic.placement.eviction import Fate, Rescue, Threatened, rescue
 
 BACKUP, HEIR = 90, 91
 Jobs = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=6)

@@ -3,10 +3,10 @@
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from solvers.agile.events import Failed, Joined, Left, Measured, Moved, PushedTo, Ready, Warned
-from solvers.agile.hosts import Host, Tier
-from solvers.agile.stages import Stage, Thresholds, Traffic
-from tests.solvers.agile.world import World, hosts
+from solvers.elastic.placement.events import Failed, Joined, Left, Measured, Moved, PushedTo, Ready, Warned
+from solvers.elastic.placement.hosts import Host, Tier
+from solvers.elastic.placement.stages import Stage, Thresholds, Traffic
+from tests.solvers.elastic.placement.world import World, hosts
 
 COMMON = ["arrive"] * 3 + ["load"] * 3 + ["push"] * 2
 KINDS = [*COMMON, "join", "bulk", "crowd", "reliable", "return", "fail", "warn", "tight", "leave", "stale"]

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from solvers.agile import eviction
-from solvers.agile.hosts import Tier
-from solvers.agile.moving import begin, cancel, owner_targets
-from solvers.agile.recovery import recover
-from solvers.agile.state import Step
+from solvers.elastic.placement import eviction
+from solvers.elastic.placement.hosts import Tier
+from solvers.elastic.placement.moving import begin, cancel, owner_targets
+from solvers.elastic.placement.recovery import recover
+from solvers.elastic.placement.state import Step
 
 
 def evacuate(step: Step, unpushed: Mapping[int, float]) -> None:

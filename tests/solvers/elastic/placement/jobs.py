@@ -1,7 +1,7 @@
 """Jobs under way on paper, for the tests of what follows from an event."""
 
-from solvers.agile import actions as act
-from tests.solvers.agile.world import World, hosts
+from solvers.elastic.placement import actions as act
+from tests.solvers.elastic.placement.world import World, hosts
 
 
 def running(reliable: int, transient: int, partitions: int = 8, pieces: int = 24, **more: float) -> World:

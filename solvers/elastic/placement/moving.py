@@ -1,11 +1,11 @@
 """Partitions on their way from one server to another, one at a time for each partition (Harlap thesis, 4.2.3)."""
 
-from solvers.agile import actions as act
-from solvers.agile.hosts import Tier
-from solvers.agile.partitions import Move, Partition, balanced
-from solvers.agile.racks import place_backups
-from solvers.agile.stages import Stage
-from solvers.agile.state import Cluster, Step
+from solvers.elastic.placement import actions as act
+from solvers.elastic.placement.hosts import Tier
+from solvers.elastic.placement.partitions import Move, Partition, balanced
+from solvers.elastic.placement.racks import place_backups
+from solvers.elastic.placement.stages import Stage
+from solvers.elastic.placement.state import Cluster, Step
 
 _PASSES = 4  # a copy called off for a move leaves other hosts short of backups: once or twice, as seen in many courses
 

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solvers.agile.actions import BackUp, Drain, HandOver, Restore
-from solvers.agile.cluster import apply
-from solvers.agile.events import Failed, Moved
-from solvers.agile.hosts import Host, Tier
-from solvers.agile.partitions import balanced
-from solvers.agile.racks import place_backups, racks_at_risk, share_rack
-from solvers.agile.start import start
-from solvers.agile.state import Cluster
+from solvers.elastic.placement.actions import BackUp, Drain, HandOver, Restore
+from solvers.elastic.placement.cluster import apply
+from solvers.elastic.placement.events import Failed, Moved
+from solvers.elastic.placement.hosts import Host, Tier
+from solvers.elastic.placement.partitions import balanced
+from solvers.elastic.placement.racks import place_backups, racks_at_risk, share_rack
+from solvers.elastic.placement.start import start
+from solvers.elastic.placement.state import Cluster
 
 RACKS = st.sampled_from(["", "a", "b", "c"])
 

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from solvers.agile.actions import Action
-from solvers.agile.data import Pieces
-from solvers.agile.hosts import Host, Tier
-from solvers.agile.partitions import Partition, serving
-from solvers.agile.stages import Stage, Thresholds, stage_for
+from solvers.elastic.placement.actions import Action
+from solvers.elastic.placement.data import Pieces
+from solvers.elastic.placement.hosts import Host, Tier
+from solvers.elastic.placement.partitions import Partition, serving
+from solvers.elastic.placement.stages import Stage, Thresholds, stage_for
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solvers.agile.partitions import balanced, partition_count, serving
-from solvers.agile.stages import Stage
-from tests.solvers.agile.world import hosts
+from solvers.elastic.placement.partitions import balanced, partition_count, serving
+from solvers.elastic.placement.stages import Stage
+from tests.solvers.elastic.placement.world import hosts
 
 
 @given(

@@ -4,12 +4,23 @@ Pure: the same events give the same decisions again. What a controller does with
 events, is its own affair; it may be told of an event twice or late, which changes nothing.
 """
 
-from solvers.agile import actions as act
-from solvers.agile import data, moving, recovery, warning, working
-from solvers.agile.events import Event, Failed, Joined, Left, Measured, Moved, PushedTo, Ready, Unserved, Warned
-from solvers.agile.hosts import Host, Tier
-from solvers.agile.stages import measured_thresholds
-from solvers.agile.state import Cluster, Step
+from solvers.elastic.placement import actions as act
+from solvers.elastic.placement import data, moving, recovery, warning, working
+from solvers.elastic.placement.events import (
+    Event,
+    Failed,
+    Joined,
+    Left,
+    Measured,
+    Moved,
+    PushedTo,
+    Ready,
+    Unserved,
+    Warned,
+)
+from solvers.elastic.placement.hosts import Host, Tier
+from solvers.elastic.placement.stages import measured_thresholds
+from solvers.elastic.placement.state import Cluster, Step
 
 
 def apply(cluster: Cluster, event: Event) -> tuple[Cluster, tuple[act.Action, ...]]:

@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from solvers.agile.hosts import Host
-from solvers.agile.partitions import balanced
-from solvers.agile.stages import Stage
-from solvers.agile.state import Cluster
+from solvers.elastic.placement.hosts import Host
+from solvers.elastic.placement.partitions import balanced
+from solvers.elastic.placement.stages import Stage
+from solvers.elastic.placement.state import Cluster
 
 
 def share_rack(first: Host, second: Host) -> bool:
@@ -18,7 +18,7 @@ def place_backups(
     current: Sequence[int | None], owners: Sequence[int], reliable: Sequence[Host], hosts: Mapping[int, Host]
 ) -> tuple[int, ...]:
     """Assign each partition a reliable host: outside the rack of its owner where there is one, as evenly as that
-    allows, and with few changes. Where no rack is in the way this is :func:`solvers.agile.partitions.balanced`.
+    allows, and with few changes. Where no rack is in the way this is :func:`.partitions.balanced`.
 
     :param current: backup of each partition, None for none yet. :param owners: who is to serve each partition.
     :param hosts: all of them, by number.

@@ -2,10 +2,10 @@
 
 from collections.abc import Collection
 
-from solvers.agile import actions as act
-from solvers.agile import data
-from solvers.agile.hosts import Tier
-from solvers.agile.state import Step
+from solvers.elastic.placement import actions as act
+from solvers.elastic.placement import data
+from solvers.elastic.placement.hosts import Tier
+from solvers.elastic.placement.state import Step
 
 
 def settle(step: Step) -> None:

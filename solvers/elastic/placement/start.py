@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from plink.errors import UsageError
-from solvers.agile import actions as act
-from solvers.agile import data, working
-from solvers.agile.hosts import Host, Tier
-from solvers.agile.partitions import Partition, balanced, serving
-from solvers.agile.racks import place_backups
-from solvers.agile.stages import Stage, Thresholds, check_reliable, stage_for
-from solvers.agile.state import Cluster, Step
+from solvers.elastic.placement import actions as act
+from solvers.elastic.placement import data, working
+from solvers.elastic.placement.hosts import Host, Tier
+from solvers.elastic.placement.partitions import Partition, balanced, serving
+from solvers.elastic.placement.racks import place_backups
+from solvers.elastic.placement.stages import Stage, Thresholds, check_reliable, stage_for
+from solvers.elastic.placement.state import Cluster, Step
 
 
 def start(
@@ -23,7 +23,7 @@ def start(
 ) -> tuple[Cluster, tuple[act.Action, ...]]:
     """All hosts at once share partitions and data, and load.
 
-    :param partition_bytes: of each partition; as many as :func:`solvers.agile.partitions.partition_count` says.
+    :param partition_bytes: of each partition; as many as :func:`.partitions.partition_count` says.
     :param pieces: of the input data.
     :param clock: of the checkpoint that servers read their state from; 0 for a new job.
     :param number: the last that a job given up had (``Cluster.number``): what is still under way from it is stale then.

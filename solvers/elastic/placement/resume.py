@@ -4,14 +4,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from plink.errors import UsageError
-from solvers.agile import actions as act
-from solvers.agile import moving, working
-from solvers.agile.data import Piece
-from solvers.agile.hosts import Host, Tier
-from solvers.agile.partitions import Partition
-from solvers.agile.recovery import recover
-from solvers.agile.stages import Stage, Thresholds
-from solvers.agile.state import Cluster, Step
+from solvers.elastic.placement import actions as act
+from solvers.elastic.placement import moving, working
+from solvers.elastic.placement.data import Piece
+from solvers.elastic.placement.hosts import Host, Tier
+from solvers.elastic.placement.partitions import Partition
+from solvers.elastic.placement.recovery import recover
+from solvers.elastic.placement.stages import Stage, Thresholds
+from solvers.elastic.placement.state import Cluster, Step
 
 _NOBODY = -1
 
@@ -52,7 +52,7 @@ def resume(
     :param thresholds: that held.
 
     :param again: all go back to the clock that all backups have, because something was under way that nobody can tell.
-    Without a reliable host among them it is a :class:`~solvers.agile.actions.Halt`, as when the last one fails.
+    Without a reliable host among them it is a :class:`.actions.Halt`, as when the last one fails.
 
     :raises UsageError: for two reports of one host.
     """

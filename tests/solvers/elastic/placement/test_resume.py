@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from plink.errors import UsageError
-from solvers.agile import actions as act
-from solvers.agile.events import Failed
-from solvers.agile.partitions import Partition
-from solvers.agile.resume import Report, resume
-from solvers.agile.stages import Stage, Thresholds
-from solvers.agile.state import Cluster
-from tests.solvers.agile.world import World, hosts, of, warn
+from solvers.elastic.placement import actions as act
+from solvers.elastic.placement.events import Failed
+from solvers.elastic.placement.partitions import Partition
+from solvers.elastic.placement.resume import Report, resume
+from solvers.elastic.placement.stages import Stage, Thresholds
+from solvers.elastic.placement.state import Cluster
+from tests.solvers.elastic.placement.world import World, hosts, of, warn
 
 
 def test_in_a_quiet_moment_nothing_moves_and_everybody_is_told_again() -> None:

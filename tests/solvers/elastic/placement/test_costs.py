@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plink.errors import UsageError
-from solvers.agile.costs import Cost, Held, cost_of
+from solvers.elastic.placement.costs import Cost, Held, cost_of
 
 STRETCH = st.tuples(st.integers(0, 1000), st.integers(0, 1000)).map(lambda ends: (min(ends), max(ends)))
 

@@ -3,16 +3,16 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from solvers.agile import actions as act
-from solvers.agile.cluster import apply
-from solvers.agile.data import imbalance
-from solvers.agile.events import Event, Failed, Joined, Left, Moved, PushedTo, Ready, Warned
-from solvers.agile.hosts import Host, Tier
-from solvers.agile.partitions import Partition
-from solvers.agile.resume import Report, resume
-from solvers.agile.stages import Stage, Thresholds
-from solvers.agile.start import start
-from solvers.agile.state import Cluster
+from solvers.elastic.placement import actions as act
+from solvers.elastic.placement.cluster import apply
+from solvers.elastic.placement.data import imbalance
+from solvers.elastic.placement.events import Event, Failed, Joined, Left, Moved, PushedTo, Ready, Warned
+from solvers.elastic.placement.hosts import Host, Tier
+from solvers.elastic.placement.partitions import Partition
+from solvers.elastic.placement.resume import Report, resume
+from solvers.elastic.placement.stages import Stage, Thresholds
+from solvers.elastic.placement.start import start
+from solvers.elastic.placement.state import Cluster
 
 
 def hosts(reliable: int, transient: int, first: int = 0, **more: float) -> tuple[Host, ...]:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plink.errors import UsageError
-from solvers.agile.stages import Stage, Thresholds, Traffic, measured_thresholds, stage_for
+from solvers.elastic.placement.stages import Stage, Thresholds, Traffic, measured_thresholds, stage_for
 
 ONE, TWO, THREE = Stage.PARAMETER_SERVERS, Stage.ACTIVE_AND_BACKUP, Stage.BACKUP_ONLY
 THESIS = Thresholds()

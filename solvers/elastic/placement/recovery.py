@@ -2,10 +2,10 @@
 
 from collections.abc import Collection
 
-from solvers.agile import actions as act
-from solvers.agile.moving import back_up, backup_targets, cancel, cancel_all, owner_targets
-from solvers.agile.stages import Stage
-from solvers.agile.state import Step
+from solvers.elastic.placement import actions as act
+from solvers.elastic.placement.moving import back_up, backup_targets, cancel, cancel_all, owner_targets
+from solvers.elastic.placement.stages import Stage
+from solvers.elastic.placement.state import Step
 
 
 def recover(step: Step, gone: Collection[int], *, effective: bool = False) -> None:

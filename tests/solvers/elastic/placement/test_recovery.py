@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from solvers.agile import actions as act
-from solvers.agile.partitions import Move, Partition
-from solvers.agile.recovery import recover
-from solvers.agile.stages import Stage, Thresholds
-from solvers.agile.state import Cluster, Step
-from tests.solvers.agile.world import hosts, of
+from solvers.elastic.placement import actions as act
+from solvers.elastic.placement.partitions import Move, Partition
+from solvers.elastic.placement.recovery import recover
+from solvers.elastic.placement.stages import Stage, Thresholds
+from solvers.elastic.placement.state import Cluster, Step
+from tests.solvers.elastic.placement.world import hosts, of
 
 ONE, TWO = Stage.PARAMETER_SERVERS, Stage.ACTIVE_AND_BACKUP
 

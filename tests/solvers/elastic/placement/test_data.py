@@ -7,8 +7,8 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solvers.agile import data
-from solvers.agile.data import Loading, Piece
+from solvers.elastic.placement import data
+from solvers.elastic.placement.data import Loading, Piece
 
 SOON, AHEAD = Loading(1, ahead=False), Loading(2, ahead=True)
 Slots = st.dictionaries(st.integers(0, 9), st.integers(1, 8), min_size=1, max_size=6)

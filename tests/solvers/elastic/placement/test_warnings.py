@@ -2,11 +2,11 @@
 
 import pytest
 
-from solvers.agile import actions as act
-from solvers.agile.events import Failed, Left, Warned
-from solvers.agile.stages import Stage, Thresholds
-from tests.solvers.agile.jobs import owners, push_all, running
-from tests.solvers.agile.world import World, hosts, of, warn
+from solvers.elastic.placement import actions as act
+from solvers.elastic.placement.events import Failed, Left, Warned
+from solvers.elastic.placement.stages import Stage, Thresholds
+from tests.solvers.elastic.placement.jobs import owners, push_all, running
+from tests.solvers.elastic.placement.world import World, hosts, of, warn
 
 ONE, TWO, THREE = Stage.PARAMETER_SERVERS, Stage.ACTIVE_AND_BACKUP, Stage.BACKUP_ONLY
 

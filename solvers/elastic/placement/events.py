@@ -1,10 +1,10 @@
-"""What a controller of an elastic job gets to know, in words that :func:`solvers.agile.cluster.apply` takes."""
+"""Events on which the placement of an elastic job is decided anew (:func:`.cluster.apply`)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from solvers.agile.hosts import Host
-from solvers.agile.stages import Traffic
+from solvers.elastic.placement.hosts import Host
+from solvers.elastic.placement.stages import Traffic
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from solvers.agile.hosts import Host, Tier
-from solvers.agile.stages import Stage
+from solvers.elastic.placement.hosts import Host, Tier
+from solvers.elastic.placement.stages import Stage
 
 
 @dataclass(frozen=True)

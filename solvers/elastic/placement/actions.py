@@ -6,8 +6,8 @@ later one whatever it counts, and a message that carries another one than the la
 
 from dataclasses import dataclass
 
-from solvers.agile.hosts import Host
-from solvers.agile.stages import Stage
+from solvers.elastic.placement.hosts import Host
+from solvers.elastic.placement.stages import Stage
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Halt:
-    """The state of these partitions is lost: nothing goes on without a checkpoint (:func:`solvers.agile.start.start`
+    """The state of these partitions is lost: nothing goes on without a checkpoint (:func:`.start.start`
     with the hosts that are left, a reliable one among them)."""
 
     lost: tuple[int, ...]

@@ -1,9 +1,9 @@
 """The toy example of the Harlap thesis, Figure 4.4: two spot instances, two more, and the first two are evicted."""
 
-from solvers.agile import actions as act
-from solvers.agile.events import Left
-from solvers.agile.stages import Stage, Thresholds
-from tests.solvers.agile.world import World, hosts, of, warn
+from solvers.elastic.placement import actions as act
+from solvers.elastic.placement.events import Left
+from solvers.elastic.placement.stages import Stage, Thresholds
+from tests.solvers.elastic.placement.world import World, hosts, of, warn
 
 
 def owned(world: World) -> dict[int, int]:

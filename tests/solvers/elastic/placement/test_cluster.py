@@ -5,15 +5,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plink.errors import UsageError
-from solvers.agile import actions as act
-from solvers.agile.cluster import apply
-from solvers.agile.events import Failed, Joined, Left, Measured, Moved, PushedTo, Ready, Unserved, Warned
-from solvers.agile.hosts import Host, Tier
-from solvers.agile.partitions import Partition
-from solvers.agile.stages import Stage, Traffic
-from solvers.agile.start import start
-from tests.solvers.agile.jobs import owners, push_all, running
-from tests.solvers.agile.world import World, hosts, of, warn
+from solvers.elastic.placement import actions as act
+from solvers.elastic.placement.cluster import apply
+from solvers.elastic.placement.events import Failed, Joined, Left, Measured, Moved, PushedTo, Ready, Unserved, Warned
+from solvers.elastic.placement.hosts import Host, Tier
+from solvers.elastic.placement.partitions import Partition
+from solvers.elastic.placement.stages import Stage, Traffic
+from solvers.elastic.placement.start import start
+from tests.solvers.elastic.placement.jobs import owners, push_all, running
+from tests.solvers.elastic.placement.world import World, hosts, of, warn
 
 ONE, TWO, THREE = Stage.PARAMETER_SERVERS, Stage.ACTIVE_AND_BACKUP, Stage.BACKUP_ONLY
 
