@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from plink import __version__
 from plink.remote.words import ill
 from plink.runtime.agileml.control_line import VERSION
-from runners.agile.member import Member
 from runners.agile.node_words import HELLO
+from solvers.elastic.member import Member
 from solvers.elastic.placement.hosts import Tier
 
 

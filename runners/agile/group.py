@@ -14,7 +14,6 @@ from plink.remote.connector import Connector
 from plink.remote.fleet import Fleet
 from plink.remote.gentle import VARIABLE as GENTLE
 from plink.remote.words import Nonsense, said_on
-from runners.agile.deaths import ENDED
 from runners.agile.node_words import NODE_WORDS
 from runners.job.crew import Crew
 from runners.job.job import Job
@@ -23,6 +22,7 @@ from runners.job.output import Sink
 from runners.job.preparing import prepare
 from runners.job.proof import Finding, seats, verify
 from runners.job.result import kept
+from solvers.elastic.crash_loop import ENDED
 
 _LOOK_S = 0.5
 

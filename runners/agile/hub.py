@@ -7,7 +7,7 @@ import base64
 import queue
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +21,17 @@ from runners.agile.asking import Answer, Asking
 from runners.agile.controller_process import ControllerProcess
 from runners.agile.fitting import refuse
 from runners.agile.group import Group, NodeLauncher
-from runners.agile.member import Member
 from runners.agile.roll import Roll
 from runners.agile.room import warning
-from runners.agile.settings import Settings
 from runners.agile.spending import Spending
 from runners.job.job import Job
 from runners.job.output import Sink
 from runners.job.proof import Finding
 from runners.job.result import TIMED_OUT
+from solvers.elastic.member import Member
 from solvers.elastic.placement.hosts import Tier
 from solvers.elastic.placement.partitions import partition_count
+from solvers.elastic.settings import Settings
 
 _TICK_S = 0.2
 _RESTARTS = 20
@@ -41,7 +41,7 @@ _BYE_S = 5.0
 
 @dataclass(frozen=True)
 class Wishes:
-    """What was asked for: the settings that do not depend on the program (:class:`runners.agile.settings.Settings`)
+    """What was asked for: the settings that do not depend on the program (:class:`solvers.elastic.settings.Settings`)
     by name, and ``most_hosts`` that the job will ever have. ``racks``: of hosts by name, as far as they are known."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -121,6 +121,7 @@ class Hub:
         try:
             self._report.on_proof(group.start(self._report.connected, self._report.copied, self._machines))
             self._wait_for_hello(group, members)
+            members = [self._members[member.number] for member in members]
             first = members[0].hello
             if why := refuse(members):
                 raise PlinkError(why)
@@ -177,8 +178,7 @@ class Hub:
                     member = waiting.pop(number)
                     if hello is None:
                         raise HostError(member.name, last_word(group.last_lines(number), self._lost[number]))
-                    member.hello, member.at = hello, group.addresses[number]
-                    self._members[number] = member
+                    self._members[number] = replace(member, hello=hello, at=group.addresses[number])
 
     def _turn(self) -> None:
         try:

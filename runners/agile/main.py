@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from runners.agile.controller import Controller
-from runners.agile.settings import Settings
+from solvers.elastic.settings import Settings
 
 _ALIVE_S = 0.5
 _READ = 1 << 16
@@ -38,7 +38,7 @@ def main() -> None:
                     settings = Settings.from_json(message["settings"])
                     controller = Controller(write, settings, message["by"], time.monotonic)
                 elif controller is not None:
-                    controller.hear(message)
+                    controller.receive(message)
         if controller is not None:
             wait_s = controller.tick()
         if time.monotonic() >= next_alive:

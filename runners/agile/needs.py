@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
 
 from plink.runtime.agileml.memory import KEPT_BYTES
-from runners.agile.member import Member
-from runners.agile.settings import Settings
+from solvers.elastic.member import Member
 from solvers.elastic.placement.start import start
+from solvers.elastic.settings import Settings
 
 _BACK = 1  # of every vector that a step has changed: it, as it was before
 _WORKER = 5  # times the tables: given, added, on its way, read, and the program's own

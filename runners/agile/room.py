@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from plink.errors import PlinkError
 from plink.model.units import format_bytes
-from runners.agile.member import Member
 from runners.agile.needs import Need, needs
-from runners.agile.settings import Settings
+from solvers.elastic.member import Member
 from solvers.elastic.placement.hosts import Tier
+from solvers.elastic.settings import Settings
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,7 @@ from plink.remote.fleet import Fleet, Message
 from plink.remote.words import Nonsense, Words, said_on
 from runners.agile.controller import Controller
 from runners.agile.fitting import refuse
-from runners.agile.member import Member
 from runners.agile.node_words import NODE_WORDS
-from runners.agile.settings import Settings
 from runners.job.crew import Crew
 from runners.job.job import Job
 from runners.job.launcher import _at_the_gate
@@ -22,6 +20,9 @@ from runners.job.preparing import prepare
 from runners.job.proof import seats
 from runners.job.said import SAID
 from runners.job.watching import Watching
+from solvers.elastic.member import Member
+from solvers.elastic.settings import Settings
+from solvers.elastic.status import status
 
 HOSTS = Hosts((Host("h0", "10.0.0.1", 2), Host("h1", "10.0.0.2")))
 _JOB_S = 60.0
@@ -153,7 +154,7 @@ def nodes_said(data: bytes) -> None:
     said: list[dict[str, Any]] = []
     now = 0.0
     controller = Controller(said.append, settings(), 1, lambda: now)
-    controller.hear({"is": "start", "hosts": [member.to_json() for member in members()]})
+    controller.receive({"is": "start", "hosts": [member.to_json() for member in members()]})
     for line in data.split(b"\n")[:_MOST]:
         number, _, words = line.partition(b" ")
         if number not in (b"0", b"1", b"2"):
@@ -162,7 +163,7 @@ def nodes_said(data: bytes) -> None:
         message, why = heard(words, NODE_WORDS)
         if message is None:
             if why:
-                controller.hear({"is": "gone", "host": host, "why": why})
+                controller.receive({"is": "gone", "host": host, "why": why})
             continue
         assert message["is"] != "settings"  # the hub's word (runners.agile.main)
         if message["is"] == "hello":
@@ -172,9 +173,9 @@ def nodes_said(data: bytes) -> None:
         if message["is"] == "answer":
             waits = [one["id"] for one in said if one.get("to") == host and "id" in one]
             message["id"] = message["id"] if message["id"] in waits or not waits else waits[-1]
-        controller.hear({**message, "from": host})
+        controller.receive({**message, "from": host})
         controller.tick()
-    json.dumps(controller.status())
+    json.dumps(status(controller.state, now))
     json.dumps(said)
 
 

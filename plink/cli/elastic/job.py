@@ -43,7 +43,7 @@ _KINDS: dict[str, Any] = {kind.what: kind for kind in typing.get_args(Entry)}
 
 @dataclass(frozen=True)
 class _Request:
-    """What was asked for; ``settings``: as :class:`runners.agile.settings.Settings` has them."""
+    """What was asked for; ``settings``: as :class:`solvers.elastic.settings.Settings` has them."""
 
     runner: str
     options: JobOptions

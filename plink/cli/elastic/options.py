@@ -42,7 +42,7 @@ class ElasticOptions:
     # fmt: on
 
     def settings(self) -> dict[str, Any]:
-        """As :class:`runners.agile.settings.Settings` has them. :raises UsageError: for values that cannot be."""
+        """As :class:`solvers.elastic.settings.Settings` has them. :raises UsageError: for values that cannot be."""
         found: dict[str, Any] = {"slack": self.staleness}
         if self.staleness is not None and self.staleness > _MAX_STALENESS:
             raise UsageError(f"--staleness {self.staleness}: {_MAX_STALENESS} clocks at most")

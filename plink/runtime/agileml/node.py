@@ -17,10 +17,11 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 from typing import Any
+
+from msgspec import structs
 
 from plink import __version__
 from plink.errors import InputError, PlinkError
@@ -315,7 +316,7 @@ class Node:
             time.sleep(ALIVE_S)
 
     def _carried(self) -> Message:
-        return asdict(ACCOUNT.total())
+        return structs.asdict(ACCOUNT.total())
 
     def _watch_partitions(self) -> None:
         """Tell what has changed of partitions."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from plink.errors import PlinkError
-from plink.runtime.agileml.checkpoints import partition_file
+from plink.model.checkpoint_names import partition_file
 from plink.runtime.agileml.control_line import Message
 from plink.runtime.agileml.server import Server
 

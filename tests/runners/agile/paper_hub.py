@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,10 @@ from plink.model.hosts import Host, Hosts
 from plink.runtime.agileml.control_line import VERSION
 from runners.agile import hub as hub_module
 from runners.agile.hub import Ended, Hub, Report, Wishes
-from runners.agile.member import Member
-from runners.agile.settings import Settings
 from runners.job.job import Job
 from runners.local import LocalConnector
+from solvers.elastic.member import Member
+from solvers.elastic.settings import Settings
 
 HELLO = {"is": "hello", "version": VERSION, "plink": "1", "tables": 1, "pieces": 8, "batches": 1, "shapes": [[8, 125]],
          "memory": None, "pool": ""}  # fmt: skip
@@ -41,8 +41,7 @@ class Paper:
         hub = self.of = self._hub()
         _, members = hub._group(hosts(tiers))
         for member in members:
-            member.hello = HELLO | self.hello.get(member.name, {})
-            hub._members[member.number] = member
+            hub._members[member.number] = replace(member, hello=HELLO | self.hello.get(member.name, {}))
         hub._settings = Settings(keys="", partitions=2, pieces=8, shapes=((8, 125),), started=0.0, began=0.0)
         hub._start_controller("start")
         for member in members:

@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from plink.errors import PlinkError
 from plink.runtime.agileml.app import App, Score, Stop, layout_of
@@ -390,7 +390,7 @@ class SimulatedHost(Node):
         self._answer(message)
 
     def _carried(self) -> Message:
-        return asdict(self.net.carried[self.address])
+        return structs.asdict(self.net.carried[self.address])
 
     def _watch(self) -> None:
         changed = {}

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runners.agile.controller import Controller
-from runners.agile.member import Member
-from runners.agile.settings import Settings
+from solvers.elastic.member import Member
+from solvers.elastic.settings import Settings
 from tests.runners.agile.simulated_host import Counting, SimulatedHost
 from tests.runners.agile.simulated_server import Net
 
@@ -190,7 +190,7 @@ class SimulatedJob:
             return
         messages, self._in = self._in, []
         for message in messages:
-            self._controller.hear(message)
+            self._controller.receive(message)
         wait_s = min(max(self._controller.tick(), 0.0005), 0.5)
         self._next_turn += 1
         mine = self._next_turn

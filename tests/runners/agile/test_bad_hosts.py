@@ -9,8 +9,9 @@ import pytest
 from plink.errors import PlinkError
 from plink.runtime.agileml.control_line import Message
 from runners.agile.adding import last_word
-from runners.agile.deaths import ENDED
-from runners.agile.member import Member
+from solvers.elastic.crash_loop import ENDED
+from solvers.elastic.member import Member
+from solvers.elastic.status import status
 from tests.runners.agile.simulated_host import SimulatedHost
 from tests.runners.agile.simulated_job import SimulatedJob
 from tests.runners.agile.test_simulated_jobs import finish
@@ -159,7 +160,7 @@ class Deadly(SimulatedJob):
         return member
 
 
-@pytest.mark.parametrize(("seed", "tiers"), [(0, "rrtttttt"), (1, "rtttttttt")])
+@pytest.mark.parametrize(("seed", "tiers"), [(0, "rrtttttt"), (2, "rtttttttt")])
 def test_a_program_that_ends_its_process_takes_few_hosts_with_it(seed: int, tiers: str) -> None:
     job = Deadly(seed, tiers)
     job.run()
@@ -188,7 +189,7 @@ def test_a_worker_that_hangs_is_named() -> None:
 
     def look() -> None:
         assert job._controller is not None
-        seen.append(job._controller.status()["waits"])
+        seen.append(status(job._controller.state, job.now)["waits"])
 
     def begun(worker: int, clock: int, era: int, pieces: tuple[int, ...], own: bool) -> None:
         host.work_s = (25.0, 25.0) if clock == 15 else usual

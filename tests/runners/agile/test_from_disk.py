@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from runners.agile.controller import Controller
-from runners.agile.member import Member
-from runners.agile.saving import Saved
-from runners.agile.settings import Settings
+from solvers.elastic.member import Member
+from solvers.elastic.settings import Settings
+from solvers.elastic.state import Checkpoint
+from solvers.elastic.status import status
 
 NOBODY_WORKS: dict[str, Any] = {
     "serves": {"0": 1, "1": 2}, "backs": {"0": -1, "1": -1}, "gave": {}, "era": 0, "number": 5, "loaded": [], "map": {},
@@ -52,17 +53,17 @@ class Told:
     def answer(self, host: int, do: str, answer: dict[str, Any]) -> None:
         """To the last such word to it."""
         asked = [word for word in self.words(do) if word["to"] == host][-1]
-        self.controller.hear({"is": "answer", "from": host, "id": asked["id"], "why": None, **answer})
+        self.controller.receive({"is": "answer", "from": host, "id": asked["id"], "why": None, **answer})
         self.controller.tick()
 
     def lose(self, host: int) -> None:
         """One is killed."""
-        self.controller.hear({"is": "gone", "host": host, "why": "killed"})
+        self.controller.receive({"is": "gone", "host": host, "why": "killed"})
         self.controller.tick()
 
     def comes(self, number: int, **found: Any) -> None:
         """A reliable host, which begins and finds this."""
-        self.controller.hear({"is": "joined", "hosts": [member(number, "reliable")], "bulk": True})
+        self.controller.receive({"is": "joined", "hosts": [member(number, "reliable")], "bulk": True})
         self.answer(number, "begin", {**BEGUN, **found})
         for word in self.words("mark_folder"):
             self.answer(word["to"], "mark_folder", {})
@@ -77,7 +78,7 @@ class Resumed(Told):
 
     def __init__(self, report: dict[str, Any], tier: str = "reliable", **settings: Any) -> None:
         super().__init__(**settings)
-        self.controller.hear({"is": "resume", "hosts": [member(0, tier)]})
+        self.controller.receive({"is": "resume", "hosts": [member(0, tier)]})
         self.answer(0, "report", report)
 
     def lose_and_return(self, **found: Any) -> None:
@@ -99,12 +100,12 @@ def test_a_checkpoint_that_nobody_finds_is_said() -> None:
     assert end["why"] == "--restore /shared/before: none of the reliable hosts finds a checkpoint there"
 
 
-@pytest.mark.parametrize(("own", "saved"), [(None, None), (on_disk(7), Saved("/shared/c/clock-7-5f3", 7))])
-def test_only_its_own_are_counted(own: dict[str, int] | None, saved: Saved | None) -> None:
+@pytest.mark.parametrize(("own", "saved"), [(None, None), (on_disk(7), Checkpoint("/shared/c/clock-7-5f3", 7))])
+def test_only_its_own_are_counted(own: dict[str, int] | None, saved: Checkpoint | None) -> None:
     """And written on from there."""
     job = Resumed(AT_WORK | {"own": own}, checkpoints="/shared/c", checkpoint_every_s=0.0)
-    assert job.controller.saving.last == saved
-    assert job.controller.status()["checkpoint"] == (saved.clock if saved else None)
+    assert job.controller.state.checkpointing.last == saved
+    assert status(job.controller.state, 0.0)["checkpoint"] == (saved.clock if saved else None)
 
 
 def test_before_its_own_first_one_it_goes_on_from_what_it_was_given() -> None:
@@ -127,7 +128,7 @@ def test_the_reliable_host_is_lost_with_the_controller() -> None:
     job = Resumed(AT_WORK, "transient", checkpoints="/shared/c")
     assert job.says("wanted")
     assert not job.says("end")
-    assert job.controller.status()["checkpoint"] is None
+    assert status(job.controller.state, 0.0)["checkpoint"] is None
     job.comes(1, own=on_disk(8))
     assert job.says("end") == []
     assert job.restored() == {"/shared/c/clock-8-5f3"}
@@ -149,7 +150,7 @@ def test_it_is_lost_with_the_controller_and_there_is_no_checkpoint() -> None:
 
 def test_a_folder_that_cannot_be_written_is_refused_before_the_start() -> None:
     job = Told(checkpoints="/proc/nope")
-    job.controller.hear({"is": "start", "hosts": [member(0, "reliable"), member(1, "reliable")]})
+    job.controller.receive({"is": "start", "hosts": [member(0, "reliable"), member(1, "reliable")]})
     for host in (0, 1):
         job.answer(host, "begin", {**BEGUN, "unwritable": "No such file or directory" if host == 1 else None})
     (end,) = job.says("end")
@@ -161,7 +162,7 @@ NO_FOLDER = "/nowhere/topics.npz: there is no folder /nowhere"
 
 def test_a_result_that_could_not_be_kept_is_refused_before_the_start() -> None:
     job = Told()
-    job.controller.hear({"is": "start", "hosts": [member(0, "reliable"), member(1, "transient")]})
+    job.controller.receive({"is": "start", "hosts": [member(0, "reliable"), member(1, "transient")]})
     job.answer(0, "begin", {**BEGUN, "unsaved": NO_FOLDER})
     (end,) = job.says("end")
     assert end["why"] == f"h0: what is learnt could not be kept: {NO_FOLDER}"
@@ -173,7 +174,7 @@ class Early(Told):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.controller.hear({"is": "start", "hosts": [member(0, "reliable"), member(1, "transient")]})
+        self.controller.receive({"is": "start", "hosts": [member(0, "reliable"), member(1, "transient")]})
         self.answer(1, "begin", BEGUN)
         self.lose(0)
 

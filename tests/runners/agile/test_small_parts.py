@@ -8,12 +8,19 @@ from typing import Any
 
 import pytest
 
+from plink.model.elastic.reports import Answer
+from plink.model.elastic.requests import Load, Pause, Request
 from plink.runtime.agileml.control_line import VERSION
-from runners.agile.channel import GONE, Channel
 from runners.agile.fitting import refuse
-from runners.agile.hearing import Hearing
-from runners.agile.member import Member
-from runners.agile.settings import Settings
+from solvers.elastic import answers, failure_detector
+from solvers.elastic.commands import Send
+from solvers.elastic.context import Context
+from solvers.elastic.member import Member
+from solvers.elastic.pending import GONE, ShardsLoaded
+from solvers.elastic.placement import actions as act
+from solvers.elastic.placement.events import Ready
+from solvers.elastic.settings import Settings
+from solvers.elastic.state import FailureDetector, initial
 
 
 def member(number: int, tier: str = "reliable", **hello: Any) -> Member:
@@ -23,32 +30,83 @@ def member(number: int, tier: str = "reliable", **hello: Any) -> Member:
     return Member(number, f"h{number}", tier, 1, hello=said | hello)
 
 
+class Channel:
+    """A job that has nothing to do but to ask hosts 1 and 2 to load."""
+
+    def __init__(self) -> None:
+        self.job = initial(Settings("", 1, 2, ((8, 8),), 0.0, 0.0), 3, 0.0)
+        self.asked: list[int] = []
+        self.emitted: list[Any] = []
+
+    def ask(self, host: int, ticket: int, request: Request | None = None) -> None:
+        """A request whose answer is wanted."""
+        purpose = ShardsLoaded(act.Load(host, (), ticket, False, ""))
+        ctx = Context(self.job, 0.0)
+        ctx.request(host, request or Load(()), purpose)
+        self.job = ctx.state
+        self.asked += [one.id for one in ctx.commands if isinstance(one, Send) and one.id is not None]
+
+    def answer(self, host: int, number: int, error: str | None = None, **result: Any) -> None:
+        """As a host does."""
+        ctx = Context(self.job, 0.0)
+        answers.answered(ctx, host, Answer(number, error, GONE if error else "", result))
+        self.job = ctx.state
+        self.emitted += ctx.emitted
+
+    @property
+    def heard(self) -> list[int]:
+        """Tickets of answers that counted."""
+        return [event.ticket for event in self.job.undecided if isinstance(event, Ready)]
+
+
 def test_an_answer_goes_to_who_asked_and_once() -> None:
-    said: list[dict[str, Any]] = []
-    heard: list[Any] = []
-    channel = Channel(said.append, 3)
-    channel.tell(1, "open", heard.append, partition=2)
-    channel.tell_all([1, 2], "bye")
-    number = said[0]["id"]
-    assert said[0] == {"to": 1, "do": "open", "by": 3, "partition": 2, "id": number}
-    assert [word["to"] for word in said[1:]] == [1, 2]
-    channel.answered(2, {"id": number, "why": None})  # of another host
-    channel.answered(1, {"id": number + 6, "why": None})
-    assert not heard
-    channel.answered(1, {"id": number, "why": None})
-    channel.answered(1, {"id": number, "why": None})
-    assert heard == [{"id": number, "why": None}]
+    channel = Channel()
+    channel.ask(1, 7)
+    (number,) = channel.asked
+    assert number == 3 << 32
+    channel.answer(2, number)  # of another host
+    channel.answer(1, number + 6)
+    assert channel.heard == []
+    channel.answer(1, number)
+    channel.answer(1, number)
+    assert channel.heard == [7]
 
 
-def test_a_host_that_is_gone_answers_everything_at_once() -> None:
-    """Also if the first of its answers has others asked, or given up."""
-    said: list[dict[str, Any]] = []
-    heard: list[Any] = []
-    channel = Channel(said.append, 1)
-    channel.tell(1, "a", lambda answer: (heard.append(answer), channel.tell(2, "c", heard.append)))
-    channel.tell(1, "b", heard.append)
-    channel.gone(1)
-    assert [(answer["id"], answer["kind"]) for answer in heard] == [(word["id"], GONE) for word in said[:2]]
+def test_who_answers_what_makes_no_sense_is_as_good_as_gone() -> None:
+    channel = Channel()
+    channel.ask(1, 7, Pause(2))
+    channel.answer(1, channel.asked[0], "not now")
+    assert not channel.emitted
+    channel.ask(1, 8, Pause(2))
+    channel.answer(1, channel.asked[1], begun="2")
+    (lost,) = channel.emitted
+    assert lost.hosts == (1,)
+    assert lost.reason == "its answer to 'hold' makes no sense: Expected `int`, got `str` - at `$.begun`"
+
+
+class Hearing:
+    """A failure detector with a timeout."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self.detector, self._timeout_s = FailureDetector(), timeout_s
+
+    @property
+    def now_s(self) -> float:
+        """Seconds that count."""
+        return self.detector.now_s
+
+    def pass_time(self, now: float) -> None:
+        """Something has come."""
+        self.detector = failure_detector.pass_time(self.detector, now)
+
+    def heard(self, member: Member) -> None:
+        """A heartbeat."""
+        self.detector = failure_detector.heard(self.detector, member.number)
+
+    def silent(self, members: list[Member]) -> list[Member]:
+        """Those that are as good as gone."""
+        found = failure_detector.silent(self.detector, [member.number for member in members], self._timeout_s)
+        return [member for member in members if member.number in found]
 
 
 def test_a_host_is_silent_only_while_somebody_listens() -> None:
@@ -106,26 +164,6 @@ def test_where_most_are_silent_at_once_it_is_somebody_elses_fault_for_a_while() 
     assert hearing.silent(three) == three[2:]  # the others have been for less
     listen(12.0)
     assert hearing.silent(three) == three
-
-
-def test_who_answers_what_makes_no_sense_is_as_good_as_gone() -> None:
-    said: list[dict[str, Any]] = []
-    heard: list[dict[str, Any]] = []
-    lost: list[tuple[int, str]] = []
-
-    def nonsense(host: int, why: str) -> None:
-        lost.append((host, why))
-        channel.gone(host)
-
-    channel = Channel(said.append, 3, nonsense)
-    channel.tell(1, "hold", heard.append, clock=2)
-    channel.answered(1, {"id": said[0]["id"], "why": "not now"})
-    assert [answer["why"] for answer in heard] == ["not now"]
-    for _ in range(2):
-        channel.tell(1, "hold", heard.append, clock=2)
-    channel.answered(1, {"id": said[1]["id"], "why": None, "begun": "2"})
-    assert lost == [(1, "what it answered makes no sense: 'hold' with begun '2'")]
-    assert [answer.get("kind") for answer in heard[1:]] == [GONE, GONE]
 
 
 @pytest.mark.parametrize(

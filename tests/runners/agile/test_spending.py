@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from plink.records.elastic_history import history_of
 from plink.records.elastic_log import Entry, HostEvent, Iteration, RolledBack
-from runners.agile.member import Member
 from runners.agile.spending import Spending, spent
+from solvers.elastic.member import Member
 from tests.runners.agile.paper_hub import Paper, paper
 
 __all__ = ["paper"]

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from runners.agile.member import Member
+from plink.model.elastic.requests import Begin
+from solvers.elastic.member import Member
 from solvers.elastic.placement.hosts import Tier
 from solvers.elastic.placement.stages import Thresholds
 
@@ -74,14 +75,13 @@ class Settings:
         """Of all tables."""
         return sum(rows * size for rows, size in self.shapes)
 
-    def of(self, member: Member) -> dict[str, Any]:
+    def of(self, member: Member) -> Begin:
         """What a node begins with."""
-        return {
-            "number": member.number, "address": member.at, "keys": self.keys, "partitions": self.partitions,
-            "slack": self.slack, "started": self.started, "notice_s": self.notice_s, "notices": self.notices,
-            "checkpoints": self.checkpoints, "restore": self.restore, "job": self.job,
-            "reliable": member.tier == Tier.RELIABLE.value,
-        }  # fmt: skip
+        return Begin(
+            number=member.number, address=member.at, keys=self.keys, partitions=self.partitions, slack=self.slack,
+            started=self.started, notice_s=self.notice_s, notices=self.notices, checkpoints=self.checkpoints,
+            restore=self.restore, job=self.job, reliable=member.tier == Tier.RELIABLE.value,
+        )  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
         """As it travels."""
