@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from plink.model.consistency import parse_rule
 from plink.runtime.agileml.carried import Carried
 from runners.agile.arriving import Arriving
 from runners.agile.beginning import Beginning
@@ -69,7 +70,7 @@ class Controller:
         self.leaving = Leaving(self.channel, self.members, self.clock, self.log, self.warned)
         self.course = Course(self.log, lambda: self.clock() - self.settings.began)
         self.resizing = Resizing(self.say)
-        self.waiting = Waiting(self.settings.slack or 0)
+        self.waiting = Waiting(parse_rule(self.settings.rule).apart)
         self._noted_wait: Wait | None = None
         self.unable = Unable(self.members, lambda: self.cluster, self.losses.unfit, self.fail)
         self.carrier = Carrier(

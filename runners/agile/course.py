@@ -24,7 +24,7 @@ class _Over:
 class Course:
     """An iteration's time is what its clocks took the worker that has piece 0, with its waits for the others; clocks
     that nobody told (another controller heard of them) count as the mean of those that somebody did. Its objective is
-    known an iteration later, with slack more, and its line in the log waits for that.
+    known an iteration later, with staleness more, and its line in the log waits for that.
 
     :param log: takes a line of the run's log. :param now: seconds since the run began.
     """

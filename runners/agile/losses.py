@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from plink.model.consistency import parse_rule
 from runners.agile.deaths import Deaths
 from runners.agile.member import Member
 from solvers.agile.events import Failed, Left
@@ -72,7 +73,8 @@ class Losses:
     def _blames(self, member: Member, why: str) -> bool:
         """Whether the job ends because its program ends one host after another."""
         job = self._job
-        behind = 1 + (job.settings.slack or 0)  # the slowest are at most, and partitions are heard of later than clocks
+        apart = parse_rule(job.settings.rule).apart
+        behind = 1 + apart  # the slowest are at most, and partitions are heard of later than clocks
         clock = -1 if job.state is None else max(job.reached(), job.course.clock_done - behind)
         if self.deaths.died(member.number, member.name, why, clock, job.channel.latest):
             for other in job.members:  # a word that changes nothing: whoever answers has not died at the same time

@@ -8,7 +8,7 @@ from runners.agile.turns import Share
 
 LONG_S = 10.0
 _LONGER = 3  # times as long as any clock took so far
-_KEPT = 64  # clocks; slack is at most 30
+_KEPT = 64  # clocks; more than workers may be apart
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,10 @@ class Wait:
 class Waiting:
     """Of the clock at which it begins to listen some may have been told before, so only those after it count.
 
-    :param slack: how many clocks the fastest may be ahead of the slowest.
+    :param apart: most clocks that a worker may be ahead of the slowest.
     """
 
-    slack: int = 0
+    apart: int = 0
     _first: int | None = None
     _newest: int = -1
     _done: dict[int, Counter[int]] = field(default_factory=dict)  # workers that have, by clock and host
@@ -54,7 +54,7 @@ class Waiting:
         seconds = now - self._at
         if self._first is None or self._newest <= self._first or seconds < max(LONG_S, _LONGER * self._longest_s):
             return None
-        for clock in range(max(self._first + 1, self._newest - self.slack), self._newest + 2):
+        for clock in range(max(self._first + 1, self._newest - self.apart), self._newest + 2):
             workers = Counter(share.host for share in shares.values() if share.first <= clock)
             done = self._done.get(clock, Counter())
             if late := tuple(sorted(host for host, number in workers.items() if done[host] < number)):

@@ -272,9 +272,9 @@ def checkpoint(data: bytes) -> None:
     """A partition in a file whose digest is right."""
     import hashlib
 
+    from plink.model.consistency import BSP
     from plink.runtime.agileml.checkpoint import read_partition, write_partition
     from plink.runtime.agileml.parts import parts_of
-    from plink.runtime.agileml.rules import BSP
 
     layout, path = _layout(), _file(data + hashlib.sha256(data).digest(), "partition")
     found = read_partition(path, layout, BSP())

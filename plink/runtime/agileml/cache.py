@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.errors import InputError
+from plink.model.consistency import Rule
 from plink.runtime.agileml.layout import Indices, Places, Table, Values, rising
 from plink.runtime.agileml.memory import copied
-from plink.runtime.agileml.rules import Rule
 from plink.runtime.agileml.sums import Overflow, add, add_at
 
 _NONE = np.iinfo(np.int64).min

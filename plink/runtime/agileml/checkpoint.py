@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from plink.errors import InputError
+from plink.model.consistency import Rule
 from plink.runtime.agileml.layout import Layout
 from plink.runtime.agileml.partition import Partition, Refused
 from plink.runtime.agileml.parts import begun, take
 from plink.runtime.agileml.records import Forged, Lost
-from plink.runtime.agileml.rules import Rule
 from plink.runtime.agileml.wire import Message, receive, send
 
 

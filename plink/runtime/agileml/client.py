@@ -14,13 +14,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from plink.errors import InputError, PlinkError
+from plink.model.consistency import SSP, Rule
 from plink.runtime.agileml.cache import Cache
 from plink.runtime.agileml.keys import Stranger
 from plink.runtime.agileml.layout import Indices, Places, Values
 from plink.runtime.agileml.line import Line
 from plink.runtime.agileml.pieces import Piece
 from plink.runtime.agileml.records import Forged, Lost
-from plink.runtime.agileml.rules import SSP, Rule
 from plink.runtime.agileml.store_config import StoreConfig
 from plink.runtime.agileml.sums import Overflow, no_room
 from plink.runtime.agileml.wire import INCLUDED, Kind, Message, Status, Wanted

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any
 
 from plink.errors import PlinkError
+from plink.model.consistency import Rule
 from plink.runtime.agileml.layout import Layout
 from plink.runtime.agileml.line import Line
 from plink.runtime.agileml.outgoing import Outgoing
@@ -16,7 +17,6 @@ from plink.runtime.agileml.own_thread import Box, Failed, OwnThread, Result
 from plink.runtime.agileml.partition import Partition, Push, Refused
 from plink.runtime.agileml.parts import What, begun, take, update_part, workers_part
 from plink.runtime.agileml.pieces import Piece
-from plink.runtime.agileml.rules import Rule
 from plink.runtime.agileml.wire import INCLUDED, LAST, Kind, Message, Status
 
 MOVER_BITS = 40  # attempts to bring a partition are numbered in these; the bits above tell who numbers

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from plink.model.consistency import Rule
 from plink.runtime.agileml.keys import RunKeys
 from plink.runtime.agileml.layout import Layout
-from plink.runtime.agileml.rules import Rule
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from plink.model.consistency import BSP, SSP, Rule
 from plink.records.elastic_history import history_of
 from plink.records.elastic_log import Iteration, RolledBack
 from plink.runtime.agileml.app import App, Score, Stop, layout_of
@@ -11,7 +12,6 @@ from plink.runtime.agileml.layout import Table
 from plink.runtime.agileml.loaded import Loaded
 from plink.runtime.agileml.params import Params
 from plink.runtime.agileml.progress import TABLES
-from plink.runtime.agileml.rules import BSP, SSP, Rule
 from plink.runtime.agileml.worker import Clock, Worker
 from runners.agile.course import Course
 from tests.runtime.agileml.stores import store
@@ -109,7 +109,7 @@ class Counts(App[int]):
 @pytest.mark.parametrize("rule", [BSP(), SSP(3)], ids=str)
 @pytest.mark.parametrize("batches", [1, 2])
 def test_an_objective_is_told_of_its_own_iteration(rule: Rule, batches: int) -> None:
-    """With slack it is known later, and those of the last iterations not any more."""
+    """With staleness it is known later, and those of the last iterations not any more."""
     told = Told(batches)
 
     def done(clock: Clock) -> None:
@@ -120,7 +120,7 @@ def test_an_objective_is_told_of_its_own_iteration(rule: Rule, batches: int) -> 
         made.open(1)
         Worker(Loaded(app), made.client(0), range(app.pieces), say=[].append, done=done).run()
     told.course.end()
-    late = -(-(rule.slack if isinstance(rule, SSP) else 0) // batches)
+    late = -(-(rule.apart) // batches)
     wanted = [(i, float(batches), None if i % 3 == 0 or i >= 24 // batches - 1 - late else float(i))
               for i in range(24 // batches)]  # fmt: skip
     assert told.found == wanted

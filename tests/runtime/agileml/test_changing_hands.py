@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from examples import agile_lda
+from plink.model.consistency import SSP
 from plink.runtime.agileml import progress
 from plink.runtime.agileml.app import Stop, layout_of
 from plink.runtime.agileml.assigned import Assignment
 from plink.runtime.agileml.loaded import Loaded
-from plink.runtime.agileml.rules import SSP
 from plink.runtime.agileml.worker import Worker
 from tests.runtime.agileml.stores import Store, store, together
 

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from plink.errors import InputError
+from plink.model.consistency import BSP
 from plink.runtime.agileml.checkpoint import read_partition, write_partition
 from plink.runtime.agileml.client import Ownership
 from plink.runtime.agileml.layout import Layout, Table
 from plink.runtime.agileml.partition import Partition, Refused
 from plink.runtime.agileml.parts import begun, parts_of
 from plink.runtime.agileml.pieces import Piece
-from plink.runtime.agileml.rules import BSP
 from tests.runtime.agileml.stores import store
 
 LAYOUT = Layout((Table("n", 10, 2, "int64"),), 2)

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from plink.model.consistency import BSP
 from plink.runtime.agileml.layout import Layout, Table
 from plink.runtime.agileml.owner import Owner, Role
 from plink.runtime.agileml.partition import Partition
-from plink.runtime.agileml.rules import BSP
 from plink.runtime.agileml.wire import Kind, Message, Status, Wanted
 
 LAYOUT = Layout((Table("a", 4, 2),), 1)
