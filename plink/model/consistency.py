@@ -30,10 +30,7 @@ class Rule(Protocol):
         """Whether reads are served from all that arrived; otherwise from the state of the latest common clock."""
 
     def needs(self, clock: int) -> int:
-        """The least clock of the state that a worker at ``clock`` may be given."""
-
-    def keeps(self, clock: int, state: int) -> bool:
-        """Whether a worker at ``clock`` may go on with what it was given of the state of clock ``state``."""
+        """The least clock of the state that a worker at ``clock`` may read, and go on with once it was given it."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +56,6 @@ class BSP:
     def needs(self, clock: int) -> int:
         """All that came before."""
         return clock - 1
-
-    def keeps(self, clock: int, state: int) -> bool:
-        """Until the next clock."""
-        return state == clock - 1
 
 
 @dataclass(frozen=True)
@@ -97,10 +90,6 @@ class SSP:
     def needs(self, clock: int) -> int:
         """All but the last ``staleness`` clocks before."""
         return clock - self.staleness - 1
-
-    def keeps(self, clock: int, state: int) -> bool:
-        """As long as it would be given it again."""
-        return state >= self.needs(clock)
 
 
 def parse_rule(spec: str) -> Rule:

@@ -272,12 +272,11 @@ def checkpoint(data: bytes) -> None:
     """A partition in a file whose digest is right."""
     import hashlib
 
-    from plink.model.consistency import BSP
     from plink.runtime.agileml.checkpoint import read_partition, write_partition
     from plink.runtime.agileml.parts import parts_of
 
     layout, path = _layout(), _file(data + hashlib.sha256(data).digest(), "partition")
-    found = read_partition(path, layout, BSP())
+    found = read_partition(path, layout, sees_ahead=False)
     write_partition(path, parts_of(found), layout)
 
 

@@ -9,8 +9,14 @@ from plink.runtime.agileml.layout import Layout
 
 @dataclass(frozen=True)
 class StoreConfig:
-    """The tables and their partitions, the keys that both ends of a connection prove, and the consistency rule."""
+    """The tables and their partitions, the keys that both ends of a connection prove, and the consistency rule, which
+    clients alone go by: a read says which state it needs."""
 
     layout: Layout
     keys: RunKeys
     rule: Rule
+
+    @property
+    def sees_ahead(self) -> bool:
+        """All of the rule that servers know: whether they serve all that arrived."""
+        return self.rule.sees_ahead

@@ -34,13 +34,7 @@ def consistent(app: agile_lda.TopicModel, made: Store) -> None:
     assert (words.sum(axis=1) == np.bincount(app.data.word, minlength=100)).all()
 
 
-LATER = pytest.mark.xfail(strict=True, reason="only the first clock with a piece waits for its state")
-
-
-@pytest.mark.parametrize(
-    ("staleness", "batches"),
-    [(1, 1), (2, 1), (3, 1), (2, 2), pytest.param(5, 2, marks=LATER), pytest.param(9, 2, marks=LATER)],
-)
+@pytest.mark.parametrize(("staleness", "batches"), [(1, 1), (2, 1), (3, 1), (2, 2), (5, 2), (9, 2)])
 def test_pieces_swapped_with_a_slow_worker(staleness: int, batches: int) -> None:
     """With several mini-batches a new owner comes to rows of the piece only after its first clock with it: neither what
     it knew of them before, nor what the servers had by then, will do."""
