@@ -1,7 +1,6 @@
 """Agents on many hosts as one: started side by side, their messages in one queue, all ended together."""
 
 import contextlib
-import json
 import queue
 import threading
 import time
@@ -14,6 +13,7 @@ from typing import Any
 from plink.errors import HostError
 from plink.model.hosts import Host
 from plink.remote.connector import Connector, Line
+from plink.remote.json_lines import LineBuffer, encode_line
 from plink.remote.lifeline import HELLO
 from plink.remote.program import AgentProgram
 from plink.remote.words import Nonsense, said_on
@@ -61,7 +61,7 @@ class _Agent:
         """One message, never in the middle of another; ``wait``: while another is still being sent."""
         if self._writing.acquire(blocking=wait):
             try:
-                self.line.write((json.dumps(body) + "\n").encode())
+                self.line.write(encode_line(body))
             except OSError:
                 self.cut()
             finally:
@@ -154,11 +154,11 @@ class Fleet:
             agent = self._agents[host.name] = _Agent(line)
         threading.Thread(target=self._listen, args=(host, agent, rest), daemon=True, name=f"plink-{host.name}").start()
 
-    def _listen(self, host: Host, agent: _Agent, buffer: bytes) -> None:
+    def _listen(self, host: Host, agent: _Agent, data: bytes) -> None:
+        buffer = LineBuffer()
         while True:
-            *complete, buffer = buffer.split(b"\n")
             try:
-                for text in complete:
+                for text in buffer.lines(data):
                     body = said_on(text, self._program.says)
                     if body is not None and body["is"] != "alive":
                         self._put(Message(host.name, body))
@@ -172,7 +172,6 @@ class Fleet:
             agent.listened_to = False
             if not data or agent.given_up:
                 break
-            buffer += data
         why = agent.given_up or agent.line.last_words() or "the connection was cut"
         if self.pause_s and not agent.given_up:
             why = f"{self.pause_told}: its lease of {self._lease_s:g} s ran out"

@@ -1,6 +1,6 @@
 """The agent's end of the line to its controller: JSON lines on standard input and output, and a lease.
 
-Runs on the hosts: standard library only, no imports of plink. The agent must end when its controller does. A closed
+Runs on the hosts: standard library only. The agent must end when its controller does. A closed
 standard input says so at once; when a network swallows the connection nothing does, so every message renews a lease
 and a lease that runs out means the same as the end of input. The other way round, ``alive`` messages are answered: a
 controller that hears nothing for a lease takes the host for gone. Whoever is busy for long calls ``renew`` meanwhile.
@@ -8,11 +8,12 @@ controller that hears nothing for a lease takes the host for gone. Whoever is bu
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import time
 from typing import Any
+
+from plink.remote.json_lines import LineBuffer, encode_line
 
 HELLO = "plink-agent-1"
 _READ = 1 << 16
@@ -29,7 +30,7 @@ class Lifeline:
         self._lease_s = lease_s
         self._read_fd, self._write_fd = read_fd, write_fd
         self._renewed = time.monotonic()
-        self._buffer = bytearray()
+        self._buffer = LineBuffer()
         self._messages: list[dict[str, Any]] = []
         self._asked = False  # for a sign of life
 
@@ -46,7 +47,7 @@ class Lifeline:
 
         :raises ControllerGone: when nobody is there to read it.
         """
-        data = (json.dumps(message) + "\n").encode()
+        data = encode_line(message)
         try:
             while data:
                 left_s = max(0.0, self._renewed + self._lease_s - time.monotonic())
@@ -99,10 +100,7 @@ class Lifeline:
         if not data:
             raise ControllerGone
         self._renewed = time.monotonic()
-        self._buffer += data
-        *lines, rest = bytes(self._buffer).split(b"\n")
-        self._buffer = bytearray(rest)
-        messages = [message for message in map(_message, lines) if message is not None]
+        messages = self._buffer.messages(data)
         self._messages += [message for message in messages if message.get("do") != "alive"]
         self._asked |= any(message.get("do") == "alive" for message in messages)
 
@@ -111,12 +109,3 @@ class Lifeline:
         if self._asked and select.select([], [self._write_fd], [], 0)[1]:
             self.send(**{"is": "alive"})
         self._asked = False
-
-
-def _message(line: bytes) -> dict[str, Any] | None:
-    """What stands on a line; None for what is no message."""
-    try:
-        message = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return message if isinstance(message, dict) else None

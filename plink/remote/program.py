@@ -14,7 +14,7 @@ from pathlib import Path
 from plink.errors import UsageError
 from plink.remote.words import ANYTHING, Words
 
-LIFELINE = "plink.remote.lifeline"
+LIFELINE = ("plink.remote.json_lines", "plink.remote.lifeline")
 
 # Makes the modules (and bare packages above them) in the order given; calls main().
 _RUN = """\
@@ -80,7 +80,7 @@ class AgentProgram:
 
     def bundle(self, settings: dict[str, object]) -> bytes:
         """What is written to the agent's standard input before any message."""
-        body = self._json((LIFELINE, *self.modules), settings).encode()
+        body = self._json((*LIFELINE, *self.modules), settings).encode()
         return f"{len(body):<11}\n".encode() + body
 
     def words(self, settings: dict[str, object]) -> tuple[str, ...]:

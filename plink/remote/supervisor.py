@@ -25,7 +25,7 @@ import os
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 GRACE_S = 2.0
@@ -103,6 +103,27 @@ def _supervise(agent: int, forwarded: Iterable[int], parent: int | None) -> int:
 def _forward(agent: int, number: int) -> None:
     with contextlib.suppress(OSError):  # it has ended, and is collected in a moment
         os.kill(agent, signal.SIGRTMIN + number)
+
+
+def redirect_output(out: int, err: int) -> None:
+    """Give this process these descriptors as standard output and error, and nothing to read."""
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(out, 1)
+    os.dup2(err, 2)
+
+
+def exec_program(argv: list[str], workdir: str, environment: Mapping[str, str], handled: Iterable[int] = ()) -> None:
+    """Become a program; returns only where it cannot be started, with the reason on standard error.
+
+    :param handled: signals that this process handles, and the program is not to inherit as ignored.
+    """
+    for number in (signal.SIGPIPE, signal.SIGXFSZ, *handled):  # Python ignores the first two
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        os.chdir(workdir)
+        os.execvpe(argv[0], argv, environment)
+    except OSError as error:
+        os.write(2, f"plink: cannot start {argv[0]}: {error.strerror}\n".encode())
 
 
 def on_signal(number: int, handler: Callable[[int, Any], object]) -> None:

@@ -1,10 +1,7 @@
 """Wishes of `plink elastic` to a job that runs: a local socket that the hub listens on, for its own user alone."""
 
 import contextlib
-import json
-import os
 import socket
-import struct
 import threading
 import time
 from collections.abc import Callable
@@ -12,6 +9,7 @@ from typing import Any
 
 from plink.errors import PlinkError
 from plink.records.scratch import ScratchFolder
+from plink.remote.json_lines import decode_line, encode_line, is_own_user
 
 _ASK_S = 120.0
 _LONG_S = 900.0  # to add hosts, which have ten minutes to make the program, and to write a checkpoint
@@ -55,8 +53,7 @@ class Asking:
                     return
                 time.sleep(_BREATH_S)  # no files are left, or who called has gone again
                 continue
-            _, uid, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-            if uid not in (0, os.getuid()):
+            if not is_own_user(peer):
                 peer.close()
                 continue
             threading.Thread(target=self._serve, args=(peer,), daemon=True).start()
@@ -66,15 +63,15 @@ class Asking:
 
         def answer(message: dict[str, Any]) -> None:
             with contextlib.suppress(OSError):
-                peer.sendall(json.dumps(message).encode() + b"\n")
+                peer.sendall(encode_line(message))
             done.set()
 
-        with peer, contextlib.suppress(OSError, ValueError, RecursionError):
+        with peer, contextlib.suppress(OSError):
             peer.settimeout(_ASK_S)
             with peer.makefile("rb") as file:
                 line = file.readline(_MOST)
-            wish = json.loads(line)
-            if isinstance(wish, dict):
+            wish = decode_line(line)
+            if wish is not None:
                 self._waiting.add(done)
                 try:
                     self._hear(wish, answer)
@@ -91,7 +88,7 @@ def ask(name: str, wish: dict[str, Any]) -> dict[str, Any]:
         sock.settimeout(patience_s)
         try:
             sock.connect(name)
-            sock.sendall(json.dumps(wish).encode() + b"\n")
+            sock.sendall(encode_line(wish))
             with sock.makefile("rb") as file:
                 line = file.readline(_MOST)
         except TimeoutError:
@@ -102,15 +99,12 @@ def ask(name: str, wish: dict[str, Any]) -> dict[str, Any]:
             raise PlinkError(
                 f"the job does not answer ({error.strerror or error}): it has ended, or runs elsewhere"
             ) from None
-    answer: Any = None
-    with contextlib.suppress(ValueError, RecursionError):
-        answer = json.loads(line)
-    if not isinstance(answer, dict):
+    answer = decode_line(line)
+    if answer is None:
         raise PlinkError("the job ended before it answered")
     if why := answer.get("why"):
         raise PlinkError(why)
-    found: dict[str, Any] = answer
-    return found
+    return answer
 
 
 def _patience_s(wish: dict[str, Any]) -> float:

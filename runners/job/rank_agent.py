@@ -30,7 +30,7 @@ from plink.remote.addresses import local_addresses, machine_identity, reached_at
 from plink.remote.gentle import VARIABLE as GENTLE
 from plink.remote.gentle import gentle
 from plink.remote.lifeline import ControllerGone, Lifeline
-from plink.remote.supervisor import GRACE_S, ProcessTree, on_signal, supervise
+from plink.remote.supervisor import GRACE_S, ProcessTree, exec_program, on_signal, redirect_output, supervise
 from runners.job.copies import Copies
 from runners.job.rank_line import VARIABLE as LINE
 from runners.job.rank_line import RankLine
@@ -247,22 +247,13 @@ def _become(env: dict[str, str], argv: list[str], workdir: str, ends: tuple[int,
     out, err, report, gate = ends
     if GENTLE in env:
         gentle(True)
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores, and exec would hand on
-        signal.signal(number, signal.SIG_DFL)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(out, 1)
-    os.dup2(err, 2)
+    redirect_output(out, err)
     environment = dict(os.environ, **env)
     who = {"rank": int(environment["RANK"]), "pid": os.getpid(), "hostname": socket.gethostname(),
            "addresses": local_addresses()}  # fmt: skip
     os.write(report, json.dumps(who).encode() + b"\n")
-    if os.read(gate, 1) != b"g":
-        return
-    try:
-        os.chdir(workdir)
-        os.execvpe(argv[0], argv, environment)
-    except OSError as error:
-        os.write(2, f"plink: cannot start {argv[0]}: {error.strerror}\n".encode())
+    if os.read(gate, 1) == b"g":
+        exec_program(argv, workdir, environment)
 
 
 def main(lease_s: float, kind: type[Agent] = Agent, stands_back: bool = False) -> None:

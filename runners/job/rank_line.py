@@ -7,11 +7,11 @@ itself and the rank (a shell, a wrapper in Python that closes descriptors), the 
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
 import select
 import socket
-import struct
+
+from plink.remote.json_lines import LineBuffer, is_own_user
 
 VARIABLE = "PLINK_LINE"
 _READ = 1 << 16
@@ -31,7 +31,7 @@ class RankLine:
         self._ready = select.epoll()
         self._ready.register(self._server, select.EPOLLIN)
         self._peer: socket.socket | None = None
-        self._buffer, self._waiting = bytearray(), bytearray()
+        self._buffer, self._waiting = LineBuffer(), bytearray()
 
     def fileno(self) -> int:
         """The descriptor that becomes readable when there is something for :meth:`turn` to do."""
@@ -61,8 +61,7 @@ class RankLine:
     def _answer(self) -> None:
         with contextlib.suppress(OSError):
             peer, _ = self._server.accept()
-            _, uid, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-            if uid not in (0, os.getuid()):
+            if not is_own_user(peer):
                 peer.close()
                 return
             peer.setblocking(False)
@@ -82,6 +81,7 @@ class RankLine:
                 self._hang_up()
 
     def _read(self) -> list[str]:
+        lines: list[bytes] = []
         while self._peer is not None:
             try:
                 data = self._peer.recv(_READ)
@@ -89,11 +89,9 @@ class RankLine:
                 break
             except OSError:
                 data = b""
-            self._buffer += data
+            lines += self._buffer.lines(data)
             if not data or len(self._buffer) > _MOST_BYTES:
                 self._hang_up()
-        *lines, rest = bytes(self._buffer).split(b"\n")
-        self._buffer = bytearray(rest)
         return [line.decode("utf-8", "replace") for line in lines]
 
     def _hang_up(self) -> None:

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import array
 import contextlib
-import json
 import os
 import secrets
 import selectors
 import shutil
 import socket
-import struct
 import subprocess
 import tempfile
 import time
 from typing import Any
 
+from plink.remote.json_lines import LineBuffer, encode_line, is_own_user
 from plink.remote.lifeline import Lifeline
 from plink.remote.supervisor import die_with
 from runners.job.rank_agent import Agent, Rank
@@ -41,7 +40,7 @@ class _Worker(Rank):
 
     def __init__(self, line: socket.socket, outputs: dict[int, str]) -> None:
         super().__init__(-1, -1, line.fileno(), line.fileno(), outputs)
-        self.line, self.buffer = line, b""
+        self.line, self.buffer = line, LineBuffer()
 
 
 class TorchrunAgent(Agent):
@@ -106,13 +105,12 @@ class TorchrunAgent(Agent):
         """A worker at the door: give it its task and the pipes of its output."""
         assert self._door is not None
         line, _ = self._door.accept()
-        _, uid, _ = struct.unpack("3i", line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
-        if uid != os.getuid():
+        if not is_own_user(line):
             line.close()
             return
         out, err = os.pipe(), os.pipe()
         worker = _Worker(line, {out[0]: "out", err[0]: "err"})
-        data = (json.dumps(self._task) + "\n").encode()
+        data = encode_line(self._task)
         line.settimeout(_SEND_S)
         try:
             fds = array.array("i", [out[1], err[1]])
@@ -136,9 +134,7 @@ class TorchrunAgent(Agent):
             return
         except OSError:
             data = b""
-        *lines, worker.buffer = (worker.buffer + data).split(b"\n")
-        for text in lines:
-            said = _words(text)
+        for said in map(known_message, worker.buffer.messages(data)):
             if "code" in said:
                 worker.code = said["code"]
             elif said:
@@ -201,14 +197,10 @@ class TorchrunAgent(Agent):
                 shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _words(text: bytes) -> dict[str, Any]:
-    """What a worker says; nothing where another process of the user's came to the door."""
-    try:
-        said = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    known = isinstance(said, dict) and all(type(said.get(key)) is int for key in ("rank", "pid"))
-    return said if known or (isinstance(said, dict) and type(said.get("code")) is int) else {}
+def known_message(message: dict[str, Any]) -> dict[str, Any]:
+    """A worker's message; empty where another process of the user's connected."""
+    report = all(type(message.get(key)) is int for key in ("rank", "pid"))
+    return message if report or type(message.get("code")) is int else {}
 
 
 def main(lease_s: float) -> None:

@@ -19,7 +19,7 @@ import socket
 from typing import Any
 
 from plink.remote.addresses import local_addresses
-from plink.remote.supervisor import NOT_STARTED, die_with
+from plink.remote.supervisor import NOT_STARTED, die_with, exec_program, redirect_output
 
 GATE = "PLINK_GATE"  # the environment variable with the name of the agent's socket
 _READ = 1 << 16
@@ -66,22 +66,12 @@ def _task(line: socket.socket) -> tuple[dict[str, Any], list[int]]:
 def _become(line: socket.socket, task: dict[str, Any], outputs: list[int]) -> None:
     """In the child: report, wait at the gate, become the user's program. Its process group bears its number."""
     os.setpgid(0, 0)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(outputs[0], 1)
-    os.dup2(outputs[1], 2)
+    redirect_output(*outputs)
     who = {"rank": int(os.environ["RANK"]), "pid": os.getpid(), "hostname": socket.gethostname(),
            "addresses": local_addresses()}  # fmt: skip
     line.sendall((json.dumps(who) + "\n").encode())
-    if line.recv(1) != b"g":
-        return
-    for number in (signal.SIGPIPE, signal.SIGXFSZ, *_HANDED_ON):  # Python ignores the first two, exec would hand it on
-        signal.signal(number, signal.SIG_DFL)
-    argv = task["argv"]
-    try:
-        os.chdir(task["workdir"])
-        os.execvpe(argv[0], argv, os.environ)
-    except OSError as error:
-        os.write(2, f"plink: cannot start {argv[0]}: {error.strerror}\n".encode())
+    if line.recv(1) == b"g":
+        exec_program(task["argv"], task["workdir"], os.environ, _HANDED_ON)
 
 
 def _keep(line: socket.socket, pid: int) -> None:

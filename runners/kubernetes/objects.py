@@ -16,7 +16,7 @@ from runners.kubernetes.pods import LABEL, PORT, SHARED, config_map, metadata, t
 from runners.kubernetes.settings import JOB, MPI_JOB, PodSettings
 
 _MODULES = ("plink.remote.addresses", "runners.job.workplace", "runners.job.environment",
-            "runners.kubernetes.inside.meeting", "runners.kubernetes.inside.ranks",
+            "plink.remote.supervisor", "runners.kubernetes.inside.meeting", "runners.kubernetes.inside.ranks",
             "runners.kubernetes.inside.seat")  # fmt: skip
 POD_PROGRAM = AgentProgram((*_MODULES, "runners.kubernetes.inside.pod"))
 MPI_PROGRAM = AgentProgram((*_MODULES, "runners.kubernetes.inside.mpi"))

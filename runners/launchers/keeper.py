@@ -12,7 +12,7 @@ import selectors
 import signal
 import time
 
-from plink.remote.supervisor import GRACE_S, ProcessTree, on_signal
+from plink.remote.supervisor import GRACE_S, ProcessTree, exec_program, on_signal, redirect_output
 from runners.launchers.frames import ERR, EXIT, LONGEST, OUT, framed
 
 HANDED_ON = (
@@ -127,15 +127,6 @@ def _become(
     argv: list[str], workdir: str, env: dict[str, str], outputs: tuple[int, int], gate: tuple[int, int]
 ) -> None:
     os.close(gate[1])
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores, and exec would hand on
-        signal.signal(number, signal.SIG_DFL)
-    if os.read(gate[0], 1) != b"g":
-        return
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(outputs[0], 1)
-    os.dup2(outputs[1], 2)
-    try:
-        os.chdir(workdir)
-        os.execvpe(argv[0], argv, env)
-    except OSError as error:
-        os.write(2, f"plink: cannot start {argv[0]}: {error.strerror}\n".encode())
+    if os.read(gate[0], 1) == b"g":
+        redirect_output(*outputs)
+        exec_program(argv, workdir, env)

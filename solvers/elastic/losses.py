@@ -73,7 +73,7 @@ def _ends_the_job(ctx: Context, member: Member, why: str) -> bool:
     state, clock = ctx.state, -1
     if state.placement is not None:
         # The slowest are behind by that at most, and partitions are reported later than clocks.
-        behind = 1 + (state.settings.slack or 0)
+        behind = 1 + state.settings.apart
         clock = max(state.clock, state.progress.clock_done - behind)
     state.crash_loop, counts = crash_loop.died(
         state.crash_loop, (member.number, member.name), why, clock, state.latest_request

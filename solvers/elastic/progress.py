@@ -1,8 +1,8 @@
 """Progress of a job: clocks and iterations, as the worker that leads reports them.
 
 An iteration's time is what its clocks took the worker that has piece 0, with its waits for the others; clocks that were
-reported to another controller count as the mean of the others. Its objective is known an iteration later, with slack
-more, and its line in the log waits for that.
+reported to another controller count as the mean of the others. Its objective is known an iteration later, with
+staleness more, and its line in the log waits for that.
 """
 
 from collections.abc import Mapping

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from plink.model.consistency import parse_rule
 from plink.model.elastic.requests import Begin
 from solvers.elastic.member import Member
 from solvers.elastic.placement.hosts import Tier
@@ -19,7 +20,7 @@ class Settings:
     :param partitions: of the parameters. ``pieces``: of the input data. ``shapes``: of the tables, the rows of each and
         the bytes of a row.
     :param started: when the job was, by ``time.time``. ``began``: the same by this machine's monotonic clock.
-    :param slack: of the synchronisation rule, in clocks; None: bulk synchronous.
+    :param rule: of consistency, as :func:`plink.model.consistency.parse_rule` takes it.
     :param active, backup_only: transient hosts to a reliable one, over which stage 2 and 3 begin. ``measured``: they
         are set anew from the traffic.
     :param host_rate: bytes a second that a host carries in either direction, where that is known.
@@ -34,7 +35,7 @@ class Settings:
     shapes: Sequence[tuple[int, int]]
     started: float
     began: float
-    slack: int | None = None
+    rule: str = "bsp"
     active: float = 1.0
     backup_only: float = 15.0
     measured: bool = False
@@ -45,6 +46,11 @@ class Settings:
     checkpoints: str = ""
     checkpoint_every_s: float = 60.0
     restore: str = ""
+
+    @property
+    def apart(self) -> int:
+        """Most clocks that a worker may be ahead of the slowest."""
+        return parse_rule(self.rule).apart
 
     @property
     def job(self) -> str:
@@ -78,7 +84,7 @@ class Settings:
     def of(self, member: Member) -> Begin:
         """What a node begins with."""
         return Begin(
-            number=member.number, address=member.at, keys=self.keys, partitions=self.partitions, slack=self.slack,
+            number=member.number, address=member.at, keys=self.keys, partitions=self.partitions, rule=self.rule,
             started=self.started, notice_s=self.notice_s, notices=self.notices, checkpoints=self.checkpoints,
             restore=self.restore, job=self.job, reliable=member.tier == Tier.RELIABLE.value,
         )  # fmt: skip

@@ -11,7 +11,7 @@ from solvers.elastic.state import State, Stragglers, Wait
 
 LONG_WAIT_S = 10.0
 _LONGEST_FACTOR = 3  # times as long as any clock took so far
-_KEPT_CLOCKS = 64  # slack is at most 30
+_KEPT_CLOCKS = 64  # more than workers may be apart
 
 
 def clock_done(stragglers: Stragglers, host: int, clock: int, now: float) -> Stragglers:
@@ -45,8 +45,7 @@ def waits(state: State, now: float) -> Wait | None:
         or seconds < max(LONG_WAIT_S, _LONGEST_FACTOR * known.longest_s)
     ):
         return None
-    slack = state.settings.slack or 0
-    for clock in range(max(known.first + 1, known.newest - slack), known.newest + 2):
+    for clock in range(max(known.first + 1, known.newest - state.settings.apart), known.newest + 2):
         due = Counter(worker.host for worker in workers if worker.first <= clock)
         done = known.done.get(clock, {})
         if late := tuple(sorted(host for host, number in due.items() if done.get(host, 0) < number)):

@@ -255,10 +255,11 @@ def sealed() -> bytes:
 
 def worker(data: bytes) -> None:
     """Whoever calls an agent that runs torchrun: a worker that says who it is, or nobody."""
-    from runners.job.torchrun_agent import _words
+    from plink.remote.json_lines import LineBuffer
+    from runners.job.torchrun_agent import known_message
 
-    for line in data.split(b"\n"):
-        found = _words(line)
+    for message in LineBuffer().messages(data + b"\n"):
+        found = known_message(message)
         assert not found or type(found.get("code")) is int or {type(found["rank"]), type(found["pid"])} == {int}
 
 

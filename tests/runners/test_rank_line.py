@@ -10,7 +10,6 @@ import time
 import pytest
 
 from plink.runtime.aggengine.launcher_line import LauncherLine
-from runners.job import rank_line
 from runners.job.rank_line import RankLine
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="abstract sockets are Linux's")
@@ -124,7 +123,7 @@ def test_without_a_line() -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else")
 def test_another_user_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
     line = RankLine()
-    monkeypatch.setattr(rank_line.os, "getuid", lambda: 4321)  # the agent's user, neither root nor the caller
+    monkeypatch.setattr(os, "getuid", lambda: 4321)  # the agent's user, neither root nor the caller
     caller = subprocess.Popen([sys.executable, "-c", STRANGER, line.name])
     end = time.monotonic() + 60
     while caller.poll() is None and time.monotonic() < end:

@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 from plink.cli.job_options import option
 from plink.errors import UsageError
+from plink.model.consistency import parse_rule
 from plink.model.units import parse_duration, parse_rate
 
 _PANEL = "How the job keeps going"
 _MIN_HEARTBEAT_TIMEOUT_S = 1.0
-_MAX_STALENESS = 30  # plink.runtime.agileml.progress keeps 32 clocks in sight
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,9 @@ class ElasticOptions:
     stage_thresholds: Annotated[str | None, option(
         _PANEL, "Transient hosts to a reliable one over which stage 2 and stage 3 begin; default 1:15.",
         metavar="[A:B|auto]")] = None
-    staleness: Annotated[int | None, option(
-        _PANEL, "Clocks that a worker may be ahead of the slowest (SSP); default: none may (BSP).", min=0)] = None
+    rule: Annotated[str | None, option(
+        _PANEL, "How far workers may be apart: bsp (the default): all at one clock; ssp:N: N clocks ahead of the "
+        "slowest.", metavar="[bsp|ssp:N]")] = None
     max_hosts: Annotated[int | None, option(
         _PANEL, "That the job will ever have: half as many partitions; default: twice.", min=1)] = None
     checkpoint: Annotated[Path | None, option(
@@ -43,9 +44,10 @@ class ElasticOptions:
 
     def settings(self) -> dict[str, Any]:
         """As :class:`solvers.elastic.settings.Settings` has them. :raises UsageError: for values that cannot be."""
-        found: dict[str, Any] = {"slack": self.staleness}
-        if self.staleness is not None and self.staleness > _MAX_STALENESS:
-            raise UsageError(f"--staleness {self.staleness}: {_MAX_STALENESS} clocks at most")
+        found: dict[str, Any] = {}
+        if self.rule is not None:
+            parse_rule(self.rule)
+            found["rule"] = self.rule
         if self.host_bandwidth is not None:
             found["host_rate"] = parse_rate(self.host_bandwidth) / 8
         if self.stage_thresholds == "auto":

@@ -18,7 +18,7 @@ class Begin(Request, frozen=True, tag="begin"):
     address: str
     keys: str
     partitions: Int
-    slack: Int | None
+    rule: str
     started: float
     notice_s: Amount
     notices: str

@@ -4,13 +4,14 @@ Whatever goes wrong with it, the job goes on without; and nobody waits for it.
 """
 
 import contextlib
-import json
 import os
 import socket
 import threading
 from collections.abc import Callable
 from queue import Empty, Full, Queue
 from typing import Any
+
+from plink.remote.json_lines import LineBuffer, encode_line
 
 VARIABLE = "PLINK_LINE"  # an abstract address (unix(7)), without the zero byte at its beginning
 MOST_BYTES = 12 << 20  # of a line: less than what an agent and its controller take
@@ -24,7 +25,7 @@ class LauncherLine:
 
     def __init__(self, name: str | None = None) -> None:
         self.connected = False
-        self._buffer = bytearray()
+        self._buffer = LineBuffer()
         self._waiting: Queue[Callable[[], dict[str, Any]]] = Queue(_AHEAD)
         self._thread: threading.Thread | None = None
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -50,6 +51,7 @@ class LauncherLine:
 
     def received(self) -> list[dict[str, Any]]:
         """What has come since; does not wait. What is no message is passed over."""
+        found: list[dict[str, Any]] = []
         while self.connected:
             try:
                 data = self._socket.recv(1 << 16, socket.MSG_DONTWAIT)
@@ -57,17 +59,9 @@ class LauncherLine:
                 break
             except OSError:
                 data = b""
-            self._buffer += data
+            found += self._buffer.messages(data)
             if not data or len(self._buffer) > 2 * MOST_BYTES:
                 self.close()
-        *lines, rest = bytes(self._buffer).split(b"\n")
-        self._buffer = bytearray(rest)
-        found = []
-        for line in lines:
-            with contextlib.suppress(ValueError, RecursionError):
-                message = json.loads(line)
-                if isinstance(message, dict):
-                    found.append(message)
         return found
 
     def close(self) -> None:
@@ -83,7 +77,7 @@ class LauncherLine:
         while self.connected:
             try:
                 message = self._waiting.get(timeout=_LOOK_S)
-                line = json.dumps(message()).encode() + b"\n"
+                line = encode_line(message())
                 if len(line) <= MOST_BYTES:
                     self._socket.sendall(line)
             except Empty:

@@ -5,7 +5,6 @@ end takes nothing.
 """
 
 import contextlib
-import json
 import os
 import socket
 import threading
@@ -14,8 +13,9 @@ from queue import SimpleQueue
 from typing import Any
 
 from plink.errors import PlinkError
+from plink.remote.json_lines import LineBuffer, encode_line
 
-VERSION = 4  # of the words between controllers and nodes: one more wherever either says or understands something else
+VERSION = 5  # of the words between controllers and nodes: one more wherever either says or understands something else
 VARIABLE = "PLINK_LINE"  # an abstract address (unix(7)), without the zero byte at its beginning
 _CONNECT_S = 10.0
 _READ = 1 << 16
@@ -56,23 +56,15 @@ class ControlLine:
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """What is said to this node, until the other end is gone. What is no message is passed over."""
-        buffer = bytearray()
+        buffer = LineBuffer()
         while True:
-            *lines, rest = bytes(buffer).split(b"\n")
-            buffer = bytearray(rest)
-            for line in lines:
-                message = None
-                with contextlib.suppress(ValueError, RecursionError):
-                    message = json.loads(line)
-                if isinstance(message, dict):
-                    yield message
             try:
                 data = self._socket.recv(_READ)
             except OSError:
-                data = b""
+                return
             if not data:
                 return
-            buffer += data
+            yield from buffer.messages(data)
 
     def close(self) -> None:
         """Send what waits, for as long as somebody takes it, and hang up."""
@@ -83,4 +75,4 @@ class ControlLine:
     def _send_all(self) -> None:
         with contextlib.suppress(OSError):
             while (message := self._waiting.get()) is not None:
-                self._socket.sendall(json.dumps(message).encode() + b"\n")
+                self._socket.sendall(encode_line(message))

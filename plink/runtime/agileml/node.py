@@ -25,6 +25,7 @@ from msgspec import structs
 
 from plink import __version__
 from plink.errors import InputError, PlinkError
+from plink.model.consistency import parse_rule
 from plink.remote.gentle import VARIABLE as GENTLE
 from plink.remote.gentle import gentle
 from plink.runtime.agileml import server_words
@@ -44,7 +45,6 @@ from plink.runtime.agileml.partition import Refused
 from plink.runtime.agileml.program import load_app
 from plink.runtime.agileml.progress import TABLES
 from plink.runtime.agileml.result_file import unwritable as unsaved
-from plink.runtime.agileml.rules import BSP, SSP, Rule
 from plink.runtime.agileml.server import Server
 from plink.runtime.agileml.store_config import StoreConfig
 from plink.runtime.agileml.worker_threads import WorkerThreads
@@ -161,7 +161,7 @@ class Node:
     def begin(self, message: Message) -> Message:
         """A server that listens, and workers that have nothing to do; once."""
         if self._server is None:
-            rule: Rule = BSP() if message["slack"] is None else SSP(message["slack"])
+            rule = parse_rule(message["rule"])
             keys = RunKeys(base64.b64decode(message["keys"]))
             config = StoreConfig(layout_of(self._app, message["partitions"], TABLES), keys, rule)
             self._server = Server(config, host=message["address"], timeout_s=_SERVER_WAIT_S, refused=self._refused)

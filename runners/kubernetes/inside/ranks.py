@@ -12,6 +12,8 @@ import signal
 import threading
 from types import FrameType
 
+from plink.remote.supervisor import exec_program
+
 REFUSED = 125  # as `env` and `timeout` have it: not the program failed, but what should have started it
 _GRACE_S = 10.0
 _NOT_STARTED = 127
@@ -103,13 +105,8 @@ def _become(
         os.close(gate)
         if os.read(waiting, 1) != _GO:  # the gate was closed: refused, or the parent is gone
             os._exit(REFUSED)
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores, and exec would hand on
-            signal.signal(number, signal.SIG_DFL)
         for place, output in enumerate(outputs):
             os.dup2(output, 1 + place)
-        os.chdir(folder)
-        os.execvpe(argv[0], argv, environment)
-    except OSError as error:
-        os.write(2, f"plink: cannot start {argv[0]}: {error.strerror}\n".encode())
+        exec_program(argv, folder, environment)
     finally:
         os._exit(_NOT_STARTED)

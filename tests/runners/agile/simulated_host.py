@@ -8,6 +8,7 @@ import numpy as np
 from msgspec import structs
 
 from plink.errors import PlinkError
+from plink.model.consistency import BSP
 from plink.runtime.agileml.app import App, Score, Stop, layout_of
 from plink.runtime.agileml.assigned import Assigned
 from plink.runtime.agileml.client import Ownership, RolledBack
@@ -18,7 +19,6 @@ from plink.runtime.agileml.params import Params
 from plink.runtime.agileml.partition import Refused
 from plink.runtime.agileml.pieces import Piece
 from plink.runtime.agileml.progress import TABLES
-from plink.runtime.agileml.rules import BSP
 from plink.runtime.agileml.server_words import MOVING
 from plink.runtime.agileml.store_config import StoreConfig
 from plink.runtime.agileml.wire import Kind, Status, Wanted

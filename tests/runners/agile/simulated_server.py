@@ -181,8 +181,8 @@ class SimulatedServer(Server):
             raise Refused(f"partition {number} of {layout.partitions}")
         if number not in self._owners:
             self._owners[number] = SimulatedOwner(
-                layout, number, self.config.rule, patience_s=self._patience_s, advanced=self._pusher.advanced,
-                least_era=self._least_era,
+                layout, number, sees_ahead=self.config.sees_ahead, patience_s=self._patience_s,
+                advanced=self._pusher.advanced, least_era=self._least_era,
             )  # fmt: skip
         return self._owners[number]
 

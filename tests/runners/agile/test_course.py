@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from plink.model.consistency import BSP, SSP, Rule
 from plink.model.elastic.reports import ClockDone
 from plink.records.elastic_history import history_of
 from plink.records.elastic_log import Iteration, RolledBack
@@ -13,7 +14,6 @@ from plink.runtime.agileml.layout import Table
 from plink.runtime.agileml.loaded import Loaded
 from plink.runtime.agileml.params import Params
 from plink.runtime.agileml.progress import TABLES
-from plink.runtime.agileml.rules import BSP, SSP, Rule
 from plink.runtime.agileml.worker import Clock, Worker
 from solvers.elastic import progress
 from solvers.elastic.commands import LogLine
@@ -134,7 +134,7 @@ class Counts(App[int]):
 @pytest.mark.parametrize("rule", [BSP(), SSP(3)], ids=str)
 @pytest.mark.parametrize("batches", [1, 2])
 def test_an_objective_is_told_of_its_own_iteration(rule: Rule, batches: int) -> None:
-    """With slack it is known later, and those of the last iterations not any more."""
+    """With staleness it is known later, and those of the last iterations not any more."""
     told = Told(batches)
 
     def done(clock: Clock) -> None:
@@ -145,7 +145,7 @@ def test_an_objective_is_told_of_its_own_iteration(rule: Rule, batches: int) -> 
         made.open(1)
         Worker(Loaded(app), made.client(0), range(app.pieces), say=[].append, done=done).run()
     told.end()
-    late = -(-(rule.slack if isinstance(rule, SSP) else 0) // batches)
+    late = -(-(rule.apart) // batches)
     wanted = [(i, float(batches), None if i % 3 == 0 or i >= 24 // batches - 1 - late else float(i))
               for i in range(24 // batches)]  # fmt: skip
     assert told.found == wanted

@@ -71,10 +71,10 @@ def test_a_transient_host_needs_room_for_what_it_serves_and_none_for_what_it_doe
     assert refusal(small[::2]) is None
 
 
-def test_what_slack_has_in_sight_is_kept_too() -> None:
+def test_what_staleness_has_in_sight_is_kept_too() -> None:
     """Servers have the newest state beside the consistent one."""
     assert refusal(job("r", 15.9)) is None
-    assert "would keep 16 GB" in str(refusal(job("r", 15.9), slack=0))
+    assert "would keep 16 GB" in str(refusal(job("r", 15.9), rule="ssp:0"))
 
 
 def test_hosts_that_share_their_memory_need_it_together() -> None:
