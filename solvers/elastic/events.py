@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from plink.model.elastic.reports import Message
 from solvers.elastic.member import Member
+from solvers.elastic.placement.actions import Halt
 
 
 @dataclass(frozen=True)
@@ -76,14 +77,6 @@ class HostMessage:
 
 
 @dataclass(frozen=True)
-class InvalidResult:
-    """A host has answered a request with what is no result of it."""
-
-    host: int
-    reason: str
-
-
-@dataclass(frozen=True)
 class SupervisorAlive:
     """The supervisor is connected, and would have passed messages on."""
 
@@ -103,6 +96,13 @@ class ServersStarted:
 @dataclass(frozen=True)
 class ReportsComplete:
     """All hosts have reported to a restarted controller, or are lost."""
+
+
+@dataclass(frozen=True)
+class StateLost:
+    """Nothing goes on without a checkpoint."""
+
+    halt: Halt
 
 
 @dataclass(frozen=True)

@@ -83,6 +83,8 @@ def _next(barrier: Barrier, clock: int, ahead: int, waiting: Iterable[int] = ())
 def _possible(state: State) -> bool:
     """Whether every piece has a host that has it in memory. Where a wanted host is no more, what follows from that is
     yet to be decided."""
+    if state.placement is None:
+        return False
     wanted = state.rebalancing.wanted
     covered = sum(len(pieces) for pieces in wanted.values())
     ready = not state.migration.opening and not state.cluster.halted

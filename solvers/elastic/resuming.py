@@ -12,7 +12,7 @@ from solvers.elastic import checkpointing, crash_loop, draining, joining, resizi
 from solvers.elastic.commands import StartReliableHosts
 from solvers.elastic.context import Context
 from solvers.elastic.decisions import carry_out, log_rollback
-from solvers.elastic.events import BeginJob, HostMessage
+from solvers.elastic.events import BeginJob, HostMessage, StateLost
 from solvers.elastic.finish import fail
 from solvers.elastic.host_reports import (
     latest_thresholds,
@@ -211,7 +211,7 @@ def go_on(ctx: Context) -> None:
     for member in sorted(unbegun, key=lambda member: -member.number):
         joining.arrive(ctx, (member,), False, first=True)
     if halt is not None:
-        halted(ctx, halt)
+        ctx.emit(StateLost(halt))
 
 
 def _resume(ctx: Context, reports: Mapping[int, HostReport]) -> act.Halt | None:

@@ -105,6 +105,8 @@ def _handle(ctx: Context, event: Any) -> None:
             joining.gather_reports(ctx, event.hosts)
         case events.ReportsComplete():
             resuming.go_on(ctx)
+        case events.StateLost():
+            resuming.halted(ctx, event.halt)
         case events.ServersStarted(events.BeginJob(number)):
             resuming.start(ctx, number)
         case events.ServersStarted(events.AdmitArrival(arrival)):
