@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from plink.errors import PlinkError, UsageError
+from plink.model.elastic.reports import Hello, OtherVersion
 from plink.model.hosts import Host
 from runners.agile.asking import Answer
 from runners.agile.fitting import refuse
@@ -33,7 +34,7 @@ class Adding:
     soon: Callable[[Callable[[], None]], None]
     gather: Callable[[list[Host]], tuple[Group, list[Member]]]
     members: Mapping[int, Member]
-    hello: Mapping[int, dict[str, Any] | None]
+    hello: Mapping[int, Hello | OtherVersion | None]
     lost: Mapping[int, str]
     machines: Mapping[str, dict[str, Any]] | None
     room: Callable[[list[Member]], str | None]

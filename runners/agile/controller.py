@@ -4,10 +4,10 @@ One thread, which never waits. All that it knows can be had again from the hosts
 another goes on.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from runners.agile.wire import event_of, message_of
+from runners.agile.wire import encode
 from solvers.elastic.events import Tick
 from solvers.elastic.settings import Settings
 from solvers.elastic.state import State, initial
@@ -27,17 +27,14 @@ class Controller:
         self._write, self._clock = write, clock
         self.state: State = initial(settings, term, clock())
 
-    def receive(self, message: Mapping[str, Any]) -> None:
-        """Take one message of the supervisor's, and do what follows."""
-        self._step(event_of(message))
-
     def tick(self) -> float:
         """Do what is due; returns the seconds until something else is."""
-        return self._step(Tick())
+        return self.handle(Tick())
 
-    def _step(self, event: Any) -> float:
+    def handle(self, event: Any) -> float:
+        """Do what follows from an event (:mod:`solvers.elastic.events`); returns as :meth:`tick`."""
         outcome = step(self.state, event, self._clock())
         self.state = outcome.state
         for item in (*outcome.entries, *outcome.commands):
-            self._write(message_of(item, self.state.term))
+            self._write(encode(item, self.state.term))
         return outcome.wait_s

@@ -25,7 +25,7 @@ class _Pool:
     @property
     def room(self) -> float:
         """Each found what the others had not taken yet."""
-        return min(float(member.hello["memory"]) for member in self.members)
+        return min(float(member.program.memory or 0) for member in self.members)
 
     def have(self, told: Sequence[Member]) -> str:
         """As the end of a sentence about some of them."""
@@ -86,8 +86,8 @@ def _pools(judged: Sequence[Member], need: Mapping[int, Need]) -> list[_Pool]:
     """Of those that know what they have."""
     together: dict[str | int, list[Member]] = {}
     for member in judged:
-        if member.hello["memory"] is not None:
-            together.setdefault(member.hello["pool"] or member.number, []).append(member)
+        if member.program.memory is not None:
+            together.setdefault(member.program.pool or member.number, []).append(member)
     return [_Pool(tuple(members), tuple(need[one.number] for one in members)) for members in together.values()]
 
 

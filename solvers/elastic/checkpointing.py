@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from plink.model.checkpoint_names import name_of
 from plink.model.elastic.fields import SavedCheckpoint
 from plink.model.elastic.reports import Answer
-from plink.model.elastic.requests import DiscardCheckpoint, KeepCheckpoint, Release, WriteCheckpoint
+from plink.model.elastic.requests import DiscardCheckpoint, KeepCheckpoint, Truncate, WriteCheckpoint
 from plink.model.elastic.results import CheckpointWritten, Result
 from solvers.elastic.commands import CheckpointAnswer
 from solvers.elastic.context import Context
@@ -43,7 +43,7 @@ def request(ctx: Context, ask: int) -> None:
 def consistent(ctx: Context, clock: int) -> None:
     """All backups have that clock. Steps before it are not needed any more; while a checkpoint is written they are."""
     if ctx.state.checkpointing.attempt is None:
-        ctx.send_all(Release(clock))
+        ctx.send_all(Truncate(clock))
     ctx.state.checkpointing = replace(ctx.state.checkpointing, clock=clock)
 
 
@@ -216,4 +216,4 @@ def _over(ctx: Context) -> None:
     now = ctx.state.checkpointing
     next_s = ctx.now + ctx.state.settings.checkpoint_every_s
     ctx.state.checkpointing = replace(now, attempt=None, over_s=ctx.now, next_s=next_s)
-    ctx.send_all(Release(now.clock))
+    ctx.send_all(Truncate(now.clock))

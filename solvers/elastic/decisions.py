@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from plink.model.elastic.requests import Forget, Point, RollBack
+from plink.model.elastic.requests import Forget, RollBack, SetOwners
 from solvers.elastic import checkpointing, loading, migration, rebalancing, traffic
 from solvers.elastic.context import Context
 from solvers.elastic.placement import actions as act
@@ -53,7 +53,7 @@ def point(ctx: Context) -> None:
         for number, one in enumerate(cluster.partitions)
         if one.owner in ctx.state.members
     }
-    ctx.send_all(Point(owners, cluster.number))
+    ctx.send_all(SetOwners(owners, cluster.number))
 
 
 def _carry_out_one(ctx: Context, action: act.Action) -> None:

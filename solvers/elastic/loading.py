@@ -5,7 +5,7 @@ has in memory could not be loaded on another host either.
 """
 
 from plink.model.elastic.reports import Answer
-from plink.model.elastic.requests import Load
+from plink.model.elastic.requests import LoadShards
 from solvers.elastic.context import Context
 from solvers.elastic.events import HostUnfit
 from solvers.elastic.finish import fail
@@ -17,7 +17,7 @@ from solvers.elastic.placement.hosts import Tier
 
 def load(ctx: Context, action: act.Load) -> None:
     """Have a host load pieces into memory."""
-    ctx.request(action.host, Load(action.pieces), ShardsLoaded(action))
+    ctx.request(action.host, LoadShards(action.pieces), ShardsLoaded(action))
 
 
 def loaded(ctx: Context, purpose: ShardsLoaded, answer: Answer) -> None:

@@ -1,8 +1,9 @@
 """A host of an elastic job, as its controller and its supervisor know it."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+from plink.model.elastic.reports import Hello, OtherVersion
 from solvers.elastic.placement.hosts import Host, Tier
 
 
@@ -16,7 +17,7 @@ class Member:
     slots: int
     price: float | None = None
     at: str = ""
-    hello: dict[str, Any] = field(default_factory=dict)
+    hello: Hello | OtherVersion | None = None
     rate: float | None = None
     rack: str = ""
     address: str = ""
@@ -25,6 +26,12 @@ class Member:
     def host(self) -> Host:
         """As the placement knows it."""
         return Host(self.number, self.name, Tier(self.tier), self.slots, self.rate, self.rack)
+
+    @property
+    def program(self) -> Hello:
+        """What its node says of its program."""
+        assert isinstance(self.hello, Hello)
+        return self.hello
 
     @property
     def reliable(self) -> bool:
@@ -37,7 +44,3 @@ class Member:
             "what": "host", "host": self.name, "number": self.number, "tier": self.tier, "slots": self.slots,
             "price": self.price, "event": event, "seconds": seconds, "why": why,
         }  # fmt: skip
-
-    def to_json(self) -> dict[str, Any]:
-        """As it travels from the supervisor to the controller."""
-        return {name: value for name, value in asdict(self).items() if name != "address"}

@@ -12,12 +12,12 @@ from plink.model.elastic.requests import (
     Drop,
     Open,
     Prepare,
+    Promote,
     Request,
     Restore,
     RestoreTo,
     SetReplica,
     StopReplicating,
-    TakeOver,
 )  # fmt: skip
 from solvers.elastic.context import Context
 from solvers.elastic.events import HostsLost
@@ -289,7 +289,7 @@ def try_promote(ctx: Context, due: ReplicaPromoted) -> None:
     """Have it serve one partition, if it still is to."""
     state, action, number = ctx.state, due.action, due.partition
     if number not in state.migration.commits and _serves(state, number, action.epoch):
-        ctx.request(action.host, TakeOver(number, action.epoch, due.first), due)
+        ctx.request(action.host, Promote(number, action.epoch, due.first), due)
 
 
 def promoted(ctx: Context, purpose: ReplicaPromoted, answer: Answer) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from plink.model.elastic.requests import Assign, Pause, Resume, SetParticipants, StandIn
+from plink.model.elastic.requests import AssignShards, Pause, Resume, SetParticipants, StandIn
 from plink.model.elastic.results import ParticipantsSet as ParticipantsResult
 from plink.model.elastic.results import Paused, Result
 from solvers.elastic import resizing
@@ -235,7 +235,7 @@ def _assign(ctx: Context) -> None:
     hosts = {*after_rollback.values(), *(one.host for one in (*before.workers.values(), *workers.values()))}
     for host in sorted(host for host in hosts if host in members):
         own = {number: worker.pieces for number, worker in workers.items() if worker.host == host}
-        ctx.send(host, Assign(clock, before.era, own, everywhere, left))
+        ctx.send(host, AssignShards(clock, before.era, own, everywhere, left))
     ending = ctx.state.ending
     ctx.state.ending = replace(
         ending, finished={worker: at for worker, at in ending.finished.items() if worker in workers}

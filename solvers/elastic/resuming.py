@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from plink.errors import PlinkError
 from plink.model.elastic.reports import ClockDone
-from plink.model.elastic.requests import BeginAgain, Drop, ReplicateUpTo, Tell
+from plink.model.elastic.requests import Drop, ReplicateUpTo, ReportPartitions, Reset
 from plink.model.elastic.results import HostReport
 from plink.model.hostlist import fold_hostlist
 from solvers.elastic import checkpointing, crash_loop, draining, joining, resizing, traffic
@@ -55,7 +55,7 @@ def start(ctx: Context, number: int = 0) -> None:
         return
     clock = -1 if saved is None else saved.clock
     if number:
-        ctx.send_all(BeginAgain(-1, cluster.era))
+        ctx.send_all(Reset(-1, cluster.era))
     if number or saved is not None:
         roll_back(ctx, clock, cluster.era, anew=True)
     _restore_from(ctx, saved)
@@ -188,7 +188,7 @@ def start_anew(ctx: Context, saved: Checkpoint | None) -> None:
     except PlinkError as error:
         fail(ctx, str(error))
         return
-    ctx.send_all(BeginAgain(clock, cluster.era))
+    ctx.send_all(Reset(clock, cluster.era))
     roll_back(ctx, clock, cluster.era, anew=True)
     _restore_from(ctx, saved)
     carry_out(ctx, cluster, actions)
@@ -262,7 +262,7 @@ def _resume(ctx: Context, reports: Mapping[int, HostReport]) -> act.Halt | None:
         ctx.emit(HostMessage(host, early))
     state.resuming = replace(state.resuming, early=())
     ctx.send_all(ReplicateUpTo(state.replication.watermark))
-    ctx.send_all(Tell())  # what has changed meanwhile
+    ctx.send_all(ReportPartitions())  # what has changed meanwhile
     return halt
 
 

@@ -17,6 +17,7 @@ class Hello(Message, frozen=True, tag="hello"):
     ``memory``: bytes that are available, ``pool``: what they are taken from, the same on hosts that share it.
     """
 
+    version: Int
     plink: str
     app: str
     pid: Int
@@ -26,6 +27,12 @@ class Hello(Message, frozen=True, tag="hello"):
     shapes: Annotated[tuple[tuple[Positive, Positive], ...], Meta(min_length=1)]
     memory: Amount | None
     pool: str
+
+
+class OtherVersion(Message, frozen=True, tag="other_version"):
+    """Never sent: what the first message of a node of another version is decoded to."""
+
+    plink: str
 
 
 class Alive(Message, frozen=True, tag="alive"):
@@ -92,4 +99,6 @@ class WorkerFinished(Message, frozen=True, tag="finished"):
     told: bool
 
 
-MESSAGES: dict[str, type[Message]] = {str(kind.__struct_config__.tag): kind for kind in Message.__subclasses__()}
+MESSAGES: dict[str, type[Message]] = {
+    str(kind.__struct_config__.tag): kind for kind in Message.__subclasses__() if kind is not OtherVersion
+}  # by type

@@ -81,7 +81,7 @@ class Cancel(Request, frozen=True, tag="cancel"):
     epoch: Int
 
 
-class AddReplica(Request, frozen=True, tag="back_up"):
+class AddReplica(Request, frozen=True, tag="add_replica"):
     """Send a partition's state to one more backup, and replicate to it."""
 
     partition: Int
@@ -89,14 +89,14 @@ class AddReplica(Request, frozen=True, tag="back_up"):
     address: str
 
 
-class SetReplica(Request, frozen=True, tag="push_to"):
+class SetReplica(Request, frozen=True, tag="set_replica"):
     """Replicate to this backup alone."""
 
     partition: Int
     address: str
 
 
-class StopReplicating(Request, frozen=True, tag="stop_pushing"):
+class StopReplicating(Request, frozen=True, tag="stop_replicating"):
     """Replicate to this backup no longer."""
 
     partition: Int
@@ -119,7 +119,7 @@ class Drop(Request, frozen=True, tag="drop"):
     epoch: Int
 
 
-class TakeOver(Request, frozen=True, tag="take_over"):
+class Promote(Request, frozen=True, tag="promote"):
     """Serve a partition from the backup that is here, from clock ``first`` on."""
 
     partition: Int
@@ -133,19 +133,19 @@ class Forget(Request, frozen=True, tag="forget"):
     epoch: Int
 
 
-class Release(Request, frozen=True, tag="release"):
+class Truncate(Request, frozen=True, tag="truncate"):
     """Truncate the undo log: nobody goes back to before this clock."""
 
     clock: Int
 
 
-class ReplicateUpTo(Request, frozen=True, tag="push_up_to"):
+class ReplicateUpTo(Request, frozen=True, tag="replicate_up_to"):
     """Replicate up to a clock: the next round."""
 
     clock: Int
 
 
-class SetParticipants(Request, frozen=True, tag="take_part"):
+class SetParticipants(Request, frozen=True, tag="set_participants"):
     """Take updates of these workers, and of no others, in partitions from a clock on."""
 
     partitions: tuple[Int, ...]
@@ -153,17 +153,17 @@ class SetParticipants(Request, frozen=True, tag="take_part"):
     first: Int
 
 
-class Pause(Request, frozen=True, tag="hold"):
+class Pause(Request, frozen=True, tag="pause"):
     """Let no worker begin a clock."""
 
     clock: Int
 
 
-class Resume(Request, frozen=True, tag="let_go"):
+class Resume(Request, frozen=True, tag="resume"):
     """Let workers begin what they like."""
 
 
-class Assign(Request, frozen=True, tag="assign"):
+class AssignShards(Request, frozen=True, tag="assign_shards"):
     """Work on these pieces from a clock on; ``workers``: of this host, ``everywhere`` and ``left``: as a ShardMap."""
 
     clock: Int
@@ -183,20 +183,20 @@ class StandIn(Request, frozen=True, tag="stand_in"):
     era: Int
 
 
-class Load(Request, frozen=True, tag="load"):
+class LoadShards(Request, frozen=True, tag="load_shards"):
     """Load pieces of the input data into memory."""
 
     pieces: tuple[Int, ...]
 
 
-class WriteCheckpoint(Request, frozen=True, tag="checkpoint"):
+class WriteCheckpoint(Request, frozen=True, tag="write_checkpoint"):
     """Write partitions into files of a folder."""
 
     folder: str
     partitions: tuple[Int, ...]
 
 
-class KeepCheckpoint(Request, frozen=True, tag="keep"):
+class KeepCheckpoint(Request, frozen=True, tag="keep_checkpoint"):
     """Name a whole checkpoint as the latest."""
 
     folder: str
@@ -204,14 +204,14 @@ class KeepCheckpoint(Request, frozen=True, tag="keep"):
     job: str
 
 
-class DiscardCheckpoint(Request, frozen=True, tag="discard"):
+class DiscardCheckpoint(Request, frozen=True, tag="discard_checkpoint"):
     """Remove a checkpoint that failed."""
 
     folder: str
     job: str
 
 
-class WriteResult(Request, frozen=True, tag="result"):
+class WriteResult(Request, frozen=True, tag="write_result"):
     """Run the program's ``result()`` on the state of a clock."""
 
     clock: Int
@@ -225,18 +225,18 @@ class RollBack(Request, frozen=True, tag="roll_back"):
     era: Int
 
 
-class BeginAgain(Request, frozen=True, tag="begin_again"):
+class Reset(Request, frozen=True, tag="reset"):
     """Forget all partitions, and begin a new era at a clock."""
 
     clock: Int
     era: Int
 
 
-class Tell(Request, frozen=True, tag="tell"):
+class ReportPartitions(Request, frozen=True, tag="report_partitions"):
     """Report anew of all partitions."""
 
 
-class Point(Request, frozen=True, tag="point"):
+class SetOwners(Request, frozen=True, tag="set_owners"):
     """Address partitions to these owners: address and epoch by partition. ``count``: the largest number given."""
 
     owners: dict[Index, tuple[str, Int]]

@@ -33,7 +33,7 @@ def held(job: SimulatedJob) -> list[Held]:
 
     def look() -> None:
         if job._controller is not None and (state := job._controller.state.placement) is not None:
-            now = Held(job._by, state.stage, state.thresholds)
+            now = Held(job._term, state.stage, state.thresholds)
             if not found or found[-1] != now:
                 found.append(now)
         job.later(0.1, look)
@@ -78,5 +78,5 @@ def test_what_was_carried_before_is_not_measured() -> None:
     carried = TrafficCounters(10**9, 10**9, 10**9, 10**9)
     job = Resumed(AT_WORK | {"carried": structs.asdict(carried)}, **MEASURED)
     assert job.controller.state.traffic.counters[0] == carried
-    lines = [word["line"] for word in job.says("log") if word["line"]["what"] == "traffic"]
+    lines = [word["fields"] for word in job.says("log") if word["fields"]["what"] == "traffic"]
     assert [(line["sent"], line["received"]) for line in lines] == [(2 * 10**9, 2 * 10**9)]

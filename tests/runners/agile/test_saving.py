@@ -83,16 +83,16 @@ class Desk:
 
     def written(self, why: str | None = None, kind: str = "", *, by: tuple[int, ...] = (0, 1)) -> None:
         """Hosts have answered that they wrote theirs, or why not, and removed what they were asked to remove."""
-        for word in self.words("checkpoint"):
+        for word in self.words("write_checkpoint"):
             if word["to"] in by:
                 self.answer(word, why, kind, seconds=0.5 + word["to"], bytes=10)
-        for word in self.words("discard"):
+        for word in self.words("discard_checkpoint"):
             self.answer(word)
 
     def kept(self) -> None:
         """The last is whole."""
         self.written()
-        self.answer(self.words("keep")[-1])
+        self.answer(self.words("keep_checkpoint")[-1])
 
 
 def test_one_is_written_and_then_it_is_the_latest() -> None:
@@ -107,15 +107,15 @@ def test_one_is_written_and_then_it_is_the_latest() -> None:
     assert desk.saving.attempt
     desk.written()
     assert desk.saving.last is None
-    (keep,) = desk.words("keep")
+    (keep,) = desk.words("keep_checkpoint")
     assert keep["job"] == JOB
     assert keep["saved"] == SavedCheckpoint(7, 3, name_of(7, JOB))
     desk.answer(keep)
     assert desk.saving.last == Checkpoint(f"/c/{name_of(7, JOB)}", 7)
     assert desk.lines == [{"what": "checkpoint", "clock": 7, "seconds": 1.5, "bytes": 20}]
-    assert [(word["to"], word["clock"]) for word in desk.words("release")] == [(0, 7), (1, 7)]
+    assert [(word["to"], word["clock"]) for word in desk.words("truncate")] == [(0, 7), (1, 7)]
     desk.look()  # of the same clock there is one
-    assert len(desk.words("checkpoint")) == 2
+    assert len(desk.words("write_checkpoint")) == 2
 
 
 @pytest.mark.parametrize("why", ["no folder", "not yet", "not safe", "a stranger", "no clock", "halted"])
@@ -142,8 +142,8 @@ def test_one_that_fails_is_given_up(kind: str, notes: list[str]) -> None:
     desk.written("disk full", kind)
     assert desk.notes == notes
     assert not desk.saving.attempt
-    assert len(desk.words("release")) == 2  # once: the second answer is of nothing
-    assert not desk.words("keep")
+    assert len(desk.words("truncate")) == 2  # once: the second answer is of nothing
+    assert not desk.words("keep_checkpoint")
 
 
 def test_a_failed_checkpoint_is_removed_once_all_hosts_have_answered() -> None:
@@ -151,18 +151,18 @@ def test_a_failed_checkpoint_is_removed_once_all_hosts_have_answered() -> None:
     desk.consistent(7)
     desk.look()
     desk.written("disk full", "OSError", by=(0,))
-    assert not desk.words("discard")
+    assert not desk.words("discard_checkpoint")
     desk.consistent(8)
     desk.look()
-    assert len(desk.words("checkpoint")) == 2  # the other host may still be writing
+    assert len(desk.words("write_checkpoint")) == 2  # the other host may still be writing
     desk.written(by=(1,))
-    assert [(word["to"], word["folder"]) for word in desk.words("discard")] == [
+    assert [(word["to"], word["folder"]) for word in desk.words("discard_checkpoint")] == [
         (0, f"/c/{name_of(7, JOB)}"),
         (1, f"/c/{name_of(7, JOB)}"),
     ]
     assert len(desk.notes) == 1
     desk.look()
-    assert len(desk.words("checkpoint")) == 4
+    assert len(desk.words("write_checkpoint")) == 4
 
 
 def test_a_roll_back_gives_one_up() -> None:
@@ -171,7 +171,7 @@ def test_a_roll_back_gives_one_up() -> None:
     desk.look()
     desk.rolled_back(3)
     desk.written()
-    assert not desk.words("keep")
+    assert not desk.words("keep_checkpoint")
     assert not desk.saving.attempt
 
 
@@ -192,15 +192,15 @@ class Wishing(Desk):
 def test_one_that_is_wished_for_is_written_at_once() -> None:
     desk = Wishing()
     desk.look()
-    assert [word["folder"] for word in desk.words("checkpoint")] == [f"/c/{name_of(7, JOB)}"] * 2
+    assert [word["folder"] for word in desk.words("write_checkpoint")] == [f"/c/{name_of(7, JOB)}"] * 2
     desk.written()
     assert desk.told == []  # it counts when it is named
-    keep = desk.words("keep")[-1]
+    keep = desk.words("keep_checkpoint")[-1]
     desk.answer(keep)
     assert desk.told == [{"clock": 7, "folder": f"/c/{name_of(7, JOB)}"}]
     desk.consistent(8)
     desk.look()
-    assert len(desk.words("checkpoint")) == 2  # the wish is fulfilled
+    assert len(desk.words("write_checkpoint")) == 2  # the wish is fulfilled
 
 
 def test_a_wish_for_what_is_being_written_or_on_disk_writes_nothing_more() -> None:
@@ -209,7 +209,7 @@ def test_a_wish_for_what_is_being_written_or_on_disk_writes_nothing_more() -> No
     desk.kept()
     desk.wish()
     assert [told["clock"] for told in desk.told] == [7, 7, 7]
-    assert len(desk.words("checkpoint")) == 2
+    assert len(desk.words("write_checkpoint")) == 2
 
 
 def test_a_wish_while_an_older_one_is_written_waits_for_its_own() -> None:
@@ -228,7 +228,7 @@ def test_a_wish_that_cannot_be_fulfilled_is_told_why() -> None:
     desk.written("disk full", "OSError")
     assert desk.told == [{"why": "no checkpoint could be written in /c: disk full"}]
     desk.look()
-    assert len(desk.words("checkpoint")) == 2  # and is not tried again
+    assert len(desk.words("write_checkpoint")) == 2  # and is not tried again
 
 
 def test_one_that_is_due_outlives_a_partition_that_moved_meanwhile_too() -> None:
@@ -240,10 +240,10 @@ def test_one_that_is_due_outlives_a_partition_that_moved_meanwhile_too() -> None
         desk.look(left_s=left_s)
         desk.written("partition 1 is not here", "Refused")
         desk.look(left_s=left_s)
-        assert len(desk.words("checkpoint")) == 2
+        assert len(desk.words("write_checkpoint")) == 2
         desk.now += 0.3
         desk.look(left_s=left_s)
-        assert (len(desk.words("checkpoint")), desk.notes) == (4, [])
+        assert (len(desk.words("write_checkpoint")), desk.notes) == (4, [])
         desk.kept()
         assert not desk.saving.urgent
 

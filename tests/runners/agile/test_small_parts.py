@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from plink.model.elastic.reports import Answer
-from plink.model.elastic.requests import Load, Pause, Request
-from plink.runtime.agileml.control_line import VERSION
+from plink.model.elastic.codec import VERSION, ProtocolError, decode_message
+from plink.model.elastic.reports import Answer, Hello, Log, OtherVersion
+from plink.model.elastic.requests import LoadShards, Pause, Request
 from runners.agile.fitting import refuse
-from solvers.elastic import answers, failure_detector
+from runners.agile.wire import encode
+from solvers.elastic import answers, events, failure_detector
 from solvers.elastic.commands import Send
 from solvers.elastic.context import Context
 from solvers.elastic.member import Member
@@ -23,11 +24,18 @@ from solvers.elastic.settings import Settings
 from solvers.elastic.state import FailureDetector, initial
 
 
+def hello_of(**fields: Any) -> Hello | OtherVersion:
+    """The first message of a node."""
+    said = {"type": "hello", "version": VERSION, "plink": "1.2", "app": "App", "pid": 7, "tables": 1, "pieces": 8,
+            "batches": 1, "shapes": [[8, 125]], "memory": None, "pool": ""}  # fmt: skip
+    hello = decode_message(said | fields)
+    assert isinstance(hello, Hello | OtherVersion)
+    return hello
+
+
 def member(number: int, tier: str = "reliable", **hello: Any) -> Member:
     """One that said hello."""
-    said = {"version": VERSION, "plink": "1.2", "tables": 1, "pieces": 8, "batches": 1, "shapes": [[8, 125]],
-            "memory": None, "pool": ""}  # fmt: skip
-    return Member(number, f"h{number}", tier, 1, hello=said | hello)
+    return Member(number, f"h{number}", tier, 1, hello=hello_of(**hello))
 
 
 class Channel:
@@ -42,7 +50,7 @@ class Channel:
         """A request whose answer is wanted."""
         purpose = ShardsLoaded(act.Load(host, (), ticket, False, ""))
         ctx = Context(self.job, 0.0)
-        ctx.request(host, request or Load(()), purpose)
+        ctx.request(host, request or LoadShards(()), purpose)
         self.job = ctx.state
         self.asked += [one.id for one in ctx.commands if isinstance(one, Send) and one.id is not None]
 
@@ -81,7 +89,7 @@ def test_who_answers_what_makes_no_sense_is_as_good_as_gone() -> None:
     channel.answer(1, channel.asked[1], begun="2")
     (lost,) = channel.emitted
     assert lost.hosts == (1,)
-    assert lost.reason == "its answer to 'hold' makes no sense: Expected `int`, got `str` - at `$.begun`"
+    assert lost.reason == "its answer to 'pause' makes no sense: Expected `int`, got `str` - at `$.begun`"
 
 
 class Hearing:
@@ -166,6 +174,10 @@ def test_where_most_are_silent_at_once_it_is_somebody_elses_fault_for_a_while() 
     assert hearing.silent(three) == three
 
 
+OLDER = decode_message({"is": "hello", "tables": 1})  # before version 6
+assert isinstance(OLDER, OtherVersion)
+
+
 @pytest.mark.parametrize(
     ("hosts", "why"),
     [
@@ -173,30 +185,43 @@ def test_where_most_are_silent_at_once_it_is_somebody_elses_fault_for_a_while() 
         ([member(0), member(1, batches=2)], "other mini-batches"),
         ([member(0, "transient")], "no reliable host"),
         ([member(0), member(1, version=0)], "h1 has plink 1.2, here it is "),
-        ([member(0), Member(1, "h1", "reliable", 1, hello={"tables": 1})], "h1 has plink an older version"),
-        ([member(0), member(1, shapes="much")], "h1: what its node says of itself makes no sense: 'hello' with shapes"),
-        ([member(0, shapes=[[8, 125], [-5, 8]])], "h0: what its node says of itself makes no sense"),
-        ([member(0, pieces=0)], "h0: what its node says of itself makes no sense: 'hello' with pieces"),
+        ([member(0), Member(1, "h1", "reliable", 1, hello=OLDER)], "h1 has plink an older version"),
     ],
 )
 def test_hosts_that_do_not(hosts: list[Member], why: str) -> None:
     assert why in str(refuse(hosts))
 
 
+@pytest.mark.parametrize(
+    ("field", "error"),
+    [
+        ({"shapes": "much"}, "hello: Expected `array`, got `str` - at `$.shapes`"),
+        ({"shapes": [[8, 125], [-5, 8]]}, "hello: Expected `int` >= 1 - at `$.shapes[1][0]`"),
+        ({"pieces": 0}, "hello: Expected `int` >= 1 - at `$.pieces`"),
+        ({"colour": 3}, "hello: Object contains unknown field `colour`"),
+    ],
+)
+def test_a_hello_that_makes_no_sense(field: dict[str, Any], error: str) -> None:
+    with pytest.raises(ProtocolError) as raised:
+        hello_of(**field)
+    assert str(raised.value) == error
+
+
 def test_only_the_hub_gives_a_controller_its_settings() -> None:
-    """A node that says such a word does not end it, nor put another in its place."""
+    """A node that sends such a message is ended before it gets there; those of nodes come in one of the hub's."""
     settings = Settings("", 2, 3, ((10, 10),), 0.0, time.monotonic())
+    with pytest.raises(ProtocolError):
+        decode_message({"type": "settings", "settings": settings.to_json(), "term": 5})
     words = [
-        {"is": "settings", "settings": settings.to_json(), "by": 4},
-        {"is": "start", "hosts": [member(0).to_json()]},
-        {"is": "settings", "settings": settings.to_json(), "by": 5, "from": 0},
-        {"is": "settings", "from": 0},
-        {"is": "status", "ask": 9},
+        {"type": "settings", "settings": settings.to_json(), "term": 4},
+        encode(events.JobStarted((member(0),))),
+        encode(events.HostMessage(0, Log("settings"))),
+        encode(events.StatusRequested(9)),
     ]
     done = subprocess.run(
         [sys.executable, "-c", "from runners.agile.main import main; main()"], timeout=60, capture_output=True,
         input="".join(json.dumps(word) + "\n" for word in words), text=True, check=True,
     )  # fmt: skip
     said = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [word["by"] for word in said if "do" in word] == [4]
-    assert [word["ask"] for word in said if word.get("is") == "status"] == [9]
+    assert [word["request"]["term"] for word in said if word["type"] == "send"] == [4]
+    assert [word["ask"] for word in said if word["type"] == "status"] == [9]

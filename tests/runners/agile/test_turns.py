@@ -19,9 +19,9 @@ def test_the_first_turn_holds_nobody() -> None:
         (0, [1], [0, 1, 2], 0),
     ]
     table.part()
-    assert not table.words("hold")
-    assert [word["workers"] for word in table.words("assign")] == [{0: [0]}, {1: [1, 3], 2: [2]}]
-    assert table.words("assign")[0]["everywhere"] == {0: [0, [0], 0], 1: [1, [1, 3], 0], 2: [1, [2], 0]}
+    assert not table.words("pause")
+    assert [word["workers"] for word in table.words("assign_shards")] == [{0: [0]}, {1: [1, 3], 2: [2]}]
+    assert table.words("assign_shards")[0]["everywhere"] == {0: [0, [0], 0], 1: [1, [1, 3], 0], 2: [1, [2], 0]}
     assert not table.turning
     assert table.turns.assigned
 
@@ -40,35 +40,35 @@ def test_a_turn_is_at_a_clock_that_nobody_has_begun() -> None:
     table.set(begun=5)
     table.clock = 4
     table.want({0: (0, 1, 2), 1: (3,)})
-    assert [(word["to"], word["clock"]) for word in table.words("hold")] == [(0, 7), (1, 7)]
+    assert [(word["to"], word["clock"]) for word in table.words("pause")] == [(0, 7), (1, 7)]
     table.hold(begun=6)
     table.part()
-    assert [word["first"] for word in table.words("take_part")[1:]] == [7]
-    assert [word["clock"] for word in table.words("assign")[2:]] == [7, 7]
+    assert [word["first"] for word in table.words("set_participants")[1:]] == [7]
+    assert [word["clock"] for word in table.words("assign_shards")[2:]] == [7, 7]
     assert table.turns.workers[0].first == 0  # it goes on with what it has, and with more
 
 
 def test_if_somebody_has_begun_it_is_later() -> None:
     table = two()
     table.want({0: (0, 1, 2), 1: (3,)})
-    first, second = table.open("hold")
+    first, second = table.open("pause")
     table.answer(second, begun=9)
-    assert not table.words("let_go")  # not before all have said it
+    assert not table.words("resume")  # not before all have said it
     table.answer(first, begun=1)
-    assert len(table.words("let_go")) == 2
-    assert [word["clock"] for word in table.open("hold")] == [13, 13]
+    assert len(table.words("resume")) == 2
+    assert [word["clock"] for word in table.open("pause")] == [13, 13]
     table.hold(begun=13)
-    assert [word["clock"] for word in table.open("hold")] == [21, 21]  # further ahead each time
+    assert [word["clock"] for word in table.open("pause")] == [21, 21]  # further ahead each time
     table.hold(begun=20)
-    assert table.open("take_part")[0]["first"] == 21
+    assert table.open("set_participants")[0]["first"] == 21
 
 
 def test_a_hold_that_is_refused_holds_up_nobody() -> None:
     table = two()
     table.want({0: (0, 1, 2), 1: (3,)})
-    for word in table.open("hold"):
+    for word in table.open("pause"):
         table.answer(word, why="nothing has begun here")
-    assert table.open("take_part")
+    assert table.open("set_participants")
 
 
 def test_owners_that_change_meanwhile_are_asked_again() -> None:
@@ -76,12 +76,12 @@ def test_owners_that_change_meanwhile_are_asked_again() -> None:
     table.serve(0, 1)
     table.want({0: (0, 1, 2), 1: (3,)})
     table.hold()
-    for word in table.open("take_part"):
+    for word in table.open("set_participants"):
         table.answer(word, elsewhere=[[number, "not here"] for number in word["partitions"]])
     table.serve(1, 1)
     table.wait()
-    assert sorted(number for word in table.open("take_part") for number in word["partitions"]) == [0, 1]
-    assert {word["to"] for word in table.open("take_part")} == {1}
+    assert sorted(number for word in table.open("set_participants") for number in word["partitions"]) == [0, 1]
+    assert {word["to"] for word in table.open("set_participants")} == {1}
     table.part()
     table.wait()
     assert not table.turning
@@ -132,24 +132,24 @@ def test_the_end_of_less_than_is_owed_is_not_the_end() -> None:
     assert not table.turns.pending
 
 
-@pytest.mark.parametrize("step", ["hold", "take_part"])
+@pytest.mark.parametrize("step", ["pause", "set_participants"])
 def test_a_roll_back_ends_a_turn(step: str) -> None:
     table = two()
     table.want({0: (0, 1, 2), 1: (3,)})
-    late = table.open("hold")
-    if step == "take_part":
+    late = table.open("pause")
+    if step == "set_participants":
         table.hold()
-        late = table.open("take_part")
+        late = table.open("set_participants")
     table.roll_back(4, 17)
-    assert len(table.words("let_go")) == 2
-    assigned = len(table.words("assign"))
+    assert len(table.words("resume")) == 2
+    assigned = len(table.words("assign_shards"))
     for word in late:
-        table.answer(word, **({"begun": 9} if step == "hold" else {"elsewhere": []}))
-    assert len(table.words("assign")) == assigned
+        table.answer(word, **({"begun": 9} if step == "pause" else {"elsewhere": []}))
+    assert len(table.words("assign_shards")) == assigned
     table.look()
-    assert not table.open("hold")
+    assert not table.open("pause")
     table.part()
-    assert [(word["clock"], word["era"]) for word in table.words("assign")[assigned:]] == [(5, 17), (5, 17)]
+    assert [(word["clock"], word["era"]) for word in table.words("assign_shards")[assigned:]] == [(5, 17), (5, 17)]
 
 
 def test_nothing_changes_hands_at_the_end_of_the_job() -> None:
@@ -167,4 +167,4 @@ def test_going_on_where_another_left_off() -> None:
     other.look()
     assert not other.said
     other.want({0: (0, 1, 2, 3), 1: ()})
-    assert other.open("hold")[0]["clock"] == 22
+    assert other.open("pause")[0]["clock"] == 22

@@ -58,17 +58,17 @@ class Turning(RuleBasedStateMachine):
     def _obey(self, host: int, word: dict[str, Any]) -> None:
         own = {number: one for number, one in self.workers.items() if one.host == host}
         match word["do"]:
-            case "hold":
+            case "pause":
                 self.held[host] = word["clock"]
                 begun = [one.next if one.begun else one.next - 1 for one in own.values() if one.until is None]
                 self.table.answer(word, begun=max(begun, default=-1))
-            case "let_go":
+            case "resume":
                 self.held[host] = None
-            case "take_part":
+            case "set_participants":
                 self.parts.append((word["first"], tuple(word["workers"])))
                 self.table.answer(word, elsewhere=[])
                 self._advance()
-            case "assign":
+            case "assign_shards":
                 self._assigned(host, own, word)
             case "stand_in" if word["era"] == self.era and word["worker"] not in own:
                 told = [(-1, word["era"], tuple(word["had"][0][1]))]
@@ -184,7 +184,7 @@ class Turning(RuleBasedStateMachine):
         for host in self.table.hosts:
             self.inbox.setdefault(host, []).append({"do": "roll_back"})
             if host == SERVER:
-                for word in [one for one in self.inbox[host] if one["do"] == "take_part"]:
+                for word in [one for one in self.inbox[host] if one["do"] == "set_participants"]:
                     self.inbox[host].remove(word)
         self.table.roll_back(self.back, self.era)
         self.table.look()
@@ -197,9 +197,9 @@ class Turning(RuleBasedStateMachine):
     @invariant()
     def who_takes_part_is_told_what_to_do(self) -> None:
         """What servers and hosts are told agree."""
-        words = self.table.words("assign")
+        words = self.table.words("assign_shards")
         if words:
-            taking = [word for word in self.table.words("take_part") if word["first"] == words[-1]["clock"]]
+            taking = [word for word in self.table.words("set_participants") if word["first"] == words[-1]["clock"]]
             assert sorted(words[-1]["everywhere"]) in [word["workers"] for word in taking]
 
 

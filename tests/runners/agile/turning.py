@@ -140,12 +140,12 @@ class Table:
 
     def hold(self, begun: int = -1) -> None:
         """All report what has begun."""
-        for word in self.open("hold"):
+        for word in self.open("pause"):
             self.answer(word, begun=begun)
 
     def part(self) -> None:
         """All owners know who takes part."""
-        for word in self.open("take_part"):
+        for word in self.open("set_participants"):
             self.answer(word, elsewhere=[])
 
     def first(self) -> "Table":

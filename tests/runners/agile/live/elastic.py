@@ -122,7 +122,7 @@ class Elastic:
 
     def pid(self, name: str) -> int:
         """Of a host's node."""
-        return int(next(m.hello["pid"] for m in self.hub._members.values() if m.name == name))
+        return int(next(m.program.pid for m in self.hub._members.values() if m.name == name))
 
     def kill(self, *names: str, number: int = signal.SIGKILL) -> None:
         """All at once."""

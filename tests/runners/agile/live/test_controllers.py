@@ -30,7 +30,7 @@ def test_a_controller_that_was_replaced_is_not_obeyed(tmp_path: Path) -> None:
         job.until(lambda status: status.get("controller") == 2)
         group = job.hub._groups[0]
         for number in (0, 1):
-            group.tell(number, {"do": "roll_back", "clock": -1, "era": 1000, "by": 1, "id": 7})
+            group.tell(number, {"method": "roll_back", "params": {"clock": -1, "era": 1000}, "term": 1, "id": 7})
         job.clock(job.clock_now() + 5)
         job.finish()
     assert not any(line["era"] == 1000 for line in job.events("rolled back"))

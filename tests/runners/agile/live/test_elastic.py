@@ -155,7 +155,8 @@ def test_a_node_that_says_what_no_node_says_is_ended(tmp_path: Path) -> None:
         job.until(lambda status: len(status["hosts"]) == 3)
         job.finish()
     (failed,) = (line for line in job.events("host") if line["event"] == "failed")
-    assert failed["why"] == "its node was ended: what it said makes no sense: 'clock' with clock 'ten'"
+    error = "clock: Expected `int`, got `str` - at `$.clock`"
+    assert failed["why"] == f"its node was ended: what it sent makes no sense: {error}"
     assert [line["event"] for line in job.events("controller")] == ["started"]
 
 
