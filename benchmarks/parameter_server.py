@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.record import Bar, record
+from plink.model.consistency import BSP
 from plink.runtime.agileml.client import MAX_CONNECTIONS, Client, Ownership
 from plink.runtime.agileml.keys import RunKeys
 from plink.runtime.agileml.layout import Layout, Table
 from plink.runtime.agileml.records import Channel, Lost
-from plink.runtime.agileml.rules import BSP
 from plink.runtime.agileml.server import Server
 from plink.runtime.agileml.store_config import StoreConfig
 

@@ -6,11 +6,11 @@ from typing import Any, Literal
 
 from plink.api.recording import RecordRequest
 from plink.errors import UsageError
+from plink.model.consistency import parse_rule
 from plink.model.network import Network
 
 RUNNERS = ("ssh", "local", "slurm", "kubernetes")
 _MIN_HEARTBEAT_TIMEOUT_S = 1.0
-_MAX_STALENESS = 30  # plink.runtime.agileml.progress keeps 32 clocks in sight
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class ElasticRequest:
     :param network: of the hosts: backups are placed in another rack than their primaries; None: racks are not known.
     :param stage_thresholds: transient hosts to a reliable one over which stage 2 and stage 3 begin, ``auto``: by what
         hosts carry; None: 1 and 15.
-    :param staleness: clocks that a worker may be ahead of the slowest (SSP); None: none may (BSP).
+    :param rule: the consistency rule, ``bsp`` or ``ssp:N`` (a worker may be N clocks ahead of the slowest).
     :param max_hosts: that the job will ever have; None: twice as many as now.
     :param checkpoint: folder that the reliable hosts share, written every ``checkpoint_every_s`` (None: 60 s).
     :param restore: folder whose latest checkpoint the job goes on from.
@@ -38,7 +38,7 @@ class ElasticRequest:
     record: RecordRequest | None = None
     network: Network | None = None
     stage_thresholds: tuple[float, float] | Literal["auto"] | None = None
-    staleness: int | None = None
+    rule: str | None = None
     max_hosts: int | None = None
     checkpoint: Path | None = None
     checkpoint_every_s: float | None = None
@@ -49,12 +49,13 @@ class ElasticRequest:
     host_bandwidth_gbps: float | None = None
 
     def settings(self) -> dict[str, Any]:
-        """As :class:`runners.agile.settings.Settings` has them. :raises UsageError: for values that cannot be."""
+        """As :class:`solvers.elastic.settings.Settings` has them. :raises UsageError: for values that cannot be."""
         if self.runner not in RUNNERS:
             raise UsageError(f"--runner {self.runner}: choose one of {', '.join(RUNNERS)}")
-        found: dict[str, Any] = {"slack": self.staleness}
-        if self.staleness is not None and not 0 <= self.staleness <= _MAX_STALENESS:
-            raise UsageError(f"--staleness {self.staleness}: {_MAX_STALENESS} clocks at most")
+        found: dict[str, Any] = {}
+        if self.rule is not None:
+            parse_rule(self.rule)
+            found["rule"] = self.rule
         if self.max_hosts is not None and self.max_hosts < 1:
             raise UsageError(f"--max-hosts {self.max_hosts}: at least 1 is needed")
         if self.host_bandwidth_gbps is not None:
@@ -64,7 +65,7 @@ class ElasticRequest:
                 raise UsageError("--stage-thresholds auto needs --host-bandwidth (10gbit): what a host carries")
             found["measured"] = True
         elif self.stage_thresholds is not None:
-            from solvers.agile.stages import Thresholds
+            from solvers.elastic.placement.stages import Thresholds
 
             thresholds = Thresholds(*self.stage_thresholds)
             found |= {"active": thresholds.active, "backup_only": thresholds.backup_only}

@@ -75,7 +75,7 @@ class Iteration:
 
 @dataclass(frozen=True)
 class Action:
-    """Something the controller did, as ``solvers/agile/actions.py`` calls it."""
+    """Something the controller did, as ``solvers/elastic/placement/actions.py`` calls it."""
 
     what: ClassVar[str] = "action"
     at: Quantity

@@ -2,16 +2,17 @@
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from plink.errors import PlinkError, UsageError
+from plink.model.elastic.reports import Hello, OtherVersion
 from plink.model.hosts import Host
 from runners.agile.asking import Answer
-from runners.agile.deaths import ENDED
 from runners.agile.fitting import refuse
 from runners.agile.group import Group
-from runners.agile.member import Member
+from solvers.elastic.crash_loop import ENDED
+from solvers.elastic.member import Member
 
 LOAD_S = 600.0  # for a program to be imported and made, on all hosts
 LATE = f"the program was not made within {LOAD_S:.0f} s"
@@ -33,7 +34,7 @@ class Adding:
     soon: Callable[[Callable[[], None]], None]
     gather: Callable[[list[Host]], tuple[Group, list[Member]]]
     members: Mapping[int, Member]
-    hello: Mapping[int, dict[str, Any] | None]
+    hello: Mapping[int, Hello | OtherVersion | None]
     lost: Mapping[int, str]
     machines: Mapping[str, dict[str, Any]] | None
     room: Callable[[list[Member]], str | None]
@@ -105,6 +106,7 @@ class Adding:
         if not late and any(member.number not in self.hello for member in members):
             self._later(_LOOK_S, lambda: self._await_hello(group, members, answer, bulk, deadline))
             return
+        known = []
         for member in members:
             hello = self.hello.get(member.number)
             if hello is None:
@@ -112,16 +114,16 @@ class Adding:
                 group.close()
                 self._refuse(members, answer, f"{member.name}: {said}")
                 return
-            member.hello, member.at = hello, group.addresses[member.number]
+            known.append(replace(member, hello=hello, at=group.addresses[member.number]))
         try:
-            if why := refuse([*self.members.values(), *members]):
+            if why := refuse([*self.members.values(), *known]):
                 raise PlinkError(why)
-            note = self.room(members)
+            note = self.room(known)
         except PlinkError as error:
             group.close()
             self._refuse(members, answer, str(error))
             return
-        self.admit(members, bulk)
+        self.admit(known, bulk)
         answer({"added": [member.name for member in members], **({"note": note} if note else {})})
 
     def _refuse(self, members: list[Member], answer: Answer, why: str) -> None:

@@ -88,7 +88,7 @@ class ControllerProcess:
                 self._heard_at, self._spoke = time.monotonic(), True
                 with contextlib.suppress(ValueError):  # whoever is killed may be in the middle of a line
                     message = json.loads(line)
-                    if message.get("is") != "alive":
+                    if message.get("type") != "alive":
                         self._hear(message)
         self._process.wait()
         self._waiting.put(None)

@@ -9,13 +9,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from plink.errors import PlinkError
+from plink.model.elastic.codec import ProtocolError, parse_message
+from plink.model.elastic.reports import Message
 from plink.model.hosts import Hosts
 from plink.remote.connector import Connector
 from plink.remote.fleet import Fleet
 from plink.remote.gentle import VARIABLE as GENTLE
-from plink.remote.words import Nonsense, said_on
-from runners.agile.deaths import ENDED
-from runners.agile.node_words import NODE_WORDS
 from runners.job.crew import Crew
 from runners.job.job import Job
 from runners.job.launcher import PROGRAM, environments
@@ -23,11 +22,12 @@ from runners.job.output import Sink
 from runners.job.preparing import prepare
 from runners.job.proof import RankLocation, seats, verify
 from runners.job.result import kept
+from solvers.elastic.crash_loop import ENDED
 
 _LOOK_S = 0.5
 
 # number of the host, what its node says; None: it is gone, and why
-Hear = Callable[[int, dict[str, Any] | None, str], None]
+Hear = Callable[[int, Message | None, str], None]
 
 
 @dataclass(frozen=True)
@@ -140,10 +140,10 @@ class Group:
     def _node_says(self, number: int, text: str) -> None:
         """A node that says what no node says is ended: nobody knows what else it does."""
         try:
-            message = said_on(text, NODE_WORDS)
-        except Nonsense as error:
+            message = parse_message(text)
+        except ProtocolError as error:
             self.end(number)
-            self._lost(number, f"its node was ended: {error}")
+            self._lost(number, f"its node was ended: what it sent makes no sense: {error}")
         else:
             if message is not None:
                 self._hear(number, message, "")

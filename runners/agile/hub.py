@@ -7,41 +7,48 @@ import base64
 import queue
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from plink.errors import HostError, PlinkError, UsageError
+from plink.model.elastic.codec import Envelope, encode_request
+from plink.model.elastic.reports import Failed, Hello, Log, Message, Notice, OtherVersion
+from plink.model.elastic.requests import Bye
 from plink.model.hosts import Host, Hosts
 from plink.remote.connector import Connector
-from plink.runtime.agileml.control_line import VERSION
 from plink.runtime.agileml.keys import RunKeys
 from runners.agile.adding import LATE, LOAD_S, Adding, last_word
 from runners.agile.asking import Answer, Asking
 from runners.agile.controller_process import ControllerProcess
 from runners.agile.fitting import refuse
 from runners.agile.group import Group, NodeLauncher
-from runners.agile.member import Member
 from runners.agile.roll import Roll
 from runners.agile.room import warning
-from runners.agile.settings import Settings
 from runners.agile.spending import Spending
+from runners.agile.wire import RequestLine, decode, encode
 from runners.job.job import Job
 from runners.job.output import Sink
 from runners.job.proof import RankLocation
 from runners.job.result import TIMED_OUT
-from solvers.agile.hosts import Tier
-from solvers.agile.partitions import partition_count
+from solvers.elastic import commands, events
+from solvers.elastic.member import Member
+from solvers.elastic.placement.hosts import Tier
+from solvers.elastic.placement.partitions import partition_count
+from solvers.elastic.settings import Settings
 
 _TICK_S = 0.2
 _RESTARTS = 20
 _MOST_STATUSES = 50  # that nobody has answered: this asks for one a second
 _BYE_S = 5.0
+_REQUESTS: dict[str, Callable[[int], Any]] = {
+    "status": events.StatusRequested, "checkpoint": events.CheckpointRequested
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Wishes:
-    """What was asked for: the settings that do not depend on the program (:class:`runners.agile.settings.Settings`)
+    """What was asked for: the settings that do not depend on the program (:class:`solvers.elastic.settings.Settings`)
     by name, and ``most_hosts`` that the job will ever have. ``racks``: of hosts by name, as far as they are known."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -92,16 +99,16 @@ class Hub:
         self._groups: dict[int, Group] = {}
         self._members: dict[int, Member] = {}
         self._warned: dict[int, tuple[float, str]] = {}
-        self._failed: dict[int, dict[str, Any]] = {}  # what no controller may have heard yet
+        self._failed: dict[int, Failed] = {}  # what no controller may have heard yet
         self._next_number = 0
         self._controller: ControllerProcess | None = None
-        self._by = 0
+        self._term = 0
         self._settings: Settings | None = None
         self._ended: Ended | None = None
         self._asks: dict[int, tuple[str, Answer]] = {}
         self._ask_number = 0
         self._lost_reliable: dict[str, Host] = {}
-        self._hello: dict[int, dict[str, Any] | None] = {}
+        self._hello: dict[int, Hello | OtherVersion | None] = {}
         self._lost: dict[int, str] = {}  # and why
         self._roll, self._spending = Roll(), Spending()
         self._hosts: dict[int, Host] = {}
@@ -121,21 +128,22 @@ class Hub:
         try:
             self._report.on_proof(group.start(self._report.connected, self._report.copied, self._machines))
             self._wait_for_hello(group, members)
-            first = members[0].hello
+            members = [self._members[member.number] for member in members]
             if why := refuse(members):
                 raise PlinkError(why)
-            shapes = tuple((rows, size) for rows, size in first["shapes"])
+            first = members[0].program
+            shapes = first.shapes
             most = self._wishes.most_hosts or 2 * len(members)
             self._began = self._clock()
             self._settings = Settings(
                 keys=base64.b64encode(RunKeys.make().pem).decode(),
                 partitions=min(partition_count(max(most, len(members))), max(1, *(rows for rows, _ in shapes))),
-                pieces=first["pieces"], shapes=shapes, started=time.time(), began=self._began,
+                pieces=first.pieces, shapes=shapes, started=time.time(), began=self._began,
                 **self._wishes.settings,
             )  # fmt: skip
             if told := warning(members, members, self._settings):
                 self._report.say(told)
-            self._start_controller("start")
+            self._start_controller(events.JobStarted)
             self._serve()
         finally:
             self._close()
@@ -155,7 +163,7 @@ class Hub:
             members.append(member)
         numbers = {member.name: member.number for member in members}
 
-        def hear(number: int, message: dict[str, Any] | None, why: str) -> None:
+        def hear(number: int, message: Message | None, why: str) -> None:
             self._queue.put(lambda: self._heard(number, message, why))
 
         group = Group(self._launcher, hosts, numbers, hear)
@@ -177,8 +185,7 @@ class Hub:
                     member = waiting.pop(number)
                     if hello is None:
                         raise HostError(member.name, last_word(group.last_lines(number), self._lost[number]))
-                    member.hello, member.at = hello, group.addresses[number]
-                    self._members[number] = member
+                    self._members[number] = replace(member, hello=hello, at=group.addresses[number])
 
     def _turn(self) -> None:
         try:
@@ -186,30 +193,30 @@ class Hub:
         except queue.Empty:
             return
 
-    def _heard(self, number: int, message: dict[str, Any] | None, why: str) -> None:
+    def _heard(self, number: int, message: Message | None, why: str) -> None:
         """Of a node."""
         if number not in self._members:
             hello = self._hello.get(number)
-            if message is not None and message["is"] == "hello":
+            if isinstance(message, Hello | OtherVersion):
                 self._hello[number] = message
-            elif message is None and (hello is None or hello.get("version") == VERSION):  # or that is what is wrong
+            elif message is None and not isinstance(hello, OtherVersion):  # or that is what is wrong
                 self._hello[number], self._lost[number] = None, why
             return
         if message is None:
             self._lost[number] = why
             self._lose(number)
-            self._tell_controller({"is": "gone", "host": number, "why": why})
-        elif message["is"] == "said":
-            self._report.note(f"{self._members[number].name}: {message['text']}")
+            self._tell_controller(events.HostsLost((number,), why))
+        elif isinstance(message, Log):
+            self._report.note(f"{self._members[number].name}: {message.text}")
         else:
             self._remember(number, message)
-            self._tell_controller({**message, "from": number})
+            self._tell_controller(events.HostMessage(number, message))
 
-    def _remember(self, number: int, message: dict[str, Any]) -> None:
-        """What is said once, and must be known to a controller that takes over."""
-        if message["is"] == "notice":
-            self._warned[number] = (self._clock() + message["seconds"], message["why"])
-        elif message["is"] == "failed":
+    def _remember(self, number: int, message: Message) -> None:
+        """What is sent once, and must be known to a controller that takes over."""
+        if isinstance(message, Notice):
+            self._warned[number] = (self._clock() + message.seconds, message.why)
+        elif isinstance(message, Failed):
             self._failed.setdefault(number, message)
 
     def _lose(self, number: int) -> None:
@@ -231,70 +238,77 @@ class Hub:
 
     # The controller.
 
-    def _start_controller(self, how: str) -> None:
-        self._by += 1
-        by = self._by
+    def _start_controller(self, how: type[events.JobStarted] | type[events.ControllerRestarted]) -> None:
+        self._term += 1
+        term = self._term
 
         def hear(message: dict[str, Any] | None) -> None:
-            self._queue.put(lambda: self._controller_says(by, message))
+            self._queue.put(lambda: self._controller_says(term, message))
 
         errors = None if self._report.folder is None else self._report.folder / "controller.err"
         self._controller = ControllerProcess(hear, errors)
         assert self._settings is not None
-        self._controller.tell({"is": "settings", "settings": self._settings.to_json(), "by": by})
-        hosts = [member.to_json() for member in self._members.values()]
+        self._controller.tell({"type": "settings", "settings": self._settings.to_json(), "term": term})
         for number in self._roll.missing(self._members):  # lost while nobody was there to log it
             self._log_end_of(number)
-        self._controller.tell({"is": how, "hosts": hosts})
+        self._tell_controller(how(tuple(self._members.values())))
         for number, message in self._failed.items():
-            self._controller.tell({**message, "from": number})
+            self._tell_controller(events.HostMessage(number, message))
         for ask, (what, _) in self._asks.items():  # the one before may not have answered
-            self._controller.tell({"is": what, "ask": ask})
+            self._tell_controller(_REQUESTS[what](ask))
         for number, (at, why) in self._warned.items():
             seconds = max(0.1, at - self._clock())
-            self._controller.tell({"is": "evict", "hosts": [number], "seconds": seconds, "why": why})
+            self._tell_controller(events.EvictionNotice((number,), seconds, why))
 
-    def _tell_controller(self, message: dict[str, Any]) -> None:
+    def _tell_controller(self, event: Any) -> None:
         if self._controller is not None:
-            self._controller.tell(message)
+            self._controller.tell(encode(event))
 
-    def _controller_says(self, by: int, message: dict[str, Any] | None) -> None:
-        if by != self._by or self._ended is not None:
+    def _controller_says(self, term: int, message: dict[str, Any] | None) -> None:
+        if term != self._term or self._ended is not None:
             return
         if message is None:
             if self._controller is not None:
                 self._controller.close()
             self._controller = None
-            if self._by > _RESTARTS:
+            if self._term > _RESTARTS:
                 self._end(
                     1, f"the controller was lost {_RESTARTS} times; controller.err in the run's folder tells more"
                 )
                 return
             self._report.note("the controller is gone: another takes over")
-            self._start_controller("resume")
-        elif "to" in message:
-            group = self._groups.get(message["to"])
-            if group is not None:
-                group.tell(message.pop("to"), message)
-        elif message["is"] == "log":
-            self._log(message["line"])
-        elif message["is"] == "note":
-            self._report.note(message["text"])
-        elif message["is"] == "say":
-            self._report.say(message["text"])
-        elif message["is"] == "drop":
-            self._lost.setdefault(message["host"], message["why"])
-            self._lose(message["host"])
-            self._log_end_of(message["host"])
-        elif message["is"] in ("status", "checkpoint"):
-            _, answer = self._asks.pop(message["ask"], ("", None))
-            if answer is not None:
-                status = message["is"] == "status"
-                answer(self._with_cost(message["status"]) if status else message["checkpoint"])
-        elif message["is"] == "wanted":
-            self._start_lost()
-        elif message["is"] == "end":
-            self._end(message["code"], message["why"])
+            self._start_controller(events.ControllerRestarted)
+        else:
+            self._carry_out(decode(message))
+
+    def _carry_out(self, item: Any) -> None:
+        match item:
+            case RequestLine(host, body):
+                if host in self._groups:
+                    self._groups[host].tell(host, body)
+            case commands.LogLine(fields):
+                self._log(dict(fields))
+            case commands.Note(text):
+                self._report.note(text)
+            case commands.Say(text):
+                self._report.say(text)
+            case commands.DropHost(host, reason):
+                self._lost.setdefault(host, reason)
+                self._lose(host)
+                self._log_end_of(host)
+            case commands.StatusAnswer(ask, status):
+                self._answer(ask, self._with_cost(dict(status)))
+            case commands.CheckpointAnswer(ask, result):
+                self._answer(ask, dict(result))
+            case commands.StartReliableHosts():
+                self._start_lost()
+            case commands.EndJob(code, reason):
+                self._end(code, reason)
+
+    def _answer(self, ask: int, result: dict[str, Any]) -> None:
+        _, answer = self._asks.pop(ask, ("", None))
+        if answer is not None:
+            answer(result)
 
     def _log(self, line: dict[str, Any]) -> None:
         self._roll.logged(line)
@@ -321,7 +335,7 @@ class Hub:
         self._log({"what": "end", "why": why, "seconds": round(seconds, 3), "code": code})
         self._ended = Ended(code, why, seconds)
         for number in self._members:
-            self._groups[number].tell(number, {"do": "bye", "by": self._by, "over": True})
+            self._groups[number].tell(number, encode_request(Envelope(Bye(over=True), self._term)))
 
     def _serve(self) -> None:
         shown, limit = 0.0, self._job.timeout_s
@@ -330,7 +344,7 @@ class Hub:
             if limit is not None and self._clock() - self._began > limit:
                 self._end(TIMED_OUT, f"the job was ended after {limit:.0f} s: that was its --timeout")
                 return
-            self._tell_controller({"is": "tick"})
+            self._tell_controller(events.SupervisorAlive())
             if self._controller is not None and self._controller.silent:
                 self._report.note("the controller stands still: another takes over")
                 self._controller.kill()
@@ -369,7 +383,7 @@ class Hub:
         asks = [*self._asks.items(), (self._ask_number, (what, answer))]
         shown = [number for number, (kind, _) in asks if kind == "status"]
         self._asks = dict(ask for ask in asks if ask[0] not in shown[:-_MOST_STATUSES])
-        self._tell_controller({"is": what, "ask": self._ask_number})
+        self._tell_controller(_REQUESTS[what](self._ask_number))
 
     def _evict(self, names: list[str], seconds: float) -> str | None:
         """A line for whoever asked, where something else is to be done in time."""
@@ -381,7 +395,7 @@ class Hub:
         numbers = [known[name] for name in names]
         for number in numbers:
             self._warned[number] = (self._clock() + seconds, "plink elastic evict")
-        self._tell_controller({"is": "evict", "hosts": numbers, "seconds": seconds, "why": "plink elastic evict"})
+        self._tell_controller(events.EvictionNotice(tuple(numbers), seconds, "plink elastic evict"))
         return self._none_stays(numbers)
 
     def _none_stays(self, warned: list[int]) -> str | None:
@@ -407,7 +421,7 @@ class Hub:
 
     def _admit(self, members: list[Member], bulk: bool) -> None:
         self._members |= {member.number: member for member in members}
-        self._tell_controller({"is": "joined", "hosts": [member.to_json() for member in members], "bulk": bulk})
+        self._tell_controller(events.HostsJoined(tuple(members), bulk))
 
     def _dismiss(self, members: list[Member]) -> None:
         for member in members:
@@ -426,7 +440,7 @@ class Hub:
             self._turn()
         if self._controller is not None:
             controller, self._controller = self._controller, None
-            self._by += 1
+            self._term += 1
             controller.close()
         for group in set(self._groups.values()):
             group.close()

@@ -7,7 +7,8 @@ import time
 from typing import Any
 
 from runners.agile.controller import Controller
-from runners.agile.settings import Settings
+from runners.agile.wire import decode
+from solvers.elastic.settings import Settings
 
 _ALIVE_S = 0.5
 _READ = 1 << 16
@@ -34,16 +35,16 @@ def main() -> None:
             buffer = bytearray(rest)
             for line in lines:
                 message = json.loads(line)
-                if message["is"] == "settings" and "from" not in message:
+                if message["type"] == "settings":
                     settings = Settings.from_json(message["settings"])
-                    controller = Controller(write, settings, message["by"], time.monotonic)
+                    controller = Controller(write, settings, message["term"], time.monotonic)
                 elif controller is not None:
-                    controller.hear(message)
+                    controller.handle(decode(message))
         if controller is not None:
             wait_s = controller.tick()
         if time.monotonic() >= next_alive:
             next_alive = time.monotonic() + _ALIVE_S
-            write({"is": "alive"})
+            write({"type": "alive"})
         try:
             out.flush()
         except BrokenPipeError:

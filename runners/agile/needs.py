@@ -1,10 +1,10 @@
 """What an elastic job takes of its hosts' memory.
 
-*Certain* is what servers and backups keep of every vector: itself, and with slack what is ahead of it. What is needed
-*at most*, by a program that reads and adds to whole tables at every clock, comes on top: at servers and backups all
-vectors as they were before the last step; at a server all workers' updates that wait for the first one's, and a push on
-its way; at every worker what it was given, what it adds, and a copy of the tables that is on its way, one that was
-read, and one in the program's hands; and arrays that are kept to be used again.
+*Certain* is what servers and backups keep of every vector: itself, and with staleness what is ahead of it. What is
+needed *at most*, by a program that reads and adds to whole tables at every clock, comes on top: at servers and backups
+all vectors as they were before the last step; at a server all workers' updates that wait for the first one's, and a
+push on its way; at every worker what it was given, what it adds, and a copy of the tables that is on its way, one
+that was read, and one in the program's hands; and arrays that are kept to be used again.
 
 Peaks of nodes in such a job, in sizes of the tables (300 MB): a backup alone 3.3, a worker alone 5.1, one with a server
 that pushes 8.8. A program that touches few rows, but all over the tables, still takes 2 for a worker: the system gives
@@ -15,10 +15,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
 
+from plink.model.consistency import parse_rule
 from plink.runtime.agileml.memory import KEPT_BYTES
-from runners.agile.member import Member
-from runners.agile.settings import Settings
-from solvers.agile.start import start
+from solvers.elastic.member import Member
+from solvers.elastic.placement.start import start
+from solvers.elastic.settings import Settings
 
 _BACK = 1  # of every vector that a step has changed: it, as it was before
 _WORKER = 5  # times the tables: given, added, on its way, read, and the program's own
@@ -52,8 +53,9 @@ def needs(members: Sequence[Member], settings: Settings) -> dict[int, Need]:
     workers = {member.number: min(member.slots, pieces[member.number]) for member in members}
     worker = _WORKER * settings.bytes + _ROW_BYTES * settings.rows
     found = {number: Need(workers=count * worker) for number, count in workers.items()}
-    kept = 1 + (settings.slack is not None)
-    waiting = sum(workers.values()) * (1 + (settings.slack or 0))
+    rule = parse_rule(settings.rule)
+    kept = 1 + rule.sees_ahead
+    waiting = sum(workers.values()) * (1 + rule.apart)
     for one, size in zip(state.partitions, settings.partition_bytes, strict=True):
         pushes = one.owner != one.backup
         found[one.owner] += Need(kept * size, (_BACK + waiting + pushes) * size)

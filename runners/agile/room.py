@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from plink.errors import PlinkError
 from plink.model.units import format_bytes
-from runners.agile.member import Member
 from runners.agile.needs import Need, needs
-from runners.agile.settings import Settings
-from solvers.agile.hosts import Tier
+from solvers.elastic.member import Member
+from solvers.elastic.placement.hosts import Tier
+from solvers.elastic.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class _Pool:
     @property
     def room(self) -> float:
         """Each found what the others had not taken yet."""
-        return min(float(member.hello["memory"]) for member in self.members)
+        return min(float(member.program.memory or 0) for member in self.members)
 
     def have(self, told: Sequence[Member]) -> str:
         """As the end of a sentence about some of them."""
@@ -86,8 +86,8 @@ def _pools(judged: Sequence[Member], need: Mapping[int, Need]) -> list[_Pool]:
     """Of those that know what they have."""
     together: dict[str | int, list[Member]] = {}
     for member in judged:
-        if member.hello["memory"] is not None:
-            together.setdefault(member.hello["pool"] or member.number, []).append(member)
+        if member.program.memory is not None:
+            together.setdefault(member.program.pool or member.number, []).append(member)
     return [_Pool(tuple(members), tuple(need[one.number] for one in members)) for members in together.values()]
 
 

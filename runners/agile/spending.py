@@ -6,7 +6,7 @@ from typing import Any
 from plink.records.elastic_history import Member, members_of
 from plink.records.elastic_log import HostEvent
 from plink.records.iteration_values import IterationValues
-from solvers.agile.costs import Held, cost_of
+from solvers.elastic.placement.costs import Held, cost_of
 
 
 class Spending:

@@ -6,15 +6,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
+from msgspec import structs
+
 from plink.errors import HostError
+from plink.model.elastic.codec import ProtocolError, parse_message
+from plink.model.elastic.reports import Answer, Hello, OtherVersion
 from plink.model.hosts import Host, Hosts
 from plink.remote.fleet import Fleet, Message
 from plink.remote.words import Nonsense, Words, said_on
 from runners.agile.controller import Controller
 from runners.agile.fitting import refuse
-from runners.agile.member import Member
-from runners.agile.node_words import NODE_WORDS
-from runners.agile.settings import Settings
 from runners.job.crew import Crew
 from runners.job.job import Job
 from runners.job.launcher import _at_the_gate
@@ -22,6 +23,10 @@ from runners.job.preparing import prepare
 from runners.job.proof import seats
 from runners.job.said import SAID
 from runners.job.watching import Watching
+from solvers.elastic import events
+from solvers.elastic.member import Member
+from solvers.elastic.settings import Settings
+from solvers.elastic.status import status
 
 HOSTS = Hosts((Host("h0", "10.0.0.1", 2), Host("h1", "10.0.0.2")))
 _JOB_S = 60.0
@@ -153,28 +158,31 @@ def nodes_said(data: bytes) -> None:
     said: list[dict[str, Any]] = []
     now = 0.0
     controller = Controller(said.append, settings(), 1, lambda: now)
-    controller.hear({"is": "start", "hosts": [member.to_json() for member in members()]})
+    controller.handle(events.JobStarted(tuple(members())))
     for line in data.split(b"\n")[:_MOST]:
         number, _, words = line.partition(b" ")
         if number not in (b"0", b"1", b"2"):
             continue
         host, now = int(number), now + _WORD_S
-        message, why = heard(words, NODE_WORDS)
-        if message is None:
-            if why:
-                controller.hear({"is": "gone", "host": host, "why": why})
+        try:
+            message = parse_message(words)
+        except ProtocolError as error:
+            controller.handle(events.HostsLost((host,), str(error)))
             continue
-        assert message["is"] != "settings"  # the hub's word (runners.agile.main)
-        if message["is"] == "hello":
+        if message is None:
+            continue
+        if isinstance(message, Hello | OtherVersion):
             told = refuse([Member(host, f"h{host}", "reliable", 1, hello=message)])
             assert told is None or len(told) < 1000
             continue
-        if message["is"] == "answer":
-            waits = [one["id"] for one in said if one.get("to") == host and "id" in one]
-            message["id"] = message["id"] if message["id"] in waits or not waits else waits[-1]
-        controller.hear({**message, "from": host})
+        if isinstance(message, Answer):
+            sent = [one["request"]["id"] for one in said if one["type"] == "send" and one["host"] == host]
+            waits = [number for number in sent if number is not None]
+            if waits and message.id not in waits:
+                message = structs.replace(message, id=waits[-1])
+        controller.handle(events.HostMessage(host, message))
         controller.tick()
-    json.dumps(controller.status())
+    json.dumps(status(controller.state, now))
     json.dumps(said)
 
 
@@ -197,7 +205,7 @@ def a_job() -> bytes:
 
     class Recorded(SimulatedJob):
         def _heard(self, number: int, message: dict[str, Any]) -> None:
-            if message["is"] != "alive":
+            if message["type"] != "alive":
                 lines.append(f"{number} {json.dumps(message)}".encode())
             super()._heard(number, message)
 

@@ -274,10 +274,9 @@ def checkpoint(data: bytes) -> None:
 
     from plink.runtime.agileml.checkpoint import read_partition, write_partition
     from plink.runtime.agileml.parts import parts_of
-    from plink.runtime.agileml.rules import BSP
 
     layout, path = _layout(), _file(data + hashlib.sha256(data).digest(), "partition")
-    found = read_partition(path, layout, BSP())
+    found = read_partition(path, layout, sees_ahead=False)
     write_partition(path, parts_of(found), layout)
 
 

@@ -19,6 +19,7 @@ from plink.remote.fleet import Message
 from probes.agent.inspection import inspect
 from runners.agile.asking import Asking
 from runners.lab.blueprint import Settings, draw
+from solvers.elastic.status import status
 from tests.model.schemas import FOLDER, Document, complaints, described, keys, printed
 from tests.probes.fake_fleet import FakeFleet, host_at, round_trips
 from tests.runners.agile.simulated_job import SimulatedJob
@@ -192,7 +193,7 @@ def seen(job: SimulatedJob) -> list[Document]:
 
     def look() -> None:
         if job._controller is not None:
-            found.append(job._controller.status())
+            found.append(status(job._controller.state, job.now))
         if job.ended is None:
             job.later(0.1, look)
 
@@ -224,8 +225,8 @@ def test_how_a_job_stands(
     """At every moment; and as the command prints it, that asks where the run listens."""
     monkeypatch.chdir(tmp_path)
     Record(workspace.RUNS / "0a1b", {"started": "2026-01-02"})
-    for status in stages:
-        assert described("elastic-status", {"schema": "plink.elastic-status/1", "run": "0a1b", **status})
+    for known in stages:
+        assert described("elastic-status", {"schema": "plink.elastic-status/1", "run": "0a1b", **known})
     assert {status["stage"] for status in stages} == {None, 1, 2, 3}
     hosts = [host for status in stages for host in status["hosts"]]
     assert {host["state"] for host in hosts} == {"there", "joining", "leaving"}

@@ -22,8 +22,9 @@ class ElasticOptions:
     stage_thresholds: Annotated[str | None, option(
         _PANEL, "Transient hosts to a reliable one over which stage 2 and stage 3 begin; default 1:15.",
         metavar="[A:B|auto]")] = None
-    staleness: Annotated[int | None, option(
-        _PANEL, "Clocks that a worker may be ahead of the slowest (SSP); default: none may (BSP).", min=0)] = None
+    rule: Annotated[str | None, option(
+        _PANEL, "How far workers may be apart: bsp (the default): all at one clock; ssp:N: N clocks ahead of the "
+        "slowest.", metavar="[bsp|ssp:N]")] = None
     max_hosts: Annotated[int | None, option(
         _PANEL, "That the job will ever have: half as many partitions; default: twice.", min=1)] = None
     checkpoint: Annotated[Path | None, option(
@@ -49,7 +50,7 @@ class ElasticOptions:
         return ElasticRequest(
             **how,
             stage_thresholds=_thresholds(self.stage_thresholds),
-            staleness=self.staleness,
+            rule=self.rule,
             max_hosts=self.max_hosts,
             checkpoint=self.checkpoint,
             checkpoint_every_s=_seconds(self.checkpoint_every),

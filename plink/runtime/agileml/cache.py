@@ -4,12 +4,10 @@ Both are arrays of the size of the table; memory that was never touched costs no
 """
 
 import numpy as np
-import numpy.typing as npt
 
 from plink.errors import InputError
 from plink.runtime.agileml.layout import Indices, Places, Table, Values, rising
 from plink.runtime.agileml.memory import copied
-from plink.runtime.agileml.rules import Rule
 from plink.runtime.agileml.sums import Overflow, add, add_at
 
 _NONE = np.iinfo(np.int64).min
@@ -41,11 +39,12 @@ class Cache:
             raise InputError(f"table {self.table.name!r}", f"rows {least} to {most}, it has {self.table.rows}")
         return found
 
-    def missing(self, rows: Indices, clock: int, rule: Rule) -> Indices:
-        """Those that must be had anew before they may be read at a clock, each once, rising."""
+    def missing(self, rows: Indices, least: int) -> Indices:
+        """Those that must be fetched before they may be read, as the state of clock ``least`` or a later one; each
+        once, rising."""
         if len(rows) == 1:  # as fast as it can be: nothing is looked up that often
-            return rows[:0] if self._is_kept(int(self._state[rows[0]]), clock, rule) else rows
-        wanted = rows[~self._kept(self._state[rows], clock, rule)]
+            return rows[:0] if self._state[rows[0]] >= least else rows
+        wanted = rows[self._state[rows] < least]
         return wanted if rising(wanted) else np.unique(wanted)
 
     def give(self, rows: Indices, values: Values, state: int) -> None:
@@ -119,36 +118,29 @@ class Cache:
         """Copies of the sums of what was added to some of them, shape (len(rows), width)."""
         return copied(self._added, _places(rows), len(rows))
 
-    def sent(self, rows: Indices, clock: int, rule: Rule) -> None:
-        """Nothing is to be sent now; what may be read at the new ``clock`` without asking has one's own in it. Where
-        that is too large the servers are asked: they have what others took away, or say that it is."""
-        kept = rows[self._kept(self._state[rows], clock, rule)]
+    def sent(self, rows: Indices, least: int) -> None:
+        """Nothing is to be sent now; what may be read at the next clock without asking, as it is of the state of
+        ``least`` or a later one, has one's own in it. Where that is too large the servers are asked: they have what
+        others took away, or say that it is."""
+        kept = rows[self._state[rows] >= least]
         try:
             self._given[kept] = add(self._given[kept], self._added[kept])
         except Overflow:
             self._state[kept] = _NONE
         self._touched[rows] = False
 
-    @staticmethod
-    def _kept(states: Indices, clock: int, rule: Rule) -> npt.NDArray[np.bool_]:
-        """Which states may be read at a clock, shape as ``states``; there are few different ones, as a rule one."""
-        if len(states) and (states == states[0]).all():
-            return np.full(len(states), Cache._is_kept(int(states[0]), clock, rule))
-        kept = [state for state in np.unique(states) if Cache._is_kept(int(state), clock, rule)]
-        return np.isin(states, kept) if kept else np.zeros(len(states), dtype=bool)
-
-    @staticmethod
-    def _is_kept(state: int, clock: int, rule: Rule) -> bool:
-        return state != _NONE and rule.keeps(clock, state)
-
     def discard(self) -> None:
         """What was not sent."""
         self._touched[:] = False
 
+    def forget_given(self) -> None:
+        """What was given is to be fetched anew."""
+        self._state[:] = _NONE
+
     def forget(self) -> None:
         """Everything: what was given and what was not sent."""
-        self._state[:] = _NONE
-        self._touched[:] = False
+        self.forget_given()
+        self.discard()
 
 
 def _sums(rows: Indices, first: Values, second: Values, out: Values | None = None) -> Values:

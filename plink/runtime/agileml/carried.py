@@ -1,9 +1,10 @@
 """Bytes that this process has sent and received over the connections of its job, sealed and with all around them."""
 
 import threading
-from dataclasses import dataclass
 from typing import Protocol
 from weakref import WeakSet
+
+from plink.model.elastic.fields import TrafficCounters
 
 
 class Counted(Protocol):
@@ -14,32 +15,12 @@ class Counted(Protocol):
     accepted: bool
 
 
-@dataclass(frozen=True)
-class Carried:
-    """``asked_*``: over connections that this process made, as its workers do; ``served_*``: over those made to it."""
-
-    asked_sent: int = 0
-    asked_received: int = 0
-    served_sent: int = 0
-    served_received: int = 0
-
-    @property
-    def sent(self) -> int:
-        """In all."""
-        return self.asked_sent + self.served_sent
-
-    @property
-    def received(self) -> int:
-        """In all."""
-        return self.asked_received + self.served_received
-
-
 class Account:
     """Of all connections, also those that have ended; for any thread."""
 
     def __init__(self) -> None:
         self._open: WeakSet[Counted] = WeakSet()
-        self._past = Carried()
+        self._past = TrafficCounters()
         self._guard = threading.Lock()
 
     def add(self, connection: Counted) -> None:
@@ -54,7 +35,7 @@ class Account:
                 self._open.discard(connection)
                 self._past = _with(self._past, connection)
 
-    def total(self) -> Carried:
+    def total(self) -> TrafficCounters:
         """So far."""
         with self._guard:
             found = self._past
@@ -63,13 +44,13 @@ class Account:
             return found
 
 
-def _with(carried: Carried, one: Counted) -> Carried:
+def _with(carried: TrafficCounters, one: Counted) -> TrafficCounters:
     if one.accepted:
-        return Carried(
+        return TrafficCounters(
             carried.asked_sent, carried.asked_received, carried.served_sent + one.sent,
             carried.served_received + one.received,
         )  # fmt: skip
-    return Carried(
+    return TrafficCounters(
         carried.asked_sent + one.sent, carried.asked_received + one.received, carried.served_sent,
         carried.served_received,
     )  # fmt: skip

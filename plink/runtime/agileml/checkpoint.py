@@ -12,7 +12,6 @@ from plink.runtime.agileml.layout import Layout
 from plink.runtime.agileml.partition import Partition, Refused
 from plink.runtime.agileml.parts import begun, take
 from plink.runtime.agileml.records import Forged, Lost
-from plink.runtime.agileml.rules import Rule
 from plink.runtime.agileml.wire import Message, receive, send
 
 
@@ -62,12 +61,12 @@ def write_partition(path: Path, parts: Sequence[Message], layout: Layout) -> Non
         os.close(folder)
 
 
-def read_partition(path: Path, layout: Layout, rule: Rule) -> Partition:
+def read_partition(path: Path, layout: Layout, *, sees_ahead: bool) -> Partition:
     """:raises InputError: the file is none of these, is damaged, or for other tables."""
     try:
         with path.open("rb") as file:
             channel, size = _File(file), os.fstat(file.fileno()).st_size - hashlib.sha256().digest_size
-            partition = begun(layout, receive(channel, layout), sees_ahead=rule.sees_ahead)
+            partition = begun(layout, receive(channel, layout), sees_ahead=sees_ahead)
             while file.tell() < size:
                 take(partition, receive(channel, layout))
             if file.read() != channel.digest.digest():

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from plink.errors import InputError
+from plink.model.checkpoint_names import name_of, partition_file
 
 _LATEST = "latest.json"
 _SAVED = ("clock", "partitions")
@@ -23,16 +24,6 @@ _VISIBLE_S = 3.0  # after which a network file system shows what another host ha
 _POLL_S = 0.1
 _MARK_EXPIRY_S = 86400.0
 _KEPT = 2  # the latest and the one before, should somebody be reading that
-
-
-def name_of(clock: int, job: str) -> str:
-    """The folder of one checkpoint of a job, which no other job writes in or removes."""
-    return f"clock-{clock}-{job}"
-
-
-def partition_file(number: int) -> str:
-    """The file of one partition, in the folder of its checkpoint."""
-    return f"partition-{number}"
 
 
 def keep(folder: Path, saved: dict[str, Any], job: str) -> None:

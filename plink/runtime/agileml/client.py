@@ -20,7 +20,6 @@ from plink.runtime.agileml.layout import Indices, Places, Values
 from plink.runtime.agileml.line import Line
 from plink.runtime.agileml.pieces import Piece
 from plink.runtime.agileml.records import Forged, Lost
-from plink.runtime.agileml.rules import SSP, Rule
 from plink.runtime.agileml.store_config import StoreConfig
 from plink.runtime.agileml.sums import Overflow, no_room
 from plink.runtime.agileml.wire import INCLUDED, Kind, Message, Status, Wanted
@@ -98,7 +97,8 @@ class Client:
         self._met: dict[str, int] = {}  # the clock in which the last line to a server was made
         self._given_up = self._renamed = False
         self._unsent: dict[int, Message] | None = None  # the updates of a clock that is not over yet
-        self._barrier: int | None = None  # the clock of require_previous
+        self._least_state = -1  # that may be read, whatever the rule
+        self._included = False  # whether what was given at this clock has this worker's update of it
 
     def read(self, table: str, rows: object, *, own: bool = True) -> Values:
         """Vectors of a table with what this worker has added, shape (len(rows), width); the array is the caller's.
@@ -113,7 +113,7 @@ class Client:
         number = self.layout.table(table)
         cache = self._caches[number]
         wanted = cache.rows(rows)
-        missing = cache.missing(wanted, self.now, self._rule_now)
+        missing = cache.missing(wanted, self._needs(self.now))
         if len(missing):
             if self._unsent is not None:
                 raise PlinkError(f"clock {self.now} is not over: call clock() again before reading")
@@ -126,13 +126,14 @@ class Client:
             raise self._too_large(f"table {table!r}", error, cache) from None
 
     def require_previous(self) -> None:
-        """Let reads of this clock see all updates of the clocks before it, whatever the rule: what this worker takes
-        over from another one has to be as that one left it."""
-        self._barrier = self.now
+        """Let reads of this clock and all later ones see all updates of the clocks before it, whatever the rule: what
+        this worker takes over from another one, and may not read before a later clock, has to be as that one left
+        it."""
+        self._least_state = self.now - 1
 
-    @property
-    def _rule_now(self) -> Rule:
-        return SSP(0) if self._barrier == self.now and self.rule.sees_ahead else self.rule
+    def _needs(self, clock: int) -> int:
+        """The least clock of the state that may be read at ``clock``."""
+        return max(self.rule.needs(clock), self._least_state)
 
     def update(self, table: str, rows: object, deltas: object) -> None:
         """Add to vectors; others see it after :meth:`clock`.
@@ -183,7 +184,7 @@ class Client:
         """Forget everything after ``clock``; the next is the one after it."""
         for cache in self._caches:
             cache.forget()
-        self._unsent = None
+        self._unsent, self._included, self._least_state = None, False, -1
         self.now, self.era = clock + 1, era
 
     def point(self, partition: int, owner: Ownership) -> None:
@@ -219,12 +220,11 @@ class Client:
             places[partition] = where
             asked[partition] = Message(
                 Kind.READ, partition, worker=self.worker, era=self.era, clock=self.now,
-                before=self._rule_now.needs(self.now), wanted=(Wanted(table, local),),
+                before=self._needs(self.now), wanted=(Wanted(table, local),),
             )  # fmt: skip
         for partition, answer in self._ask_all(asked).items():
-            # What has one's update of this clock already must not get it again when the clock is over.
-            state = self.rule.needs(self.now) if answer.flags & INCLUDED else answer.clock
-            self._caches[table].give(rows[places[partition]], answer.pieces[0].values, state)
+            self._included |= bool(answer.flags & INCLUDED)
+            self._caches[table].give(rows[places[partition]], answer.pieces[0].values, answer.clock)
 
     def _updates(self) -> dict[int, Message]:
         """One for every partition, with what was added to it, if anything was."""
@@ -233,7 +233,10 @@ class Client:
             rows = cache.added_to()
             for partition, where, local in self.layout.cut(rows):
                 pieces[partition].append(Piece(table, local, cache.added(rows[where])))
-            cache.sent(rows, self.now + 1, self.rule)
+            cache.sent(rows, self._needs(self.now + 1))
+            if self._included:  # or one's update would be in it twice
+                cache.forget_given()
+        self._included = False
         return {
             partition: Message(
                 Kind.UPDATE, partition, worker=self.worker, era=self.era, clock=self.now, sequence=self.now,

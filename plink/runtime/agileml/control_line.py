@@ -15,14 +15,11 @@ from typing import Any
 from plink.errors import PlinkError
 from plink.remote.json_lines import LineBuffer, encode_line
 
-VERSION = 4  # of the words between controllers and nodes: one more wherever either says or understands something else
 VARIABLE = "PLINK_LINE"  # an abstract address (unix(7)), without the zero byte at its beginning
 _CONNECT_S = 10.0
 _READ = 1 << 16
 _MOST_WAITING = 1000  # of what is only of passing interest
 _LAST_WORDS_S = 2.0
-
-Message = dict[str, Any]
 
 
 class ControlLine:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from plink.errors import PlinkError
+from plink.model.consistency import BSP, Rule
 from plink.runtime.agileml import progress
 from plink.runtime.agileml.app import App, Items, layout_of
 from plink.runtime.agileml.client import Client, Ownership, Timeouts, Unanswered
@@ -16,7 +17,6 @@ from plink.runtime.agileml.keys import RunKeys
 from plink.runtime.agileml.layout import Values
 from plink.runtime.agileml.loaded import Loaded
 from plink.runtime.agileml.result_file import unwritable
-from plink.runtime.agileml.rules import BSP, Rule
 from plink.runtime.agileml.server import Server
 from plink.runtime.agileml.store_config import StoreConfig
 from plink.runtime.agileml.worker import Finished, Worker

@@ -4,8 +4,8 @@ It has a parameter server and workers, and does what the controller says over th
 What takes long runs in threads of its own and is answered when it is done; everything else is done in the order in
 which it was said.
 
-Every message that wants an answer has an ``id``, which the answer repeats; every one has the number of the controller
-that sent it (``by``), and what an older one says than was heard already is refused: two controllers never both rule.
+Every request that wants an answer has an ``id``, which the answer repeats; every one has the term of the controller
+that sent it, and those of an older term than was received already are refused: two controllers never both rule.
 """
 
 import base64
@@ -17,22 +17,32 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import msgspec
+
 from plink import __version__
 from plink.errors import InputError, PlinkError
+from plink.model.consistency import parse_rule
+from plink.model.elastic import reports
+from plink.model.elastic import requests as r
+from plink.model.elastic.codec import VERSION, Envelope, ProtocolError, decode_request, encode_message
+from plink.model.elastic.fields import SavedCheckpoint, ShardMap, StageThresholds, TrafficCounters
+from plink.model.elastic.reports import Alive, Answer, Failed, Hello, Log, Message, PartitionsChanged
+from plink.model.elastic.requests import method_of
+from plink.model.elastic.results import Begun, HostReport, Paused, Result
 from plink.remote.gentle import VARIABLE as GENTLE
 from plink.remote.gentle import gentle
 from plink.runtime.agileml import server_words
 from plink.runtime.agileml.app import App, layout_of
 from plink.runtime.agileml.blame import raised
 from plink.runtime.agileml.carried import ACCOUNT
-from plink.runtime.agileml.checkpoints import check_mark, discard, keep, latest, mark, unmark, unwritable
+from plink.runtime.agileml.checkpoints import check_mark, discard, keep, latest, mark, unmark
+from plink.runtime.agileml.checkpoints import unwritable as unwritable_folder
 from plink.runtime.agileml.client import Client, Ownership, Timeouts
-from plink.runtime.agileml.control_line import VERSION, ControlLine, Message
+from plink.runtime.agileml.control_line import ControlLine
 from plink.runtime.agileml.host_state import memory
 from plink.runtime.agileml.keys import RunKeys
 from plink.runtime.agileml.loaded import Loaded
@@ -42,8 +52,7 @@ from plink.runtime.agileml.params import Params
 from plink.runtime.agileml.partition import Refused
 from plink.runtime.agileml.program import load_app
 from plink.runtime.agileml.progress import TABLES
-from plink.runtime.agileml.result_file import unwritable as unsaved
-from plink.runtime.agileml.rules import BSP, SSP, Rule
+from plink.runtime.agileml.result_file import unwritable as unwritable_file
 from plink.runtime.agileml.server import Server
 from plink.runtime.agileml.store_config import StoreConfig
 from plink.runtime.agileml.worker_threads import WorkerThreads
@@ -67,15 +76,15 @@ class Node:
         self._workers: WorkerThreads | None = None
         self._loaded: Loaded[Any] = Loaded(app)
         self._owners: dict[int, Ownership] = {}
-        self._by = self._number = 0  # of the latest controller; the largest that one gave
-        self._map: Message = {}
-        self._thresholds: Message = {}
+        self._term = self._number = 0  # of the latest controller; the largest number that one gave
+        self._map: ShardMap | None = None
+        self._thresholds: StageThresholds | None = None
         self._ending = False
         self._notice_s = 30.0
         self._notices: Notices | None = None
         self._restore = self._checkpoints = self._job = ""
         self._movers = ThreadPoolExecutor(_MOVES, thread_name_prefix="plink-move")
-        self._told: dict[int, list[Any]] = {}
+        self._told: dict[int, tuple[str, int, int, int, int]] = {}
         self._refusals = itertools.count()
         self._stands_back = GENTLE in os.environ  # to those who work already, until there is something to do here
 
@@ -83,16 +92,18 @@ class Node:
         """Until the controller says so, or is gone."""
         app = self._app
         layout, room = layout_of(app, 1, TABLES), memory()
-        self._line.send(
-            {"is": "hello", "version": VERSION, "plink": __version__, "app": app.name, "pid": os.getpid(),
-             "pieces": app.pieces, "batches": app.batches, "tables": layout.fingerprint,
-             "shapes": [(table.rows, table.row_bytes) for table in layout.tables],
-             "memory": room and room.available, "pool": room.pool if room else ""}
+        self._send(
+            Hello(
+                version=VERSION, plink=__version__, app=app.name, pid=os.getpid(), tables=layout.fingerprint,
+                pieces=app.pieces, batches=app.batches,
+                shapes=tuple((table.rows, table.row_bytes) for table in layout.tables),
+                memory=None if room is None else room.available, pool=room.pool if room else "",
+            )
         )  # fmt: skip
         threading.Thread(target=self._stay_alive, name="plink-alive", daemon=True).start()
         try:
-            for message in self._line:
-                self._obey(message)
+            for body in self._line:
+                self._receive(body)
                 if self._ending:
                     break
         finally:
@@ -105,41 +116,61 @@ class Node:
         self._ending_notice(Notice(self._notice_s, "SIGTERM"))
 
     def _ending_notice(self, notice: Notice) -> None:
-        self._line.send({"is": "notice", "seconds": notice.seconds, "why": notice.why})
+        self._send(reports.Notice(notice.seconds, notice.why))
 
-    def _obey(self, message: Message) -> None:
-        if message["by"] < self._by:
-            self._answer(message, why=f"controller {self._by} rules, not {message['by']}", kind="Deposed")
-            return
-        self._by = message["by"]
-        self._number = max([self._number, *(message[key] for key in ("epoch", "era", "count") if key in message)])
-        name = message["do"]
-        if self._stands_back and name not in _UNHURRIED:
-            self._joins()
-        if name in _LONG:
-            pool: Callable[..., object] = self._movers.submit if name in server_words.MOVING else _in_thread
-            pool(self._do, message, _LONG[name])
+    def _send(self, message: Message) -> None:
+        self._line.send(encode_message(message))
+
+    def _receive(self, body: dict[str, Any]) -> None:
+        """What is no request is refused: nobody knows what else its sender wants."""
+        try:
+            envelope = decode_request(body)
+        except ProtocolError as error:
+            self._send(Log(f"a request was refused: {error}"))
+            if type(number := body.get("id")) is int:
+                self._send(Answer(number, str(error), "ProtocolError"))
         else:
-            self._do(message, _SHORT[name])
+            self._obey(envelope)
+
+    def _obey(self, envelope: Envelope) -> None:
+        if envelope.term < self._term:
+            error = f"the controller of term {self._term} rules, not that of term {envelope.term}"
+            self._answer(envelope, error, "StaleTerm")
+            return
+        self._term = envelope.term
+        request = envelope.request
+        numbers = [getattr(request, name) for name in ("epoch", "era", "count") if hasattr(request, name)]
+        self._number = max([self._number, *numbers])
+        kind = type(request)
+        if self._stands_back and kind not in _UNHURRIED:
+            self._joins()
+        if kind in _LONG:
+            pool: Callable[..., object] = self._movers.submit if kind in server_words.MOVING else _in_thread
+            pool(self._do, envelope, _LONG[kind])
+        else:
+            self._do(envelope, _SHORT[kind])
 
     def _joins(self) -> None:
         self._stands_back = False
         _in_thread(gentle, False)
 
-    def _do(self, message: Message, does: "Callable[[Node, Message], Message | None]") -> None:
+    def _do(self, envelope: Envelope, does: "Callable[[Node, Any], Result | None]") -> None:
         try:
-            self._answer(message, **(does(self, message) or {}))
+            self._answer(envelope, result=does(self, envelope.request))
         except Exception as error:
-            why = str(error) if isinstance(error, PlinkError) else f"{type(error).__name__}: {error}"
-            self._answer(message, why=why, kind=type(error).__name__)
+            text = str(error) if isinstance(error, PlinkError) else f"{type(error).__name__}: {error}"
+            self._answer(envelope, text, type(error).__name__)
 
-    def _answer(self, message: Message, why: str | None = None, **more: Any) -> None:
-        if "id" in message:
-            self._line.send({"is": "answer", "id": message["id"], "why": why, **more})
-        elif why is not None and message["do"] in ("assign", "stand_in"):
-            self._line.send({"is": "failed", "worker": -1, "kind": more.get("kind", ""), "why": why})
-        elif why is not None:
-            self._line.send({"is": "said", "text": f"{message['do']}: {why}"})
+    def _answer(
+        self, envelope: Envelope, error: str | None = None, kind: str = "", result: Result | None = None
+    ) -> None:
+        if envelope.id is not None:
+            fields = {} if result is None else msgspec.to_builtins(result, str_keys=True)
+            self._send(Answer(envelope.id, error, kind, fields))
+        elif error is not None and isinstance(envelope.request, r.AssignShards | r.StandIn):
+            self._send(Failed(error, kind=kind))
+        elif error is not None:
+            self._send(Log(f"{method_of(envelope.request)}: {error}"))
 
     @property
     def server(self) -> Server:
@@ -157,117 +188,120 @@ class Node:
 
     # What the controller says, in its words.
 
-    def begin(self, message: Message) -> Message:
+    def begin(self, request: r.Begin) -> Begun:
         """A server that listens, and workers that have nothing to do; once."""
         if self._server is None:
-            rule: Rule = BSP() if message["slack"] is None else SSP(message["slack"])
-            keys = RunKeys(base64.b64decode(message["keys"]))
-            config = StoreConfig(layout_of(self._app, message["partitions"], TABLES), keys, rule)
-            self._server = Server(config, host=message["address"], timeout_s=_SERVER_WAIT_S, refused=self._refused)
+            rule = parse_rule(request.rule)
+            keys = RunKeys(base64.b64decode(request.keys))
+            config = StoreConfig(layout_of(self._app, request.partitions, TABLES), keys, rule)
+            self._server = Server(config, host=request.address, timeout_s=_SERVER_WAIT_S, refused=self._refused)
             self._server.push_up_to(-1)  # in rounds, as the controller says
 
             def client(number: int, clock: int, era: int) -> Client:
                 return Client(config, number, self._owners, clock=clock, era=era, timeouts=_TIMEOUTS)
 
             self._client = client
-            self._workers = WorkerThreads(self._loaded, client, self._line.send, message["started"])
-            self._notice_s, self._job = message["notice_s"], message["job"]
-            self._restore, self._checkpoints = message["restore"], message["checkpoints"]
-            if message["notices"]:
+            self._workers = WorkerThreads(self._loaded, client, self._send, request.started)
+            self._notice_s, self._job = request.notice_s, request.job
+            self._restore, self._checkpoints = request.restore, request.checkpoints
+            if request.notices:
                 self._notices = Notices(
-                    parse_source(message["notices"]), on_notice=self._ending_notice,
-                    on_trouble=lambda text: self._line.send({"is": "said", "text": text}),
+                    parse_source(request.notices), on_notice=self._ending_notice,
+                    on_trouble=lambda text: self._send(Log(text)),
                 )  # fmt: skip
             threading.Thread(target=self._watch_partitions, name="plink-watch", daemon=True).start()
-        return {"address": self.server.address, **self._cannot_write(message["reliable"]), **self._on_disk()}
+        saved, own = self._on_disk()
+        unwritable, unsaved = self._cannot_write(request.reliable)
+        return Begun(self.server.address, unwritable, unsaved, saved, own)
 
-    def _cannot_write(self, reliable: bool) -> Message:
+    def _cannot_write(self, reliable: bool) -> tuple[str | None, str | None]:
         """Why what a reliable host may have to write cannot be: checkpoints, and what was learnt."""
         folder, file = self._checkpoints, self._app.result_file
-        return {
-            "unwritable": unwritable(Path(folder)) if reliable and folder else None,
-            "unsaved": unsaved(file) if reliable and file else None,
-        }
+        return (
+            unwritable_folder(Path(folder)) if reliable and folder else None,
+            unwritable_file(file) if reliable and file else None,
+        )
 
-    def _on_disk(self) -> Message:
+    def _on_disk(self) -> tuple[SavedCheckpoint | None, SavedCheckpoint | None]:
         """Checkpoints that can be read here: the one that the job was told to go on from, and its own latest."""
-        return {
-            "saved": latest(Path(self._restore)) if self._restore else None,
-            "own": latest(Path(self._checkpoints), self._job) if self._checkpoints else None,
-        }
+        found = (
+            latest(Path(self._restore)) if self._restore else None,
+            latest(Path(self._checkpoints), self._job) if self._checkpoints else None,
+        )
+        saved, own = (None if one is None else SavedCheckpoint(**one) for one in found)
+        return saved, own
 
-    def roll_back(self, message: Message) -> None:
+    def roll_back(self, request: r.RollBack) -> None:
         """Servers and backups go back; workers wait for what is to be done in the new era."""
-        _persist(lambda: self.server.roll_back(message["clock"], message["era"]))
-        self.workers.rolled_back(message["clock"], message["era"])
+        _persist(lambda: self.server.roll_back(request.clock, request.era))
+        self.workers.rolled_back(request.clock, request.era)
 
-    def begin_again(self, message: Message) -> None:
+    def begin_again(self, request: r.Reset) -> None:
         """All begin anew, perhaps from a checkpoint: partitions come by themselves."""
-        self.server.begin_anew(message["era"])
-        self.workers.rolled_back(message["clock"], message["era"])
+        self.server.begin_anew(request.era)
+        self.workers.rolled_back(request.clock, request.era)
 
-    def tell(self, message: Message) -> None:
+    def tell(self, request: r.ReportPartitions) -> None:
         """Tell anew of all partitions: who is told does not know what was said before."""
         self._told.clear()
 
-    def point(self, message: Message) -> None:
+    def point(self, request: r.SetOwners) -> None:
         """Who serves what."""
-        owners = {int(number): Ownership(address, epoch) for number, (address, epoch) in message["owners"].items()}
+        owners = {number: Ownership(address, epoch) for number, (address, epoch) in request.owners.items()}
         for number, owner in owners.items():
             if number not in self._owners or owner.epoch >= self._owners[number].epoch:
                 self._owners[number] = owner
         self.workers.point(owners)
 
-    def hold(self, message: Message) -> Message:
+    def hold(self, request: r.Pause) -> Paused:
         """Let no worker begin a clock."""
-        return {"begun": self.workers.hold(message["clock"])}
+        return Paused(self.workers.hold(request.clock))
 
-    def let_go(self, message: Message) -> None:
+    def let_go(self, request: r.Resume) -> None:
         """Let workers begin what they like."""
         self.workers.let_go()
 
-    def assign(self, message: Message) -> None:
+    def assign(self, request: r.AssignShards) -> None:
         """Who works on what from a clock on: here, and everywhere (for a controller that was started again)."""
-        self._map = {key: message[key] for key in ("clock", "era", "everywhere", "left")}
-        own = {int(number): pieces for number, pieces in message["workers"].items()}
-        self.workers.assign(own, message["clock"], message["era"])
+        self._map = ShardMap(request.clock, request.era, request.everywhere, request.left)
+        self.workers.assign(request.workers, request.clock, request.era)
 
-    def keep_thresholds(self, message: Message) -> None:
+    def keep_thresholds(self, request: r.KeepThresholds) -> None:
         """What follows from the traffic that was measured (for a controller that was started again)."""
-        self._thresholds = {key: message[key] for key in ("measure", "worker", "active", "backup_only")}
+        self._thresholds = StageThresholds(**r.params_of(request))
 
-    def stand_in(self, message: Message) -> None:
+    def stand_in(self, request: r.StandIn) -> None:
         """Some clocks of a worker that is lost."""
         self.workers.stand_in(
-            message["worker"], message["had"], message["clock"], message["until"], message["era"]
+            request.worker, request.had, request.clock, request.until, request.era
         )  # fmt: skip
 
-    def load(self, message: Message) -> None:
+    def load(self, request: r.LoadShards) -> None:
         """Pieces of the input data into memory."""
-        self._loaded.ahead(message["pieces"])
+        self._loaded.ahead(request.pieces)
         if self._stands_back:
             self._joins()
 
-    def keep(self, message: Message) -> None:
+    def keep(self, request: r.KeepCheckpoint) -> None:
         """A checkpoint is whole: it is the latest from now on."""
-        keep(Path(message["folder"]), message["saved"], message["job"])
+        keep(Path(request.folder), msgspec.structs.asdict(request.saved), request.job)
 
-    def discard(self, message: Message) -> None:
+    def discard(self, request: r.DiscardCheckpoint) -> None:
         """Remove a checkpoint that failed."""
-        discard(Path(message["folder"]), message["job"])
+        discard(Path(request.folder), request.job)
 
-    def mark_folder(self, message: Message) -> None:
+    def mark_folder(self, request: r.MarkFolder) -> None:
         """Show other hosts that the folder of checkpoints is the one that this host sees."""
         mark(Path(self._checkpoints), self._job)
 
-    def check_folder(self, message: Message) -> None:
+    def check_folder(self, request: r.CheckFolder) -> None:
         """Fail where the mark of another host is not seen."""
         check_mark(Path(self._checkpoints), self._job)
 
-    def result(self, message: Message) -> None:
+    def result(self, request: r.WriteResult) -> None:
         """The program's last word: it reads what was learnt."""
-        client = self._client(-1, message["clock"], message["era"])
-        params = Params(client, self._app.seed, 0, message["clock"])
+        client = self._client(-1, request.clock, request.era)
+        params = Params(client, self._app.seed, 0, request.clock)
         try:
             self._app.result(params)
         except Exception as error:
@@ -277,7 +311,7 @@ class Node:
         finally:
             client.close()
 
-    def report(self, message: Message) -> Message:
+    def report(self, request: r.Report) -> HostReport:
         """All that a controller that was started again has to know of this host."""
         roles: dict[str, dict[int, int]] = {"serves": {}, "backs": {}, "gave": {}}
         era, number = self.workers.era, max([self._number, *(owner.epoch for owner in self._owners.values())])
@@ -289,44 +323,45 @@ class Node:
                 roles["backs"][one.partition] = one.clocks[-1]
             if one.role == Role.UNSURE.value:
                 roles["gave"][one.partition] = one.clocks[-1]
-        return {
-            **roles, "era": era, "number": number, "loaded": self._loaded.here(), "map": self._map,
-            "address": self.server.address, "workers": self.workers.own(), "stands_in": self.workers.stands_in_for(),
-            "begun": self.workers.begun, "finished": self.workers.finished, "held": self.workers.held,
-            "carried": self._carried(), "thresholds": self._thresholds, **self._on_disk(),
-        }  # fmt: skip
+        saved, own = self._on_disk()
+        return HostReport(
+            **roles, era=era, number=number, loaded=tuple(self._loaded.here()), map=self._map,
+            address=self.server.address, workers=self.workers.own(), stands_in=self.workers.stands_in_for(),
+            begun=self.workers.begun, finished=self.workers.finished, held=self.workers.held,
+            carried=self._carried(), thresholds=self._thresholds, saved=saved, own=own,
+        )  # fmt: skip
 
-    def bye(self, message: Message) -> None:
+    def bye(self, request: r.Bye) -> None:
         """Nothing of this host is needed any more."""
-        if message.get("over") and self._checkpoints:
+        if request.over and self._checkpoints:
             unmark(Path(self._checkpoints), self._job)
         self._ending = True
 
     def _refused(self, why: str) -> None:
         """Whoever knocks for days is not told of each time."""
         if next(self._refusals) < _REFUSALS:
-            self._line.send({"is": "said", "text": f"a connection to its server was closed: {why}"})
+            self._send(Log(f"a connection to its server was closed: {why}"))
 
     # What runs beside.
 
     def _stay_alive(self) -> None:
         while not self._ending:
-            self._line.mention({"is": "alive", "carried": self._carried()})
+            self._line.mention(encode_message(Alive(self._carried())))
             time.sleep(ALIVE_S)
 
-    def _carried(self) -> Message:
-        return asdict(ACCOUNT.total())
+    def _carried(self) -> TrafficCounters:
+        return ACCOUNT.total()
 
     def _watch_partitions(self) -> None:
         """Tell what has changed of partitions."""
         while not self._ending:
             changed = {}
             for one in self.server.status():
-                now = [one.role, one.era, one.epoch, one.clocks[-1] if one.clocks else -1, one.pushed]
+                now = (one.role, one.era, one.epoch, one.clocks[-1] if one.clocks else -1, one.pushed)
                 if self._told.get(one.partition) != now:
                     self._told[one.partition] = changed[one.partition] = now
             if changed:
-                self._line.send({"is": "partitions", "partitions": changed})
+                self._send(PartitionsChanged(changed))
             time.sleep(_LOOK_S)
 
     def _close(self) -> None:
@@ -353,27 +388,28 @@ def _persist(does: Callable[[], None]) -> None:
     raise refused
 
 
-_Does = Callable[[Node, Message], Message | None]
+_Does = Callable[[Node, Any], Result | None]
 
 
 def _by_server(does: server_words.Does) -> _Does:
-    return lambda node, message: does(node.server, message)
+    return lambda node, request: does(node.server, request)
 
 
-_SHORT: dict[str, _Does] = {
-    **{do: _by_server(does) for do, does in server_words.AT_ONCE.items()},
-    "begin": Node.begin, "roll_back": Node.roll_back, "point": Node.point, "hold": Node.hold, "let_go": Node.let_go,
-    "assign": Node.assign, "stand_in": Node.stand_in, "report": Node.report, "bye": Node.bye,
-    "begin_again": Node.begin_again, "tell": Node.tell, "keep_thresholds": Node.keep_thresholds,
+_SHORT: dict[type[r.Request], _Does] = {
+    **{kind: _by_server(does) for kind, does in server_words.AT_ONCE.items()},
+    r.Begin: Node.begin, r.RollBack: Node.roll_back, r.SetOwners: Node.point, r.Pause: Node.hold,
+    r.Resume: Node.let_go, r.AssignShards: Node.assign, r.StandIn: Node.stand_in, r.Report: Node.report,
+    r.Bye: Node.bye, r.Reset: Node.begin_again, r.ReportPartitions: Node.tell, r.KeepThresholds: Node.keep_thresholds,
 }  # fmt: skip
-_LONG: dict[str, _Does] = {
-    **{do: _by_server(does) for do, does in server_words.LONG.items()},
-    "load": Node.load, "keep": Node.keep, "discard": Node.discard, "result": Node.result,
-    "mark_folder": Node.mark_folder, "check_folder": Node.check_folder,
+_LONG: dict[type[r.Request], _Does] = {
+    **{kind: _by_server(does) for kind, does in server_words.LONG.items()},
+    r.LoadShards: Node.load, r.KeepCheckpoint: Node.keep, r.DiscardCheckpoint: Node.discard,
+    r.WriteResult: Node.result, r.MarkFolder: Node.mark_folder, r.CheckFolder: Node.check_folder,
 }  # fmt: skip
-# Said to those that have not joined yet, too, or to all: it does not mean that they are waited for.
+# Sent to those that have not joined yet, too, or to all: it does not mean that they are waited for.
 _UNHURRIED = (
-    "begin", "load", "point", "push_up_to", "tell", "keep_thresholds", "release", "forget", "report", "roll_back",
+    r.Begin, r.LoadShards, r.SetOwners, r.ReplicateUpTo, r.ReportPartitions, r.KeepThresholds, r.Truncate, r.Forget,
+    r.Report, r.RollBack,
 )  # fmt: skip
 
 

@@ -16,7 +16,6 @@ from plink.runtime.agileml.own_thread import Box, Failed, OwnThread, Result
 from plink.runtime.agileml.partition import Partition, Push, Refused
 from plink.runtime.agileml.parts import What, begun, take, update_part, workers_part
 from plink.runtime.agileml.pieces import Piece
-from plink.runtime.agileml.rules import Rule
 from plink.runtime.agileml.wire import INCLUDED, LAST, Kind, Message, Status
 
 MOVER_BITS = 40  # attempts to bring a partition are numbered in these; the bits above tell who numbers
@@ -60,6 +59,7 @@ class _Waiting:
 class Owner:
     """The thread, and what it knows of the partition.
 
+    :param sees_ahead: whether reads are served from all that arrived. Which state they need they say themselves.
     :param patience_s: how long a read waits before it is told to ask again; so that one who asks can tell a server
         that waits from one that is gone.
     :param advanced: is called with the backups after the consistent state or the role has changed.
@@ -67,10 +67,10 @@ class Owner:
     """
 
     def __init__(
-        self, layout: Layout, number: int, rule: Rule, *, patience_s: float,
+        self, layout: Layout, number: int, *, sees_ahead: bool, patience_s: float,
         advanced: Callable[[Collection[str]], None], least_era: int = 0,
     ) -> None:  # fmt: skip
-        self._layout, self._number, self._rule = layout, number, rule
+        self._layout, self._number, self._sees_ahead = layout, number, sees_ahead
         self._patience_s, self._advanced = patience_s, advanced
         self.role = Role.ABSENT
         self.least_era = least_era
@@ -271,14 +271,14 @@ class Owner:
         member = self.partition.members.get(message.worker)
         again = member is not None and message.clock <= member.finished
         clock = self.partition.clock
-        if again and not self._rule.sees_ahead:  # a successor sees what its predecessor saw
+        if again and not self._sees_ahead:  # a successor sees what its predecessor saw
             # What is not kept all have gone beyond: the update that it is for counts nowhere any more.
             clock = max(message.before, self.partition.earliest)
         pieces = tuple(
             Piece(wanted.table, wanted.rows, self.partition.read(wanted.table, wanted.rows, clock))
             for wanted in message.wanted
         )
-        flags = INCLUDED * (again and self._rule.sees_ahead)
+        flags = INCLUDED * (again and self._sees_ahead)
         return self._said(Status.OK, clock=clock, flags=flags, pieces=pieces)
 
     def _due(self) -> float | None:
@@ -366,7 +366,7 @@ class Owner:
         elif message.sequence != self._attempt:
             raise Refused(f"partition {self._number} is not being brought by attempt {message.sequence}")
         if message.flags == What.STATE:  # a new beginning, whatever was here
-            self._partition = begun(self._layout, message, sees_ahead=self._rule.sees_ahead)
+            self._partition = begun(self._layout, message, sees_ahead=self._sees_ahead)
             self.role, self.era, self.era_clock, self.ended = Role.ARRIVING, message.era, message.before, False
             self.unsure = None
         else:

@@ -8,14 +8,13 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from plink.errors import InputError
 from plink.runtime.agileml.app import Score
 from plink.runtime.agileml.client import Client
 from plink.runtime.agileml.layout import Table
 
 # Rings: the objective of iteration i is in row i mod 64, and is taken away when it is 32 iterations old, long after the
 # slowest worker has added to it. When to stop is one row, so that one message asks for it; the decision of clock c is
-# in column c mod 64, for under a rule with slack two may decide before either sees it.
+# in column c mod 64, for under a rule with staleness two may decide before either sees it.
 _RING = 64
 KEPT = _RING // 2
 TABLES = (Table("plink.objective", _RING, 2, "float64"), Table("plink.stop", 1, _RING, "int64"))
@@ -26,8 +25,7 @@ class Progress:
     """As one worker sees it; ``batches`` clocks are an iteration, the first at clock 1."""
 
     def __init__(self, client: Client, batches: int) -> None:
-        if client.rule.needs(KEPT) < 1:
-            raise InputError("rule", f"workers may be {KEPT} clocks apart, which is more than is kept of the objective")
+        assert client.rule.apart <= KEPT - 2, f"workers may be {client.rule.apart} clocks apart, {KEPT} are kept"
         self._client, self._batches = client, batches
 
     def iteration(self, clock: int) -> int:
@@ -50,8 +48,8 @@ class Progress:
 
     @property
     def judged(self) -> int:
-        """The latest iteration whose updates are all in sight: the last one under BSP, earlier ones with slack; below 0
-        before there is any."""
+        """The latest iteration whose updates are all in sight: the last one under BSP, earlier ones with staleness;
+        below 0 before there is any."""
         return self.iteration(self._client.rule.needs(self._client.now) + 1) - 1
 
     def objectives(self) -> dict[int, float]:

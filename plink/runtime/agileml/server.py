@@ -85,8 +85,8 @@ class Server:
         with self._changing:
             if number not in self._owners:
                 self._owners[number] = Owner(
-                    layout, number, self.config.rule, patience_s=self._patience_s, advanced=self._pusher.advanced,
-                    least_era=self._least_era,
+                    layout, number, sees_ahead=self.config.sees_ahead, patience_s=self._patience_s,
+                    advanced=self._pusher.advanced, least_era=self._least_era,
                 )  # fmt: skip
             return self._owners[number]
 
@@ -99,8 +99,7 @@ class Server:
         :param history: keep what it takes to go back, until :meth:`release`.
         :raises Refused: it is or was here in another or a later epoch.
         """
-        layout, rule = self.config.layout, self.config.rule
-        partition = Partition(layout, number, history=history, sees_ahead=rule.sees_ahead)
+        partition = Partition(self.config.layout, number, history=history, sees_ahead=self.config.sees_ahead)
         partition.admit(workers)
         self._serve_new(partition, era, epoch)
 
@@ -121,7 +120,7 @@ class Server:
         :raises InputError: see :func:`~plink.runtime.agileml.checkpoint.read_partition`.
         :raises Refused: the file is of another partition or has no state of that clock; or as :meth:`open`.
         """
-        partition = read_partition(path, self.config.layout, self.config.rule)
+        partition = read_partition(path, self.config.layout, sees_ahead=self.config.sees_ahead)
         if partition.number != number:
             raise Refused(f"{path} has partition {partition.number}, not {number}")
         if clock is not None:

@@ -1,117 +1,121 @@
-"""What a controller says of partitions: words on a node's line, each done by the server of its host."""
+"""Requests of a controller that concern partitions, each carried out by the server of a host."""
 
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from plink.errors import PlinkError
-from plink.runtime.agileml.checkpoints import partition_file
-from plink.runtime.agileml.control_line import Message
+from plink.model.checkpoint_names import partition_file
+from plink.model.elastic import requests as r
+from plink.model.elastic.results import Cancelled, CheckpointWritten, ParticipantsSet, Result
 from plink.runtime.agileml.server import Server
 
-Does = Callable[[Server, Message], Message | None]
+Does = Callable[[Server, Any], Result | None]
 
 
-def _open(server: Server, message: Message) -> None:
+def _open(server: Server, request: r.Open) -> None:
     """Serve a partition that nobody has."""
-    server.open(message["partition"], {}, era=message["era"], epoch=message["epoch"], history=True)
+    server.open(request.partition, {}, era=request.era, epoch=request.epoch, history=True)
 
 
-def _restore(server: Server, message: Message) -> None:
+def _restore(server: Server, request: r.Restore) -> None:
     """Serve a partition as of a clock of a checkpoint."""
     server.restore(
-        message["partition"], Path(message["path"]), {}, era=message["era"], epoch=message["epoch"],
-        clock=message["clock"],
+        request.partition, Path(request.path), {}, era=request.era, epoch=request.epoch,
+        clock=request.clock,
     )  # fmt: skip
 
 
-def _prepare(server: Server, message: Message) -> None:
+def _prepare(server: Server, request: r.Prepare) -> None:
     """Send a partition on its way."""
-    server.prepare(message["partition"], message["address"], message["epoch"], backup=message["backup"])
+    server.prepare(request.partition, request.address, request.epoch, backup=request.backup)
 
 
-def _commit(server: Server, message: Message) -> None:
+def _commit(server: Server, request: r.Commit) -> None:
     """Let the new owner begin."""
-    server.commit(message["partition"], message["epoch"])
+    server.commit(request.partition, request.epoch)
 
 
-def _cancel(server: Server, message: Message) -> Message:
+def _cancel(server: Server, request: r.Cancel) -> Result:
     """A move is off."""
-    return {"off": server.cancel(message["partition"], message["epoch"])}
+    return Cancelled(off=server.cancel(request.partition, request.epoch))
 
 
-def _back_up(server: Server, message: Message) -> None:
+def _back_up(server: Server, request: r.AddReplica) -> None:
     """Another backup beside the one that is there."""
-    server.back_up(message["partition"], message["address"])
+    server.back_up(request.partition, request.address)
 
 
-def _push_to(server: Server, message: Message) -> None:
+def _push_to(server: Server, request: r.SetReplica) -> None:
     """This backup alone."""
-    server.push_to(message["partition"], message["address"])
+    server.push_to(request.partition, request.address)
 
 
-def _stop_pushing(server: Server, message: Message) -> None:
+def _stop_pushing(server: Server, request: r.StopReplicating) -> None:
     """Not that backup any more."""
-    server.stop_pushing(message["partition"], message["address"])
+    server.stop_pushing(request.partition, request.address)
 
 
-def _restore_to(server: Server, message: Message) -> None:
+def _restore_to(server: Server, request: r.RestoreTo) -> None:
     """A backup sends its state to who is to serve it."""
-    server.restore_to(message["partition"], message["address"], message["epoch"], {}, message["first"])
+    server.restore_to(request.partition, request.address, request.epoch, {}, request.first)
 
 
-def _drop(server: Server, message: Message) -> None:
+def _drop(server: Server, request: r.Drop) -> None:
     """What is here of a partition is of no use."""
-    server.drop(message["partition"], message["epoch"])
+    server.drop(request.partition, request.epoch)
 
 
-def _take_over(server: Server, message: Message) -> None:
+def _take_over(server: Server, request: r.Promote) -> None:
     """A backup serves."""
-    server.take_over(message["partition"], {}, message["first"], message["epoch"])
+    server.take_over(request.partition, {}, request.first, request.epoch)
 
 
-def _forget(server: Server, message: Message) -> None:
+def _forget(server: Server, request: r.Forget) -> None:
     """Moves of before an epoch are off."""
     for status in server.status():
-        server.cancel(status.partition, message["epoch"])
+        server.cancel(status.partition, request.epoch)
 
 
-def _release(server: Server, message: Message) -> None:
+def _release(server: Server, request: r.Truncate) -> None:
     """All backups have that clock."""
-    server.release(message["clock"])
+    server.release(request.clock)
 
 
-def _push_up_to(server: Server, message: Message) -> None:
+def _push_up_to(server: Server, request: r.ReplicateUpTo) -> None:
     """The next round of pushes."""
-    server.push_up_to(message["clock"])
+    server.push_up_to(request.clock)
 
 
-def _take_part(server: Server, message: Message) -> Message:
+def _take_part(server: Server, request: r.SetParticipants) -> Result:
     """From a clock on these workers take part in partitions; those that are not served here are told."""
     elsewhere = []
-    for partition in message["partitions"]:
+    for partition in request.partitions:
         try:
-            server.workers_from(partition, message["workers"], message["first"])
+            server.workers_from(partition, request.workers, request.first)
         except PlinkError as error:
-            elsewhere.append([partition, str(error)])
-    return {"elsewhere": elsewhere}
+            elsewhere.append((partition, str(error)))
+    return ParticipantsSet(tuple(elsewhere))
 
 
-def _checkpoint(server: Server, message: Message) -> Message:
+def _checkpoint(server: Server, request: r.WriteCheckpoint) -> Result:
     """Partitions into files of a folder."""
-    folder, begun, size = Path(message["folder"]), time.monotonic(), 0
+    folder, begun, size = Path(request.folder), time.monotonic(), 0
     folder.mkdir(parents=True, exist_ok=True)
-    for partition in message["partitions"]:
+    for partition in request.partitions:
         path = folder / partition_file(partition)
         server.checkpoint(partition, path)
         size += path.stat().st_size
-    return {"seconds": time.monotonic() - begun, "bytes": size}
+    return CheckpointWritten(time.monotonic() - begun, size)
 
 
-AT_ONCE: Mapping[str, Does] = {
-    "open": _open, "cancel": _cancel, "push_to": _push_to, "stop_pushing": _stop_pushing, "drop": _drop,
-    "take_over": _take_over, "forget": _forget, "release": _release, "push_up_to": _push_up_to,
-    "take_part": _take_part,
+AT_ONCE: Mapping[type[r.Request], Does] = {
+    r.Open: _open, r.Cancel: _cancel, r.SetReplica: _push_to, r.StopReplicating: _stop_pushing, r.Drop: _drop,
+    r.Promote: _take_over, r.Forget: _forget, r.Truncate: _release, r.ReplicateUpTo: _push_up_to,
+    r.SetParticipants: _take_part,
 }  # fmt: skip
-MOVING: Mapping[str, Does] = {"prepare": _prepare, "back_up": _back_up, "restore_to": _restore_to}
-LONG: Mapping[str, Does] = {**MOVING, "commit": _commit, "restore": _restore, "checkpoint": _checkpoint}
+MOVING: Mapping[type[r.Request], Does] = {r.Prepare: _prepare, r.AddReplica: _back_up, r.RestoreTo: _restore_to}
+LONG: Mapping[type[r.Request], Does] = {
+    **MOVING, r.Commit: _commit, r.Restore: _restore, r.WriteCheckpoint: _checkpoint
+}  # fmt: skip

@@ -3,7 +3,7 @@
 One clock is one step of SGD on the global mini-batch, the same to rounding however many workers and servers there are:
 the gradient of every piece's mini-batch counts by the number of its items. All state is in tables: the parameters, the
 velocity if there is momentum, and how many items the mini-batches of every piece have. So it holds under BSP; a rule
-with slack takes steps from older parameters, as it does for every program.
+with staleness takes steps from older parameters, as it does for every program.
 """
 
 import math
@@ -179,7 +179,7 @@ class TorchApp(App[Items]):
         said = self._said.get(batch)
         if said is None:
             found = params.read(SIZES, np.arange(batch * self.pieces, (batch + 1) * self.pieces))[:, 0]
-            if not found.all():  # a rule with slack lets clock 1 begin before clock 0 is over for all
+            if not found.all():  # a rule with staleness lets clock 1 begin before clock 0 is over for all
                 return 0.0, 0.0
             said = self._said[batch] = found - 1  # which they stay
         if said[params.piece] != size:

@@ -28,7 +28,7 @@ Say = Callable[[str], None]
 class Clock:
     """What a worker did at one clock: how long it took, of which ``working_s`` in the program (with its reads).
     ``leads``: it has piece 0; then at an iteration's first clock ``judged`` is the latest iteration that all have
-    finished (with slack not always the last), and ``objective`` its objective, None if nothing had weight."""
+    finished (with staleness not always the last), and ``objective`` its objective, None if nothing had weight."""
 
     clock: int
     iteration: int

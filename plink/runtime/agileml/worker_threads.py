@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plink.errors import PlinkError
+from plink.model.elastic.reports import ClockDone, Failed, Log, Message, WorkerFinished
 from plink.runtime.agileml.assigned import Assigned, Assignment
 from plink.runtime.agileml.client import Client, Ownership, Unanswered
 from plink.runtime.agileml.loaded import Loaded
@@ -39,13 +40,13 @@ class WorkerThreads:
 
     :param loaded: the program, with the pieces in memory.
     :param client: makes the client of a worker: number, first clock, era.
-    :param tell: gets what is worth knowing, as fields of a message.
+    :param tell: sends a message to the controller.
     :param started: of the job, by ``time.time``.
     """
 
     def __init__(
         self, loaded: Loaded[Any], client: Callable[[int, int, int], Client],
-        tell: Callable[[dict[str, Any]], None], started: float,
+        tell: Callable[[Message], None], started: float,
     ) -> None:  # fmt: skip
         self._loaded, self._client, self._tell, self._started = loaded, client, tell, started
         self._running: dict[int, _Running] = {}
@@ -149,7 +150,7 @@ class WorkerThreads:
         running = _Running(self._client(number, clock, era), assigned, pieces, until)
         worker = Worker(
             self._loaded, running.client, assigned, started=self._started,
-            say=lambda line: self._tell({"is": "said", "text": line}),
+            say=lambda line: self._tell(Log(line)),
             done=lambda done: self._done(running, done),
         )  # fmt: skip
         running.thread = threading.Thread(
@@ -161,18 +162,11 @@ class WorkerThreads:
 
     def _done(self, running: _Running, done: Clock) -> None:
         self._tell(
-            {
-                "is": "clock",
-                "clock": done.clock,
-                "iteration": done.iteration,
-                "batches": self._loaded.app.batches,
-                "seconds": done.seconds,
-                "leads": done.leads,
-                "judged": done.judged,
-                "objective": done.objective,
-                "era": running.client.era,
-            }
-        )
+            ClockDone(
+                clock=done.clock, iteration=done.iteration, batches=self._loaded.app.batches, seconds=done.seconds,
+                leads=done.leads, judged=done.judged, objective=done.objective, era=running.client.era,
+            )
+        )  # fmt: skip
 
     def _run(self, number: int, running: _Running, worker: Worker[Any]) -> None:
         """To the worker's end; what it cannot mend is told."""
@@ -181,14 +175,12 @@ class WorkerThreads:
             if running.until is None and finished.why != TOLD:
                 self.finished[number] = finished.clock
             stood_in, told = running.until is not None, finished.why == TOLD
-            self._tell(
-                {"is": "finished", "worker": number, "clock": finished.clock, "stood_in": stood_in, "told": told}
-            )
+            self._tell(WorkerFinished(number, finished.clock, stood_in, told))
         except PlinkError as error:
-            self._tell({"is": "failed", "worker": number, "kind": type(error).__name__, "why": str(error)})
+            self._tell(Failed(str(error), number, type(error).__name__))
         except BaseException as error:
             why = f"worker {number}: {type(error).__name__}: {error}"
-            self._tell({"is": "failed", "worker": number, "kind": type(error).__name__, "why": why})
+            self._tell(Failed(why, number, type(error).__name__))
             raise
         finally:
             with self._changing:
@@ -204,7 +196,7 @@ class WorkerThreads:
             except Unanswered as error:
                 if running.ended:
                     return Finished(running.client.now, TOLD)
-                self._tell({"is": "said", "text": f"worker {number} asks again: {error}"})
+                self._tell(Log(f"worker {number} asks again: {error}"))
 
 
 def _assigned(pieces: Sequence[int], era: int) -> Assigned:

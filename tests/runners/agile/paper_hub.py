@@ -1,8 +1,9 @@
 """A hub whose hosts and controllers are on paper: what it starts, and what it tells, is written down."""
 
+import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +11,15 @@ import pytest
 
 from plink.errors import HostError
 from plink.model.hosts import Host, Hosts
-from plink.runtime.agileml.control_line import VERSION
 from runners.agile import hub as hub_module
 from runners.agile.hub import Ended, Hub, Report, Wishes
-from runners.agile.member import Member
-from runners.agile.settings import Settings
+from runners.agile.wire import encode
 from runners.job.job import Job
 from runners.local import LocalConnector
-
-HELLO = {"is": "hello", "version": VERSION, "plink": "1", "tables": 1, "pieces": 8, "batches": 1, "shapes": [[8, 125]],
-         "memory": None, "pool": ""}  # fmt: skip
+from solvers.elastic import commands, events
+from solvers.elastic.member import Member
+from solvers.elastic.settings import Settings
+from tests.runners.agile.test_small_parts import hello_of
 
 
 @dataclass
@@ -41,12 +41,11 @@ class Paper:
         hub = self.of = self._hub()
         _, members = hub._group(hosts(tiers))
         for member in members:
-            member.hello = HELLO | self.hello.get(member.name, {})
-            hub._members[member.number] = member
+            hub._members[member.number] = replace(member, hello=hello_of(**self.hello.get(member.name, {})))
         hub._settings = Settings(keys="", partitions=2, pieces=8, shapes=((8, 125),), started=0.0, began=0.0)
-        hub._start_controller("start")
+        hub._start_controller(events.JobStarted)
         for member in members:
-            self.says({"is": "log", "line": member.line("joined", "")})
+            self.says(commands.LogLine(member.line("joined", "")))
         return hub
 
     def run(self, tiers: str) -> Ended:
@@ -63,13 +62,13 @@ class Paper:
         )  # fmt: skip
         return Hub(LocalConnector(), Job("python3", (), ("/",)), Wishes(), report, None, time.monotonic)
 
-    def says(self, message: dict[str, Any]) -> None:
+    def says(self, item: commands.Command | commands.LogEntry) -> None:
         """The controller that there is."""
-        self.of._controller_says(self.of._by, message)
+        self.of._controller_says(self.of._term, json.loads(json.dumps(encode(item))))
 
     def dies(self) -> None:
         """The controller: another is started."""
-        self.of._controller_says(self.of._by, None)
+        self.of._controller_says(self.of._term, None)
 
     def until(self, what: Callable[[], bool], seconds: float = 20.0) -> None:
         """The hub's thread runs until something has happened."""
@@ -80,7 +79,7 @@ class Paper:
 
     def heard(self, kind: str) -> list[dict[str, Any]]:
         """What the last controller was told, of a kind."""
-        return [message for message in self.told[-1] if message["is"] == kind]
+        return [message for message in self.told[-1] if message["type"] == kind]
 
 
 def host(name: str, tier: str) -> Host:
@@ -110,7 +109,7 @@ def paper(monkeypatch: pytest.MonkeyPatch) -> Any:
                     raise HostError(name, "no route to host")
             for name, number in self._numbers.items():
                 if name not in paper.silent:
-                    self._hear(number, HELLO | paper.hello.get(name, {}), "")
+                    self._hear(number, hello_of(**paper.hello.get(name, {})), "")
 
         def last_lines(self, number: int) -> list[str]:
             return []

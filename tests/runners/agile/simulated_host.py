@@ -2,23 +2,26 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from plink.errors import PlinkError
+from plink.model.consistency import BSP
+from plink.model.elastic import requests as r
+from plink.model.elastic.codec import Envelope, decode_request, encode_message
+from plink.model.elastic.fields import TrafficCounters
+from plink.model.elastic.reports import Alive, Failed, PartitionsChanged, WorkerFinished
+from plink.model.elastic.results import Begun
 from plink.runtime.agileml.app import App, Score, Stop, layout_of
 from plink.runtime.agileml.assigned import Assigned
 from plink.runtime.agileml.client import Ownership, RolledBack
-from plink.runtime.agileml.control_line import Message
 from plink.runtime.agileml.layout import Table, run_of
 from plink.runtime.agileml.node import _LONG, _MOVES, _TIMES, Node
 from plink.runtime.agileml.params import Params
 from plink.runtime.agileml.partition import Refused
 from plink.runtime.agileml.pieces import Piece
 from plink.runtime.agileml.progress import TABLES
-from plink.runtime.agileml.rules import BSP
 from plink.runtime.agileml.server_words import MOVING
 from plink.runtime.agileml.store_config import StoreConfig
 from plink.runtime.agileml.wire import Kind, Status, Wanted
@@ -108,7 +111,7 @@ class SimulatedWorker:
             self._soon(0.001)
         except Exception as error:
             why = f"worker {self.number} at clock {self._client.now}: {type(error).__name__}: {error}"
-            self._host.tell({"is": "failed", "worker": self.number, "kind": type(error).__name__, "why": why})
+            self._host.send(encode_message(Failed(why, self.number, type(error).__name__)))
 
     def _begin(self) -> None:
         now, app = self._client.now, self._host.app
@@ -183,10 +186,8 @@ class SimulatedWorker:
         return answer if answer.status is Status.OK else None
 
     def _finished(self, why: str) -> None:
-        self._host.tell(
-            {"is": "finished", "worker": self.number, "clock": self._client.now, "why": why,
-             "stood_in": self._running.until is not None, "told": why == TOLD}
-        )  # fmt: skip
+        stood_in, told = self._running.until is not None, why == TOLD
+        self._host.send(encode_message(WorkerFinished(self.number, self._client.now, stood_in, told)))
         if self._running.until is None and why != TOLD and hasattr(self._host.workers, "finished"):
             self._host.workers.finished.setdefault(self.number, self._client.now)
         running = self._host.workers._running
@@ -198,7 +199,7 @@ class SimulatedWorkers(WorkerThreads):
     """Those of one host."""
 
     def __init__(self, host: "SimulatedHost") -> None:
-        super().__init__(host._loaded, host.client, host.tell, 0.0)
+        super().__init__(host._loaded, host.client, host._send, 0.0)
         self._host = host
 
     def _start(
@@ -214,27 +215,25 @@ class SimulatedHost(Node):
     """``says`` takes what it says on its line; ``begun`` hears of every clock that one of its workers begins."""
 
     def __init__(
-        self, app: Counting, address: str, net: Net, says: Callable[[Message], None],
+        self, app: Counting, address: str, net: Net, says: Callable[[dict[str, Any]], None],
         begun: Callable[[int, int, int, tuple[int, ...], bool], None], slow: float,
     ) -> None:  # fmt: skip
         super().__init__(app, None)  # type: ignore[arg-type]
         self.app, self.address, self.net, self._says, self.begun, self.alive = app, address, net, says, begun, True
         self.work_s = 0.01 * slow, 0.04 * slow
-        self._inbox: list[Message] = []
+        self._inbox: list[Envelope] = []
         self._busy = False
         self._moving: list[Callable[[], bool]] = []
         self._line = self  # type: ignore[assignment]
-
-    send = mention = lambda self, message: self.tell(message)
 
     def later(self, seconds: float, does: Callable[[], None]) -> None:
         """If it is alive then."""
         self.net.later(seconds, lambda: does() if self.alive else None)
 
-    def tell(self, message: dict[str, Any]) -> None:
+    def send(self, message: dict[str, Any]) -> None:
         """On its line."""
         if self.alive:
-            if message["is"] == "answer" and message["why"]:
+            if message["type"] == "answer" and message["error"]:
                 self.noted(f"{self.address} refuses {message}")
             self._says(json.loads(json.dumps(message)))
 
@@ -248,160 +247,157 @@ class SimulatedHost(Node):
         if self._server is not None:
             self._server.die()  # type: ignore[attr-defined]
 
-    def hear(self, message: Message) -> None:
+    def hear(self, body: dict[str, Any]) -> None:
         """Of the controller's."""
-        self._inbox.append(message)
+        self._inbox.append(decode_request(body))
         self._turn()
 
     def _turn(self) -> None:
         while self._inbox and not self._busy and self.alive:
             self._obey(self._inbox.pop(0))
 
-    def _obey(self, message: Message) -> None:
-        name = message["do"]
-        if message["by"] < self._by or (name not in _LONG and name not in ("begin", "roll_back", "bye")):
-            super()._obey(message)
+    def _obey(self, envelope: Envelope) -> None:
+        request, kind = envelope.request, type(envelope.request)
+        if envelope.term < self._term or (kind not in _LONG and kind not in (r.Begin, r.RollBack, r.Bye)):
+            super()._obey(envelope)
             return
-        self._by = message["by"]
-        self._number = max([self._number, *(message[key] for key in ("epoch", "era", "version") if key in message)])
-        if name == "begin":
-            self._do(message, SimulatedHost.begin)
-        elif name == "bye":
+        self._term = envelope.term
+        numbers = [getattr(request, name) for name in ("epoch", "era", "version") if hasattr(request, name)]
+        self._number = max([self._number, *numbers])
+        if isinstance(request, r.Begin):
+            self._do(envelope, SimulatedHost.begin)
+        elif isinstance(request, r.Bye):
             self.later(0.0, self.leave)
-        elif name == "roll_back":
-            self._roll_back(message, 0)
-        elif name in MOVING:
-            self._queue_move(message)
-        elif name == "commit":
-            self.later(self.net.delay(0.001, 0.03), lambda: self._commit(message))
-        elif name == "result":
-            self._result(message, 0)
+        elif isinstance(request, r.RollBack):
+            self._roll_back(request, 0)
+        elif kind in MOVING:
+            self._queue_move(envelope)
+        elif isinstance(request, r.Commit):
+            self.later(self.net.delay(0.001, 0.03), lambda: self._commit(envelope, request))
+        elif isinstance(request, r.WriteResult):
+            self._result(envelope, request, 0)
         else:
-            self.later(self.net.delay(0.001, 0.2), lambda: self._do(message, _LONG[name]))
+            self.later(self.net.delay(0.001, 0.2), lambda: self._do(envelope, _LONG[kind]))
 
     leave: Callable[[], None]
     noted: Callable[[str], None]
 
-    def begin(self, message: Message) -> Message:
+    def begin(self, request: r.Begin) -> Begun:
         if self._server is None:
             nobody: Any = None  # no keys: nothing is sealed
-            config = StoreConfig(layout_of(self.app, message["partitions"], TABLES), nobody, BSP())
+            config = StoreConfig(layout_of(self.app, request.partitions, TABLES), nobody, BSP())
             self._server = SimulatedServer(config, self.address, self.net)
             self._server.push_up_to(-1)
             self._workers = SimulatedWorkers(self)
-            self._checkpoints, self._job = message["checkpoints"], message["job"]
+            self._checkpoints, self._job = request.checkpoints, request.job
             self._watch()
             self._stay()
-        return {"address": self.server.address, "unwritable": None, "unsaved": None, **self._on_disk()}
+        return Begun(self.server.address, None, None, *self._on_disk())
 
-    def _roll_back(self, message: Message, times: int) -> None:
+    def _roll_back(self, request: r.RollBack, times: int) -> None:
         """With everything behind it waiting, as in a node."""
         try:
-            self.server.roll_back(message["clock"], message["era"])
+            self.server.roll_back(request.clock, request.era)
         except Refused:
             self._busy = times < _TIMES - 1
             if self._busy:
-                self.later(0.05, lambda: self._roll_back(message, times + 1))
+                self.later(0.05, lambda: self._roll_back(request, times + 1))
             else:
                 self._turn()
             return
-        self.workers.rolled_back(message["clock"], message["era"])
+        self.workers.rolled_back(request.clock, request.era)
         self._busy = False
         self._turn()
 
-    def _queue_move(self, message: Message) -> None:
-        self._moving.append(lambda: self._move(message))
+    def _queue_move(self, envelope: Envelope) -> None:
+        self._moving.append(lambda: self._move(envelope))
         if len(self._moving) <= _MOVES:
             self.later(self.net.delay(0.001, 0.05), self._moving[-1])  # type: ignore[arg-type]
 
-    def _moved(self, message: Message, error: BaseException | None = None) -> None:
+    def _moved(self, envelope: Envelope, error: BaseException | None = None) -> None:
         if error is None:
-            self._answer(message)
+            self._answer(envelope)
         else:
-            self._answer(message, why=str(error), kind=type(error).__name__)
+            self._answer(envelope, str(error), type(error).__name__)
         self._moving.pop(0)
         if len(self._moving) >= _MOVES:
             self.later(self.net.delay(0.001, 0.05), self._moving[_MOVES - 1])  # type: ignore[arg-type]
 
-    def _move(self, message: Message) -> None:
+    def _move(self, envelope: Envelope) -> None:
         try:
-            if message["do"] == "prepare":
+            request = envelope.request
+            if isinstance(request, r.Prepare):
                 server = self.server
                 assert isinstance(server, SimulatedServer)
                 move = server.begin_move(
-                    message["partition"], message["address"], message["epoch"], message["backup"]
+                    request.partition, request.address, request.epoch, request.backup
                 )  # fmt: skip
-                self._await_move(message, move)
+                self._await_move(envelope, move)
                 return
-            _LONG[message["do"]](self, message)
+            _LONG[type(request)](self, request)
         except Exception as error:
-            self._moved(message, error)
+            self._moved(envelope, error)
         else:
-            self._moved(message)
+            self._moved(envelope)
 
-    def _await_move(self, message: Message, move: Any) -> None:
+    def _await_move(self, envelope: Envelope, move: Any) -> None:
         if move is not None and not far_enough(move):
-            self.later(0.005, lambda: self._await_move(message, move))
+            self.later(0.005, lambda: self._await_move(envelope, move))
             return
         try:
             if move is not None:
                 move.check()
         except Exception as error:
-            self._moved(message, error)
+            self._moved(envelope, error)
         else:
-            self._moved(message)
+            self._moved(envelope)
 
-    def _commit(self, message: Message) -> None:
+    def _commit(self, envelope: Envelope, request: r.Commit) -> None:
         server = self.server
         assert isinstance(server, SimulatedServer)
-        if (
-            server.under_way(message["partition"])
-            and server.owner(message["partition"]).outgoing.epoch
-            == message[  # type: ignore[union-attr]
-                "epoch"
-            ]
-        ):
-            self.later(0.005, lambda: self._commit(message))
+        outgoing = server.owner(request.partition).outgoing
+        if server.under_way(request.partition) and outgoing is not None and outgoing.epoch == request.epoch:
+            self.later(0.005, lambda: self._commit(envelope, request))
         else:
-            self._do(message, _LONG["commit"])
+            self._do(envelope, _LONG[r.Commit])
 
-    def _result(self, message: Message, times: int) -> None:
+    def _result(self, envelope: Envelope, request: r.WriteResult, times: int) -> None:
         """What was learnt, read as a worker reads."""
         reader = SimulatedWorker.__new__(SimulatedWorker)
         reader._host, reader.number = self, -1
-        reader._client = self.client(-1, message["clock"], message["era"])
+        reader._client = self.client(-1, request.clock, request.era)
         for partition in range(self.app.partitions):
             wanted = Wanted(0, range(self.app.pieces))
             try:
-                answer = reader._ask(Word(Kind.READ, partition, worker=-1, era=message["era"], clock=message["clock"],
-                                          before=message["clock"] - 1, wanted=(wanted,)))  # fmt: skip
+                answer = reader._ask(Word(Kind.READ, partition, worker=-1, era=request.era, clock=request.clock,
+                                          before=request.clock - 1, wanted=(wanted,)))  # fmt: skip
             except PlinkError as error:
-                self._answer(message, why=str(error), kind=type(error).__name__)
+                self._answer(envelope, str(error), type(error).__name__)
                 return
             if answer is None:
                 if times > _WAIT_S / 0.05:
-                    self._answer(message, why=f"partition {partition} is silent", kind="Unanswered")
+                    self._answer(envelope, f"partition {partition} is silent", "Unanswered")
                 else:
-                    self.later(0.05, lambda: self._result(message, times + 1))
+                    self.later(0.05, lambda: self._result(envelope, request, times + 1))
                 return
-            if (answer.pieces[0].values != message["clock"]).any():
-                self._answer(message, why=f"WRONG: partition {partition}: {answer.pieces[0].values.ravel()}")
+            if (answer.pieces[0].values != request.clock).any():
+                self._answer(envelope, f"WRONG: partition {partition}: {answer.pieces[0].values.ravel()}")
                 return
-        self._answer(message)
+        self._answer(envelope)
 
-    def _carried(self) -> Message:
-        return asdict(self.net.carried[self.address])
+    def _carried(self) -> TrafficCounters:
+        return self.net.carried[self.address]
 
     def _watch(self) -> None:
         changed = {}
         for one in self.server.status():
-            now = [one.role, one.era, one.epoch, one.clocks[-1] if one.clocks else -1, one.pushed]
+            now = (one.role, one.era, one.epoch, one.clocks[-1] if one.clocks else -1, one.pushed)
             if self._told.get(one.partition) != now:
                 self._told[one.partition] = changed[one.partition] = now
         if changed:
-            self.tell({"is": "partitions", "partitions": changed})
+            self._send(PartitionsChanged(changed))
         self.later(0.05, self._watch)
 
     def _stay(self) -> None:
-        self.tell({"is": "alive", "carried": self._carried()})
+        self._send(Alive(self._carried()))
         self.later(0.3, self._stay)

@@ -11,9 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from plink.model.elastic.codec import decode_message
 from runners.agile.controller import Controller
-from runners.agile.member import Member
-from runners.agile.settings import Settings
+from runners.agile.wire import RequestLine, decode, encode
+from solvers.elastic import commands, events
+from solvers.elastic.member import Member
+from solvers.elastic.settings import Settings
 from tests.runners.agile.simulated_host import Counting, SimulatedHost
 from tests.runners.agile.simulated_server import Net
 
@@ -52,7 +55,7 @@ class SimulatedJob:
         self.warned: dict[int, float] = {}
         self._arrives: dict[object, float] = {}  # the latest word between two ends
         self._controller: Controller | None = None
-        self._by = 0
+        self._term = 0
         self._out: list[dict[str, Any]] = []
         self._in: list[dict[str, Any]] | None = None
         self._clock_at, self.clock, self._next_turn = 0.0, -1, 0
@@ -62,7 +65,7 @@ class SimulatedJob:
         )  # fmt: skip
         members = [self._host(tier) for tier in self.tiers]
         self.members |= {member.number: member for member in members}
-        self._start_controller({"is": "start", "hosts": [member.to_json() for member in members]})
+        self._start_controller(events.JobStarted(tuple(members)))
         self._tick()
 
     # Time.
@@ -100,7 +103,7 @@ class SimulatedJob:
     def _host(self, tier: str) -> Member:
         number = len(self._known)
         slots = self.random.choice([1, 1, 2, 3])
-        member = Member(number, f"h{number}", "reliable" if tier == "r" else "transient", slots, hello={})
+        member = Member(number, f"h{number}", "reliable" if tier == "r" else "transient", slots)
         slowest = self.random.choice([0.002, 0.02, 0.1])
         host = SimulatedHost(
             Counting(self.pieces, self.partitions, self.clocks), f"{number}:1", self._net,
@@ -117,7 +120,7 @@ class SimulatedJob:
         members = [self._host(tier) for tier in tiers]
         self.note(f"join {[f'{m.name} {m.tier}' for m in members]} bulk={bulk}")
         self.members |= {member.number: member for member in members}
-        self._tell({"is": "joined", "hosts": [member.to_json() for member in members], "bulk": bulk})
+        self._tell(events.HostsJoined(tuple(members), bulk))
         return [member.number for member in members]
 
     def warn(self, numbers: list[int], seconds: float) -> None:
@@ -128,7 +131,7 @@ class SimulatedJob:
             self.warned[number] = self.now + seconds
             self.later(seconds, lambda number=number: self.kill(number, "taken away"))  # type: ignore[misc]
         if known:
-            self._tell({"is": "evict", "hosts": known, "seconds": seconds, "why": "warned"})
+            self._tell(events.EvictionNotice(tuple(known), seconds, "warned"))
 
     def kill(self, number: int, why: str = "killed", silently: bool = False) -> None:
         """A host is gone, and somebody says so, or nobody."""
@@ -141,25 +144,25 @@ class SimulatedJob:
     def _lost(self, number: int, why: str) -> None:
         if self.members.pop(number, None):
             self.warned.pop(number, None)
-            self._tell({"is": "gone", "host": number, "why": why})
+            self._tell(events.HostsLost((number,), why))
 
     def _heard(self, number: int, message: dict[str, Any]) -> None:
         if number in self.members:
-            self._tell({**message, "from": number})
+            self._tell(events.HostMessage(number, decode_message(message)))
 
     # The controller.
 
-    def _start_controller(self, message: dict[str, Any]) -> None:
-        self._by += 1
-        self._out, self._in = [], [message]
+    def _start_controller(self, event: Any) -> None:
+        self._term += 1
+        self._out, self._in = [], [encode(event)]
         for number, at in self.warned.items():
             seconds = max(0.1, at - self.now)
-            self._in.append({"is": "evict", "hosts": [number], "seconds": seconds, "why": "warned"})
-        by = self._by
+            self._tell(events.EvictionNotice((number,), seconds, "warned"))
+        by = self._term
         self.later(self.random.uniform(*_STARTS_S), lambda: self._controller_begins(by))
 
     def _controller_begins(self, by: int) -> None:
-        if by != self._by or self._in is None:
+        if by != self._term or self._in is None:
             return
         self._controller = Controller(self._written, self._settings, by, lambda: self.now)
         self._turn(by)
@@ -168,45 +171,45 @@ class SimulatedJob:
         """Of its last words some are lost, and what it was told; another one begins."""
         if self._in is None:
             return
-        self.note(f"controller {self._by} is gone")
+        self.note(f"controller {self._term} is gone")
         self._out = self._out[: self.random.randint(0, len(self._out))]
-        self._flush(self._by)
+        self._flush(self._term)
         self._controller, self._in = None, None
-        self._by += 1
+        self._term += 1
         self.later(self.random.uniform(0.0, 0.3), lambda: self._resume())
 
     def _resume(self) -> None:
-        self._by -= 1
-        self._start_controller({"is": "resume", "hosts": [member.to_json() for member in self.members.values()]})
+        self._term -= 1
+        self._start_controller(events.ControllerRestarted(tuple(self.members.values())))
 
-    def _tell(self, message: dict[str, Any]) -> None:
+    def _tell(self, event: Any) -> None:
         if self._in is not None:
-            self._in.append(json.loads(json.dumps(message)))
-            by = self._by
+            self._in.append(json.loads(json.dumps(encode(event))))
+            by = self._term
             self.later(0.0, lambda: self._turn(by))
 
     def _turn(self, by: int) -> None:
-        if by != self._by or self._controller is None or self._in is None:
+        if by != self._term or self._controller is None or self._in is None:
             return
         messages, self._in = self._in, []
         for message in messages:
-            self._controller.hear(message)
+            self._controller.handle(decode(message))
         wait_s = min(max(self._controller.tick(), 0.0005), 0.5)
         self._next_turn += 1
         mine = self._next_turn
         self.later(wait_s, lambda: self._turn(by) if mine == self._next_turn else None)
 
     def _tick(self) -> None:
-        self._tell({"is": "tick"})  # so that it knows that it is the hosts that are silent
+        self._tell(events.SupervisorAlive())  # so that it knows that it is the hosts that are silent
         self.later(_TICK_S, self._tick)
 
     def _written(self, message: dict[str, Any]) -> None:
         self._out.append(json.loads(json.dumps(message)))
-        by = self._by
+        by = self._term
         self._in_order("out", 0.005, lambda: self._pass_on(by))
 
     def _pass_on(self, by: int) -> None:
-        if by == self._by and self._out:
+        if by == self._term and self._out:
             self._says(self._out.pop(0))
 
     def _flush(self, by: int) -> None:
@@ -215,29 +218,32 @@ class SimulatedJob:
 
     def _says(self, message: dict[str, Any]) -> None:
         """The controller does."""
-        if "to" in message:
-            number = message.pop("to")
-            if message["do"] not in ("release", "push_up_to"):
-                self.note(f"-> {number} {message}")
-            if number in self.hosts:
-                host = self.hosts[number]
-                self._in_order(("hub", number), self.random.choice([0.002, 0.02, 0.1]), lambda: host.hear(message))
-        elif message["is"] == "log":
-            self.note(f"log {message['line']}")
-            if message["line"]["what"] == "iteration":
-                self._progress(message["line"]["clock"])
-        elif message["is"] in ("note", "say"):
-            self.note(f"{message['is']} {message['text']}")
-        elif message["is"] == "drop":
-            self.members.pop(message["host"], None)
-            self.warned.pop(message["host"], None)
-            self.kill(message["host"], "dropped", silently=True)
-        elif message["is"] == "wanted":
-            self.note("reliable hosts are wanted")
-            self.later(1.0, lambda: self.join("r", True))
-        elif message["is"] == "end":
-            self.note(f"the end: {message}")
-            self.ended = message["code"], message["why"]
+        match item := decode(message):
+            case RequestLine(number, body):
+                if body["method"] not in ("truncate", "replicate_up_to"):
+                    self.note(f"-> {number} { ({'method': body['method'], **body['params']}) }")
+                if number in self.hosts:
+                    host = self.hosts[number]
+                    delay = self.random.choice([0.002, 0.02, 0.1])
+                    self._in_order(("hub", number), delay, lambda: host.hear(body))
+            case commands.LogLine(fields):
+                self.note(f"log {dict(fields)}")
+                if fields["what"] == "iteration":
+                    self._progress(fields["clock"])
+            case commands.Note(text):
+                self.note(f"note {text}")
+            case commands.Say(text):
+                self.note(f"say {text}")
+            case commands.DropHost(number):
+                self.members.pop(number, None)
+                self.warned.pop(number, None)
+                self.kill(number, "dropped", silently=True)
+            case commands.StartReliableHosts():
+                self.note("reliable hosts are wanted")
+                self.later(1.0, lambda: self.join("r", True))
+            case commands.EndJob():
+                self.note(f"the end: {item}")
+                self.ended = item.code, item.reason
 
     def _progress(self, clock: int) -> None:
         self.clock, self._clock_at = clock, self.now

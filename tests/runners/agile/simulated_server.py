@@ -8,14 +8,14 @@ import contextlib
 import threading
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
+from plink.model.elastic.fields import TrafficCounters
 from plink.runtime.agileml import moves
-from plink.runtime.agileml.carried import Carried
 from plink.runtime.agileml.line import Line
 from plink.runtime.agileml.outgoing import Outgoing
 from plink.runtime.agileml.owner import Owner
@@ -38,17 +38,17 @@ class Net:
     def __init__(self, later: Later, delay: Callable[[float, float], float], hurdle: Callable[[], str]) -> None:
         self.later, self.delay, self.hurdle = later, delay, hurdle
         self.servers: dict[str, SimulatedServer] = {}
-        self.carried: defaultdict[str, Carried] = defaultdict(Carried)
+        self.carried: defaultdict[str, TrafficCounters] = defaultdict(TrafficCounters)
 
     def carry(self, asking: str, serving: str, there: Message, back: Message) -> None:
         """A question and its answer."""
         sent, received = (_HEAD + sum(piece.values.nbytes for piece in message.pieces) for message in (there, back))
         one = self.carried[asking]
-        self.carried[asking] = replace(
+        self.carried[asking] = structs.replace(
             one, asked_sent=one.asked_sent + sent, asked_received=one.asked_received + received
         )
         one = self.carried[serving]
-        self.carried[serving] = replace(
+        self.carried[serving] = structs.replace(
             one, served_sent=one.served_sent + received, served_received=one.served_received + sent
         )
 
@@ -181,8 +181,8 @@ class SimulatedServer(Server):
             raise Refused(f"partition {number} of {layout.partitions}")
         if number not in self._owners:
             self._owners[number] = SimulatedOwner(
-                layout, number, self.config.rule, patience_s=self._patience_s, advanced=self._pusher.advanced,
-                least_era=self._least_era,
+                layout, number, sees_ahead=self.config.sees_ahead, patience_s=self._patience_s,
+                advanced=self._pusher.advanced, least_era=self._least_era,
             )  # fmt: skip
         return self._owners[number]
 

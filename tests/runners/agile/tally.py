@@ -82,7 +82,7 @@ def say_nonsense(once: Path) -> None:
     except FileExistsError:
         return
     (line,) = (one for one in gc.get_objects() if isinstance(one, ControlLine))
-    line.send({"is": "clock", "clock": "ten"})
+    line.send({"type": "clock", "clock": "ten"})
 
 
 def make(arguments: list[str]) -> Tally:

@@ -10,6 +10,7 @@ from plink.errors import PlinkError
 from runners.agile import adding, asking
 from runners.agile.asking import Answer, Asking, ask
 from runners.agile.hub import Hub
+from solvers.elastic import commands
 from tests.runners.agile.paper_hub import Paper, host, lose, paper
 
 __all__ = ["paper"]
@@ -95,7 +96,7 @@ def test_a_lost_reliable_host_comes_back_while_another_stays_away(
     for number in (0, 1):
         lose(hub, number, "no power")
     paper.unreachable = {"h0"}
-    paper.says({"is": "wanted", "what": "reliable"})
+    paper.says(commands.StartReliableHosts())
     paper.until(lambda: bool(paper.heard("joined")))
     (joined,) = paper.heard("joined")
     assert [one["name"] for one in joined["hosts"]] == ["h1"]
@@ -114,7 +115,7 @@ def test_a_lost_reliable_host_that_somebody_added_is_not_tried_again(
     hub = paper.hub("rrt")
     lose(hub, 0, "no power")
     paper.unreachable = {"h0"}
-    paper.says({"is": "wanted", "what": "reliable"})
+    paper.says(commands.StartReliableHosts())
     paper.until(lambda: bool(paper.notes))
     paper.unreachable = set()
     answers: list[dict[str, Any]] = []

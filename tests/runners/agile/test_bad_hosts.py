@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 
 from plink.errors import PlinkError
-from plink.runtime.agileml.control_line import Message
+from plink.model.elastic.codec import Envelope
+from plink.model.elastic.requests import Begin, LoadShards
+from plink.model.elastic.results import Begun
 from runners.agile.adding import last_word
-from runners.agile.deaths import ENDED
-from runners.agile.member import Member
+from solvers.elastic.crash_loop import ENDED
+from solvers.elastic.member import Member
+from solvers.elastic.status import status
 from tests.runners.agile.simulated_host import SimulatedHost
 from tests.runners.agile.simulated_job import SimulatedJob
 from tests.runners.agile.test_simulated_jobs import finish
@@ -64,11 +67,11 @@ def test_a_newcomer_that_serves_already_and_cannot_load_hands_over_first(seed: i
         node = job.hosts[number]
         obey = node._obey
 
-        def late(message: Message) -> None:
-            if message["do"] == "load":
-                job.later(3.0, lambda: obey(message))
+        def late(envelope: Envelope) -> None:
+            if isinstance(envelope.request, LoadShards):
+                job.later(3.0, lambda: obey(envelope))
             else:
-                obey(message)
+                obey(envelope)
 
         node._obey = late  # type: ignore[method-assign]
         out.append(number)
@@ -119,10 +122,10 @@ def test_a_host_whose_server_cannot_listen_fails_alone(tiers: str, bad: int, mon
     """First or newcomer; a job that cannot be without it says why."""
     begin = SimulatedHost.begin
 
-    def begun(host: SimulatedHost, message: Message) -> Message:
+    def begun(host: SimulatedHost, request: Begin) -> Begun:
         if host.address == f"{bad}:1":
             raise PlinkError("[Errno 99] Cannot assign requested address")
-        return begin(host, message)
+        return begin(host, request)
 
     monkeypatch.setattr(SimulatedHost, "begin", begun)
     job = SimulatedJob(1, tiers, clocks=60)
@@ -159,7 +162,7 @@ class Deadly(SimulatedJob):
         return member
 
 
-@pytest.mark.parametrize(("seed", "tiers"), [(0, "rrtttttt"), (1, "rtttttttt")])
+@pytest.mark.parametrize(("seed", "tiers"), [(0, "rrtttttt"), (2, "rtttttttt")])
 def test_a_program_that_ends_its_process_takes_few_hosts_with_it(seed: int, tiers: str) -> None:
     job = Deadly(seed, tiers)
     job.run()
@@ -188,7 +191,7 @@ def test_a_worker_that_hangs_is_named() -> None:
 
     def look() -> None:
         assert job._controller is not None
-        seen.append(job._controller.status()["waits"])
+        seen.append(status(job._controller.state, job.now)["waits"])
 
     def begun(worker: int, clock: int, era: int, pieces: tuple[int, ...], own: bool) -> None:
         host.work_s = (25.0, 25.0) if clock == 15 else usual

@@ -4,11 +4,14 @@ from typing import Any
 
 import pytest
 
+from plink.model.elastic.codec import encode_message
+from plink.model.elastic.reports import Failed, Log, Notice
+from solvers.elastic import commands
 from tests.runners.agile.paper_hub import Paper, lose, paper
 
 __all__ = ["paper"]
 
-FAILED = {"is": "failed", "worker": 3, "kind": "AppError", "why": "process() raised ValueError"}
+FAILED = Failed("process() raised ValueError", 3, "AppError")
 
 
 def ends(paper: Paper, name: str) -> list[tuple[str, str]]:
@@ -21,13 +24,13 @@ def ends(paper: Paper, name: str) -> list[tuple[str, str]]:
 def test_notices_are_told_again(paper: Paper, why: str) -> None:
     """Providers and SIGTERM say them once; the last word of each host counts."""
     hub = paper.hub("rtt")
-    hub._heard(1, {"is": "notice", "seconds": 90.0, "why": "before"}, "")
-    hub._heard(1, {"is": "notice", "seconds": 30.0, "why": why}, "")
-    hub._heard(2, {"is": "notice", "seconds": 30.0, "why": why}, "")
+    hub._heard(1, Notice(90.0, "before"), "")
+    hub._heard(1, Notice(30.0, why), "")
+    hub._heard(2, Notice(30.0, why), "")
     lose(hub, 2, "no power")
     paper.dies()
     (told,) = paper.heard("evict")
-    assert (told["hosts"], told["why"]) == ([1], why)
+    assert (list(told["hosts"]), told["reason"]) == ([1], why)
     assert 20 < told["seconds"] <= 30
 
 
@@ -38,12 +41,12 @@ def test_a_worker_that_failed_is_told_again(paper: Paper) -> None:
     hub._heard(2, FAILED, "")
     lose(hub, 2, "no power")
     paper.dies()
-    assert paper.heard("failed") == [{**FAILED, "from": 1}]
-    assert [message["is"] for message in paper.told[-1]] == ["settings", "resume", "failed"]
+    assert [(one["host"], one["message"]) for one in paper.heard("host_message")] == [(1, encode_message(FAILED))]
+    assert [message["type"] for message in paper.told[-1]] == ["settings", "restart", "host_message"]
 
 
 def test_what_nodes_say_for_whoever_looks_is_noted_without_a_controller(paper: Paper) -> None:
-    paper.hub("rt")._heard(1, {"is": "said", "text": "no notices for now"}, "")
+    paper.hub("rt")._heard(1, Log("no notices for now"), "")
     assert paper.notes == ["h1: no notices for now"]
 
 
@@ -64,8 +67,8 @@ def test_a_host_that_is_lost_between_two_controllers_is_in_the_log(paper: Paper)
 def test_a_host_that_a_controller_has_logged_is_not_logged_again(paper: Paper) -> None:
     hub = paper.hub("rtt")
     member = lose(hub, 1, "no power")
-    paper.says({"is": "log", "line": member.line("failed", "no power")})
-    paper.says({"is": "drop", "host": 1, "why": "no power"})
+    paper.says(commands.LogLine(member.line("failed", "no power")))
+    paper.says(commands.DropHost(1, "no power"))
     paper.dies()
     hub._end(0, "")
     assert ends(paper, "h1") == [("failed", "no power")]
@@ -75,7 +78,7 @@ def test_a_host_that_was_let_go_has_left(paper: Paper) -> None:
     """Though it was warned again by the next controller."""
     hub = paper.hub("rtt")
     for event in ("let go", "warned"):
-        paper.says({"is": "log", "line": hub._members[1].line(event, "")})
+        paper.says(commands.LogLine(hub._members[1].line(event, "")))
     lose(hub, 1, "its node ended with exit code 0")
     paper.dies()
     assert ends(paper, "h1") == [("left", "its node ended with exit code 0")]
@@ -89,7 +92,7 @@ def test_a_host_that_never_answers_the_next_controller_is_in_the_log(paper: Pape
     paper.until(lambda: bool(answers))
     paper.dies()
     for number in (1, 3):
-        paper.says({"is": "drop", "host": number, "why": "nothing was heard of it for 1.6 s"})
+        paper.says(commands.DropHost(number, "nothing was heard of it for 1.6 s"))
     assert ends(paper, "h1") == [("failed", "nothing was heard of it for 1.6 s")]
     assert ends(paper, "n0") == []
 

@@ -13,7 +13,7 @@ import pytest
 from runners.agile import controller_process
 from runners.agile.controller_process import ControllerProcess
 
-WORD = {"is": "tick", "because": "x" * 1000}
+WORD = {"type": "alive", "because": "x" * 1000}
 
 
 @pytest.fixture

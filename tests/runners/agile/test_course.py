@@ -1,9 +1,12 @@
 """How a job gets on: which clocks make an iteration's time, and which objective is whose."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from plink.model.consistency import BSP, SSP, Rule
+from plink.model.elastic.reports import ClockDone
 from plink.records.elastic_history import history_of
 from plink.records.elastic_log import Iteration, RolledBack
 from plink.runtime.agileml.app import App, Score, Stop, layout_of
@@ -11,20 +14,41 @@ from plink.runtime.agileml.layout import Table
 from plink.runtime.agileml.loaded import Loaded
 from plink.runtime.agileml.params import Params
 from plink.runtime.agileml.progress import TABLES
-from plink.runtime.agileml.rules import BSP, SSP, Rule
 from plink.runtime.agileml.worker import Clock, Worker
-from runners.agile.course import Course
+from solvers.elastic import progress
+from solvers.elastic.commands import LogLine
+from solvers.elastic.context import Context
+from solvers.elastic.settings import Settings
+from solvers.elastic.state import Progress, initial
 from tests.runtime.agileml.stores import store
 
 
 class Told:
-    """A course whose lines are kept; clocks of one second, of an objective that is known an iteration later."""
+    """A job's progress, whose lines are kept; clocks of one second, of an objective known an iteration later."""
 
     def __init__(self, batches: int = 1) -> None:
         self.lines: list[dict[str, Any]] = []
         self.batches, self.seconds = batches, 0.0
-        self.course = Course(lambda **line: self.lines.append(line), lambda: self.seconds)
-        self.course.stage = 1
+        self.job = initial(Settings("", 1, 2, ((8, 8),), 0.0, 0.0), 1, 0.0)
+        self.job.progress = Progress(stage=1)
+
+    def _act(self, does: Callable[[Context], None]) -> None:
+        ctx = Context(self.job, self.seconds)
+        does(ctx)
+        self.job = ctx.state
+        self.lines += [dict(one.fields) for one in ctx.entries if isinstance(one, LogLine)]
+
+    def rolled_back(self, clock: int) -> None:
+        """All are at a clock again."""
+        self._act(lambda ctx: progress.rolled_back(ctx, clock))
+
+    def end(self) -> None:
+        """The job is over."""
+        self._act(progress.ended)
+
+    def status(self) -> dict[str, Any]:
+        """For a person."""
+        return progress.status(self.job.progress)
 
     def clock(self, clock: int, **more: Any) -> None:
         iteration = (clock - 1) // self.batches
@@ -35,7 +59,8 @@ class Told:
             "judged": iteration - 1 if first and iteration else None,
             "objective": float(iteration - 1) if first and iteration else None,
         }  # fmt: skip
-        self.course.clock(told | more, 3)
+        report = ClockDone(**{"era": 0, **told, **more})
+        self._act(lambda ctx: progress.clock_done(ctx, report, 3))
 
     def clocks(self, first: int, last: int) -> None:
         for clock in range(first, last + 1):
@@ -56,18 +81,18 @@ def test_an_iteration_has_the_time_of_its_clocks_and_the_objective_that_comes_la
     told.clocks(3, 4)
     assert told.found == [(0, 2.0, 0.0)]
     assert (told.lines[0]["clock"], told.lines[0]["at"]) == (2, 4.0)
-    assert told.course.status() == {"iteration": 0, "iteration_s": 2.0, "objective": 0.0, "workers": 3, "begun": 5}
-    told.course.end()
+    assert told.status() == {"iteration": 0, "iteration_s": 2.0, "objective": 0.0, "workers": 3, "begun": 5}
+    told.end()
     assert told.found == [(0, 2.0, 0.0), (1, 2.0, None)]
 
 
 def test_after_a_roll_back_iterations_are_told_again() -> None:
     told = Told()
     told.clocks(1, 4)
-    told.course.rolled_back(2)
-    assert told.course.status()["begun"] == 3
+    told.rolled_back(2)
+    assert told.status()["begun"] == 3
     told.clocks(3, 4)
-    told.course.end()
+    told.end()
     assert told.found == [(0, 1, 0), (1, 1, 1), (2, 1, 2), (3, 1, None), (2, 1, 2), (3, 1, None)]
 
 
@@ -77,10 +102,10 @@ def test_a_roll_back_into_the_midst_of_an_iteration_takes_no_more_than_what_is_d
     told = Told(batches=100)
     told.clocks(1, done)
     before = len(told.lines)
-    told.course.rolled_back(97)
+    told.rolled_back(97)
     told.lines.insert(before, {"back": told.seconds})
     told.clocks(98, 210)
-    told.course.end()
+    told.end()
     entries = [
         RolledBack(line["back"], 97, 1, 0) if "back" in line else Iteration(**{k: line[k] for k in line if k != "what"})
         for line in told.lines
@@ -109,7 +134,7 @@ class Counts(App[int]):
 @pytest.mark.parametrize("rule", [BSP(), SSP(3)], ids=str)
 @pytest.mark.parametrize("batches", [1, 2])
 def test_an_objective_is_told_of_its_own_iteration(rule: Rule, batches: int) -> None:
-    """With slack it is known later, and those of the last iterations not any more."""
+    """With staleness it is known later, and those of the last iterations not any more."""
     told = Told(batches)
 
     def done(clock: Clock) -> None:
@@ -119,8 +144,8 @@ def test_an_objective_is_told_of_its_own_iteration(rule: Rule, batches: int) -> 
     with store(layout_of(app, 1, TABLES), rule) as made:
         made.open(1)
         Worker(Loaded(app), made.client(0), range(app.pieces), say=[].append, done=done).run()
-    told.course.end()
-    late = -(-(rule.slack if isinstance(rule, SSP) else 0) // batches)
+    told.end()
+    late = -(-(rule.apart) // batches)
     wanted = [(i, float(batches), None if i % 3 == 0 or i >= 24 // batches - 1 - late else float(i))
               for i in range(24 // batches)]  # fmt: skip
     assert told.found == wanted

@@ -2,7 +2,36 @@
 
 import pytest
 
-from runners.agile.deaths import ENDED, Deaths
+from solvers.elastic import crash_loop
+from solvers.elastic.crash_loop import ENDED
+from solvers.elastic.state import CrashLoop
+
+
+class Deaths:
+    """Those of one job."""
+
+    def __init__(self) -> None:
+        self.known = CrashLoop()
+
+    def answered(self, host: int, request: int) -> None:
+        """It was alive then."""
+        self.known = crash_loop.answered(self.known, host, request)
+
+    def died(self, host: int, why: str, clock: int, asked: int) -> bool:
+        """Whether it counts."""
+        self.known, counts = crash_loop.died(self.known, (host, f"h{host}"), why, clock, asked)
+        return counts
+
+    @property
+    def blame(self) -> str | None:
+        """Why the job is to end."""
+        return crash_loop.blame(self.known)
+
+    @property
+    def suspicion(self) -> str | None:
+        """What may be behind it."""
+        return crash_loop.suspicion(self.known)
+
 
 EXIT, KILLED = f"{ENDED} 7", f"{ENDED} 137"
 
@@ -12,7 +41,7 @@ def one_after_another(deaths: Deaths, times: int, why: str, clock: int = 59) -> 
     blamed = []
     for host in range(times):
         deaths.answered(host, 10 * host + 5)
-        deaths.died(host, f"h{host}", why, clock, 10 * host + 9)
+        deaths.died(host, why, clock, 10 * host + 9)
         blamed.append(deaths.blame)
     return blamed
 
@@ -39,7 +68,7 @@ def test_those_that_die_together_are_one() -> None:
     deaths = Deaths()
     for host in range(5):
         deaths.answered(host, 8)
-    assert [deaths.died(host, f"h{host}", EXIT, 59, 9) for host in range(5)] == [True, False, False, False, False]
+    assert [deaths.died(host, EXIT, 59, 9) for host in range(5)] == [True, False, False, False, False]
     assert deaths.blame is None
     assert deaths.suspicion is not None
     assert deaths.suspicion.startswith("5 hosts died while clock 60 was worked on (last: h4, exit code 7)")
@@ -49,7 +78,7 @@ def test_a_job_that_was_rolled_back_has_not_got_on() -> None:
     deaths = Deaths()
     one_after_another(deaths, 2, EXIT, 59)
     deaths.answered(7, 100)
-    deaths.died(7, "h7", EXIT, 40, 101)
+    deaths.died(7, EXIT, 40, 101)
     assert deaths.blame is not None
     assert "3 hosts died one after another while clock 60" in deaths.blame
 

@@ -5,15 +5,18 @@ from typing import Any
 
 import pytest
 
+from plink.model.elastic.reports import Answer
 from runners.agile.controller import Controller
-from runners.agile.member import Member
-from runners.agile.saving import Saved
-from runners.agile.settings import Settings
+from solvers.elastic import events
+from solvers.elastic.member import Member
+from solvers.elastic.settings import Settings
+from solvers.elastic.state import Checkpoint
+from solvers.elastic.status import status
 
 NOBODY_WORKS: dict[str, Any] = {
-    "serves": {"0": 1, "1": 2}, "backs": {"0": -1, "1": -1}, "gave": {}, "era": 0, "number": 5, "loaded": [], "map": {},
-    "address": "1.2.3.4:5", "workers": {}, "stands_in": {}, "begun": -1, "finished": {}, "held": False,
-    "saved": None, "own": None, "thresholds": {},
+    "serves": {"0": 1, "1": 2}, "backs": {"0": -1, "1": -1}, "gave": {}, "era": 0, "number": 5, "loaded": [],
+    "map": None, "address": "1.2.3.4:5", "workers": {}, "stands_in": {}, "begun": -1, "finished": {}, "held": False,
+    "saved": None, "own": None, "thresholds": None,
     "carried": {"asked_sent": 0, "asked_received": 0, "served_sent": 0, "served_received": 0},
 }  # fmt: skip
 MAP = {"clock": 0, "era": 0, "everywhere": {"0": [0, [0, 1], 0]}, "left": []}
@@ -23,9 +26,9 @@ AT_WORK = NOBODY_WORKS | {
 BEGUN = {"address": "1.2.3.4:6", "unwritable": None, "unsaved": None, "saved": None, "own": None}
 
 
-def member(number: int, tier: str) -> dict[str, Any]:
+def member(number: int, tier: str) -> Member:
     """As the hub tells of it."""
-    return Member(number, f"h{number}", tier, 1, hello={}).to_json()
+    return Member(number, f"h{number}", tier, 1)
 
 
 def on_disk(clock: int, job: str = "5f3") -> dict[str, Any]:
@@ -43,26 +46,27 @@ class Told:
 
     def words(self, do: str) -> list[dict[str, Any]]:
         """To hosts, of a kind."""
-        return [word for word in self.out if word.get("do") == do]
+        sent = [(one["host"], one["request"]) for one in self.out if one["type"] == "send"]
+        return [{"to": host, "id": one["id"], **one["params"]} for host, one in sent if one["method"] == do]
 
     def says(self, kind: str) -> list[dict[str, Any]]:
         """To the launcher, of a kind."""
-        return [word for word in self.out if word.get("is") == kind]
+        return [word for word in self.out if word["type"] == kind]
 
     def answer(self, host: int, do: str, answer: dict[str, Any]) -> None:
         """To the last such word to it."""
         asked = [word for word in self.words(do) if word["to"] == host][-1]
-        self.controller.hear({"is": "answer", "from": host, "id": asked["id"], "why": None, **answer})
+        self.controller.handle(events.HostMessage(host, Answer(asked["id"], result=answer)))
         self.controller.tick()
 
     def lose(self, host: int) -> None:
         """One is killed."""
-        self.controller.hear({"is": "gone", "host": host, "why": "killed"})
+        self.controller.handle(events.HostsLost((host,), "killed"))
         self.controller.tick()
 
     def comes(self, number: int, **found: Any) -> None:
         """A reliable host, which begins and finds this."""
-        self.controller.hear({"is": "joined", "hosts": [member(number, "reliable")], "bulk": True})
+        self.controller.handle(events.HostsJoined((member(number, "reliable"),), True))
         self.answer(number, "begin", {**BEGUN, **found})
         for word in self.words("mark_folder"):
             self.answer(word["to"], "mark_folder", {})
@@ -77,7 +81,7 @@ class Resumed(Told):
 
     def __init__(self, report: dict[str, Any], tier: str = "reliable", **settings: Any) -> None:
         super().__init__(**settings)
-        self.controller.hear({"is": "resume", "hosts": [member(0, tier)]})
+        self.controller.handle(events.ControllerRestarted((member(0, tier),)))
         self.answer(0, "report", report)
 
     def lose_and_return(self, **found: Any) -> None:
@@ -96,15 +100,15 @@ def test_a_controller_that_is_lost_while_partitions_are_read() -> None:
 def test_a_checkpoint_that_nobody_finds_is_said() -> None:
     job = Resumed(NOBODY_WORKS, restore="/shared/before")
     (end,) = job.says("end")
-    assert end["why"] == "--restore /shared/before: none of the reliable hosts finds a checkpoint there"
+    assert end["reason"] == "--restore /shared/before: none of the reliable hosts finds a checkpoint there"
 
 
-@pytest.mark.parametrize(("own", "saved"), [(None, None), (on_disk(7), Saved("/shared/c/clock-7-5f3", 7))])
-def test_only_its_own_are_counted(own: dict[str, int] | None, saved: Saved | None) -> None:
+@pytest.mark.parametrize(("own", "saved"), [(None, None), (on_disk(7), Checkpoint("/shared/c/clock-7-5f3", 7))])
+def test_only_its_own_are_counted(own: dict[str, int] | None, saved: Checkpoint | None) -> None:
     """And written on from there."""
     job = Resumed(AT_WORK | {"own": own}, checkpoints="/shared/c", checkpoint_every_s=0.0)
-    assert job.controller.saving.last == saved
-    assert job.controller.status()["checkpoint"] == (saved.clock if saved else None)
+    assert job.controller.state.checkpointing.last == saved
+    assert status(job.controller.state, 0.0)["checkpoint"] == (saved.clock if saved else None)
 
 
 def test_before_its_own_first_one_it_goes_on_from_what_it_was_given() -> None:
@@ -125,13 +129,13 @@ def test_then_from_its_own() -> None:
 def test_the_reliable_host_is_lost_with_the_controller() -> None:
     """Who is left may not see the folder: the reliable host that comes back does, and all go on from what it finds."""
     job = Resumed(AT_WORK, "transient", checkpoints="/shared/c")
-    assert job.says("wanted")
+    assert job.says("start_reliable_hosts")
     assert not job.says("end")
-    assert job.controller.status()["checkpoint"] is None
+    assert status(job.controller.state, 0.0)["checkpoint"] is None
     job.comes(1, own=on_disk(8))
     assert job.says("end") == []
     assert job.restored() == {"/shared/c/clock-8-5f3"}
-    (again,) = (word for word in job.words("begin_again") if word["to"] == 0)
+    (again,) = (word for word in job.words("reset") if word["to"] == 0)
     assert again["clock"] == 8
     assert again["era"] > AT_WORK["number"]
 
@@ -139,21 +143,28 @@ def test_the_reliable_host_is_lost_with_the_controller() -> None:
 def test_it_is_lost_with_the_controller_and_there_is_no_checkpoint() -> None:
     """Without a folder that is known at once; whether one was written, when somebody comes who can look."""
     (end,) = Resumed(AT_WORK, "transient").says("end")
-    assert "the last reliable host is gone" in end["why"]
-    assert end["why"].endswith("(no checkpoint was written: --checkpoint DIR)")
+    assert "the last reliable host is gone" in end["reason"]
+    assert end["reason"].endswith("(no checkpoint was written: --checkpoint DIR)")
     job = Resumed(AT_WORK, "transient", checkpoints="/shared/c")
     job.comes(1)
     (end,) = job.says("end")
-    assert end["why"].endswith("(no checkpoint was written in /shared/c yet)")
+    assert end["reason"].endswith("(no checkpoint was written in /shared/c yet)")
 
 
 def test_a_folder_that_cannot_be_written_is_refused_before_the_start() -> None:
     job = Told(checkpoints="/proc/nope")
-    job.controller.hear({"is": "start", "hosts": [member(0, "reliable"), member(1, "reliable")]})
+    job.controller.handle(
+        events.JobStarted(
+            (
+                member(0, "reliable"),
+                member(1, "reliable"),
+            )
+        )
+    )
     for host in (0, 1):
         job.answer(host, "begin", {**BEGUN, "unwritable": "No such file or directory" if host == 1 else None})
     (end,) = job.says("end")
-    assert end["why"] == "--checkpoint /proc/nope: it cannot be written on h1: No such file or directory"
+    assert end["reason"] == "--checkpoint /proc/nope: it cannot be written on h1: No such file or directory"
 
 
 NO_FOLDER = "/nowhere/topics.npz: there is no folder /nowhere"
@@ -161,10 +172,17 @@ NO_FOLDER = "/nowhere/topics.npz: there is no folder /nowhere"
 
 def test_a_result_that_could_not_be_kept_is_refused_before_the_start() -> None:
     job = Told()
-    job.controller.hear({"is": "start", "hosts": [member(0, "reliable"), member(1, "transient")]})
+    job.controller.handle(
+        events.JobStarted(
+            (
+                member(0, "reliable"),
+                member(1, "transient"),
+            )
+        )
+    )
     job.answer(0, "begin", {**BEGUN, "unsaved": NO_FOLDER})
     (end,) = job.says("end")
-    assert end["why"] == f"h0: what is learnt could not be kept: {NO_FOLDER}"
+    assert end["reason"] == f"h0: what is learnt could not be kept: {NO_FOLDER}"
     assert not job.words("open")
 
 
@@ -173,7 +191,14 @@ class Early(Told):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.controller.hear({"is": "start", "hosts": [member(0, "reliable"), member(1, "transient")]})
+        self.controller.handle(
+            events.JobStarted(
+                (
+                    member(0, "reliable"),
+                    member(1, "transient"),
+                )
+            )
+        )
         self.answer(1, "begin", BEGUN)
         self.lose(0)
 
@@ -181,7 +206,7 @@ class Early(Told):
 def test_the_reliable_host_is_lost_before_the_job_has_begun() -> None:
     """It was in the hosts file: nobody is told to mark one there."""
     (end,) = Early().says("end")
-    assert end["why"] == (
+    assert end["reason"] == (
         "the last reliable host was lost before the job had begun, and there is no checkpoint (--checkpoint DIR): "
         "start the job again"
     )

@@ -2,13 +2,14 @@
 more than what was carried since."""
 
 import itertools
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import pytest
+from msgspec import structs
 
-from plink.runtime.agileml.carried import Carried
-from runners.agile import traffic
-from solvers.agile.stages import Stage, Thresholds
+from plink.model.elastic.fields import TrafficCounters
+from solvers.elastic import traffic
+from solvers.elastic.placement.stages import Stage, Thresholds
 from tests.runners.agile.simulated_job import SimulatedJob
 from tests.runners.agile.test_from_disk import AT_WORK, Resumed, on_disk
 from tests.runners.agile.test_simulated_jobs import finish
@@ -31,8 +32,8 @@ def held(job: SimulatedJob) -> list[Held]:
     found: list[Held] = []
 
     def look() -> None:
-        if job._controller is not None and (state := job._controller.state) is not None:
-            now = Held(job._by, state.stage, state.thresholds)
+        if job._controller is not None and (state := job._controller.state.placement) is not None:
+            now = Held(job._term, state.stage, state.thresholds)
             if not found or found[-1] != now:
                 found.append(now)
         job.later(0.1, look)
@@ -44,7 +45,7 @@ def held(job: SimulatedJob) -> list[Held]:
 
 def test_a_job_in_stage_3_stays_there_when_its_controller_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Twice. By the thresholds that it was begun with it would be in stage 2."""
-    monkeypatch.setattr(traffic, "_EVERY_S", 1.0)
+    monkeypatch.setattr(traffic, "MEASURE_EVERY_S", 1.0)
     job = SimulatedJob(1, "rtttttt", clocks=240, settings={"measured": True, "host_rate": 2e4})
     for at in (8.0, 14.0):
         job.later(at, job.kill_controller)
@@ -58,7 +59,7 @@ def test_a_job_in_stage_3_stays_there_when_its_controller_is_replaced(monkeypatc
 
 def test_a_job_is_not_measured_before_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would be too little, and in stage 1 for a while."""
-    monkeypatch.setattr(traffic, "_EVERY_S", 1.0)
+    monkeypatch.setattr(traffic, "MEASURE_EVERY_S", 1.0)
     found = held(SimulatedJob(1, "rtttttt", clocks=60, settings={"measured": True, "host_rate": 1e5}))
     assert found[0].thresholds != found[-1].thresholds
     assert {one.stage for one in found} == {Stage.ACTIVE_AND_BACKUP}
@@ -66,16 +67,16 @@ def test_a_job_is_not_measured_before_it_works(monkeypatch: pytest.MonkeyPatch) 
 
 def test_thresholds_hold_when_all_goes_on_from_a_checkpoint_too() -> None:
     job = Resumed(AT_WORK | {"thresholds": KEPT, "own": on_disk(7)}, checkpoints="/shared/c", **MEASURED)
-    assert job.controller.cluster.thresholds == Thresholds(0.5, 3.0)
+    assert job.controller.state.cluster.thresholds == Thresholds(0.5, 3.0)
     job.lose_and_return(own=on_disk(7))
     assert job.restored() == {"/shared/c/clock-7-5f3"}
-    assert job.controller.cluster.thresholds == Thresholds(0.5, 3.0)
+    assert job.controller.state.cluster.thresholds == Thresholds(0.5, 3.0)
 
 
 def test_what_was_carried_before_is_not_measured() -> None:
     """Nobody has said that it is alive yet when the first look is taken."""
-    carried = Carried(10**9, 10**9, 10**9, 10**9)
-    job = Resumed(AT_WORK | {"carried": asdict(carried)}, **MEASURED)
-    assert job.controller.members[0].carried == carried
-    lines = [word["line"] for word in job.says("log") if word["line"]["what"] == "traffic"]
+    carried = TrafficCounters(10**9, 10**9, 10**9, 10**9)
+    job = Resumed(AT_WORK | {"carried": structs.asdict(carried)}, **MEASURED)
+    assert job.controller.state.traffic.counters[0] == carried
+    lines = [word["fields"] for word in job.says("log") if word["fields"]["what"] == "traffic"]
     assert [(line["sent"], line["received"]) for line in lines] == [(2 * 10**9, 2 * 10**9)]

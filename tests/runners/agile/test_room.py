@@ -4,13 +4,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from plink.errors import PlinkError
 from plink.runtime.agileml.memory import KEPT_BYTES
-from runners.agile.member import Member
 from runners.agile.needs import needs
 from runners.agile.room import warning
-from runners.agile.settings import Settings
+from solvers.elastic.member import Member
+from solvers.elastic.settings import Settings
 from tests.runners.agile.test_small_parts import member
 
 GB = 10**9
@@ -25,9 +26,12 @@ def job(tiers: str, gigabytes: float | None, slots: int = 1, **hello: Any) -> li
     found = [
         member(k, "reliable" if tier == "r" else "transient", memory=memory, **hello) for k, tier in enumerate(tiers)
     ]
-    for one in found:
-        one.slots = slots
-    return found
+    return [replace(one, slots=slots) for one in found]
+
+
+def having(one: Member, **hello: Any) -> Member:
+    """The same, but for what its node said first."""
+    return replace(one, hello=structs.replace(one.program, **hello))
 
 
 def settings(partitions: int = 4, **more: Any) -> Settings:
@@ -65,18 +69,17 @@ def test_servers_and_backups_must_have_room_for_their_share(
 def test_a_transient_host_needs_room_for_what_it_serves_and_none_for_what_it_does_not() -> None:
     """In stage 2 the one that was there first serves; in stage 1 none does."""
     small = job("rtt", 100)
-    for one in small[1:]:
-        one.hello = one.hello | {"memory": 7 * GB}
+    small[1:] = [having(one, memory=7 * GB) for one in small[1:]]
     assert str(refusal(small)).startswith("h1 would keep 8 GB of parameters, and has 7 GB of memory")
-    small[1].hello = small[0].hello
+    small[1] = replace(small[1], hello=small[0].hello)
     assert refusal(small) is None
     assert refusal(small[::2]) is None
 
 
-def test_what_slack_has_in_sight_is_kept_too() -> None:
+def test_what_staleness_has_in_sight_is_kept_too() -> None:
     """Servers have the newest state beside the consistent one."""
     assert refusal(job("r", 15.9)) is None
-    assert "would keep 16 GB" in str(refusal(job("r", 15.9), slack=0))
+    assert "would keep 16 GB" in str(refusal(job("r", 15.9), rule="ssp:0"))
 
 
 def test_hosts_that_share_their_memory_need_it_together() -> None:
@@ -85,7 +88,7 @@ def test_hosts_that_share_their_memory_need_it_together() -> None:
     assert refusal(job("rr", 7, pool="")) is None
     assert "h0 and h1 would keep 8 GB of parameters" in str(refusal(job("rr", 7, pool="a-machine")))
     apart = job("rr", 7, pool="a-machine")
-    apart[1].hello = apart[1].hello | {"pool": "another"}
+    apart[1] = having(apart[1], pool="another")
     assert refusal(apart) is None
     assert "h0, h1, h2 and 1 more would keep 8 GB" in str(refusal(job("rrrr", 7, pool="a-machine")))
     idle = job("rt", 7, pool="a-machine")  # of which one keeps nothing
@@ -130,10 +133,10 @@ def test_a_table_with_few_rows_lies_where_these_are() -> None:
 def test_a_host_that_is_there_and_will_have_too_little_is_warned_of() -> None:
     """One more transient host makes it stage 2, in which the first serves all of it."""
     hosts = job("rtt", 1000)
-    hosts[1].hello = hosts[1].hello | {"memory": 7 * GB}
+    hosts[1] = having(hosts[1], memory=7 * GB)
     certain = "memory will run short once they have come: h1 would keep 8 GB of parameters, and has 7 GB"
     assert str(warning(hosts[2:], hosts, settings())).startswith(certain)
-    hosts[2].hello = hosts[2].hello | {"memory": GB}
+    hosts[2] = having(hosts[2], memory=GB)
     assert "; memory may run short: h2 may need up to " in str(warning(hosts[2:], hosts, settings()))
     assert not str(warning(hosts[2:], [hosts[0], hosts[2]], settings())).startswith(certain)
 
@@ -141,7 +144,7 @@ def test_a_host_that_is_there_and_will_have_too_little_is_warned_of() -> None:
 def test_what_may_not_do_is_warned_of_in_one_line_with_the_worst() -> None:
     hosts = job("rt", 90, 2)
     assert warning(hosts[1:], hosts, settings()) is None
-    hosts[1].hello = hosts[1].hello | {"memory": 80 * GB}
+    hosts[1] = having(hosts[1], memory=80 * GB)
     said = str(warning(hosts, hosts, settings()))
     assert said.startswith("memory may run short: h0 may need up to 128 GB (and so 1 more host)")
     assert "(parameters 48 GB, workers 80 GB), and has 90 GB of memory" in said

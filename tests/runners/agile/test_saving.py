@@ -1,92 +1,134 @@
 """Checkpoints in the background: when one is due, whole, kept, or given up."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from plink.runtime.agileml.checkpoints import name_of
-from runners.agile.channel import Channel
-from runners.agile.member import Member
-from runners.agile.saving import Saved, Saving
-from runners.agile.settings import Settings
-from solvers.agile.hosts import Host, Tier
-from solvers.agile.start import start
+from plink.model.checkpoint_names import name_of
+from plink.model.elastic.fields import SavedCheckpoint
+from plink.model.elastic.reports import Answer
+from solvers.elastic import answers, checkpointing
+from solvers.elastic.commands import CheckpointAnswer, LogLine, Say
+from solvers.elastic.context import Context
+from solvers.elastic.member import Member
+from solvers.elastic.placement.hosts import Host, Tier
+from solvers.elastic.placement.start import start
+from solvers.elastic.placement.state import Cluster
+from solvers.elastic.settings import Settings
+from solvers.elastic.state import Checkpoint, Checkpointing, initial
+from tests.runners.agile.turning import requests_in
 
 JOB = Settings("", 3, 2, ((10, 10),), 0.0, 0.0).job
 
 
 class Desk:
-    """Two reliable hosts with three partitions, and what is said to them."""
+    """Two reliable hosts with three partitions, and what is sent to them."""
 
     def __init__(self, every_s: float = 0.0, folder: str = "/c") -> None:
         self.said: list[dict[str, Any]] = []
         self.notes: list[str] = []
         self.lines: list[dict[str, Any]] = []
-        self.channel = Channel(self.said.append, 1)
-        members = {number: Member(number, f"h{number}", "reliable", 1) for number in (0, 1)}
-        settings = Settings("", 3, 2, ((10, 10),), 0.0, 0.0, checkpoints=folder, checkpoint_every_s=every_s)
+        self.told: list[dict[str, Any]] = []
         self.now = 0.0
-        self.saving = Saving(
-            settings, self.channel, members, self.notes.append, lambda **line: self.lines.append(line),
-            lambda: self.now,
-        )  # fmt: skip
+        settings = Settings("", 3, 2, ((10, 10),), 0.0, 0.0, checkpoints=folder, checkpoint_every_s=every_s)
+        self.job = initial(settings, 1, 0.0)
+        self.job.members = {number: Member(number, f"h{number}", "reliable", 1) for number in (0, 1)}
         self.state, _ = start([Host(0, "h0", Tier.RELIABLE), Host(1, "h1", Tier.RELIABLE)], (1.0,) * 3, 2)
+
+    @property
+    def saving(self) -> Checkpointing:
+        """The sub-state that is tried."""
+        return self.job.checkpointing
+
+    def act(self, does: Callable[[Context], Any], cluster: Cluster | None = None) -> Any:
+        """One step, with this placement; the state before it is as it was."""
+        self.job.placement = cluster or self.state
+        shown = repr(self.job)
+        ctx = Context(self.job, self.now)
+        result = does(ctx)
+        assert repr(self.job) == shown
+        self.job = ctx.state
+        self.said += requests_in(ctx.commands)
+        self.notes += [one.text for one in ctx.commands if isinstance(one, Say)]
+        self.told += [dict(one.result) for one in ctx.commands if isinstance(one, CheckpointAnswer)]
+        self.lines += [dict(one.fields) for one in ctx.entries if isinstance(one, LogLine)]
+        return result
+
+    def look(self, cluster: Cluster | None = None, left_s: float | None = None) -> None:
+        """Begin one if it is due."""
+        self.act(lambda ctx: checkpointing.look(ctx, left_s), cluster)
+
+    def consistent(self, clock: int) -> None:
+        """All backups have that clock."""
+        self.job.checkpointing = replace(self.saving, clock=clock)
+
+    def rolled_back(self, clock: int) -> None:
+        """All are at a clock again."""
+        self.job.checkpointing = checkpointing.rolled_back(self.saving, clock)
+
+    def finished(self, clock: int, cluster: Cluster | None = None) -> bool:
+        """Whether the job may end."""
+        return bool(self.act(lambda ctx: checkpointing.finished(ctx, clock), cluster))
 
     def words(self, do: str) -> list[dict[str, Any]]:
         """Of a kind."""
         return [word for word in self.said if word["do"] == do]
 
+    def answer(self, word: dict[str, Any], why: str | None = None, kind: str = "", **result: Any) -> None:
+        """One that was sent is answered."""
+        answer = Answer(word["id"], why, kind, {} if why else result)
+        self.act(lambda ctx: answers.answered(ctx, word["to"], answer))
+
     def written(self, why: str | None = None, kind: str = "", *, by: tuple[int, ...] = (0, 1)) -> None:
         """Hosts have answered that they wrote theirs, or why not, and removed what they were asked to remove."""
-        for word in self.words("checkpoint"):
+        for word in self.words("write_checkpoint"):
             if word["to"] in by:
-                answer = {"id": word["id"], "why": why, "kind": kind, "seconds": 0.5 + word["to"], "bytes": 10}
-                self.channel.answered(word["to"], answer)
-        for word in self.words("discard"):
-            self.channel.answered(word["to"], {"id": word["id"], "why": None})
+                self.answer(word, why, kind, seconds=0.5 + word["to"], bytes=10)
+        for word in self.words("discard_checkpoint"):
+            self.answer(word)
 
     def kept(self) -> None:
         """The last is whole."""
         self.written()
-        keep = self.words("keep")[-1]
-        self.channel.answered(keep["to"], {"id": keep["id"], "why": None})
+        self.answer(self.words("keep_checkpoint")[-1])
 
 
 def test_one_is_written_and_then_it_is_the_latest() -> None:
     desk = Desk()
-    desk.saving.consistent(7)
-    desk.saving.look(desk.state)
-    desk.saving.look(desk.state)
+    desk.consistent(7)
+    desk.look()
+    desk.look()
     assert [(word["to"], word["partitions"], word["folder"]) for word in desk.said] == [
         (0, [0, 1], f"/c/{name_of(7, JOB)}"),
         (1, [2], f"/c/{name_of(7, JOB)}"),
     ]
-    assert desk.saving.under_way
+    assert desk.saving.attempt
     desk.written()
     assert desk.saving.last is None
-    (keep,) = desk.words("keep")
+    (keep,) = desk.words("keep_checkpoint")
     assert keep["job"] == JOB
-    assert keep["saved"] == {"clock": 7, "partitions": 3, "folder": name_of(7, JOB)}
-    desk.channel.answered(keep["to"], {"id": keep["id"], "why": None})
-    assert desk.saving.last == Saved(f"/c/{name_of(7, JOB)}", 7)
+    assert keep["saved"] == SavedCheckpoint(7, 3, name_of(7, JOB))
+    desk.answer(keep)
+    assert desk.saving.last == Checkpoint(f"/c/{name_of(7, JOB)}", 7)
     assert desk.lines == [{"what": "checkpoint", "clock": 7, "seconds": 1.5, "bytes": 20}]
-    assert [(word["to"], word["clock"]) for word in desk.words("release")] == [(0, 7), (1, 7)]
-    desk.saving.look(desk.state)  # of the same clock there is one
-    assert len(desk.words("checkpoint")) == 2
+    assert [(word["to"], word["clock"]) for word in desk.words("truncate")] == [(0, 7), (1, 7)]
+    desk.look()  # of the same clock there is one
+    assert len(desk.words("write_checkpoint")) == 2
 
 
 @pytest.mark.parametrize("why", ["no folder", "not yet", "not safe", "a stranger", "no clock", "halted"])
 def test_none_is_written(why: str) -> None:
     desk = Desk(every_s=1e9 if why == "not yet" else 0.0, folder="" if why == "no folder" else "/c")
     if why != "no clock":
-        desk.saving.consistent(7)
+        desk.consistent(7)
     state, one = desk.state, desk.state.partitions[0]
     if why == "not safe":
         state = replace(state, partitions=(replace(one, safe=False), *state.partitions[1:]))
     if why == "a stranger":
         state = replace(state, partitions=(replace(one, backup=9), *state.partitions[1:]))
-    desk.saving.look(replace(state, halted=why == "halted"))
+    desk.look(replace(state, halted=why == "halted"))
     assert not desk.said
 
 
@@ -95,42 +137,42 @@ def test_none_is_written(why: str) -> None:
 )
 def test_one_that_fails_is_given_up(kind: str, notes: list[str]) -> None:
     desk = Desk()
-    desk.saving.consistent(7)
-    desk.saving.look(desk.state)
+    desk.consistent(7)
+    desk.look()
     desk.written("disk full", kind)
     assert desk.notes == notes
-    assert not desk.saving.under_way
-    assert len(desk.words("release")) == 2  # once: the second answer is of nothing
-    assert not desk.words("keep")
+    assert not desk.saving.attempt
+    assert len(desk.words("truncate")) == 2  # once: the second answer is of nothing
+    assert not desk.words("keep_checkpoint")
 
 
 def test_a_failed_checkpoint_is_removed_once_all_hosts_have_answered() -> None:
     desk = Desk()
-    desk.saving.consistent(7)
-    desk.saving.look(desk.state)
+    desk.consistent(7)
+    desk.look()
     desk.written("disk full", "OSError", by=(0,))
-    assert not desk.words("discard")
-    desk.saving.consistent(8)
-    desk.saving.look(desk.state)
-    assert len(desk.words("checkpoint")) == 2  # the other host may still be writing
+    assert not desk.words("discard_checkpoint")
+    desk.consistent(8)
+    desk.look()
+    assert len(desk.words("write_checkpoint")) == 2  # the other host may still be writing
     desk.written(by=(1,))
-    assert [(word["to"], word["folder"]) for word in desk.words("discard")] == [
+    assert [(word["to"], word["folder"]) for word in desk.words("discard_checkpoint")] == [
         (0, f"/c/{name_of(7, JOB)}"),
         (1, f"/c/{name_of(7, JOB)}"),
     ]
     assert len(desk.notes) == 1
-    desk.saving.look(desk.state)
-    assert len(desk.words("checkpoint")) == 4
+    desk.look()
+    assert len(desk.words("write_checkpoint")) == 4
 
 
 def test_a_roll_back_gives_one_up() -> None:
     desk = Desk()
-    desk.saving.consistent(7)
-    desk.saving.look(desk.state)
-    desk.saving.rolled_back(3)
+    desk.consistent(7)
+    desk.look()
+    desk.rolled_back(3)
     desk.written()
-    assert not desk.words("keep")
-    assert not desk.saving.under_way
+    assert not desk.words("keep_checkpoint")
+    assert not desk.saving.attempt
 
 
 class Wishing(Desk):
@@ -138,28 +180,27 @@ class Wishing(Desk):
 
     def __init__(self) -> None:
         super().__init__(every_s=1e9)
-        self.told: list[dict[str, Any]] = []
-        self.saving.consistent(7)
+        self.consistent(7)
         self.wish()
 
     def wish(self) -> None:
         """For one now."""
-        self.saving.wish(self.told.append)
-        self.saving.look(self.state)
+        self.act(lambda ctx: checkpointing.request(ctx, 0))
+        self.look()
 
 
 def test_one_that_is_wished_for_is_written_at_once() -> None:
     desk = Wishing()
-    desk.saving.look(desk.state)
-    assert [word["folder"] for word in desk.words("checkpoint")] == [f"/c/{name_of(7, JOB)}"] * 2
+    desk.look()
+    assert [word["folder"] for word in desk.words("write_checkpoint")] == [f"/c/{name_of(7, JOB)}"] * 2
     desk.written()
     assert desk.told == []  # it counts when it is named
-    keep = desk.words("keep")[-1]
-    desk.channel.answered(keep["to"], {"id": keep["id"], "why": None})
+    keep = desk.words("keep_checkpoint")[-1]
+    desk.answer(keep)
     assert desk.told == [{"clock": 7, "folder": f"/c/{name_of(7, JOB)}"}]
-    desk.saving.consistent(8)
-    desk.saving.look(desk.state)
-    assert len(desk.words("checkpoint")) == 2  # the wish is fulfilled
+    desk.consistent(8)
+    desk.look()
+    assert len(desk.words("write_checkpoint")) == 2  # the wish is fulfilled
 
 
 def test_a_wish_for_what_is_being_written_or_on_disk_writes_nothing_more() -> None:
@@ -168,16 +209,16 @@ def test_a_wish_for_what_is_being_written_or_on_disk_writes_nothing_more() -> No
     desk.kept()
     desk.wish()
     assert [told["clock"] for told in desk.told] == [7, 7, 7]
-    assert len(desk.words("checkpoint")) == 2
+    assert len(desk.words("write_checkpoint")) == 2
 
 
 def test_a_wish_while_an_older_one_is_written_waits_for_its_own() -> None:
     desk = Wishing()
-    desk.saving.consistent(9)
+    desk.consistent(9)
     desk.wish()
     desk.kept()
     assert [told["clock"] for told in desk.told] == [7]
-    desk.saving.look(desk.state)
+    desk.look()
     desk.kept()
     assert [told["clock"] for told in desk.told] == [7, 9]
 
@@ -186,25 +227,25 @@ def test_a_wish_that_cannot_be_fulfilled_is_told_why() -> None:
     desk = Wishing()
     desk.written("disk full", "OSError")
     assert desk.told == [{"why": "no checkpoint could be written in /c: disk full"}]
-    desk.saving.look(desk.state)
-    assert len(desk.words("checkpoint")) == 2  # and is not tried again
+    desk.look()
+    assert len(desk.words("write_checkpoint")) == 2  # and is not tried again
 
 
 def test_one_that_is_due_outlives_a_partition_that_moved_meanwhile_too() -> None:
     """As no reliable host stays: the next would be due in a minute, or in a quarter of the time that is left."""
     for left_s in (None, 60.0):
         desk = Desk(every_s=60.0)
-        desk.saving.consistent(7)
-        desk.saving.now = True
-        desk.saving.look(desk.state, left_s)
+        desk.consistent(7)
+        desk.job.checkpointing = replace(desk.saving, urgent=True)
+        desk.look(left_s=left_s)
         desk.written("partition 1 is not here", "Refused")
-        desk.saving.look(desk.state, left_s)
-        assert len(desk.words("checkpoint")) == 2
+        desk.look(left_s=left_s)
+        assert len(desk.words("write_checkpoint")) == 2
         desk.now += 0.3
-        desk.saving.look(desk.state, left_s)
-        assert (len(desk.words("checkpoint")), desk.notes) == (4, [])
+        desk.look(left_s=left_s)
+        assert (len(desk.words("write_checkpoint")), desk.notes) == (4, [])
         desk.kept()
-        assert not desk.saving.now
+        assert not desk.saving.urgent
 
 
 @pytest.mark.parametrize("back", [True, False])
@@ -212,13 +253,13 @@ def test_a_wish_outlives_a_host_and_a_roll_back(back: bool) -> None:
     """To a clock before that of the wish, which all may never see again as it was."""
     desk = Wishing()
     if back:
-        desk.saving.rolled_back(3)
+        desk.rolled_back(3)
         desk.written()
-        desk.saving.consistent(4)
+        desk.consistent(4)
     else:
         desk.written("the host is gone", "Gone")
     assert desk.told == []
-    desk.saving.look(desk.state)
+    desk.look()
     desk.kept()
     assert [told["clock"] for told in desk.told] == [4 if back else 7]
 
@@ -226,13 +267,13 @@ def test_a_wish_outlives_a_host_and_a_roll_back(back: bool) -> None:
 def test_a_job_ends_though_its_last_clock_cannot_be_written() -> None:
     """It is said; what failed before does not count."""
     desk = Desk()
-    desk.saving.consistent(39)
-    desk.saving.look(desk.state)
+    desk.consistent(39)
+    desk.look()
     desk.written("disk full", "OSError")
-    desk.saving.consistent(40)
-    assert not desk.saving.finished(desk.state, 40)
+    desk.consistent(40)
+    assert not desk.finished(40)
     desk.written("disk full", "OSError")
-    assert desk.saving.finished(desk.state, 40)
+    assert desk.finished(40)
     assert len(desk.notes) == 2
 
 
@@ -240,15 +281,15 @@ def test_a_job_does_not_wait_for_ever_for_backups_at_its_end() -> None:
     """One that is being written it does wait for."""
     desk = Desk(every_s=1e9)
     nowhere = replace(desk.state, partitions=(replace(desk.state.partitions[0], safe=False),))
-    desk.saving.consistent(40)
-    assert not desk.saving.finished(nowhere, 40)
+    desk.consistent(40)
+    assert not desk.finished(40, nowhere)
     desk.now = 29.0
-    assert not desk.saving.finished(desk.state, 40)
+    assert not desk.finished(40)
     desk.now = 99.0
-    assert not desk.saving.finished(desk.state, 40)
-    desk.saving.rolled_back(39)
+    assert not desk.finished(40)
+    desk.rolled_back(39)
     desk.written()
-    desk.saving.consistent(40)
-    assert not desk.saving.finished(nowhere, 40)
+    desk.consistent(40)
+    assert not desk.finished(40, nowhere)
     desk.now = 130.0
-    assert desk.saving.finished(nowhere, 40)
+    assert desk.finished(40, nowhere)

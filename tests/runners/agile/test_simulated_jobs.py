@@ -72,7 +72,7 @@ def test_a_second_worker_may_be_lost_while_the_turn_for_the_first_is_under_way(s
         job.later(0.0, lambda: job._lost(host, "killed"))
 
     def told(host: int, said: dict[str, Any]) -> None:
-        if said["do"] == "take_part" and lost == [4]:
+        if said["method"] == "set_participants" and lost == [4]:
             lose(3)
 
     listen(job, told)
@@ -132,12 +132,12 @@ def orders_of(job: SimulatedJob, leaving: list[int], *warnings: float) -> list[O
     going: dict[int, Order] = {}
 
     def told(host: int, said: dict[str, Any]) -> None:
-        if said["do"] == "prepare" and host in leaving:
+        if said["method"] == "prepare" and host in leaving:
             working = any(job.hosts[number].workers.own() for number in leaving)
             busy = [end for one in going.values() for end in (one.source, one.to) if end in (host, said["address"])]
             going[said["partition"]] = Order(job.now - 2.0, host, said["address"], working, busy)
             found.append(going[said["partition"]])
-        elif said["do"] == "commit" and said["partition"] in going:
+        elif said["method"] == "commit" and said["partition"] in going:
             going.pop(said["partition"]).done_s = job.now - 2.0
 
     listen(job, told)

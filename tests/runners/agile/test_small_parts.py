@@ -8,47 +8,113 @@ from typing import Any
 
 import pytest
 
-from plink.runtime.agileml.control_line import VERSION
-from runners.agile.channel import GONE, Channel
+from plink.model.elastic.codec import VERSION, ProtocolError, decode_message
+from plink.model.elastic.reports import Answer, Hello, Log, OtherVersion
+from plink.model.elastic.requests import LoadShards, Pause, Request
 from runners.agile.fitting import refuse
-from runners.agile.hearing import Hearing
-from runners.agile.member import Member
-from runners.agile.settings import Settings
+from runners.agile.wire import encode
+from solvers.elastic import answers, events, failure_detector
+from solvers.elastic.commands import Send
+from solvers.elastic.context import Context
+from solvers.elastic.member import Member
+from solvers.elastic.pending import GONE, ShardsLoaded
+from solvers.elastic.placement import actions as act
+from solvers.elastic.placement.events import Ready
+from solvers.elastic.settings import Settings
+from solvers.elastic.state import FailureDetector, initial
+
+
+def hello_of(**fields: Any) -> Hello | OtherVersion:
+    """The first message of a node."""
+    said = {"type": "hello", "version": VERSION, "plink": "1.2", "app": "App", "pid": 7, "tables": 1, "pieces": 8,
+            "batches": 1, "shapes": [[8, 125]], "memory": None, "pool": ""}  # fmt: skip
+    hello = decode_message(said | fields)
+    assert isinstance(hello, Hello | OtherVersion)
+    return hello
 
 
 def member(number: int, tier: str = "reliable", **hello: Any) -> Member:
     """One that said hello."""
-    said = {"version": VERSION, "plink": "1.2", "tables": 1, "pieces": 8, "batches": 1, "shapes": [[8, 125]],
-            "memory": None, "pool": ""}  # fmt: skip
-    return Member(number, f"h{number}", tier, 1, hello=said | hello)
+    return Member(number, f"h{number}", tier, 1, hello=hello_of(**hello))
+
+
+class Channel:
+    """A job that has nothing to do but to ask hosts 1 and 2 to load."""
+
+    def __init__(self) -> None:
+        self.job = initial(Settings("", 1, 2, ((8, 8),), 0.0, 0.0), 3, 0.0)
+        self.asked: list[int] = []
+        self.emitted: list[Any] = []
+
+    def ask(self, host: int, ticket: int, request: Request | None = None) -> None:
+        """A request whose answer is wanted."""
+        purpose = ShardsLoaded(act.Load(host, (), ticket, False, ""))
+        ctx = Context(self.job, 0.0)
+        ctx.request(host, request or LoadShards(()), purpose)
+        self.job = ctx.state
+        self.asked += [one.id for one in ctx.commands if isinstance(one, Send) and one.id is not None]
+
+    def answer(self, host: int, number: int, error: str | None = None, **result: Any) -> None:
+        """As a host does."""
+        ctx = Context(self.job, 0.0)
+        answers.answered(ctx, host, Answer(number, error, GONE if error else "", result))
+        self.job = ctx.state
+        self.emitted += ctx.emitted
+
+    @property
+    def heard(self) -> list[int]:
+        """Tickets of answers that counted."""
+        return [event.ticket for event in self.job.undecided if isinstance(event, Ready)]
 
 
 def test_an_answer_goes_to_who_asked_and_once() -> None:
-    said: list[dict[str, Any]] = []
-    heard: list[Any] = []
-    channel = Channel(said.append, 3)
-    channel.tell(1, "open", heard.append, partition=2)
-    channel.tell_all([1, 2], "bye")
-    number = said[0]["id"]
-    assert said[0] == {"to": 1, "do": "open", "by": 3, "partition": 2, "id": number}
-    assert [word["to"] for word in said[1:]] == [1, 2]
-    channel.answered(2, {"id": number, "why": None})  # of another host
-    channel.answered(1, {"id": number + 6, "why": None})
-    assert not heard
-    channel.answered(1, {"id": number, "why": None})
-    channel.answered(1, {"id": number, "why": None})
-    assert heard == [{"id": number, "why": None}]
+    channel = Channel()
+    channel.ask(1, 7)
+    (number,) = channel.asked
+    assert number == 3 << 32
+    channel.answer(2, number)  # of another host
+    channel.answer(1, number + 6)
+    assert channel.heard == []
+    channel.answer(1, number)
+    channel.answer(1, number)
+    assert channel.heard == [7]
 
 
-def test_a_host_that_is_gone_answers_everything_at_once() -> None:
-    """Also if the first of its answers has others asked, or given up."""
-    said: list[dict[str, Any]] = []
-    heard: list[Any] = []
-    channel = Channel(said.append, 1)
-    channel.tell(1, "a", lambda answer: (heard.append(answer), channel.tell(2, "c", heard.append)))
-    channel.tell(1, "b", heard.append)
-    channel.gone(1)
-    assert [(answer["id"], answer["kind"]) for answer in heard] == [(word["id"], GONE) for word in said[:2]]
+def test_who_answers_what_makes_no_sense_is_as_good_as_gone() -> None:
+    channel = Channel()
+    channel.ask(1, 7, Pause(2))
+    channel.answer(1, channel.asked[0], "not now")
+    assert not channel.emitted
+    channel.ask(1, 8, Pause(2))
+    channel.answer(1, channel.asked[1], begun="2")
+    (lost,) = channel.emitted
+    assert lost.hosts == (1,)
+    assert lost.reason == "its answer to 'pause' makes no sense: Expected `int`, got `str` - at `$.begun`"
+
+
+class Hearing:
+    """A failure detector with a timeout."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self.detector, self._timeout_s = FailureDetector(), timeout_s
+
+    @property
+    def now_s(self) -> float:
+        """Seconds that count."""
+        return self.detector.now_s
+
+    def pass_time(self, now: float) -> None:
+        """Something has come."""
+        self.detector = failure_detector.pass_time(self.detector, now)
+
+    def heard(self, member: Member) -> None:
+        """A heartbeat."""
+        self.detector = failure_detector.heard(self.detector, member.number)
+
+    def silent(self, members: list[Member]) -> list[Member]:
+        """Those that are as good as gone."""
+        found = failure_detector.silent(self.detector, [member.number for member in members], self._timeout_s)
+        return [member for member in members if member.number in found]
 
 
 def test_a_host_is_silent_only_while_somebody_listens() -> None:
@@ -108,24 +174,8 @@ def test_where_most_are_silent_at_once_it_is_somebody_elses_fault_for_a_while() 
     assert hearing.silent(three) == three
 
 
-def test_who_answers_what_makes_no_sense_is_as_good_as_gone() -> None:
-    said: list[dict[str, Any]] = []
-    heard: list[dict[str, Any]] = []
-    lost: list[tuple[int, str]] = []
-
-    def nonsense(host: int, why: str) -> None:
-        lost.append((host, why))
-        channel.gone(host)
-
-    channel = Channel(said.append, 3, nonsense)
-    channel.tell(1, "hold", heard.append, clock=2)
-    channel.answered(1, {"id": said[0]["id"], "why": "not now"})
-    assert [answer["why"] for answer in heard] == ["not now"]
-    for _ in range(2):
-        channel.tell(1, "hold", heard.append, clock=2)
-    channel.answered(1, {"id": said[1]["id"], "why": None, "begun": "2"})
-    assert lost == [(1, "what it answered makes no sense: 'hold' with begun '2'")]
-    assert [answer.get("kind") for answer in heard[1:]] == [GONE, GONE]
+OLDER = decode_message({"is": "hello", "tables": 1})  # before version 6
+assert isinstance(OLDER, OtherVersion)
 
 
 @pytest.mark.parametrize(
@@ -135,30 +185,43 @@ def test_who_answers_what_makes_no_sense_is_as_good_as_gone() -> None:
         ([member(0), member(1, batches=2)], "other mini-batches"),
         ([member(0, "transient")], "no reliable host"),
         ([member(0), member(1, version=0)], "h1 has plink 1.2, here it is "),
-        ([member(0), Member(1, "h1", "reliable", 1, hello={"tables": 1})], "h1 has plink an older version"),
-        ([member(0), member(1, shapes="much")], "h1: what its node says of itself makes no sense: 'hello' with shapes"),
-        ([member(0, shapes=[[8, 125], [-5, 8]])], "h0: what its node says of itself makes no sense"),
-        ([member(0, pieces=0)], "h0: what its node says of itself makes no sense: 'hello' with pieces"),
+        ([member(0), Member(1, "h1", "reliable", 1, hello=OLDER)], "h1 has plink an older version"),
     ],
 )
 def test_hosts_that_do_not(hosts: list[Member], why: str) -> None:
     assert why in str(refuse(hosts))
 
 
+@pytest.mark.parametrize(
+    ("field", "error"),
+    [
+        ({"shapes": "much"}, "hello: Expected `array`, got `str` - at `$.shapes`"),
+        ({"shapes": [[8, 125], [-5, 8]]}, "hello: Expected `int` >= 1 - at `$.shapes[1][0]`"),
+        ({"pieces": 0}, "hello: Expected `int` >= 1 - at `$.pieces`"),
+        ({"colour": 3}, "hello: Object contains unknown field `colour`"),
+    ],
+)
+def test_a_hello_that_makes_no_sense(field: dict[str, Any], error: str) -> None:
+    with pytest.raises(ProtocolError) as raised:
+        hello_of(**field)
+    assert str(raised.value) == error
+
+
 def test_only_the_hub_gives_a_controller_its_settings() -> None:
-    """A node that says such a word does not end it, nor put another in its place."""
+    """A node that sends such a message is ended before it gets there; those of nodes come in one of the hub's."""
     settings = Settings("", 2, 3, ((10, 10),), 0.0, time.monotonic())
+    with pytest.raises(ProtocolError):
+        decode_message({"type": "settings", "settings": settings.to_json(), "term": 5})
     words = [
-        {"is": "settings", "settings": settings.to_json(), "by": 4},
-        {"is": "start", "hosts": [member(0).to_json()]},
-        {"is": "settings", "settings": settings.to_json(), "by": 5, "from": 0},
-        {"is": "settings", "from": 0},
-        {"is": "status", "ask": 9},
+        {"type": "settings", "settings": settings.to_json(), "term": 4},
+        encode(events.JobStarted((member(0),))),
+        encode(events.HostMessage(0, Log("settings"))),
+        encode(events.StatusRequested(9)),
     ]
     done = subprocess.run(
         [sys.executable, "-c", "from runners.agile.main import main; main()"], timeout=60, capture_output=True,
         input="".join(json.dumps(word) + "\n" for word in words), text=True, check=True,
     )  # fmt: skip
     said = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [word["by"] for word in said if "do" in word] == [4]
-    assert [word["ask"] for word in said if word.get("is") == "status"] == [9]
+    assert [word["request"]["term"] for word in said if word["type"] == "send"] == [4]
+    assert [word["ask"] for word in said if word["type"] == "status"] == [9]

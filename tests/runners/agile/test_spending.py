@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from plink.records.elastic_history import history_of
 from plink.records.elastic_log import Entry, HostEvent, Iteration, RolledBack
-from runners.agile.member import Member
 from runners.agile.spending import Spending, spent
+from solvers.elastic import commands
+from solvers.elastic.member import Member
 from tests.runners.agile.paper_hub import Paper, paper
 
 __all__ = ["paper"]
@@ -74,12 +75,12 @@ def test_the_status_has_it_whichever_controller_told_of_hosts_and_iterations(pap
     hub = paper.hub("rt")
     assert answered(paper)["cost"] is None
     gone = Member(2, "h2", "transient", 1, 3600.0)
-    paper.says({"is": "log", "line": gone.line("joined", "")})
-    paper.says({"is": "log", "line": {"what": "iteration", "iteration": 0, "clock": 0}})
+    paper.says(commands.LogLine(gone.line("joined", "")))
+    paper.says(commands.LogLine({"what": "iteration", "iteration": 0, "clock": 0}))
     hub._began -= 10.0
-    paper.says({"is": "log", "line": gone.line("left", "")})
+    paper.says(commands.LogLine(gone.line("left", "")))
     paper.dies()
-    paper.says({"is": "log", "line": {"what": "iteration", "iteration": 1, "clock": 1}})
+    paper.says(commands.LogLine({"what": "iteration", "iteration": 1, "clock": 1}))
     hub._began -= 1000.0
     cost = answered(paper)["cost"]
     assert 10 <= cost["total"] < 15
@@ -92,5 +93,5 @@ def answered(paper: Paper, stage: int | None = 1) -> dict[str, Any]:
     """The status, as who asks for it gets it."""
     answers: list[dict[str, Any]] = []
     paper.of._wish({"do": "status"}, answers.append)
-    paper.says({"is": "status", "ask": paper.heard("status")[-1]["ask"], "status": {"stage": stage, "hosts": []}})
+    paper.says(commands.StatusAnswer(paper.heard("get_status")[-1]["ask"], {"stage": stage, "hosts": []}))
     return answers[0]

@@ -1,27 +1,64 @@
 """What hosts carry: a line for what has changed, and a measure for the thresholds of the stages."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from plink.runtime.agileml.carried import Carried
-from runners.agile.member import Member
-from runners.agile.traffic import Traffic
-from solvers.agile.stages import Stage, Thresholds, measured_thresholds, stage_for
-from solvers.agile.stages import Traffic as Measure
+from plink.model.elastic.fields import TrafficCounters
+from solvers.elastic import traffic
+from solvers.elastic.commands import LogLine
+from solvers.elastic.context import Context
+from solvers.elastic.member import Member
+from solvers.elastic.placement.events import Measured
+from solvers.elastic.placement.hosts import Host, Tier
+from solvers.elastic.placement.stages import Stage, Thresholds, measured_thresholds, stage_for
+from solvers.elastic.placement.stages import Traffic as Measure
+from solvers.elastic.placement.start import start
+from solvers.elastic.settings import Settings
+from solvers.elastic.state import Rebalancing, initial
+from solvers.elastic.state import Traffic as TrafficState
 
 TWO = Stage.ACTIVE_AND_BACKUP
 
 
 class Road:
-    """Two reliable hosts and a transient one."""
+    """Two reliable hosts and a transient one, unless said otherwise."""
 
-    def __init__(self, rate: float | None = 1e6) -> None:
-        self.members = {n: Member(n, f"h{n}", "transient" if n == 2 else "reliable", 1) for n in range(3)}
+    def __init__(self, rate: float | None = 1e6, hosts: int = 3) -> None:
         self.lines: list[dict[str, Any]] = []
-        self.traffic = Traffic(self.members, rate, lambda **line: self.lines.append(line))
+        settings = Settings("", 1, 4, ((8, 8),), 0.0, 0.0, measured=True, host_rate=rate)
+        self.job = initial(settings, 1, 0.0)
+        self.job.members = {n: Member(n, f"h{n}", "transient" if n == 2 else "reliable", 1) for n in range(hosts)}
+        self.job.traffic = TrafficState(counters=dict.fromkeys(range(hosts), TrafficCounters()))
+        self.job.rebalancing = Rebalancing(start_at=None)
+
+    def carried(self, host: int, *counters: int) -> None:
+        """A heartbeat with these."""
+        self.job.traffic = replace(
+            self.job.traffic, counters={**self.job.traffic.counters, host: TrafficCounters(*counters)}
+        )
+
+    def look(self, now: float, stage: Stage, transient: int) -> Measure | None:
+        """What was measured."""
+        hosts = [Host(0, "h0", Tier.RELIABLE), *(Host(9 + n, f"t{n}", Tier.TRANSIENT) for n in range(transient))]
+        cluster, _ = start(hosts, (1.0,), 4)
+        self.job.placement = replace(cluster, stage=stage)
+        self._act(traffic.look, now)
+        events, self.job.undecided = self.job.undecided, ()
+        return next((event.traffic for event in events if isinstance(event, Measured)), None)
+
+    def tell(self) -> None:
+        """Log what has changed."""
+        self._act(traffic.log_changes, 0.0)
+
+    def _act(self, does: Callable[[Context], None], now: float) -> None:
+        ctx = Context(self.job, now)
+        does(ctx)
+        self.job = ctx.state
+        self.lines += [dict(one.fields) for one in ctx.entries if isinstance(one, LogLine)]
 
     def told(self) -> list[tuple[str, int, int]]:
         """Since it was asked last."""
@@ -31,32 +68,32 @@ class Road:
 
 def test_a_line_is_told_of_what_has_changed() -> None:
     road = Road()
-    road.traffic.look(100.0, TWO, 1)
+    road.look(100.0, TWO, 1)
     assert road.told() == [("h0", 0, 0), ("h1", 0, 0), ("h2", 0, 0)]
-    road.members[1].carried = Carried(1, 20, 300, 4000)
-    road.traffic.look(104.9, TWO, 1)
+    road.carried(1, 1, 20, 300, 4000)
+    road.look(104.9, TWO, 1)
     assert not road.told()  # it is not time
-    road.traffic.look(105.0, TWO, 1)
+    road.look(105.0, TWO, 1)
     assert road.told() == [("h1", 301, 4020)]
-    road.traffic.tell()
+    road.tell()
     assert not road.told()
 
 
 def test_the_busiest_reliable_host_counts_and_all_backups() -> None:
     road = Road()
-    assert road.traffic.look(0.0, TWO, 4) is None
-    road.members[0].carried = Carried(100, 5000, 0, 2000)
-    road.members[1].carried = Carried(10000, 7, 0, 6000)
-    road.members[2].carried = Carried(10**9, 10**9, 10**9, 10**9)
-    assert road.traffic.look(10.0, TWO, 4) == Measure(worker=1000.0, capacity=1e6, backup=200.0)
-    assert road.traffic.look(20.0, TWO, 4) == Measure(worker=0.0, capacity=1e6, backup=0.0)
+    assert road.look(0.0, TWO, 4) is None
+    road.carried(0, 100, 5000, 0, 2000)
+    road.carried(1, 10000, 7, 0, 6000)
+    road.carried(2, 10**9, 10**9, 10**9, 10**9)
+    assert road.look(10.0, TWO, 4) == Measure(worker=1000.0, capacity=1e6, backup=200.0)
+    assert road.look(20.0, TWO, 4) == Measure(worker=0.0, capacity=1e6, backup=0.0)
 
 
 @pytest.mark.parametrize(("stage", "transient"), [(Stage.PARAMETER_SERVERS, 4), (TWO, 0)])
 def test_without_backups_none_are_measured(stage: Stage, transient: int) -> None:
     road = Road()
-    road.traffic.look(0.0, stage, transient)
-    measured = road.traffic.look(10.0, stage, transient)
+    road.look(0.0, stage, transient)
+    measured = road.look(10.0, stage, transient)
     assert measured is not None
     assert measured.backup is None
 
@@ -67,11 +104,10 @@ def stages_of(course: Sequence[tuple[int, float]], backup: float) -> list[Stage]
     :param course: transient hosts, and what a host's workers carry if nothing holds them down, bytes a second.
     """
     thresholds = Thresholds()
-    members = {0: Member(0, "h0", "reliable", 1)}
-    traffic, stage = Traffic(members, 1e6, lambda **_: None), stage_for(1, course[0][0], thresholds)
+    road, stage = Road(1e6, hosts=1), stage_for(1, course[0][0], thresholds)
     asked, served, stages = 0, 0, [stage]
     for turn, (transient, worker) in enumerate(course):
-        measured = traffic.look(5.0 * turn, stage, transient)
+        measured = road.look(5.0 * turn, stage, transient)
         if measured is not None:
             thresholds = measured_thresholds(measured, thresholds)
         stage = stage_for(1, transient, thresholds, stage)
@@ -79,7 +115,7 @@ def stages_of(course: Sequence[tuple[int, float]], backup: float) -> list[Stage]
             asked += int(worker / 10)  # what was on its way when it changed
         asked += 0 if stage is Stage.BACKUP_ONLY else int(5 * min(worker, 1e6 / (transient + 1)))
         served += 0 if stage is Stage.PARAMETER_SERVERS else int(5 * backup * transient)
-        members[0].carried = Carried(0, asked, 0, served)
+        road.carried(0, 0, asked, 0, served)
         stages.append(stage)
     return stages
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runners.agile.turns import Owed
+from solvers.elastic.state import PendingClocks
 from tests.runners.agile.turning import Table
 
 
@@ -13,91 +13,92 @@ def two() -> Table:
 
 def test_the_first_turn_holds_nobody() -> None:
     table = Table({0: 1, 1: 2}, {0: (0,), 1: (1, 2, 3)}, serves=(1, 0))
-    table.turns.look()
+    table.look()
     assert [(word["to"], word["partitions"], word["workers"], word["first"]) for word in table.said] == [
         (1, [0], [0, 1, 2], 0),
         (0, [1], [0, 1, 2], 0),
     ]
     table.part()
-    assert not table.words("hold")
-    assert [word["workers"] for word in table.words("assign")] == [{0: [0]}, {1: [1, 3], 2: [2]}]
-    assert table.words("assign")[0]["everywhere"] == {0: [0, [0], 0], 1: [1, [1, 3], 0], 2: [1, [2], 0]}
-    assert not table.turns.turning
-    assert table.job.turned_at[0][0] == 0
+    assert not table.words("pause")
+    assert [word["workers"] for word in table.words("assign_shards")] == [{0: [0]}, {1: [1, 3], 2: [2]}]
+    assert table.words("assign_shards")[0]["everywhere"] == {0: [0, [0], 0], 1: [1, [1, 3], 0], 2: [1, [2], 0]}
+    assert not table.turning
+    assert table.turns.assigned
 
 
 @pytest.mark.parametrize("missing", ["a piece", "a server"])
 def test_nothing_begins_before_all_is_there(missing: str) -> None:
     table = Table({0: 1}, {0: (0, 1)}, served=missing != "a server")
     if missing == "a piece":
-        table.turns.wanted = {0: (0,)}
-    table.turns.look()
+        table.set(wanted={0: (0,)})
+    table.look()
     assert not table.said
 
 
 def test_a_turn_is_at_a_clock_that_nobody_has_begun() -> None:
     table = two()
-    table.turns.begun, table.job.clock = 5, 4
+    table.set(begun=5)
+    table.clock = 4
     table.want({0: (0, 1, 2), 1: (3,)})
-    assert [(word["to"], word["clock"]) for word in table.words("hold")] == [(0, 7), (1, 7)]
+    assert [(word["to"], word["clock"]) for word in table.words("pause")] == [(0, 7), (1, 7)]
     table.hold(begun=6)
     table.part()
-    assert [word["first"] for word in table.words("take_part")[1:]] == [7]
-    assert [word["clock"] for word in table.words("assign")[2:]] == [7, 7]
-    assert table.turns.shares[0].first == 0  # it goes on with what it has, and with more
+    assert [word["first"] for word in table.words("set_participants")[1:]] == [7]
+    assert [word["clock"] for word in table.words("assign_shards")[2:]] == [7, 7]
+    assert table.turns.workers[0].first == 0  # it goes on with what it has, and with more
 
 
 def test_if_somebody_has_begun_it_is_later() -> None:
     table = two()
     table.want({0: (0, 1, 2), 1: (3,)})
-    first, second = table.open("hold")
+    first, second = table.open("pause")
     table.answer(second, begun=9)
-    assert not table.words("let_go")  # not before all have said it
+    assert not table.words("resume")  # not before all have said it
     table.answer(first, begun=1)
-    assert len(table.words("let_go")) == 2
-    assert [word["clock"] for word in table.open("hold")] == [13, 13]
+    assert len(table.words("resume")) == 2
+    assert [word["clock"] for word in table.open("pause")] == [13, 13]
     table.hold(begun=13)
-    assert [word["clock"] for word in table.open("hold")] == [21, 21]  # further ahead each time
+    assert [word["clock"] for word in table.open("pause")] == [21, 21]  # further ahead each time
     table.hold(begun=20)
-    assert table.open("take_part")[0]["first"] == 21
+    assert table.open("set_participants")[0]["first"] == 21
 
 
 def test_a_hold_that_is_refused_holds_up_nobody() -> None:
     table = two()
     table.want({0: (0, 1, 2), 1: (3,)})
-    for word in table.open("hold"):
+    for word in table.open("pause"):
         table.answer(word, why="nothing has begun here")
-    assert table.open("take_part")
+    assert table.open("set_participants")
 
 
 def test_owners_that_change_meanwhile_are_asked_again() -> None:
     table = two()
-    table.job.serves = (0, 1)
+    table.serve(0, 1)
     table.want({0: (0, 1, 2), 1: (3,)})
     table.hold()
-    for word in table.open("take_part"):
+    for word in table.open("set_participants"):
         table.answer(word, elsewhere=[[number, "not here"] for number in word["partitions"]])
-    table.job.serves = (1, 1)
+    table.serve(1, 1)
     table.wait()
-    assert sorted(number for word in table.open("take_part") for number in word["partitions"]) == [0, 1]
-    assert {word["to"] for word in table.open("take_part")} == {1}
+    assert sorted(number for word in table.open("set_participants") for number in word["partitions"]) == [0, 1]
+    assert {word["to"] for word in table.open("set_participants")} == {1}
     table.part()
     table.wait()
-    assert not table.turns.turning
+    assert not table.turning
 
 
 def test_who_is_lost_is_stood_in_for_by_who_has_its_pieces() -> None:
     table = Table({0: 1, 1: 1, 2: 1}, {0: (0,), 1: (1,), 2: (2,)}, clock=3).first()
-    table.job.in_memory = {0: frozenset({0, 1}), 2: frozenset({0, 1, 2})}
-    table.turns.begun = 4
+    table.load({0: {0, 1}, 2: {0, 1, 2}})
+    table.set(begun=4)
     table.die(2, wanted={0: (0, 2), 1: (1,)})
     table.hold(begun=4)
     table.part()
-    assert table.turns.owed == {2: Owed((2,), 0, 6, 0)}
+    assert table.turns.pending == {2: PendingClocks((2,), 0, 6, 0)}
     word = table.words("stand_in")[0]
     assert (word["to"], word["worker"], word["clock"], word["until"]) == (0, 2, 4, 6)
-    table.turns.ended(2)
-    assert not table.turns.owed
+    table.ended(2)
+    assert not table.turns.pending
 
 
 def test_a_stand_in_that_dies_is_replaced() -> None:
@@ -105,14 +106,14 @@ def test_a_stand_in_that_dies_is_replaced() -> None:
     table.die(2, wanted={0: (0, 2), 1: (1,)})
     table.hold()
     table.part()
-    gone = table.turns.owed[2].host
+    gone = table.turns.pending[2].host
     left = 1 - gone
     table.die(gone, wanted={left: (0, 1, 2)})
     assert table.words("stand_in")[-1]["to"] == left
     table.hold()
     table.part()
-    assert set(table.turns.owed) == {2, gone}
-    assert {owed.host for owed in table.turns.owed.values()} == {left}
+    assert set(table.turns.pending) == {2, gone}
+    assert {owed.host for owed in table.turns.pending.values()} == {left}
 
 
 def test_the_end_of_less_than_is_owed_is_not_the_end() -> None:
@@ -121,49 +122,49 @@ def test_the_end_of_less_than_is_owed_is_not_the_end() -> None:
     table.die(1, wanted={0: (0, 1, 2, 3)})
     table.hold()
     table.part()
-    until = table.turns.owed[1].until
-    table.turns.ended(1, until - 1)
-    assert set(table.turns.owed) == {1}
-    table.turns.ended(1, until)
-    assert not table.turns.owed
-    table.turns.owed[1] = Owed((2, 3), 0, 9, 0)
-    table.turns.ended(1)  # the job is over before that
-    assert not table.turns.owed
+    until = table.turns.pending[1].until
+    table.ended(1, until - 1)
+    assert set(table.turns.pending) == {1}
+    table.ended(1, until)
+    assert not table.turns.pending
+    table.set(pending={1: PendingClocks((2, 3), 0, 9, 0)})
+    table.ended(1)  # the job is over before that
+    assert not table.turns.pending
 
 
-@pytest.mark.parametrize("step", ["hold", "take_part"])
+@pytest.mark.parametrize("step", ["pause", "set_participants"])
 def test_a_roll_back_ends_a_turn(step: str) -> None:
     table = two()
     table.want({0: (0, 1, 2), 1: (3,)})
-    late = table.open("hold")
-    if step == "take_part":
+    late = table.open("pause")
+    if step == "set_participants":
         table.hold()
-        late = table.open("take_part")
-    table.turns.rolled_back(4, 17)
-    assert len(table.words("let_go")) == 2
-    assigned = len(table.words("assign"))
+        late = table.open("set_participants")
+    table.roll_back(4, 17)
+    assert len(table.words("resume")) == 2
+    assigned = len(table.words("assign_shards"))
     for word in late:
-        table.answer(word, begun=9, elsewhere=[])
-    assert len(table.words("assign")) == assigned
-    table.turns.look()
-    assert not table.open("hold")
+        table.answer(word, **({"begun": 9} if step == "pause" else {"elsewhere": []}))
+    assert len(table.words("assign_shards")) == assigned
+    table.look()
+    assert not table.open("pause")
     table.part()
-    assert [(word["clock"], word["era"]) for word in table.words("assign")[assigned:]] == [(5, 17), (5, 17)]
+    assert [(word["clock"], word["era"]) for word in table.words("assign_shards")[assigned:]] == [(5, 17), (5, 17)]
 
 
 def test_nothing_changes_hands_at_the_end_of_the_job() -> None:
     table = two()
-    table.turns.frozen = True
+    table.set(frozen=True)
     table.want({0: (0, 1, 2), 1: (3,)})
     assert not table.open()
 
 
 def test_going_on_where_another_left_off() -> None:
     table = two()
-    shares = dict(table.turns.shares)
+    workers = dict(table.turns.workers)
     other = Table({0: 1, 1: 1}, {0: (0, 1), 1: (2, 3)})
-    other.turns.resume(shares, 3, 9, 20, {})
-    other.turns.look()
+    other.set(workers=workers, era=3, next_worker=9, begun=20, start_at=None)
+    other.look()
     assert not other.said
     other.want({0: (0, 1, 2, 3), 1: ()})
-    assert other.open("hold")[0]["clock"] == 22
+    assert other.open("pause")[0]["clock"] == 22

@@ -27,12 +27,12 @@ class Working:
 
 
 class Turning(RuleBasedStateMachine):
-    """A job on paper around :class:`runners.agile.turns.Turns`."""
+    """A job on paper around :mod:`solvers.elastic.rebalancing`."""
 
     def __init__(self) -> None:
         super().__init__()
         self.table = Table({0: 1, 1: 1, 2: 2}, {0: (0, 1), 1: (2, 3), 2: (4, 5)}, serves=(SERVER,))
-        self.table.job.in_memory = {host: frozenset(range(PIECES)) for host in range(99)}
+        self.table.load({host: range(PIECES) for host in range(99)})
         self.read, self.newest = 0, 2
         self.inbox: dict[int, list[dict[str, Any]]] = {}
         self.workers: dict[int, Working] = {}
@@ -40,18 +40,17 @@ class Turning(RuleBasedStateMachine):
         self.parts: list[tuple[int, tuple[int, ...]]] = []
         self.done: dict[int, dict[int, tuple[int, ...]]] = {}  # by clock and worker
         self.era, self.back, self.used = 0, -1, set[int]()
-        self.table.turns.look()
+        self.table.look()
 
-    def _turns(self) -> Any:
+    def _receive(self) -> None:
         for word in self.table.said[self.read :]:
             self.inbox.setdefault(word["to"], []).append(word)
         self.read = len(self.table.said)
-        return self.table.turns
 
     def deliver(self, place: int) -> None:
         """The next word to some host."""
-        self._turns()
-        hosts = [host for host, words in self.inbox.items() if words and host in self.table.job.hosts]
+        self._receive()
+        hosts = [host for host, words in self.inbox.items() if words and host in self.table.hosts]
         if hosts:
             host = hosts[place % len(hosts)]
             self._obey(host, self.inbox[host].pop(0))
@@ -59,17 +58,17 @@ class Turning(RuleBasedStateMachine):
     def _obey(self, host: int, word: dict[str, Any]) -> None:
         own = {number: one for number, one in self.workers.items() if one.host == host}
         match word["do"]:
-            case "hold":
+            case "pause":
                 self.held[host] = word["clock"]
                 begun = [one.next if one.begun else one.next - 1 for one in own.values() if one.until is None]
                 self.table.answer(word, begun=max(begun, default=-1))
-            case "let_go":
+            case "resume":
                 self.held[host] = None
-            case "take_part":
+            case "set_participants":
                 self.parts.append((word["first"], tuple(word["workers"])))
                 self.table.answer(word, elsewhere=[])
                 self._advance()
-            case "assign":
+            case "assign_shards":
                 self._assigned(host, own, word)
             case "stand_in" if word["era"] == self.era and word["worker"] not in own:
                 told = [(-1, word["era"], tuple(word["had"][0][1]))]
@@ -112,11 +111,11 @@ class Turning(RuleBasedStateMachine):
         pieces = [theirs for clock, era, theirs in one.told if clock <= one.next and era <= one.era][-1]
         if (one.until is not None and one.until <= one.next) or pieces is None:
             del self.workers[number]
-            self.table.turns.ended(number)
+            self.table.ended(number)
         elif not one.begun:
             one.begun = True
             if one.until is None:
-                self.table.turns.begun = max(self.table.turns.begun, one.next)
+                self.table.set(begun=max(self.table.turns.begun, one.next))
         else:
             self.done.setdefault(one.next, {}).setdefault(number, pieces)
             one.next, one.begun = one.next + 1, False
@@ -130,7 +129,7 @@ class Turning(RuleBasedStateMachine):
             chance.choice([self.deliver, self.work])(chance.randrange(100))
 
     def _clock(self) -> int:
-        return self.table.job.clock
+        return self.table.clock
 
     def _advance(self) -> None:
         while True:
@@ -142,12 +141,12 @@ class Turning(RuleBasedStateMachine):
             assert set(done) == set(taking[-1]), "who does not take part has worked"
             found = sorted(piece for pieces in done.values() for piece in pieces)
             assert found == list(range(PIECES)), f"pieces of clock {clock}: {done}"
-            self.table.job.clock = clock
+            self.table.clock = clock
 
     @rule(deal=st.lists(st.integers(0, 9), min_size=PIECES, max_size=PIECES))
     def decide(self, deal: list[int]) -> None:
         """Who is to work on what is another."""
-        hosts = sorted(self.table.job.hosts)
+        hosts = self.table.hosts
         self.table.want(self._dealt(hosts, deal))
 
     def _dealt(self, hosts: list[int], deal: list[int]) -> dict[int, tuple[int, ...]]:
@@ -156,16 +155,16 @@ class Turning(RuleBasedStateMachine):
             found.setdefault(hosts[place % len(hosts)], []).append(piece)
         return {host: tuple(found[host]) for host in sorted(found)}
 
-    @precondition(lambda self: len(self.table.job.hosts) > 1)
+    @precondition(lambda self: len(self.table.hosts) > 1)
     @rule(
         place=st.integers(0, 99), some=st.booleans(), deal=st.lists(st.integers(0, 9), min_size=PIECES, max_size=PIECES)
     )
     def lose(self, place: int, some: bool, deal: list[int]) -> None:
         """A host is lost; its pieces are others', at once or when those have loaded them."""
-        hosts = sorted(set(self.table.job.hosts) - {SERVER})
+        hosts = sorted(set(self.table.hosts) - {SERVER})
         host = hosts[place % len(hosts)]
         self.workers = {number: one for number, one in self.workers.items() if one.host != host}
-        left = sorted(set(self.table.job.hosts) - {host})
+        left = sorted(set(self.table.hosts) - {host})
         wanted = {other: pieces for other, pieces in self.table.turns.wanted.items() if other != host}
         self.table.die(host, wanted=wanted if some else self._dealt(left, deal))
 
@@ -173,22 +172,22 @@ class Turning(RuleBasedStateMachine):
     def join(self, slots: int) -> None:
         """Another host."""
         self.newest += 1
-        self.table.job.hosts[self.newest] = slots
+        self.table.join(self.newest, slots)
 
     @rule(places=st.integers(0, 3))
     def roll_back(self, places: int) -> None:
         """All go back some clocks."""
-        self._turns()
+        self._receive()
         self.era, self.back = self.era + 1, max(-1, self._clock() - places)
-        self.table.job.clock = self.back
+        self.table.clock = self.back
         self.done = {clock: done for clock, done in self.done.items() if clock <= self.back}
-        for host in self.table.job.hosts:
+        for host in self.table.hosts:
             self.inbox.setdefault(host, []).append({"do": "roll_back"})
             if host == SERVER:
-                for word in [one for one in self.inbox[host] if one["do"] == "take_part"]:
+                for word in [one for one in self.inbox[host] if one["do"] == "set_participants"]:
                     self.inbox[host].remove(word)
-        self.table.turns.rolled_back(self.back, self.era)
-        self.table.turns.look()
+        self.table.roll_back(self.back, self.era)
+        self.table.look()
 
     @rule()
     def wait(self) -> None:
@@ -198,9 +197,9 @@ class Turning(RuleBasedStateMachine):
     @invariant()
     def who_takes_part_is_told_what_to_do(self) -> None:
         """What servers and hosts are told agree."""
-        words = self.table.words("assign")
+        words = self.table.words("assign_shards")
         if words:
-            taking = [word for word in self.table.words("take_part") if word["first"] == words[-1]["clock"]]
+            taking = [word for word in self.table.words("set_participants") if word["first"] == words[-1]["clock"]]
             assert sorted(words[-1]["everywhere"]) in [word["workers"] for word in taking]
 
 

@@ -2,10 +2,35 @@
 
 import pytest
 
-from runners.agile.turns import Share
-from runners.agile.waiting import Wait, Waiting
+from solvers.elastic import stragglers
+from solvers.elastic.placement.hosts import Host, Tier
+from solvers.elastic.placement.start import start
+from solvers.elastic.settings import Settings
+from solvers.elastic.state import Rebalancing, Wait, WorkerAssignment, initial
 
-SHARES = {0: Share(4, (0,), 0), 1: Share(4, (1,), 0), 2: Share(5, (2,), 0), 3: Share(6, (3,), 0)}
+HOSTS = {0: 4, 1: 4, 2: 5, 3: 6}
+
+
+class Waiting:
+    """A job at work with four workers on three hosts."""
+
+    def __init__(self) -> None:
+        self.job = initial(Settings("", 1, 4, ((8, 8),), 0.0, 0.0), 1, 0.0)
+        self.job.placement, _ = start([Host(4, "h4", Tier.RELIABLE)], (1.0,), 4)
+        workers = {number: WorkerAssignment(host, (number,), 0) for number, host in HOSTS.items()}
+        self.job.rebalancing = Rebalancing(workers=workers)
+
+    def told(self, host: int, clock: int, now: float) -> None:
+        """One of its workers has done a clock."""
+        self.job.stragglers = stragglers.clock_done(self.job.stragglers, host, clock, now)
+
+    def rolled_back(self) -> None:
+        """All clocks are told anew."""
+        self.job.stragglers = stragglers.rolled_back(self.job.stragglers)
+
+    def now(self, now: float) -> Wait | None:
+        """Who is waited for."""
+        return stragglers.waits(self.job, now)
 
 
 def told(waiting: Waiting, clocks: range, hosts: tuple[int, ...] = (4, 4, 5, 6), at: float = 0.0) -> None:
@@ -21,23 +46,23 @@ def test_the_host_whose_workers_have_not_all_done_it_is_named(done: tuple[int, .
     waiting = Waiting()
     told(waiting, range(5))
     told(waiting, range(5, 6), done, at=4.0)
-    assert waiting.now(SHARES, 13.9) is None
-    assert waiting.now(SHARES, 16.0) == Wait(5, late, 12.0)
+    assert waiting.now(13.9) is None
+    assert waiting.now(16.0) == Wait(5, late, 12.0)
 
 
 def test_where_clocks_take_long_nobody_is_late_so_soon() -> None:
     waiting = Waiting()
     for clock in range(4):
         told(waiting, range(clock, clock + 1), at=20.0 * clock)
-    assert waiting.now(SHARES, 60.0 + 59.0) is None
-    assert waiting.now(SHARES, 60.0 + 61.0) == Wait(4, (4, 5, 6), 61.0)
+    assert waiting.now(60.0 + 59.0) is None
+    assert waiting.now(60.0 + 61.0) == Wait(4, (4, 5, 6), 61.0)
 
 
 def test_of_the_first_clock_that_is_heard_of_and_after_a_roll_back_nothing_is_known() -> None:
     """Some may have told it to the controller before."""
     waiting = Waiting()
     told(waiting, range(7, 8), (4,))
-    assert waiting.now(SHARES, 100.0) is None
+    assert waiting.now(100.0) is None
     told(waiting, range(8, 10))
     waiting.rolled_back()
-    assert waiting.now(SHARES, 200.0) is None
+    assert waiting.now(200.0) is None

@@ -1,104 +1,177 @@
-"""What a turn is tried with: a job on paper, a channel whose words are kept, answers when a test says so."""
+"""What rebalancing is tried with: a job on paper, requests that are kept, answers when a test says so."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from runners.agile.channel import Channel
-from runners.agile.turns import Pieces, Share, Turns
+from plink.model.elastic.reports import Answer
+from plink.model.elastic.requests import method_of, params_of
+from solvers.elastic import answers, rebalancing, rollback, timers
+from solvers.elastic.commands import Send
+from solvers.elastic.context import Context
+from solvers.elastic.member import Member
+from solvers.elastic.pending import GONE
+from solvers.elastic.placement.data import Piece
+from solvers.elastic.placement.hosts import Tier
+from solvers.elastic.placement.partitions import Partition
+from solvers.elastic.placement.stages import Stage, Thresholds
+from solvers.elastic.placement.state import Cluster
+from solvers.elastic.settings import Settings
+from solvers.elastic.state import Migration, Phase, Pieces, Rebalancing, Replication, initial
 
 
-@dataclass
-class PaperJob:
-    """``hosts``: slots by number; who is in it is alive."""
+def requests_in(commands: Iterable[object]) -> list[dict[str, Any]]:
+    """Requests to hosts, plainly: method, parameters, and the number of those that want an answer."""
+    return [
+        {"to": one.host, "do": method_of(one.request), "id": one.id, **_plain(params_of(one.request))}
+        for one in commands
+        if isinstance(one, Send)
+    ]
 
-    hosts: dict[int, int]
-    serves: tuple[int, ...] = (0, 0)
-    clock: int = -1
-    in_memory: dict[int, frozenset[int]] = field(default_factory=dict)
-    served: bool = True
-    turned_at: list[tuple[int, dict[int, Share]]] = field(default_factory=list)
 
-    def alive(self, host: int) -> bool:
-        return host in self.hosts
-
-    def slots(self, host: int) -> int:
-        return self.hosts[host]
-
-    def owners(self) -> tuple[int, ...]:
-        return self.serves
-
-    def reached(self) -> int:
-        return self.clock
-
-    def loaded(self, host: int) -> frozenset[int]:
-        return self.in_memory.get(host, frozenset())
-
-    def ready(self) -> bool:
-        return self.served
-
-    def turned(self, first: int, shares: Mapping[int, Share]) -> None:
-        self.turned_at.append((first, dict(shares)))
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    return [_plain(part) for part in value] if isinstance(value, tuple) else value
 
 
 class Table:
-    """Turns, the job and what was said; ``later`` is done when a test says so."""
+    """A job whose hosts, by number, have so many slots; what is put off is done when a test says so."""
 
-    def __init__(self, hosts: Mapping[int, int], wanted: Mapping[int, Pieces], **job: Any) -> None:
+    def __init__(
+        self, hosts: Mapping[int, int], wanted: Mapping[int, Pieces], *, serves: tuple[int, ...] = (0, 0),
+        clock: int = -1, served: bool = True,
+    ) -> None:  # fmt: skip
         self.said: list[dict[str, Any]] = []
-        self.later: list[Callable[[], None]] = []
-        self.job = PaperJob(dict(hosts), **job)
-        self.channel = Channel(self.said.append, 1)
-        number = sum(len(pieces) for pieces in wanted.values())
-        self.turns = Turns(self.channel, self.job, number, lambda seconds, does: self.later.append(does))
-        self.turns.wanted = dict(wanted)
+        pieces = sum(len(theirs) for theirs in wanted.values())
+        settings = Settings("", len(serves), pieces, ((8, 8),), 0.0, 0.0)
+        self.state = initial(settings, 1, 0.0)
+        self.state.members = {number: self._member(number, slots) for number, slots in hosts.items()}
+        self.state.placement = Cluster(
+            tuple(member.host for member in self.state.members.values()), (1.0,) * len(serves), Thresholds(),
+            Stage.PARAMETER_SERVERS, tuple(Partition(owner, 1, owner, 0) for owner in serves),
+            tuple(Piece(0) for _ in range(pieces)),
+        )  # fmt: skip
+        self.state.migration = Migration(opening={} if served else {0: 1})
+        self.set(wanted=dict(wanted))
+        self.clock = clock
+
+    def _member(self, number: int, slots: int) -> Member:
+        return Member(number, f"h{number}", Tier.RELIABLE.value, slots)
+
+    @property
+    def turns(self) -> Rebalancing:
+        """The sub-state that is tried."""
+        return self.state.rebalancing
+
+    @property
+    def turning(self) -> bool:
+        """Whether pieces are about to change hands."""
+        return self.turns.barrier.phase is not Phase.IDLE
+
+    def set(self, **values: Any) -> None:
+        """Replace some of it."""
+        self.state.rebalancing = replace(self.state.rebalancing, **values)
+
+    @property
+    def hosts(self) -> list[int]:
+        """Members."""
+        return sorted(self.state.members)
+
+    @property
+    def clock(self) -> int:
+        """That all partitions have."""
+        return self.state.clock
+
+    @clock.setter
+    def clock(self, clock: int) -> None:
+        self.state.replication = Replication(dict.fromkeys(range(len(self.state.cluster.partitions)), clock))
+
+    def serve(self, *owners: int) -> None:
+        """Partitions have other owners."""
+        partitions = tuple(Partition(owner, 1, owner, 0) for owner in owners)
+        self.state.placement = replace(self.state.cluster, partitions=partitions)
+
+    def load(self, in_memory: Mapping[int, Iterable[int]]) -> None:
+        """Hosts have these pieces in memory."""
+        pieces = tuple(
+            Piece(0, loaded=frozenset(host for host, theirs in in_memory.items() if index in theirs))
+            for index in range(self.state.settings.pieces)
+        )
+        self.state.placement = replace(self.state.cluster, pieces=pieces)
+
+    def join(self, number: int, slots: int) -> None:
+        """One more host."""
+        self.state.members = {**self.state.members, number: self._member(number, slots)}
+
+    def act(self, does: Callable[[Context], object]) -> None:
+        """One step; the state before it is as it was."""
+        before, shown = self.state, repr(self.state)
+        ctx = Context(self.state, 0.0)
+        does(ctx)
+        assert repr(before) == shown
+        self.state = ctx.state
+        self.said += requests_in(ctx.commands)
+
+    def look(self) -> None:
+        """Something has become possible."""
+        self.act(rebalancing.look)
+
+    def roll_back(self, clock: int, era: int) -> None:
+        """All are back at a clock."""
+        self.act(lambda ctx: rollback.roll_back(ctx, clock, era, anew=False))
+
+    def ended(self, worker: int, until: int | None = None) -> None:
+        """A worker has done what was left to do."""
+        self.act(lambda ctx: rebalancing.worker_ended(ctx, worker, until))
 
     def open(self, do: str = "") -> list[dict[str, Any]]:
-        """Words that want an answer and have none yet, of a kind."""
-        asked = self.channel._asked
-        return [word for word in self.said if word.get("id") in asked and word["do"].startswith(do)]
+        """Requests that want an answer and have none yet, of a kind."""
+        return [word for word in self.said if word["id"] in self.state.requests and word["do"].startswith(do)]
 
     def words(self, do: str, host: int | None = None) -> list[dict[str, Any]]:
         """All of a kind."""
         return [word for word in self.said if word["do"] == do and host in (None, word["to"])]
 
-    def answer(self, word: Mapping[str, Any], why: str | None = None, **more: Any) -> None:
-        """One of them is."""
-        self.channel.answered(word["to"], {"id": word["id"], "why": why, **more})
+    def answer(self, word: Mapping[str, Any], why: str | None = None, **result: Any) -> None:
+        """One of them is answered."""
+        answer = Answer(word["id"], why, "", result)
+        self.act(lambda ctx: answers.answered(ctx, word["to"], answer))
 
     def hold(self, begun: int = -1) -> None:
-        """Everybody says what has begun."""
-        for word in self.open("hold"):
+        """All report what has begun."""
+        for word in self.open("pause"):
             self.answer(word, begun=begun)
 
     def part(self) -> None:
         """All owners know who takes part."""
-        for word in self.open("take_part"):
+        for word in self.open("set_participants"):
             self.answer(word, elsewhere=[])
 
     def first(self) -> "Table":
-        """The first turn is over."""
-        self.turns.look()
+        """The first barrier is over."""
+        self.look()
         self.part()
         return self
 
     def want(self, wanted: Mapping[int, Pieces]) -> None:
         """Something was decided."""
-        self.turns.wanted = dict(wanted)
-        self.turns.look()
+        self.set(wanted=dict(wanted))
+        self.look()
 
     def die(self, *hosts: int, wanted: Mapping[int, Pieces] | None = None) -> None:
         """Some are gone at once; ``wanted``: what is decided then."""
-        for host in hosts:
-            self.job.hosts.pop(host, None)
+        self.state.members = {number: one for number, one in self.state.members.items() if number not in hosts}
         if wanted is not None:
-            self.turns.wanted = dict(wanted)
-        for host in hosts:
-            self.channel.gone(host)
-        self.turns.look()
+            self.set(wanted=dict(wanted))
+        for number, request in self.state.requests.items():
+            if request.host in hosts:
+                answer = Answer(number, "the host is gone", GONE)
+                self.act(lambda ctx, host=request.host, answer=answer: answers.answered(ctx, host, answer))  # type: ignore[misc]
+        self.look()
 
     def wait(self) -> None:
         """What was put off is done."""
-        some, self.later[:] = list(self.later), []
-        for does in some:
-            does()
+        due, self.state.timers = self.state.timers, ()
+        for timer in due:
+            self.act(lambda ctx, due=timer.due: timers.dispatch(ctx, due))  # type: ignore[misc]

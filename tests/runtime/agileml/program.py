@@ -6,10 +6,10 @@ from multiprocessing.connection import Connection
 import numpy as np
 
 from plink.errors import PlinkError
+from plink.model.consistency import BSP
 from plink.runtime.agileml.client import Client, Ownership, Timeouts
 from plink.runtime.agileml.keys import RunKeys
 from plink.runtime.agileml.layout import Layout, Table
-from plink.runtime.agileml.rules import BSP
 from plink.runtime.agileml.server import Server
 from plink.runtime.agileml.store_config import StoreConfig
 

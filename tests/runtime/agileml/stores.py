@@ -7,10 +7,10 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from plink.model.consistency import BSP, Rule
 from plink.runtime.agileml.client import Client, Ownership, Timeouts
 from plink.runtime.agileml.keys import RunKeys
 from plink.runtime.agileml.layout import Layout, Values
-from plink.runtime.agileml.rules import BSP, Rule
 from plink.runtime.agileml.server import Server
 from plink.runtime.agileml.store_config import StoreConfig
 

@@ -8,10 +8,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from plink.model.consistency import BSP, SSP, Rule
 from plink.runtime.agileml.client import Client, Ownership, RolledBack
 from plink.runtime.agileml.layout import Layout, Table
 from plink.runtime.agileml.partition import Refused
-from plink.runtime.agileml.rules import BSP, SSP, Rule
 from plink.runtime.agileml.server import PartitionStatus, Server
 from tests.runtime.agileml.stores import PATIENT, Store, store, wait_for
 

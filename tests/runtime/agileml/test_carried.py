@@ -3,7 +3,7 @@
 import pytest
 
 from plink.runtime.agileml import records
-from plink.runtime.agileml.carried import Account, Carried
+from plink.runtime.agileml.carried import Account, TrafficCounters
 from plink.runtime.agileml.layout import Layout, Table
 from tests.runtime.agileml.stores import store, wait_for
 
@@ -23,7 +23,7 @@ def test_a_connection_that_has_ended_counts_once() -> None:
     account.end(wires[0])
     account.end(wires[0])
     wires[0].sent += 100  # of no account any more
-    assert account.total() == Carried(11, 22)
+    assert account.total() == TrafficCounters(11, 22)
 
 
 def test_the_connections_of_a_store_are_in_the_account(monkeypatch: pytest.MonkeyPatch) -> None:

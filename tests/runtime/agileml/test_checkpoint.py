@@ -13,7 +13,6 @@ from plink.runtime.agileml.layout import Layout, Table
 from plink.runtime.agileml.partition import Partition, Refused
 from plink.runtime.agileml.parts import begun, parts_of
 from plink.runtime.agileml.pieces import Piece
-from plink.runtime.agileml.rules import BSP
 from tests.runtime.agileml.stores import store
 
 LAYOUT = Layout((Table("n", 10, 2, "int64"),), 2)
@@ -33,7 +32,7 @@ def test_a_partition_comes_back_whole(tmp_path: Path) -> None:
     write_partition(path, parts_of(some()), LAYOUT)
     assert [file.name for file in tmp_path.iterdir()] == ["p1"]
     assert path.stat().st_mode & 0o777 == 0o600
-    found = read_partition(path, LAYOUT, BSP())
+    found = read_partition(path, LAYOUT, sees_ahead=False)
     assert (found.number, found.clock, found.can_roll_back()) == (1, 0, [-1, 0])
     found.update(0, 1, (Piece(0, range(5), np.full((5, 2), 10)),))
     assert (found.values[0] == 3 + 12).all()
@@ -48,7 +47,7 @@ def test_files_that_are_none_or_damaged_are_refused(tmp_path: Path) -> None:
     for content in (b"", b"nonsense" * 50, whole[:-3], whole[: len(whole) // 2], whole + b"x", whole + whole):
         path.write_bytes(content)
         with pytest.raises(InputError, match=str(path)):
-            read_partition(path, LAYOUT, BSP())
+            read_partition(path, LAYOUT, sees_ahead=False)
 
 
 def test_no_bit_may_be_flipped(tmp_path: Path) -> None:
@@ -58,7 +57,7 @@ def test_no_bit_may_be_flipped(tmp_path: Path) -> None:
     for place in range(0, len(whole), 7):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
         with pytest.raises(InputError, match=str(path)):
-            read_partition(path, LAYOUT, BSP())
+            read_partition(path, LAYOUT, sees_ahead=False)
 
 
 @pytest.mark.parametrize(("dtype", "bits"), [("float32", 0x7F800001), ("float64", 0x7FF0000000000001)])
@@ -71,7 +70,7 @@ def test_bytes_that_no_sum_may_have_are_damage_too(tmp_path: Path, dtype: str, b
     old, new = np.array([1.5], dtype).tobytes(), np.array([bits], f"u{np.dtype(dtype).itemsize}").tobytes()
     path.write_bytes(path.read_bytes().replace(old, new, 1))
     with pytest.raises(InputError, match="it is damaged"):
-        read_partition(path, layout, BSP())
+        read_partition(path, layout, sees_ahead=False)
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from plink.model.consistency import BSP, SSP, Rule
 from plink.runtime.agileml import moves
 from plink.runtime.agileml.line import Line
 from plink.runtime.agileml.owner import Role
 from plink.runtime.agileml.partition import Refused
 from plink.runtime.agileml.parts import What
 from plink.runtime.agileml.records import Forged, Lost
-from plink.runtime.agileml.rules import BSP, SSP, Rule
 from plink.runtime.agileml.wire import Kind, Message, Status, Wanted
 from tests.runtime.agileml.stores import hand_over, store, together, wait_for
 from tests.runtime.agileml.test_repeats import LAYOUT, update

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
+from plink.model.consistency import SSP, Rule
 from plink.runtime.agileml import moves
 from plink.runtime.agileml.client import Client, RolledBack
 from plink.runtime.agileml.partition import Refused
 from plink.runtime.agileml.records import Lost
-from plink.runtime.agileml.rules import SSP, Rule
 from plink.runtime.agileml.server import PartitionStatus, Server
 from plink.runtime.agileml.wire import Kind, Message, Status, Wanted
 from tests.runtime.agileml.counting import COUNTS, count, counted

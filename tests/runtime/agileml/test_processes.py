@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from plink.model.consistency import BSP
 from plink.runtime.agileml.client import Client, Ownership, Timeouts
-from plink.runtime.agileml.rules import BSP
 from plink.runtime.agileml.store_config import StoreConfig
 from tests.runtime.agileml.program import LAYOUT, serve, work
 from tests.runtime.agileml.stores import KEYS, PATIENCE_S, store, together, wait_for

@@ -11,7 +11,6 @@ import pytest
 from plink.runtime.agileml.layout import Layout, Table
 from plink.runtime.agileml.owner import Owner, Role
 from plink.runtime.agileml.partition import Partition
-from plink.runtime.agileml.rules import BSP
 from plink.runtime.agileml.wire import Kind, Message, Status, Wanted
 
 LAYOUT = Layout((Table("a", 4, 2),), 1)
@@ -21,7 +20,7 @@ READ = Message(Kind.READ, 0, before=-1, wanted=(Wanted(0, range(4)),))
 @pytest.fixture
 def owner() -> Iterator[Owner]:
     """Serves a partition of zeros that worker 0 works on."""
-    found = Owner(LAYOUT, 0, BSP(), patience_s=5.0, advanced=lambda backups: None)
+    found = Owner(LAYOUT, 0, sees_ahead=False, patience_s=5.0, advanced=lambda backups: None)
     partition = Partition(LAYOUT, 0)
     partition.admit({0: 0})
     found.call(lambda: found.place(partition, Role.SERVING, 0))

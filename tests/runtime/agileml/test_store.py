@@ -6,9 +6,9 @@ import time
 import numpy as np
 import pytest
 
+from plink.model.consistency import BSP, SSP
 from plink.runtime.agileml.client import Client, Ownership, RolledBack, Timeouts, Unanswered
 from plink.runtime.agileml.layout import Values
-from plink.runtime.agileml.rules import BSP, SSP
 from tests.runtime.agileml.counting import CLOCKS, COUNTS, FLOATS, ROWS, WIDTH, count, counted, deltas
 from tests.runtime.agileml.stores import PATIENCE_S, hand_over, store, together, wait_for
 
@@ -64,12 +64,12 @@ def test_own_additions_are_seen_before_they_are_sent_and_once() -> None:
             assert (run.client(0, clock=4).read("n", range(ROWS)).sum(axis=1) == WIDTH * run.state()[:, 0]).all()
 
 
-@pytest.mark.parametrize("slack", [0, 1, 3])
-def test_ssp_never_reads_what_is_older_than_its_slack(slack: int) -> None:
-    """Each worker counts its clocks in a row of its own: what is read of the others lies within the slack, and one's
-    own is always complete."""
+@pytest.mark.parametrize("staleness", [0, 1, 3])
+def test_ssp_never_reads_what_is_older_than_its_staleness(staleness: int) -> None:
+    """Each worker counts its clocks in a row of its own: what is read of the others lies within the staleness, and
+    one's own is always complete."""
     workers = 3
-    with store(COUNTS, SSP(slack), servers=2) as run:
+    with store(COUNTS, SSP(staleness), servers=2) as run:
         run.open(workers)
         furthest = [0] * workers
 
@@ -78,7 +78,7 @@ def test_ssp_never_reads_what_is_older_than_its_slack(slack: int) -> None:
             for clock in range(CLOCKS):
                 seen = client.read("n", range(workers))[:, 0]
                 assert seen[worker] == clock
-                assert (seen >= clock - slack).all()
+                assert (seen >= clock - staleness).all()
                 furthest[worker] = max(furthest[worker], int(clock - seen.min()))
                 if wobble.random() < 0.2:
                     time.sleep(0.01)
@@ -86,7 +86,7 @@ def test_ssp_never_reads_what_is_older_than_its_slack(slack: int) -> None:
                 client.clock()
 
         together(*(lambda worker=worker: work(worker) for worker in range(workers)))
-        assert max(furthest) <= slack
+        assert max(furthest) <= staleness
         assert (run.state()[:workers] == CLOCKS).all()
 
 

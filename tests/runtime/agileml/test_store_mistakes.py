@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from plink.errors import InputError, PlinkError
+from plink.model.consistency import BSP
 from plink.runtime.agileml import listening
 from plink.runtime.agileml.client import Client, Timeouts, Unanswered
 from plink.runtime.agileml.keys import RunKeys
 from plink.runtime.agileml.layout import Layout, Table
 from plink.runtime.agileml.partition import Refused
 from plink.runtime.agileml.records import Forged
-from plink.runtime.agileml.rules import BSP
 from plink.runtime.agileml.store_config import StoreConfig
 from plink.runtime.agileml.wire import Kind, Message, Wanted
 from tests.runtime.agileml.counting import COUNTS, FLOATS, ROWS, WIDTH, count, counted

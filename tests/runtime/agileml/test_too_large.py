@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from plink.errors import InputError, PlinkError
+from plink.model.consistency import BSP, SSP, Rule
 from plink.runtime.agileml.app import AppError, Score, Stop
 from plink.runtime.agileml.layout import Layout, Table
 from plink.runtime.agileml.local import train
@@ -15,7 +16,6 @@ from plink.runtime.agileml.params import Params
 from plink.runtime.agileml.partition import Partition, Refused
 from plink.runtime.agileml.parts import begun, parts_of, take
 from plink.runtime.agileml.pieces import Piece
-from plink.runtime.agileml.rules import BSP, SSP, Rule
 from plink.runtime.agileml.wire import Kind, Message, Status, Wanted
 from tests.runtime.agileml.small_app import Means
 from tests.runtime.agileml.stores import hand_over, store, wait_for
@@ -226,7 +226,7 @@ def test_a_worker_that_was_given_up_takes_what_was_too_large_along() -> None:
 
 
 @pytest.mark.parametrize(("dtype", "taken_away"), [("int32", True), ("int64", False), ("float64", False)])
-def test_what_one_may_read_again_under_slack_is_asked_for_where_it_would_be_too_large(
+def test_what_one_may_read_again_under_staleness_is_asked_for_where_it_would_be_too_large(
     dtype: str, taken_away: bool
 ) -> None:
     """Where another worker took something away meanwhile there is nothing wrong."""

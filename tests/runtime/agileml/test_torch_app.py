@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from examples import agile_torch
 from plink.errors import InputError
+from plink.model.consistency import SSP
 from plink.runtime.agileml import progress
 from plink.runtime.agileml.app import AppError, Stop, check, layout_of
 from plink.runtime.agileml.assigned import Assignment
@@ -22,7 +23,6 @@ from plink.runtime.agileml.layout import Layout, Values
 from plink.runtime.agileml.loaded import Loaded
 from plink.runtime.agileml.local import train
 from plink.runtime.agileml.params import Params
-from plink.runtime.agileml.rules import SSP
 from plink.runtime.agileml.sgd import Sgd
 from plink.runtime.agileml.torch_app import TorchApp
 from plink.runtime.agileml.worker import Clock, Worker
@@ -296,7 +296,7 @@ def test_frozen_batch_norm_is_allowed() -> None:
     same(app.trained(train(app, workers=2).tables), alone(app, 7, lambda clock: 0.1)[0])
 
 
-def test_a_rule_with_slack_trains_too() -> None:
+def test_a_rule_with_staleness_trains_too() -> None:
     app = Net(mlp, (6,), Sgd(0.2), clocks=60)
     objectives = train(app, workers=3, rule=SSP(2)).objectives
     assert objectives[-1] < 0.9 * objectives[0]  # how far it comes depends on who is ahead: 0.79 to 0.82

@@ -100,7 +100,7 @@ def course(seed: int, folder: Path, *, reliable: bool = False, private: bool = F
     if rng.random() < 0.3:
         settings |= {"active": 1.0, "backup_only": 2.0}
     if rng.random() < 0.3:
-        settings["slack"] = rng.randint(1, 3)
+        settings["rule"] = f"ssp:{rng.randint(1, 3)}"
     more = ("--work-s", "0.01", "--megabytes", str(rng.choice([0, 2, 8])))
     clocks = _CLOCKS
     if private:
@@ -116,7 +116,7 @@ def course(seed: int, folder: Path, *, reliable: bool = False, private: bool = F
     with here.job(folder, tiers, clocks, settings, *more) as job:
         job.until(has_checkpoint, _PATIENCE_S)
         here.disturb(job, clocks - _LAST)
-        job.finish(exactly="slack" not in settings)
+        job.finish(exactly="rule" not in settings)
     return here.done
 
 

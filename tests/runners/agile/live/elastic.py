@@ -56,6 +56,7 @@ class Elastic:
     most_hosts: int | None = 8
     timeout_s: float = 90.0
     private: PrivateFolder | None = None
+    program: Path = PROGRAM
     racks: dict[str, str] = field(default_factory=dict)
     log: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -67,7 +68,7 @@ class Elastic:
         out = self.folder / "result.json"
         words = ("--out", str(out), "--pieces", str(self.pieces), "--clocks", str(self.clocks), *self.more)
         job = Job(
-            program=sys.executable, args=("-m", "plink.runtime.agileml.node", str(PROGRAM), *words),
+            program=sys.executable, args=("-m", "plink.runtime.agileml.node", str(self.program), *words),
             workdirs=(os.getcwd(),), timeout_s=self.timeout_s, env={"OMP_NUM_THREADS": "1"},
         )  # fmt: skip
         report = Report(
@@ -121,7 +122,7 @@ class Elastic:
 
     def pid(self, name: str) -> int:
         """Of a host's node."""
-        return int(next(m.hello["pid"] for m in self.hub._members.values() if m.name == name))
+        return int(next(m.program.pid for m in self.hub._members.values() if m.name == name))
 
     def kill(self, *names: str, number: int = signal.SIGKILL) -> None:
         """All at once."""
@@ -143,17 +144,22 @@ class Elastic:
 
     def finish(self, *, exactly: bool = True) -> dict[str, Any]:
         """To the end; the result, with every update in it once; ``exactly``: and made of what should be read."""
-        self._thread.join(self.timeout_s + 10)
-        assert self.error is None, self.error
-        assert self.ended is not None
-        assert self.ended.code == 0, self.ended
-        found: dict[str, Any] = json.loads((self.folder / "result.json").read_text())
+        found = self.result()
         wanted = expected(self.pieces, self.clocks)
         assert {key: found[key] for key in wanted} == wanted
         m = [1 - 0.9**self.clocks] * 4
         assert not exactly or all(
             abs(one - other) < 1e-9 for row in found["m"] for one, other in zip(row, m, strict=True)
         )
+        return found
+
+    def result(self) -> dict[str, Any]:
+        """What the program wrote, once the job has come to its end."""
+        self._thread.join(self.timeout_s + 10)
+        assert self.error is None, self.error
+        assert self.ended is not None
+        assert self.ended.code == 0, self.ended
+        found: dict[str, Any] = json.loads((self.folder / "result.json").read_text())
         return found
 
     def events(self, what: str) -> list[dict[str, Any]]:

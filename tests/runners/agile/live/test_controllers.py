@@ -5,7 +5,7 @@ import signal
 import time
 from pathlib import Path
 
-from runners.agile import traffic
+from solvers.elastic import traffic
 from tests.runners.agile.live.elastic import Elastic
 
 
@@ -30,7 +30,7 @@ def test_a_controller_that_was_replaced_is_not_obeyed(tmp_path: Path) -> None:
         job.until(lambda status: status.get("controller") == 2)
         group = job.hub._groups[0]
         for number in (0, 1):
-            group.tell(number, {"do": "roll_back", "clock": -1, "era": 1000, "by": 1, "id": 7})
+            group.tell(number, {"method": "roll_back", "params": {"clock": -1, "era": 1000}, "term": 1, "id": 7})
         job.clock(job.clock_now() + 5)
         job.finish()
     assert not any(line["era"] == 1000 for line in job.events("rolled back"))
@@ -74,7 +74,7 @@ def test_a_real_job_settles_and_stays_where_it_was_when_its_controller_is_killed
         assert job.hub._controller is not None
         job.hub._controller.kill()
         job.until(lambda status: status.get("controller") == 2)
-        stages, over = set(), time.monotonic() + 3 * traffic._EVERY_S
+        stages, over = set(), time.monotonic() + 3 * traffic.MEASURE_EVERY_S
         while time.monotonic() < over:
             stages.add(job.status()["stage"])
             time.sleep(0.1)

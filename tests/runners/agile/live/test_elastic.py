@@ -12,6 +12,7 @@ import pytest
 
 from plink.errors import PlinkError
 from plink.remote.fleet import Fleet
+from tests.runners.agile import topics
 from tests.runners.agile.live.elastic import Elastic
 
 
@@ -46,6 +47,24 @@ def test_hosts_are_added_and_evicted(tmp_path: Path) -> None:
         job.finish()
     assert not job.events("rolled back")
     assert [line["stage"] for line in job.events("stage")] == [1, 2, 1]
+
+
+@pytest.mark.parametrize("rule", ["ssp:3", "ssp:9"])
+def test_topics_fit_their_tokens_while_hosts_come_and_go(tmp_path: Path, rule: str) -> None:
+    """Of the topic model, whose pieces have state in tables: with it they change hands."""
+    program, settings = Path(topics.__file__), {"rule": rule}
+    with Elastic(tmp_path, "rt", clocks=260, settings=settings, program=program) as job:
+        job.clock(10)
+        for number in range(2):
+            job.add(f"n{number}")
+            job.until(lambda status: status["workers"] == 3)
+            job.clock(job.clock_now() + 5)
+            job.evict(f"n{number}", seconds=20)
+            job.until(lambda status: status["workers"] == 2)
+        found = job.result()
+    assert found.pop("tokens") == found.pop("wanted")
+    assert all(found.values()), found
+    assert not job.events("rolled back")
 
 
 @pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="this kernel has no autogroups")
@@ -136,7 +155,8 @@ def test_a_node_that_says_what_no_node_says_is_ended(tmp_path: Path) -> None:
         job.until(lambda status: len(status["hosts"]) == 3)
         job.finish()
     (failed,) = (line for line in job.events("host") if line["event"] == "failed")
-    assert failed["why"] == "its node was ended: what it said makes no sense: 'clock' with clock 'ten'"
+    error = "clock: Expected `int`, got `str` - at `$.clock`"
+    assert failed["why"] == f"its node was ended: what it sent makes no sense: {error}"
     assert [line["event"] for line in job.events("controller")] == ["started"]
 
 

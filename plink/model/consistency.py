@@ -1,0 +1,101 @@
+"""Consistency rules of a parameter server: how far a worker may be ahead of the slowest one when it reads.
+
+A worker at clock c has finished all clocks below c. The state of a partition has a clock K: all updates up to K of all
+workers are in it. A rule says which K a read at c needs, and whether later updates may be seen.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Protocol
+
+from plink.errors import InputError, UsageError
+
+MAX_APART_CLOCKS = 30  # the objectives of 32 clocks are kept
+_SSP = re.compile(r"ssp:(\d{1,9})", re.ASCII)
+
+
+class Rule(Protocol):
+    """Consistency rule of a run: the same for all its servers and workers."""
+
+    @property
+    def apart(self) -> int:
+        """Most clocks that a worker may be ahead of the slowest."""
+
+    @property
+    def steps(self) -> bool:
+        """Whether a worker may send several updates a clock."""
+
+    @property
+    def sees_ahead(self) -> bool:
+        """Whether reads are served from all that arrived; otherwise from the state of the latest common clock."""
+
+    def needs(self, clock: int) -> int:
+        """The least clock of the state that a worker at ``clock`` may read, and go on with once it was given it."""
+
+
+@dataclass(frozen=True)
+class BSP:
+    """Bulk synchronous: a worker at clock c sees all updates up to c - 1 and none after, whoever is how far;
+    one who takes over for a lost worker too, from the step back that partitions keep."""
+
+    @property
+    def apart(self) -> int:
+        """Nobody begins a clock before all have finished the one before."""
+        return 0
+
+    @property
+    def steps(self) -> bool:
+        """One update a clock."""
+        return False
+
+    @property
+    def sees_ahead(self) -> bool:
+        """Never: what others did at the reader's own clock would depend on who is faster."""
+        return False
+
+    def needs(self, clock: int) -> int:
+        """All that came before."""
+        return clock - 1
+
+
+@dataclass(frozen=True)
+class SSP:
+    """Stale synchronous (Ho et al., NIPS 2013; Harlap thesis, 2.2.1): a worker at clock c sees at least all updates up
+    to ``c - staleness - 1``, its own of all clocks, and of others' later ones what has arrived.
+
+    :raises InputError: a staleness below 0 or above :data:`MAX_APART_CLOCKS`.
+    """
+
+    staleness: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.staleness <= MAX_APART_CLOCKS:
+            raise InputError(f"ssp:{self.staleness}", f"choose a staleness of 0 to {MAX_APART_CLOCKS} clocks")
+
+    @property
+    def apart(self) -> int:
+        """The staleness bound."""
+        return self.staleness
+
+    @property
+    def steps(self) -> bool:
+        """One update a clock."""
+        return False
+
+    @property
+    def sees_ahead(self) -> bool:
+        """Newer is better, as long as nobody waits for it."""
+        return True
+
+    def needs(self, clock: int) -> int:
+        """All but the last ``staleness`` clocks before."""
+        return clock - self.staleness - 1
+
+
+def parse_rule(spec: str) -> Rule:
+    """The rule that a user typed. :raises UsageError: there is no such rule. :raises InputError: as :class:`SSP`."""
+    if spec == "bsp":
+        return BSP()
+    if found := _SSP.fullmatch(spec):
+        return SSP(int(found[1]))
+    raise UsageError(f"rule {spec!r}: choose one of bsp, ssp:N")

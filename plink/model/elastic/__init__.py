@@ -1,0 +1,1 @@
+"""Messages of an elastic job, between its controller and the hosts' nodes."""

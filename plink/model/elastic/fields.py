@@ -1,0 +1,64 @@
+"""Types of the fields of messages, with the values that are allowed, and records that several messages share."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+_LARGEST = (1 << 63) - 1
+
+Int = Annotated[int, Meta(ge=-_LARGEST - 1, le=_LARGEST)]
+Index = Annotated[int, Meta(ge=0, le=_LARGEST)]
+Positive = Annotated[int, Meta(ge=1, le=_LARGEST)]
+Amount = Annotated[float, Meta(ge=0, lt=float(_LARGEST))]  # finite, not negative
+
+
+class TrafficCounters(Struct, frozen=True, forbid_unknown_fields=True):
+    """Bytes that a host has sent and received over the connections of its job, sealed and with all around them.
+
+    ``asked_*``: over connections that its process made, as its workers do; ``served_*``: over those made to it.
+    """
+
+    asked_sent: Int = 0
+    asked_received: Int = 0
+    served_sent: Int = 0
+    served_received: Int = 0
+
+    @property
+    def sent(self) -> int:
+        """Bytes sent in all."""
+        return self.asked_sent + self.served_sent
+
+    @property
+    def received(self) -> int:
+        """Bytes received in all."""
+        return self.asked_received + self.served_received
+
+
+class SavedCheckpoint(Struct, frozen=True, forbid_unknown_fields=True):
+    """A whole checkpoint on disk: its clock, of how many partitions it is, and the name of its folder."""
+
+    clock: Int
+    partitions: Int
+    folder: str
+
+
+class ShardMap(Struct, frozen=True, forbid_unknown_fields=True):
+    """Who works on which pieces from a clock on.
+
+    ``everywhere``: host, pieces and first clock by worker. ``left``: host and last clock, exclusive, of workers that
+    were told to leave.
+    """
+
+    clock: Int
+    era: Int
+    everywhere: dict[Index, tuple[Int, tuple[Int, ...], Int]]
+    left: tuple[tuple[Int, Int], ...]
+
+
+class StageThresholds(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the last measure of the traffic led to: its number, a worker's bytes per second, and both ratios."""
+
+    measure: Int
+    worker: Amount
+    active: Amount
+    backup_only: Amount

@@ -1,0 +1,104 @@
+"""Messages of a node to the controller of its job. The tag is the message's type on the wire."""
+
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from plink.model.elastic.fields import Amount, Index, Int, Positive, TrafficCounters
+
+
+class Message(Struct, frozen=True, forbid_unknown_fields=True, tag_field="type"):
+    """Base of all messages of nodes."""
+
+
+class Hello(Message, frozen=True, tag="hello"):
+    """What a node is: versions, program, and shape of its tables (rows, bytes of a row); the first message.
+
+    ``memory``: bytes that are available, ``pool``: what they are taken from, the same on hosts that share it.
+    """
+
+    version: Int
+    plink: str
+    app: str
+    pid: Int
+    tables: Int
+    pieces: Positive
+    batches: Positive
+    shapes: Annotated[tuple[tuple[Positive, Positive], ...], Meta(min_length=1)]
+    memory: Amount | None
+    pool: str
+
+
+class OtherVersion(Message, frozen=True, tag="other_version"):
+    """Never sent: what the first message of a node of another version is decoded to."""
+
+    plink: str
+
+
+class Alive(Message, frozen=True, tag="alive"):
+    """A heartbeat, with the bytes carried so far."""
+
+    carried: TrafficCounters
+
+
+class Notice(Message, frozen=True, tag="notice"):
+    """The host will be taken away in so many seconds."""
+
+    seconds: Amount
+    why: str
+
+
+class Failed(Message, frozen=True, tag="failed"):
+    """A worker (-1: the node) cannot go on: the job ends."""
+
+    why: str
+    worker: Int = -1
+    kind: str = ""
+
+
+class Log(Message, frozen=True, tag="log"):
+    """A line for whoever looks for the cause of something."""
+
+    text: str
+
+
+class Answer(Message, frozen=True, tag="answer"):
+    """The answer to a request: its result, or an error and the kind of it."""
+
+    id: Int
+    error: str | None = None
+    kind: str = ""
+    result: dict[str, Any] = {}
+
+
+class PartitionsChanged(Message, frozen=True, tag="partitions"):
+    """Role, era, epoch, clock and clock of the backup, of partitions of which something has changed."""
+
+    partitions: dict[Index, tuple[str, Int, Int, Int, Int]]
+
+
+class ClockDone(Message, frozen=True, tag="clock"):
+    """A worker has done a clock. ``leads``: it has piece 0. ``judged``: the iteration whose objective is known now."""
+
+    clock: Int
+    iteration: Int
+    batches: Positive
+    seconds: Amount
+    leads: bool
+    judged: Int | None
+    objective: float | None  # a sum, may be infinite
+    era: Int
+
+
+class WorkerFinished(Message, frozen=True, tag="finished"):
+    """A worker has ended at a clock: it stood in for another, was told to leave, or nothing is left to do."""
+
+    worker: Int
+    clock: Int
+    stood_in: bool
+    told: bool
+
+
+MESSAGES: dict[str, type[Message]] = {
+    str(kind.__struct_config__.tag): kind for kind in Message.__subclasses__() if kind is not OtherVersion
+}  # by type

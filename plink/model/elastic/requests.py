@@ -1,0 +1,278 @@
+"""Requests of a controller to a node. The tag is the method's name on the wire; fields are its parameters."""
+
+from typing import Any
+
+from msgspec import Struct
+
+from plink.model.elastic.fields import Amount, Index, Int, SavedCheckpoint
+
+
+class Request(Struct, frozen=True, forbid_unknown_fields=True, tag_field="method"):
+    """Base of all requests."""
+
+
+class Begin(Request, frozen=True, tag="begin"):
+    """Start the server and the (idle) workers of a host."""
+
+    number: Int
+    address: str
+    keys: str
+    partitions: Int
+    rule: str
+    started: float
+    notice_s: Amount
+    notices: str
+    checkpoints: str
+    restore: str
+    job: str
+    reliable: bool
+
+
+class Report(Request, frozen=True, tag="report"):
+    """Report all that a controller has to know that was started again."""
+
+
+class MarkFolder(Request, frozen=True, tag="mark_folder"):
+    """Write the mark by which other hosts recognise the folder of checkpoints."""
+
+
+class CheckFolder(Request, frozen=True, tag="check_folder"):
+    """Fail where the mark of another host cannot be seen."""
+
+
+class Open(Request, frozen=True, tag="open"):
+    """Serve a partition that has no state yet."""
+
+    partition: Int
+    epoch: Int
+    era: Int
+
+
+class Restore(Request, frozen=True, tag="restore"):
+    """Serve a partition as of a clock, from a file of a checkpoint."""
+
+    partition: Int
+    epoch: Int
+    era: Int
+    clock: Int
+    path: str
+
+
+class Prepare(Request, frozen=True, tag="prepare"):
+    """Send a partition on its way to another server; ``backup``: where that one replicates to."""
+
+    partition: Int
+    epoch: Int
+    address: str
+    backup: str
+
+
+class Commit(Request, frozen=True, tag="commit"):
+    """Let the new owner of a partition begin, and end serving it here."""
+
+    partition: Int
+    epoch: Int
+
+
+class Cancel(Request, frozen=True, tag="cancel"):
+    """Call a move off."""
+
+    partition: Int
+    epoch: Int
+
+
+class AddReplica(Request, frozen=True, tag="add_replica"):
+    """Send a partition's state to one more backup, and replicate to it."""
+
+    partition: Int
+    epoch: Int
+    address: str
+
+
+class SetReplica(Request, frozen=True, tag="set_replica"):
+    """Replicate to this backup alone."""
+
+    partition: Int
+    address: str
+
+
+class StopReplicating(Request, frozen=True, tag="stop_replicating"):
+    """Replicate to this backup no longer."""
+
+    partition: Int
+    address: str
+
+
+class RestoreTo(Request, frozen=True, tag="restore_to"):
+    """Send a backup's state to the host that is to serve it, from clock ``first`` on."""
+
+    partition: Int
+    epoch: Int
+    address: str
+    first: Int
+
+
+class Drop(Request, frozen=True, tag="drop"):
+    """Forget what is here of a partition."""
+
+    partition: Int
+    epoch: Int
+
+
+class Promote(Request, frozen=True, tag="promote"):
+    """Serve a partition from the backup that is here, from clock ``first`` on."""
+
+    partition: Int
+    epoch: Int
+    first: Int
+
+
+class Forget(Request, frozen=True, tag="forget"):
+    """Call off moves of before an epoch."""
+
+    epoch: Int
+
+
+class Truncate(Request, frozen=True, tag="truncate"):
+    """Truncate the undo log: nobody goes back to before this clock."""
+
+    clock: Int
+
+
+class ReplicateUpTo(Request, frozen=True, tag="replicate_up_to"):
+    """Replicate up to a clock: the next round."""
+
+    clock: Int
+
+
+class SetParticipants(Request, frozen=True, tag="set_participants"):
+    """Take updates of these workers, and of no others, in partitions from a clock on."""
+
+    partitions: tuple[Int, ...]
+    workers: tuple[Int, ...]
+    first: Int
+
+
+class Pause(Request, frozen=True, tag="pause"):
+    """Let no worker begin a clock."""
+
+    clock: Int
+
+
+class Resume(Request, frozen=True, tag="resume"):
+    """Let workers begin what they like."""
+
+
+class AssignShards(Request, frozen=True, tag="assign_shards"):
+    """Work on these pieces from a clock on; ``workers``: of this host, ``everywhere`` and ``left``: as a ShardMap."""
+
+    clock: Int
+    era: Int
+    workers: dict[Index, tuple[Int, ...]]
+    everywhere: dict[Index, tuple[Int, tuple[Int, ...], Int]]
+    left: tuple[tuple[Int, Int], ...]
+
+
+class StandIn(Request, frozen=True, tag="stand_in"):
+    """Do the clocks from ``clock`` to before ``until`` of a lost worker; ``had``: its pieces, each since a clock."""
+
+    worker: Int
+    had: tuple[tuple[Int, tuple[Int, ...]], ...]
+    clock: Int
+    until: Int
+    era: Int
+
+
+class LoadShards(Request, frozen=True, tag="load_shards"):
+    """Load pieces of the input data into memory."""
+
+    pieces: tuple[Int, ...]
+
+
+class WriteCheckpoint(Request, frozen=True, tag="write_checkpoint"):
+    """Write partitions into files of a folder."""
+
+    folder: str
+    partitions: tuple[Int, ...]
+
+
+class KeepCheckpoint(Request, frozen=True, tag="keep_checkpoint"):
+    """Name a whole checkpoint as the latest."""
+
+    folder: str
+    saved: SavedCheckpoint
+    job: str
+
+
+class DiscardCheckpoint(Request, frozen=True, tag="discard_checkpoint"):
+    """Remove a checkpoint that failed."""
+
+    folder: str
+    job: str
+
+
+class WriteResult(Request, frozen=True, tag="write_result"):
+    """Run the program's ``result()`` on the state of a clock."""
+
+    clock: Int
+    era: Int
+
+
+class RollBack(Request, frozen=True, tag="roll_back"):
+    """Go back to a clock, in a new era."""
+
+    clock: Int
+    era: Int
+
+
+class Reset(Request, frozen=True, tag="reset"):
+    """Forget all partitions, and begin a new era at a clock."""
+
+    clock: Int
+    era: Int
+
+
+class ReportPartitions(Request, frozen=True, tag="report_partitions"):
+    """Report anew of all partitions."""
+
+
+class SetOwners(Request, frozen=True, tag="set_owners"):
+    """Address partitions to these owners: address and epoch by partition. ``count``: the largest number given."""
+
+    owners: dict[Index, tuple[str, Int]]
+    count: Int
+
+
+class KeepThresholds(Request, frozen=True, tag="keep_thresholds"):
+    """Keep what was measured for a controller that is started again."""
+
+    measure: Int
+    worker: Amount
+    active: Amount
+    backup_only: Amount
+
+
+class Bye(Request, frozen=True, tag="bye"):
+    """End the node; ``over``: the job has ended."""
+
+    over: bool = False
+
+
+REQUESTS: dict[str, type[Request]] = {
+    str(kind.__struct_config__.tag): kind for kind in Request.__subclasses__()
+}  # by method
+
+
+def method_of(request: Request) -> str:
+    """Return the name of a request's method on the wire."""
+    return str(request.__struct_config__.tag)
+
+
+def params_of(request: Request) -> dict[str, Any]:
+    """Return a request's parameters by name, as they are sent."""
+    return {name: getattr(request, name) for name in request.__struct_fields__}
+
+
+def method_of_type(kind: type[Request]) -> str:
+    """Return the name of a kind of request on the wire."""
+    return str(kind.__struct_config__.tag)

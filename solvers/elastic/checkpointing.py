@@ -1,0 +1,219 @@
+"""Checkpoints of the reliable hosts, in the background (Harlap thesis, 4.2.4).
+
+One is written when it is due, at the clock that all backups have. The files may be of later states, which go back to
+that clock: so no worker is held up, and nothing before it is released meanwhile.
+"""
+
+from dataclasses import replace
+from pathlib import PurePosixPath
+
+from plink.model.checkpoint_names import name_of
+from plink.model.elastic.fields import SavedCheckpoint
+from plink.model.elastic.reports import Answer
+from plink.model.elastic.requests import DiscardCheckpoint, KeepCheckpoint, Truncate, WriteCheckpoint
+from plink.model.elastic.results import CheckpointWritten, Result
+from solvers.elastic.commands import CheckpointAnswer
+from solvers.elastic.context import Context
+from solvers.elastic.pending import GONE, REFUSED, CheckpointAnnounced, CheckpointDiscarded, CheckpointPart
+from solvers.elastic.placement.hosts import Tier
+from solvers.elastic.state import Checkpoint, CheckpointAttempt, Checkpointing, State
+
+_DUE_SHARE = 0.25  # of the time that is left, after which the next is due where the last reliable host is warned
+_MIN_INTERVAL_S = 0.2
+_MAX_WAIT_AT_END_S = 30.0  # until one can be begun
+
+
+def found(ctx: Context, saved: SavedCheckpoint | None, folder: str) -> Checkpoint | None:
+    """Take note of one that was there before, and return the last."""
+    if saved is not None:
+        last = Checkpoint(f"{folder}/{saved.folder}", saved.clock)
+        ctx.state.checkpointing = replace(ctx.state.checkpointing, last=last)
+    return ctx.state.checkpointing.last
+
+
+def request(ctx: Context, ask: int) -> None:
+    """A user wants one of the clock that all backups have, or of a later one, whatever the time."""
+    now, last = ctx.state.checkpointing, _own(ctx.state)
+    least = 0 if last is None else last.clock + 1  # where it is not known yet which clock that is
+    wanted = now.clock if now.clock >= 0 else least
+    ctx.state.checkpointing = replace(now, requests=(*now.requests, (wanted, ask)))
+    _answer_requests(ctx)
+
+
+def consistent(ctx: Context, clock: int) -> None:
+    """All backups have that clock. Steps before it are not needed any more; while a checkpoint is written they are."""
+    if ctx.state.checkpointing.attempt is None:
+        ctx.send_all(Truncate(clock))
+    ctx.state.checkpointing = replace(ctx.state.checkpointing, clock=clock)
+
+
+def rolled_back(now: Checkpointing, clock: int) -> Checkpointing:
+    """All are at a clock again: one that is under way may be of a state that no host has any more."""
+    return replace(
+        now, clock=clock, ending=None, attempt=None if now.attempt is None else replace(now.attempt, abandoned=True),
+        requests=tuple((min(wanted, max(0, clock)), ask) for wanted, ask in now.requests),
+    )  # fmt: skip
+
+
+def finished(ctx: Context, clock: int) -> bool:
+    """Whether a job may end whose last clock all have done: it is on disk, so that another can go on from there, or
+    cannot be."""
+    now = ctx.state.checkpointing
+    if not ctx.state.settings.checkpoints or (now.last is not None and now.last.clock >= clock):
+        return True
+    since, failures = now.ending or (ctx.now, now.failures)
+    now = ctx.state.checkpointing = replace(now, ending=(since, failures))
+    if now.failures > failures:
+        return True
+    if now.attempt is not None:
+        return False
+    if now.clock >= clock:
+        ctx.state.checkpointing = replace(now, urgent=True)
+        look(ctx)
+    return ctx.state.checkpointing.attempt is None and ctx.now - since > _MAX_WAIT_AT_END_S
+
+
+def look(ctx: Context, left_s: float | None = None) -> None:
+    """Begin one, if it is due and everything is where it belongs.
+
+    :param left_s: for how long a reliable host will still be there; None: the last one is not warned. What is done
+        after the last checkpoint is lost with it: they follow each other the faster the less is left.
+    """
+    now, settings, cluster = ctx.state.checkpointing, ctx.state.settings, ctx.state.cluster
+    next_s = now.next_s
+    if left_s is not None:
+        next_s = min(next_s, now.over_s + max(_MIN_INTERVAL_S, _DUE_SHARE * left_s))
+    may = ctx.now >= now.retry_s
+    requested, urgent = bool(now.requests) and may, now.urgent and may
+    due = settings.checkpoints and (urgent or requested or ctx.now >= next_s)
+    if not due or now.attempt is not None or now.clock < 0 or cluster.halted:
+        return
+    last = _own(ctx.state) if requested else now.last
+    newer = last is None or now.clock > last.clock
+    members = ctx.state.members
+    if not newer or not all(one.safe and not one.waiting and one.backup in members for one in cluster.partitions):
+        return
+    by_host: dict[int, list[int]] = {}
+    for index, one in enumerate(cluster.partitions):
+        by_host.setdefault(one.backup, []).append(index)
+    checkpoint = Checkpoint(f"{settings.checkpoints}/{name_of(now.clock, settings.job)}", now.clock)
+    attempt = CheckpointAttempt(checkpoint, urgent, tuple(by_host), frozenset(by_host))
+    ctx.state.checkpointing = replace(now, urgent=False, attempt=attempt)
+    for host, partitions in by_host.items():
+        ctx.request(host, WriteCheckpoint(checkpoint.folder, tuple(partitions)), CheckpointPart(host))
+
+
+def last_reliable_s(ctx: Context) -> float | None:
+    """Return for how many seconds a reliable host will still be there, where all of them are warned."""
+    hosts = [host.number for host in ctx.state.cluster.hosts if host.tier is Tier.RELIABLE]
+    deadlines = ctx.state.draining.deadlines
+    if not hosts or any(host not in deadlines for host in hosts):
+        return None
+    return max(deadlines[host] for host in hosts) - ctx.now
+
+
+def part_written(ctx: Context, purpose: CheckpointPart, answer: Answer, result: Result | None) -> None:
+    """A host has written its part, or could not. It ends, whole or removed, when all have answered: a file that is
+    still being written must not fall into the next attempt's folder."""
+    attempt = ctx.state.checkpointing.attempt
+    if attempt is None or purpose.host not in attempt.waiting:
+        return
+    attempt = replace(attempt, waiting=attempt.waiting - {purpose.host})
+    if isinstance(result, CheckpointWritten):
+        attempt = replace(attempt, seconds=max(attempt.seconds, result.seconds), bytes=attempt.bytes + result.bytes)
+    elif attempt.error is None:
+        attempt = replace(attempt, error=answer.error, kind=answer.kind)
+    ctx.state.checkpointing = replace(ctx.state.checkpointing, attempt=attempt)
+    if not attempt.waiting:
+        if attempt.error is not None or attempt.abandoned:
+            _discard(ctx, attempt)
+        else:
+            _announce(ctx, attempt, purpose.host)
+
+
+def _announce(ctx: Context, attempt: CheckpointAttempt, host: int) -> None:
+    """All files are written: a host that sees them all says that the checkpoint counts."""
+    settings, folder = ctx.state.settings, PurePosixPath(attempt.checkpoint.folder).name
+    saved = SavedCheckpoint(attempt.checkpoint.clock, settings.partitions, folder)
+    ctx.request(host, KeepCheckpoint(settings.checkpoints, saved, settings.job), CheckpointAnnounced())
+
+
+def announced(ctx: Context, answer: Answer) -> None:
+    """The checkpoint counts, or not."""
+    attempt = ctx.state.checkpointing.attempt
+    if attempt is None:
+        return
+    if answer.error is not None:
+        attempt = replace(attempt, error=answer.error, kind=answer.kind)
+        ctx.state.checkpointing = replace(ctx.state.checkpointing, attempt=attempt)
+        _discard(ctx, attempt)
+        return
+    ctx.state.checkpointing = replace(ctx.state.checkpointing, last=attempt.checkpoint)
+    _over(ctx)
+    ctx.log(what="checkpoint", clock=attempt.checkpoint.clock, seconds=attempt.seconds, bytes=attempt.bytes)
+    _answer_requests(ctx)
+
+
+def _discard(ctx: Context, attempt: CheckpointAttempt) -> None:
+    """What was written of a checkpoint that failed would fill the disk for nothing."""
+    waiting = frozenset(host for host in attempt.hosts if host in ctx.state.members)
+    ctx.state.checkpointing = replace(ctx.state.checkpointing, attempt=replace(attempt, waiting=waiting))
+    request = DiscardCheckpoint(attempt.checkpoint.folder, ctx.state.settings.job)
+    for host in waiting:
+        ctx.request(host, request, CheckpointDiscarded(host))
+    if not waiting:
+        _failed(ctx)
+
+
+def discarded(ctx: Context, purpose: CheckpointDiscarded) -> None:
+    """A host has removed its part, as far as it can."""
+    attempt = ctx.state.checkpointing.attempt
+    if attempt is None or purpose.host not in attempt.waiting:
+        return
+    attempt = replace(attempt, waiting=attempt.waiting - {purpose.host})
+    ctx.state.checkpointing = replace(ctx.state.checkpointing, attempt=attempt)
+    if not attempt.waiting:
+        _failed(ctx)
+
+
+def _failed(ctx: Context) -> None:
+    attempt = ctx.state.checkpointing.attempt
+    assert attempt is not None
+    _over(ctx)
+    now = ctx.state.checkpointing
+    if attempt.abandoned or attempt.error is None:
+        return
+    if attempt.kind == REFUSED:  # a partition has moved meanwhile
+        urgent = now.urgent or attempt.urgent
+        ctx.state.checkpointing = replace(now, retry_s=ctx.now + _MIN_INTERVAL_S, urgent=urgent)
+    elif attempt.kind != GONE:
+        why = f"no checkpoint could be written in {ctx.state.settings.checkpoints}: {attempt.error}"
+        ctx.state.checkpointing = replace(now, failures=now.failures + 1, requests=())
+        ctx.say(why)
+        for _, ask in now.requests:
+            ctx.command(CheckpointAnswer(ask, {"why": why}))
+
+
+def _own(state: State) -> Checkpoint | None:
+    """The last that is in the folder of this job's own; it may have begun with one from elsewhere."""
+    last = state.checkpointing.last
+    own = last is not None and PurePosixPath(last.folder).parent == PurePosixPath(state.settings.checkpoints)
+    return last if own else None
+
+
+def _answer_requests(ctx: Context) -> None:
+    """Answer the requests that what is on disk fulfils."""
+    now, last = ctx.state.checkpointing, _own(ctx.state)
+    if last is None:
+        return
+    ctx.state.checkpointing = replace(now, requests=tuple(one for one in now.requests if one[0] > last.clock))
+    for wanted, ask in now.requests:
+        if wanted <= last.clock:
+            ctx.command(CheckpointAnswer(ask, {"clock": last.clock, "folder": last.folder}))
+
+
+def _over(ctx: Context) -> None:
+    now = ctx.state.checkpointing
+    next_s = ctx.now + ctx.state.settings.checkpoint_every_s
+    ctx.state.checkpointing = replace(now, attempt=None, over_s=ctx.now, next_s=next_s)
+    ctx.send_all(Truncate(now.clock))

@@ -1,0 +1,109 @@
+"""Decisions of the placement carried out: each action is given to the sub-state that brings it about."""
+
+from dataclasses import replace
+
+from plink.model.elastic.requests import Forget, RollBack, SetOwners
+from solvers.elastic import checkpointing, loading, migration, rebalancing, traffic
+from solvers.elastic.context import Context
+from solvers.elastic.placement import actions as act
+from solvers.elastic.placement.cluster import apply
+from solvers.elastic.placement.data import worked_on
+from solvers.elastic.placement.events import Measured, Moved
+from solvers.elastic.placement.state import Cluster
+from solvers.elastic.rollback import roll_back
+from solvers.elastic.state import CLOCK_SHIFT
+
+_NOT_LOGGED = act.Consistent | act.Welcome | act.ChangeStage | act.Serve  # or logged as something else
+
+
+def decide(ctx: Context) -> act.Halt | None:
+    """Decide on the next event, and carry out what follows; returns why the job cannot go on from here."""
+    event, *rest = ctx.state.undecided
+    ctx.state.undecided = tuple(rest)
+    before = ctx.state.cluster
+    after, actions = apply(before, event)
+    if isinstance(event, Moved):
+        migration.commit(ctx, before, after, event)
+    if isinstance(event, Measured):
+        traffic.keep(ctx, after.thresholds)
+    return carry_out(ctx, after, actions)
+
+
+def carry_out(ctx: Context, after: Cluster, actions: tuple[act.Action, ...]) -> act.Halt | None:
+    """Make a decision the state of things, and have it brought about; returns a halt among its actions."""
+    before, ctx.state.placement = ctx.state.placement, after
+    if before is not None and any(isinstance(action, act.RollBack) for action in actions):
+        migration.give_up(ctx, before)
+    for action in actions:
+        if not isinstance(action, _NOT_LOGGED):
+            ctx.log(what="action", action=type(action).__name__, why=action.reason)
+        _carry_out_one(ctx, action)
+    if before is not None:
+        migration.forget_backups(ctx, before)
+    ctx.state.rebalancing = replace(ctx.state.rebalancing, wanted=worked_on(after.pieces))
+    rebalancing.look(ctx)
+    return next((action for action in actions if isinstance(action, act.Halt)), None)
+
+
+def point(ctx: Context) -> None:
+    """Tell all members who serves what."""
+    cluster = ctx.state.cluster
+    owners = {
+        number: (ctx.state.address(one.owner), one.epoch)
+        for number, one in enumerate(cluster.partitions)
+        if one.owner in ctx.state.members
+    }
+    ctx.send_all(SetOwners(owners, cluster.number))
+
+
+def _carry_out_one(ctx: Context, action: act.Action) -> None:
+    match action:
+        case act.Welcome():
+            _welcome(ctx, action)
+        case act.ChangeStage():
+            ctx.state.progress = replace(ctx.state.progress, stage=action.stage.value)
+            ctx.log(what="stage", stage=action.stage.value, why=action.reason)
+        case act.Serve():
+            migration.serve(ctx, action)
+        case act.HandOver() | act.Drain() | act.BackUp():
+            migration.transfer(ctx, action)
+        case act.Cancel():
+            migration.cancel(ctx, action)
+        case act.PushTo():
+            migration.set_replica(ctx, action)
+        case act.Restore():
+            migration.restore(ctx, action)
+        case act.Promote():
+            migration.promote(ctx, action)
+        case act.Forget():
+            ctx.send_all(Forget(action.epoch))
+        case act.RollBack():
+            clock = action.clock - CLOCK_SHIFT
+            log_rollback(ctx, clock, action.era, ctx.state.rebalancing.begun)
+            ctx.send_all(RollBack(clock, action.era))
+            roll_back(ctx, clock, action.era, anew=False)
+        case act.Consistent():
+            checkpointing.consistent(ctx, action.clock - CLOCK_SHIFT)
+        case act.PointWorkers():
+            point(ctx)
+        case act.Load():
+            loading.load(ctx, action)
+        case act.LetGo():
+            ctx.state.draining = replace(ctx.state.draining, free=ctx.state.draining.free | {action.host})
+        case act.Checkpoint():
+            ctx.state.checkpointing = replace(ctx.state.checkpointing, urgent=True)
+            ctx.say(action.reason)
+        case act.Halt() | act.Work() | act.StopWork():
+            pass  # by whoever decides, and by rebalancing
+
+
+def _welcome(ctx: Context, action: act.Welcome) -> None:
+    number = action.host.number
+    if number in ctx.state.members.keys() - ctx.state.welcomed:  # it may be gone by now
+        ctx.state.welcomed |= {number}
+        ctx.log(**ctx.state.members[number].line("joined", action.reason))
+
+
+def log_rollback(ctx: Context, clock: int, era: int, begun: int) -> None:
+    """Log that all go back from the latest clock that was ``begun``, and how many clocks will be done again."""
+    ctx.log(**{"what": "rolled back", "clock": clock, "era": era, "redone": max(0, begun - 1 - clock)})

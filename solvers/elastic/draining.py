@@ -1,0 +1,85 @@
+"""Hosts on their way out: those that are warned, until when they may stay, and when one of them is released."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from plink.model.elastic.requests import Bye
+from solvers.elastic.context import Context
+from solvers.elastic.pending import WarnedHostsDue
+from solvers.elastic.placement.events import Warned
+
+_GRACE_S = 1.0  # after its deadline a host that was warned is released, whatever it still has
+_RETRY_S = 0.05
+
+
+def warn(ctx: Context, seconds: Mapping[int, float], why: str) -> None:
+    """Hosts will be taken away, each after so many seconds; for those that have not joined yet it is kept in mind."""
+    joined = () if ctx.state.placement is None else ctx.state.cluster.members
+    known, draining = [], ctx.state.draining
+    for number, left in seconds.items():
+        if number not in joined:
+            draining = replace(draining, early={**draining.early, number: (ctx.now + left, why)})
+        elif number in ctx.state.members:
+            known.append(number)
+            draining = replace(draining, deadlines={**draining.deadlines, number: ctx.now + left})
+            ctx.log(**ctx.state.members[number].line("warned", why, left))
+    ctx.state.draining = draining
+    if known:
+        decide(ctx, known)
+
+
+def decide(ctx: Context, hosts: Collection[int]) -> None:
+    """Decide on hosts that are to be taken away, once every backup has something: for one without time all would go
+    back to what backups have."""
+    if ctx.state.placement is not None and ctx.state.migration.opening:
+        ctx.later(_RETRY_S, WarnedHostsDue(tuple(hosts)))
+        return
+    left = {number: max(0.0, at - ctx.now) for number, at in ctx.state.draining.deadlines.items()}
+    if known := {number: left[number] for number in hosts if number in left and number in ctx.state.members}:
+        ctx.state.undecided = (*ctx.state.undecided, Warned(known, others=left))
+
+
+def apply_early_warnings(ctx: Context) -> None:
+    """Warn those that were warned on their way in, once they have joined."""
+    if not ctx.state.draining.early:
+        return
+    for number, (until, why) in ctx.state.draining.early.items():
+        if number in ctx.state.cluster.members:
+            rest = {other: known for other, known in ctx.state.draining.early.items() if other != number}
+            ctx.state.draining = replace(ctx.state.draining, early=rest)
+            warn(ctx, {number: max(0.0, until - ctx.now)}, why)
+
+
+def release_overdue(ctx: Context) -> None:
+    """Release those whose time is over."""
+    for number, at in ctx.state.draining.deadlines.items():
+        if ctx.now > at + _GRACE_S and number in ctx.state.members:
+            release(ctx, number, "its time is over")
+
+
+def release_free(ctx: Context) -> None:
+    """Release those that are free to go and have ended what they did."""
+    state = ctx.state
+    for number in sorted(state.draining.free):
+        gone = number not in state.members
+        if gone or not (state.rebalancing.works(number) or state.migration.sends(number)):
+            state.draining = replace(state.draining, free=state.draining.free - {number})
+        if not gone and number not in state.draining.free:
+            release(ctx, number, "it has nothing left that anybody needs")
+
+
+def release(ctx: Context, number: int, why: str) -> None:
+    """Let a host go."""
+    draining = ctx.state.draining
+    if number not in draining.released:
+        ctx.state.draining = replace(draining, released=draining.released | {number})
+        ctx.log(**ctx.state.members[number].line("let go", why))
+        ctx.send(number, Bye())
+
+
+def gone(ctx: Context, number: int) -> bool:
+    """Return whether a member that is no longer there was released before."""
+    draining = ctx.state.draining
+    deadlines = {host: at for host, at in draining.deadlines.items() if host != number}
+    ctx.state.draining = replace(draining, deadlines=deadlines)
+    return number in draining.released

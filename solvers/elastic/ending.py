@@ -1,0 +1,52 @@
+"""The end of a job that does not fail: all workers have done their last clock, and the program writes its result."""
+
+from dataclasses import replace
+
+from plink.model.elastic.reports import Answer, WorkerFinished
+from plink.model.elastic.requests import WriteResult
+from solvers.elastic import checkpointing, rebalancing
+from solvers.elastic.context import Context
+from solvers.elastic.finish import end, fail
+from solvers.elastic.pending import ResultWritten
+from solvers.elastic.state import CLOCK_SHIFT, Phase
+
+
+def worker_finished(ctx: Context, report: WorkerFinished) -> None:
+    """A worker has ended: told to leave, having stood in for another, or because nothing is left to do."""
+    if report.stood_in or report.told:
+        rebalancing.worker_ended(ctx, report.worker, report.clock if report.told else None)
+    else:  # begun anew at a later one it ends there
+        ending = ctx.state.ending
+        ctx.state.ending = replace(ending, finished={report.worker: report.clock, **ending.finished})
+        ctx.state.rebalancing = replace(ctx.state.rebalancing, frozen=True)
+
+
+def look(ctx: Context) -> None:
+    """Whether all have finished, and what they did is safe."""
+    now, ending = ctx.state.rebalancing, ctx.state.ending
+    if not ending.finished or now.barrier.phase is not Phase.IDLE or now.pending:
+        return
+    last = min(ending.finished.values())
+    done = all(number in ending.finished for number, worker in now.workers.items() if worker.first <= last)
+    if done and checkpointing.finished(ctx, last - CLOCK_SHIFT):
+        _write_result(ctx, last)
+
+
+def _write_result(ctx: Context, clock: int) -> None:
+    """Have the program write its result, then end."""
+    if ctx.state.ending.over or ctx.state.ending.writing:
+        return
+    ctx.state.ending = replace(ctx.state.ending, writing=True)
+    era = ctx.state.cluster.era
+    host = min(ctx.state.cluster.reliable, key=lambda host: host.number).number
+    ctx.request(host, WriteResult(clock, era), ResultWritten(host, era))
+
+
+def result_written(ctx: Context, purpose: ResultWritten, answer: Answer) -> None:
+    """The program has written its result, or could not."""
+    if answer.error is None:
+        end(ctx, 0, "")
+    elif purpose.host in ctx.state.members and purpose.era == ctx.state.cluster.era:
+        fail(ctx, f"{ctx.state.members[purpose.host].name}: {answer.error}")
+    else:
+        ctx.state.ending = replace(ctx.state.ending, writing=False)  # another host will do it

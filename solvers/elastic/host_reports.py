@@ -1,0 +1,67 @@
+"""What hosts report to a controller that was started again, put together."""
+
+from collections.abc import Mapping
+
+from plink.model.elastic.fields import ShardMap, StageThresholds
+from plink.model.elastic.results import HostReport
+from solvers.elastic.state import WorkerAssignment
+
+Reports = Mapping[int, HostReport]
+
+
+def workers_of(reports: Reports) -> tuple[dict[int, WorkerAssignment], int]:
+    """Return who works on what by the latest map that any host was told, and the first number that no worker had."""
+    workers = {
+        worker: WorkerAssignment(host, pieces, first)
+        for worker, (host, pieces, first) in _latest_map(reports).everywhere.items()
+    }
+    numbers = {*workers, *(worker for report in reports.values() for worker in report.workers)}
+    return workers, max(numbers) + 1
+
+
+def latest_thresholds(reports: Reports) -> StageThresholds | None:
+    """Return what the latest measure of the traffic left to be kept; None: there was none."""
+    kept = [report.thresholds for report in reports.values() if report.thresholds]
+    return max(kept, key=lambda thresholds: thresholds.measure, default=None)
+
+
+def leaving_workers(reports: Reports, workers: Mapping[int, WorkerAssignment]) -> dict[int, int]:
+    """Return workers that were told to leave and have not yet, with their hosts."""
+    return {
+        worker: host for host, report in reports.items() for worker in report.workers if worker not in workers
+    }  # fmt: skip
+
+
+def something_was_under_way(reports: Reports) -> bool:
+    """Whether something was under way of which no host can tell the end: a barrier, a roll-back, a host that was lost,
+    one that stands in for another."""
+    latest = _latest_map(reports)
+    if any(report.era > latest.era for report in reports.values()):
+        return True
+    for host, _, _ in latest.everywhere.values():
+        if host not in reports or reports[host].map != latest:
+            return True
+    if any(host not in reports and _reached(reports) < until - 1 for host, until in latest.left):
+        return True  # one that was told to leave was lost before it had done what was left
+    if _reached(reports) < latest.clock - 1:
+        return True  # should a host be lost now, nobody knows what it had before that clock
+    return any(report.held or report.stands_in for report in reports.values())
+
+
+def pieces_of(report: HostReport, workers: Mapping[int, WorkerAssignment]) -> frozenset[int]:
+    """Return what a host works on, or did until its workers had nothing left to do."""
+    running = {piece for pieces in report.workers.values() for piece in pieces}
+    return frozenset(running | {piece for worker in report.finished for piece in workers[worker].pieces})
+
+
+def _latest_map(reports: Reports) -> ShardMap:
+    return max((report.map for report in reports.values() if report.map), key=lambda told: (told.era, told.clock))
+
+
+def _reached(reports: Reports) -> int:
+    """The clock that all partitions have."""
+    clocks: dict[int, int] = {}
+    for report in reports.values():
+        for index, clock in report.backs.items():
+            clocks[index] = max(clock, clocks.get(index, clock))
+    return min(clocks.values(), default=-1)

@@ -1,0 +1,227 @@
+"""Hosts on their way into a job: their servers start, in a job that runs they join in their order, and to a restarted
+controller they report what they have."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from plink.model.elastic.fields import TrafficCounters
+from plink.model.elastic.reports import Answer
+from plink.model.elastic.requests import CheckFolder, MarkFolder, Report
+from plink.model.elastic.results import Begun, HostReport, Result
+from solvers.elastic import failure_detector
+from solvers.elastic.commands import DropHost
+from solvers.elastic.context import Context
+from solvers.elastic.events import AdmitArrival, BeginJob, ReportsComplete, ServersStarted
+from solvers.elastic.finish import fail
+from solvers.elastic.member import Member
+from solvers.elastic.pending import GONE, FolderChecked, FolderMarked, HostReported, ServerStarted
+from solvers.elastic.state import Arrival, StartGroup
+
+
+def begin(ctx: Context, members: Iterable[Member], purpose: BeginJob | AdmitArrival) -> None:
+    """Start servers on these hosts; ``ServersStarted`` follows when all of them listen, or are lost."""
+    members = tuple(members)
+    if not members:
+        ctx.emit(ServersStarted(purpose))
+        return
+    late = isinstance(purpose, AdmitArrival)
+    waiting = frozenset(member.number for member in members)
+    number = _set_group(ctx, None, StartGroup(members, purpose, late, waiting))
+    for member in members:
+        _expect(ctx, member)
+        ctx.request(member.number, ctx.state.settings.of(member), ServerStarted(member.number, number))
+
+
+def server_started(ctx: Context, purpose: ServerStarted, answer: Answer, result: Result | None) -> None:
+    """A host of a group has started its server, or could not."""
+    joining, group = ctx.state.joining, ctx.state.joining.groups[purpose.group]
+    group = replace(group, waiting=group.waiting - {purpose.host})
+    member = next(member for member in group.members if member.number == purpose.host)
+    _set_group(ctx, purpose.group, group)
+    if isinstance(result, Begun):
+        _admit(ctx, member, result)
+        if result.unwritable:
+            where = f"--checkpoint {ctx.state.settings.checkpoints}"
+            _refuse_job(ctx, group, f"{where}: it cannot be written on {member.name}: {result.unwritable}")
+        if result.unsaved:
+            _refuse_job(ctx, group, f"{member.name}: what is learnt could not be kept: {result.unsaved}")
+    elif member.number in joining.starting:
+        error = str(answer.error)
+        joining = ctx.state.joining
+        ctx.state.joining = replace(joining, refused=(*joining.refused, f"{member.name}: {error}"))
+        _reject(ctx, member, error)
+    expected_no_longer(ctx, member.number)
+    if not group.waiting:
+        _check_folder(ctx, purpose.group, just_marked=False)
+
+
+def _refuse_job(ctx: Context, group: StartGroup, text: str) -> None:
+    if group.late:
+        ctx.say(text)
+    else:
+        fail(ctx, text)
+
+
+def _reject(ctx: Context, member: Member, error: str) -> None:
+    """A host that had not joined yet cannot: the others do without it."""
+    ctx.log(**member.line("failed", error))
+    ctx.command(DropHost(member.number, error))
+
+
+def _check_folder(ctx: Context, number: int, *, just_marked: bool) -> None:
+    """Whether reliable newcomers see the same folder for checkpoints as the others: one that was there before marks it,
+    or else the first newcomer."""
+    group, members = ctx.state.joining.groups[number], ctx.state.members
+    everybody = {host for host, member in members.items() if member.reliable}
+    reliable = [member.number for member in group.members if member.number in everybody]
+    if not ctx.state.settings.checkpoints or not reliable:
+        _started(ctx, number)
+        return
+    there = everybody - set(reliable)
+    if not ctx.state.joining.folder_marked or (there and not just_marked):  # who marked it first may have left
+        first = min(there or reliable)
+        ctx.request(first, MarkFolder(), FolderMarked(first, number))
+        return
+    _set_group(ctx, number, replace(group, waiting=frozenset(reliable)))
+    for host in reliable:
+        ctx.request(host, CheckFolder(), FolderChecked(host, number))
+
+
+def folder_marked(ctx: Context, purpose: FolderMarked, answer: Answer) -> None:
+    """A host has marked the folder, or could not."""
+    marked, joining = answer.error is None, ctx.state.joining
+    group = joining.groups[purpose.group]
+    ctx.state.joining = replace(joining, folder_marked=joining.folder_marked or marked)
+    if not marked and answer.kind != GONE:
+        member = next((member for member in group.members if member.number == purpose.host), None)
+        if member is None:  # its disk fails: that comes out at the next checkpoint
+            _started(ctx, purpose.group)
+            return
+        _refuse_folder(ctx, group, member, str(answer.error))
+    others = tuple(member for member in group.members if member.number != purpose.host)
+    _set_group(ctx, purpose.group, replace(group, members=others))
+    _check_folder(ctx, purpose.group, just_marked=marked)
+
+
+def folder_checked(ctx: Context, purpose: FolderChecked, answer: Answer) -> None:
+    """A host has found the mark, or not."""
+    group = ctx.state.joining.groups[purpose.group]
+    group = replace(group, waiting=group.waiting - {purpose.host})
+    _set_group(ctx, purpose.group, group)
+    if answer.error is not None and answer.kind != GONE:
+        member = next(member for member in group.members if member.number == purpose.host)
+        _refuse_folder(ctx, group, member, answer.error)
+    if not group.waiting:
+        _started(ctx, purpose.group)
+
+
+def _refuse_folder(ctx: Context, group: StartGroup, member: Member, error: str) -> None:
+    text = f"--checkpoint {ctx.state.settings.checkpoints}: {member.name}: {error}"
+    if group.late:
+        ctx.state.members = {host: one for host, one in ctx.state.members.items() if host != member.number}
+        ctx.say(text)
+        _reject(ctx, member, error)
+    else:
+        fail(ctx, text)
+
+
+def _started(ctx: Context, number: int) -> None:
+    joining = ctx.state.joining
+    purpose = joining.groups[number].purpose
+    ctx.state.joining = replace(joining, groups={k: group for k, group in joining.groups.items() if k != number})
+    ctx.emit(ServersStarted(purpose))
+
+
+def arrive(ctx: Context, members: tuple[Member, ...], bulk: bool, *, first: bool = False) -> None:
+    """Hosts come for a job that runs; :func:`take_ready` returns them when they may join. ``first``: before others."""
+    number = ctx.state.joining.next_number
+    arrival = Arrival(number, members, bulk)
+    queue = ctx.state.joining.arrivals
+    ctx.state.joining = replace(
+        ctx.state.joining, next_number=number + 1, arrivals=(arrival, *queue) if first else (*queue, arrival)
+    )
+    begin(ctx, members, AdmitArrival(number))
+
+
+def ready(ctx: Context, number: int) -> None:
+    """The servers of hosts that came together have started."""
+    ctx.state.joining = replace(
+        ctx.state.joining,
+        arrivals=tuple(
+            replace(arrival, ready=True) if arrival.number == number else arrival
+            for arrival in ctx.state.joining.arrivals
+        ),
+    )
+
+
+def take_ready(ctx: Context) -> tuple[list[Member], bool] | None:
+    """Return hosts that may join now, in the order in which they came, whoever was faster; and whether as one."""
+    queue = ctx.state.joining.arrivals
+    if not queue or not queue[0].ready:
+        return None
+    ctx.state.joining = replace(ctx.state.joining, arrivals=queue[1:])
+    members = ctx.state.members
+    return [members[one.number] for one in queue[0].members if one.number in members], queue[0].bulk
+
+
+def gather_reports(ctx: Context, members: tuple[Member, ...]) -> None:
+    """Have hosts report that another controller began."""
+    ctx.state.joining = replace(ctx.state.joining, reporting=frozenset(member.number for member in members))
+    if not members:
+        ctx.emit(ReportsComplete())
+    for member in members:
+        _expect(ctx, member)
+        ctx.request(member.number, Report(), HostReported(member.number))
+
+
+def reported(ctx: Context, purpose: HostReported, result: Result | None) -> None:
+    """A host has reported, or had not been begun."""
+    host = purpose.host
+    member = ctx.state.joining.starting.get(host)
+    ctx.state.joining = replace(ctx.state.joining, reporting=ctx.state.joining.reporting - {host})
+    if isinstance(result, HostReport) and member is not None:
+        ctx.state.joining = replace(ctx.state.joining, reports={**ctx.state.joining.reports, host: result})
+        counters = {**ctx.state.traffic.counters, host: result.carried}
+        ctx.state.traffic = replace(ctx.state.traffic, counters=counters)
+        _admit(ctx, member, result)
+    elif member is not None:
+        ctx.state.joining = replace(ctx.state.joining, unbegun=(*ctx.state.joining.unbegun, member))
+    expected_no_longer(ctx, host)
+    if not ctx.state.joining.reporting:
+        ctx.emit(ReportsComplete())
+
+
+def expected_no_longer(ctx: Context, host: int) -> bool:
+    """Return whether a host was one of those that have not answered yet, and forget it."""
+    starting = ctx.state.joining.starting
+    if host not in starting:
+        return False
+    starting = {other: member for other, member in starting.items() if other != host}
+    ctx.state.joining = replace(ctx.state.joining, starting=starting)
+    return True
+
+
+def _expect(ctx: Context, member: Member) -> None:
+    joining = ctx.state.joining
+    ctx.state.joining = replace(joining, starting={**joining.starting, member.number: member})
+    ctx.state.detector = failure_detector.heard(ctx.state.detector, member.number)
+
+
+def _admit(ctx: Context, member: Member, result: Begun | HostReport) -> None:
+    joining = ctx.state.joining
+    found = [saved for saved in (joining.own, result.own) if saved is not None]
+    own = max(found, key=lambda saved: saved.clock, default=None)
+    ctx.state.joining = replace(joining, saved=joining.saved or result.saved, own=own)
+    ctx.state.members = {**ctx.state.members, member.number: replace(member, address=result.address)}
+    counters = {member.number: TrafficCounters(), **ctx.state.traffic.counters}
+    ctx.state.traffic = replace(ctx.state.traffic, counters=counters)
+    ctx.state.detector = failure_detector.heard(ctx.state.detector, member.number)
+
+
+def _set_group(ctx: Context, number: int | None, group: StartGroup) -> int:
+    joining = ctx.state.joining
+    if number is None:
+        number = joining.next_number
+        joining = replace(joining, next_number=number + 1)
+    ctx.state.joining = replace(joining, groups={**joining.groups, number: group})
+    return number

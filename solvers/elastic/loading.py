@@ -1,0 +1,50 @@
+"""Input data in hosts' memory; hosts that cannot load a piece. Where another one can, it is the host's fault.
+
+The others go on without such a host. The job ends where no host is left that could do its part, or a piece that no host
+has in memory could not be loaded on another host either.
+"""
+
+from plink.model.elastic.reports import Answer
+from plink.model.elastic.requests import LoadShards
+from solvers.elastic.context import Context
+from solvers.elastic.events import HostUnfit
+from solvers.elastic.finish import fail
+from solvers.elastic.pending import GONE, ShardsLoaded
+from solvers.elastic.placement import actions as act
+from solvers.elastic.placement.events import Ready
+from solvers.elastic.placement.hosts import Tier
+
+
+def load(ctx: Context, action: act.Load) -> None:
+    """Have a host load pieces into memory."""
+    ctx.request(action.host, LoadShards(action.pieces), ShardsLoaded(action))
+
+
+def loaded(ctx: Context, purpose: ShardsLoaded, answer: Answer) -> None:
+    """A host has loaded pieces, or could not."""
+    if answer.error is None:
+        ctx.state.undecided = (*ctx.state.undecided, Ready(purpose.action.host, purpose.action.ticket))
+    elif answer.kind != GONE:
+        _could_not_load(ctx, purpose.action.host, purpose.action.pieces, answer.error)
+
+
+def _could_not_load(ctx: Context, host: int, pieces: tuple[int, ...], why: str) -> None:
+    cluster, member = ctx.state.cluster, ctx.state.members[host]
+    if host in cluster.leaving:
+        return
+    text = f"{member.name}: {why}"
+    others = [other for other in cluster.hosts if other.number != host and other.number not in cluster.leaving]
+    tried = [
+        ctx.state.unloadable[piece]
+        for piece in pieces
+        if piece in ctx.state.unloadable and not cluster.pieces[piece].loaded - {host}
+    ]
+    if not others:
+        fail(ctx, f"{text}, and there is no other host")
+    elif member.reliable and not any(one.tier is Tier.RELIABLE for one in others):
+        fail(ctx, f"{text}, and there is no other reliable host")
+    elif tried:
+        fail(ctx, f"{text} ({tried[0]} could not load it either)")
+    else:
+        ctx.state.unloadable = {**ctx.state.unloadable, **dict.fromkeys(pieces, member.name)}
+        ctx.emit(HostUnfit(host, why))

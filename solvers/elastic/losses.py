@@ -1,0 +1,86 @@
+"""Hosts that a job loses: what becomes of it then, and when it ends because its program ends one host after another."""
+
+from plink.model.elastic.reports import Answer
+from plink.model.elastic.requests import ReplicateUpTo
+from solvers.elastic import answers, crash_loop, draining, joining, resuming
+from solvers.elastic.commands import DropHost
+from solvers.elastic.context import Context
+from solvers.elastic.events import HostsLost, HostUnfit
+from solvers.elastic.finish import fail
+from solvers.elastic.member import Member
+from solvers.elastic.pending import GONE, LivenessProbe
+from solvers.elastic.placement.events import Failed, Left
+from solvers.elastic.settle import settle
+
+_HANDOVER_S = 60.0  # within which a host that cannot load its data hands over what it serves
+
+
+def unfit(ctx: Context, event: HostUnfit) -> None:
+    """Give up a member that cannot do its part, at once, unless it serves what would be lost with it."""
+    if ctx.state.rebalancing.begun >= 0 and _holds_state(ctx, event.host):
+        draining.warn(ctx, {event.host: _HANDOVER_S}, f"it is not fit for this: {event.reason}")
+    else:
+        lost(ctx, HostsLost((event.host,), event.reason))
+
+
+def lost(ctx: Context, event: HostsLost) -> None:
+    """Go on without hosts. Those lost at once, as a rack is, are decided on as one: nothing is to be moved from
+    one of them to another."""
+    left, failed = list[int](), list[int]()
+    for number in event.hosts:
+        member = ctx.state.members.get(number)
+        if member is None:
+            if joining.expected_no_longer(ctx, number):
+                ctx.command(DropHost(number, event.reason))
+            _answer_all(ctx, number)
+            continue
+        warned = number in ctx.state.draining.deadlines
+        (left if draining.gone(ctx, number) else failed).append(number)
+        ctx.log(**member.line("left" if number in left else "failed", event.reason))
+        ctx.state.members = {host: one for host, one in ctx.state.members.items() if host != number}
+        ctx.command(DropHost(number, event.reason))  # it may come to again
+        if number in failed and not warned and _ends_the_job(ctx, member, event.reason):
+            return
+    gone = [*left, *failed]
+    unbegun = ctx.state.rebalancing.begun < 0  # then there is nothing that could be lost
+    anew = ctx.state.migration.opening or (unbegun and any(_holds_state(ctx, host) for host in gone))
+    if gone and ctx.state.placement is not None and anew:
+        resuming.start_anew(ctx, ctx.state.checkpointing.last)  # its backups may not have anything yet
+    elif gone:
+        if left:
+            ctx.state.undecided = (*ctx.state.undecided, Left(tuple(left)))
+        if failed:
+            ctx.state.undecided = (*ctx.state.undecided, Failed(tuple(failed)))
+        settle(ctx)
+    for number in gone:
+        _answer_all(ctx, number)  # whoever waited for its answer finds things as they are without it
+
+
+def _answer_all(ctx: Context, host: int) -> None:
+    """A lost host answers nothing any more."""
+    for number, pending in ctx.state.requests.items():
+        if pending.host == host and number in ctx.state.requests:
+            answers.answered(ctx, host, Answer(id=number, error="the host is gone", kind=GONE))
+
+
+def _holds_state(ctx: Context, host: int) -> bool:
+    placement = ctx.state.placement
+    return placement is not None and any(host in (one.owner, one.backup) for one in placement.partitions)
+
+
+def _ends_the_job(ctx: Context, member: Member, why: str) -> bool:
+    """Whether the job ends because its program ends one host after another."""
+    state, clock = ctx.state, -1
+    if state.placement is not None:
+        # The slowest are behind by that at most, and partitions are reported later than clocks.
+        behind = 1 + state.settings.apart
+        clock = max(state.clock, state.progress.clock_done - behind)
+    state.crash_loop, counts = crash_loop.died(
+        state.crash_loop, (member.number, member.name), why, clock, state.latest_request
+    )
+    if counts:
+        for other in state.members:  # a request that changes nothing: who answers has not died at the same time
+            ctx.request(other, ReplicateUpTo(state.replication.watermark), LivenessProbe())
+    if blame := crash_loop.blame(state.crash_loop):
+        fail(ctx, blame)
+    return blame is not None

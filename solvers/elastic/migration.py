@@ -1,0 +1,410 @@
+"""Migration: partitions get their first state, move from server to server, and get other backups. Each action of the
+placement becomes a request, and what it is answered becomes an event for the placement."""
+
+from dataclasses import replace
+
+from plink.model.checkpoint_names import partition_file
+from plink.model.elastic.reports import Answer
+from plink.model.elastic.requests import (
+    AddReplica,
+    Cancel,
+    Commit,
+    Drop,
+    Open,
+    Prepare,
+    Promote,
+    Request,
+    Restore,
+    RestoreTo,
+    SetReplica,
+    StopReplicating,
+)  # fmt: skip
+from solvers.elastic.context import Context
+from solvers.elastic.events import HostsLost
+from solvers.elastic.finish import fail
+from solvers.elastic.pending import (
+    GONE,
+    REFUSED,
+    FirstReplicaAdded,
+    MoveCommitted,
+    PartitionOpened,
+    ReplicaPromoted,
+    ReplicaSet,
+    StateTransferred,
+    TargetCleared,
+)  # fmt: skip
+from solvers.elastic.placement import actions as act
+from solvers.elastic.placement.events import Moved, Unserved
+from solvers.elastic.placement.eviction import WAIT
+from solvers.elastic.placement.state import Cluster
+from solvers.elastic.state import CLOCK_SHIFT, Migration, State
+
+_RETRY_S = 0.3
+_MAX_HAND_ON_ATTEMPTS = 20
+_MAX_COMMIT_ATTEMPTS = 100  # whose source is alive
+_WAIT_S = 0.1
+_MAX_WAIT_S = 10.0  # until it is a partition's turn to move, where no host leaves
+_REST_FACTOR = 3  # times as long as a partition was in transit its hosts are left to the job
+
+
+# The first state of a partition.
+
+
+def serve(ctx: Context, action: act.Serve) -> None:
+    """Open a partition that has no state yet, and give it its backup; or restore it from a checkpoint.
+
+    Its backup reads the file of a checkpoint, for it is reliable and sees the folder; then it hands the partition on to
+    a transient owner, and stays its backup. The move is a later epoch than the one it reads in.
+    """
+    migration, cluster = ctx.state.migration, ctx.state.cluster
+    ctx.state.migration = replace(migration, opening={**migration.opening, action.partition: action.epoch})
+    if migration.restore_from is None:
+        _open(ctx, PartitionOpened(action, action.host, Open(action.partition, action.epoch, cluster.era)))
+        return
+    folder, clock = migration.restore_from
+    backup = cluster.partitions[action.partition].backup
+    epoch = action.epoch if backup == action.host else action.epoch - 1
+    path = f"{folder}/{partition_file(action.partition)}"
+    request = Restore(action.partition, epoch, cluster.era, clock, path)
+    _open(ctx, PartitionOpened(action, backup, request))
+
+
+def _open(ctx: Context, purpose: PartitionOpened) -> None:
+    if _opens(ctx.state, purpose.serve):
+        ctx.request(purpose.host, purpose.request, purpose)
+
+
+def opened(ctx: Context, purpose: PartitionOpened, answer: Answer) -> None:
+    """A step of a partition's opening is done, or failed."""
+    if not _opens(ctx.state, purpose.serve) or answer.kind == GONE:
+        return
+    number, request = purpose.serve.partition, purpose.request
+    if answer.error is None:
+        match request:
+            case Open():
+                _add_first_replica(ctx, purpose.serve)
+            case Restore() if purpose.host != purpose.serve.host:
+                _hand_on(ctx, purpose)
+            case Prepare():
+                _commit_opening(ctx, purpose)
+            case _:
+                _end_opening(ctx, number)
+    elif isinstance(request, Open | Restore):
+        fail(ctx, f"{ctx.state.members[purpose.host].name}: partition {number}: {answer.error}")
+    else:
+        ctx.later(_RETRY_S, replace(purpose, error=answer.error))
+
+
+def _hand_on(ctx: Context, purpose: PartitionOpened) -> None:
+    state, action = ctx.state, purpose.serve
+    request = Prepare(action.partition, action.epoch, state.address(action.host), state.address(purpose.host))
+    _open(ctx, replace(purpose, request=request))
+
+
+def _commit_opening(ctx: Context, purpose: PartitionOpened) -> None:
+    _open(ctx, replace(purpose, request=Commit(purpose.serve.partition, purpose.serve.epoch)))
+
+
+def retry_hand_on(ctx: Context, purpose: PartitionOpened) -> None:
+    """A restored partition could not be handed on: whether a commit whose answer is lost took place is found out by the
+    next one."""
+    if not _opens(ctx.state, purpose.serve):
+        return
+    purpose = replace(purpose, attempt=purpose.attempt + 1)
+    name = ctx.state.members[purpose.host].name
+    text = f"partition {purpose.serve.partition} cannot be handed on by {name}: {purpose.error}"
+    if purpose.attempt == 1:
+        ctx.note(text)
+    if purpose.attempt > _MAX_HAND_ON_ATTEMPTS:
+        ctx.emit(HostsLost((purpose.serve.host,), text))
+    elif purpose.attempt % 2:
+        _commit_opening(ctx, purpose)
+    else:
+        _hand_on(ctx, purpose)
+
+
+def _add_first_replica(ctx: Context, action: act.Serve) -> None:
+    """Copy a new partition to its backup, until that succeeds or the partition moves on."""
+    backup = ctx.state.cluster.partitions[action.partition].backup
+    if backup == action.host or backup not in ctx.state.members:
+        _end_opening(ctx, action.partition)
+        return
+    request = AddReplica(action.partition, action.epoch, ctx.state.address(backup))
+    ctx.request(action.host, request, FirstReplicaAdded(action))
+
+
+def first_replica_added(ctx: Context, purpose: FirstReplicaAdded, answer: Answer) -> None:
+    """A new partition has its backup, or not."""
+    action = purpose.serve
+    if not _opens(ctx.state, action):
+        return
+    if answer.error is None or not _serves(ctx.state, action.partition, action.epoch):  # it is on its way elsewhere
+        _end_opening(ctx, action.partition)
+    elif answer.kind != GONE:
+        ctx.later(_RETRY_S, purpose)
+
+
+def retry_first_replica(ctx: Context, due: FirstReplicaAdded) -> None:
+    """Copy it once more."""
+    if _opens(ctx.state, due.serve):
+        _add_first_replica(ctx, due.serve)
+
+
+def _end_opening(ctx: Context, number: int) -> None:
+    migration = ctx.state.migration
+    opening = {other: epoch for other, epoch in migration.opening.items() if other != number}
+    ctx.state.migration = replace(migration, opening=opening)
+
+
+def _opens(state: State, action: act.Serve) -> bool:
+    """Whether a partition is still to be opened: not all has begun anew."""
+    return state.migration.opening.get(action.partition) == action.epoch
+
+
+# Transfers of state, each asked for until it succeeds or is no longer needed.
+
+
+def transfer(ctx: Context, action: act.HandOver | act.Drain | act.BackUp) -> None:
+    """Move a partition to its heir, or add a backup beside the one that is there."""
+    if isinstance(action, act.BackUp):
+        replicas = {**ctx.state.migration.replicas, (action.partition, action.epoch): ctx.state.address(action.host)}
+        ctx.state.migration = replace(ctx.state.migration, replicas=replicas)
+    # Not before the state that asks for it is the one that holds.
+    ctx.later(0.0, StateTransferred(action, ctx.now))
+
+
+def restore(ctx: Context, action: act.Restore) -> None:
+    """Send a partition from a backup to who is to serve it; what that one has of it is of no use."""
+    ctx.request(action.to, Drop(action.partition, action.epoch), TargetCleared(action))
+
+
+def target_cleared(ctx: Context, purpose: TargetCleared, answer: Answer) -> None:
+    """The target of a restored partition has dropped what it had."""
+    if answer.kind != GONE:
+        ctx.later(0.0, StateTransferred(purpose.action, ctx.now))
+
+
+def try_transfer(ctx: Context, due: StateTransferred) -> None:
+    """Send a state, unless it has to wait or is no longer wanted."""
+    state, action = ctx.state, due.action
+    number, epoch, source = action.partition, action.epoch, action.source
+    if state.migration.opening:  # what moves now would be given up for a backup that has nothing yet
+        ctx.later(_RETRY_S, due)
+        return
+    if not _wanted(state, number, epoch) or source not in state.members:
+        return
+    if isinstance(action, act.HandOver | act.Drain) and _has_to_wait(ctx, due, source, action.to):
+        ctx.later(_WAIT_S, due)
+        return
+    target = action.host if isinstance(action, act.BackUp) else action.to
+    address = ctx.state.address(target)
+    request: Request
+    if isinstance(action, act.BackUp):
+        request = AddReplica(number, epoch, address)
+    elif isinstance(action, act.Restore):
+        request = RestoreTo(number, epoch, address, action.clock - CLOCK_SHIFT + 1)
+    else:
+        in_transit = {**ctx.state.migration.in_transit, (number, epoch): frozenset((source, target))}
+        ctx.state.migration = replace(ctx.state.migration, in_transit=in_transit)
+        request = Prepare(number, epoch, address, _new_backup(state, number, target))
+    ctx.request(source, request, replace(due, sent_s=ctx.now, address=address))
+
+
+def transferred(ctx: Context, purpose: StateTransferred, answer: Answer) -> None:
+    """A state has arrived, or not."""
+    action = purpose.action
+    number, epoch, source = action.partition, action.epoch, action.source
+    if isinstance(action, act.HandOver | act.Drain):
+        _rest(ctx, action, (ctx.now - purpose.sent_s) * (answer.error is None))
+    if answer.error is None:
+        if isinstance(action, act.BackUp) and not _wanted(ctx.state, number, epoch):
+            ctx.send(source, StopReplicating(number, purpose.address))
+        ctx.state.undecided = (*ctx.state.undecided, Moved(number, epoch))
+    elif answer.kind != GONE and _wanted(ctx.state, number, epoch) and source in ctx.state.members:
+        ctx.later(_RETRY_S, purpose)
+
+
+def _has_to_wait(ctx: Context, due: StateTransferred, source: int, heir: int) -> bool:
+    """Whether a partition waits for its turn.
+
+    Where there is time those who leave first end what they work on: the servers that stay are fewer, and would have all
+    of the workers for some clocks. And a host sends or takes one partition at a time, so that each is in transit for a
+    shorter time and fewer updates have to go along; where hosts leave none goes for a while after it.
+    """
+    waited_s = ctx.now - due.begun_s
+    migration = ctx.state.migration
+    resting = tuple((ends, until) for ends, until in migration.resting if ctx.now < until)
+    ctx.state.migration = replace(migration, resting=resting)
+    partitions, leaving = ctx.state.cluster.partitions, ctx.state.cluster.leaving
+    beginning = ({origin, partitions[number].owner} for number, (_, origin) in migration.commits.items())
+    busy = (*migration.in_transit.values(), *(ends for ends, _ in resting), *beginning)
+    in_the_way = any({source, heir} & ends for ends in busy) or any(map(ctx.state.rebalancing.works, leaving))
+    return in_the_way and waited_s <= _max_wait_s(ctx, waited_s)
+
+
+def _max_wait_s(ctx: Context, waited_s: float) -> float:
+    """Of what has waited for so long: a part of the time that those who leave had left when it began to."""
+    deadlines = ctx.state.draining.deadlines
+    times = [deadlines[host] - ctx.now for host in ctx.state.cluster.leaving if host in deadlines]
+    return WAIT * (min(times) + waited_s) if times else _MAX_WAIT_S
+
+
+def _rest(ctx: Context, action: act.HandOver | act.Drain, seconds: float) -> None:
+    migration, key = ctx.state.migration, (action.partition, action.epoch)
+    in_transit = {other: ends for other, ends in migration.in_transit.items() if other != key}
+    resting = migration.resting
+    # Not so with newcomers, who serve less than their part until they have it all, and are about to work.
+    if ctx.state.cluster.leaving:
+        resting = (*resting, (frozenset((action.source, action.to)), ctx.now + _REST_FACTOR * seconds))
+    ctx.state.migration = replace(migration, in_transit=in_transit, resting=resting)
+
+
+def _new_backup(state: State, number: int, heir: int) -> str:
+    """Address of the one that an heir shall replicate to; a reliable one is its own."""
+    safe = heir not in state.members or state.members[heir].reliable
+    return "" if safe else state.address(state.cluster.partitions[number].backup)
+
+
+def _serves(state: State, number: int, epoch: int) -> bool:
+    return not state.cluster.halted and state.cluster.partitions[number].epoch == epoch
+
+
+def _wanted(state: State, number: int, epoch: int) -> bool:
+    one = state.cluster.partitions[number]
+    moves = [move.epoch for move in (one.heir, one.copy) if move]
+    return not state.cluster.halted and (epoch in moves or (one.waiting and one.epoch == epoch))
+
+
+# Who serves, and who is the backup.
+
+
+def promote(ctx: Context, action: act.Promote) -> None:
+    """Have a backup serve; where a commit is under way that one does it."""
+    first = ctx.state.cluster.consistent - CLOCK_SHIFT + 1
+    for number in action.partitions:
+        ctx.later(0.0, ReplicaPromoted(action, number, first))
+
+
+def try_promote(ctx: Context, due: ReplicaPromoted) -> None:
+    """Have it serve one partition, if it still is to."""
+    state, action, number = ctx.state, due.action, due.partition
+    if number not in state.migration.commits and _serves(state, number, action.epoch):
+        ctx.request(action.host, Promote(number, action.epoch, due.first), due)
+
+
+def promoted(ctx: Context, purpose: ReplicaPromoted, answer: Answer) -> None:
+    """A backup serves, or cannot yet."""
+    host = purpose.action.host
+    if answer.error is not None and host in ctx.state.members:
+        name = ctx.state.members[host].name
+        ctx.note(f"{name} cannot serve partition {purpose.partition} yet: {answer.error}")
+        ctx.later(_RETRY_S, purpose)
+
+
+def cancel(ctx: Context, action: act.Cancel) -> None:
+    """Call off a move or a copy."""
+    migration, key = ctx.state.migration, (action.partition, action.epoch)
+    address = migration.replicas.get(key)
+    replicas = {other: known for other, known in migration.replicas.items() if other != key}
+    ctx.state.migration = replace(migration, replicas=replicas)
+    for host in action.hosts:
+        if address is None:
+            ctx.send(host, Cancel(action.partition, action.epoch))
+        else:
+            ctx.send(host, StopReplicating(action.partition, address))
+
+
+def set_replica(ctx: Context, action: act.PushTo) -> None:
+    """Have a server replicate to one backup alone. Who takes over was told to whom it replicates."""
+    if action.partition not in ctx.state.migration.commits and action.backup in ctx.state.members:
+        request = SetReplica(action.partition, ctx.state.address(action.backup))
+        ctx.request(action.host, request, ReplicaSet(action.partition))
+
+
+def replica_set(ctx: Context, purpose: ReplicaSet, answer: Answer) -> None:
+    """It does, or cannot."""
+    if answer.error is not None and answer.kind != GONE:
+        ctx.note(f"partition {purpose.partition}: {answer.error}")
+
+
+def commit(ctx: Context, before: Cluster, after: Cluster, event: Moved) -> None:
+    """Where a move was decided on: have the heir begin, and the source end. Where a connection that was lost, or a
+    roll-back, has called the move off the source has everything still: it is prepared once more."""
+    number, epoch, members = event.partition, event.epoch, ctx.state.members
+    one = before.partitions[number]
+    if not one.heir or one.heir.epoch != epoch or after.partitions[number].epoch != epoch:
+        return
+    unreliable = one.heir.to not in members or not members[one.heir.to].reliable
+    backed = one.safe and (unreliable or one.heir.drain)
+    commits = {**ctx.state.migration.commits, number: (epoch, one.owner)}
+    ctx.state.migration = replace(ctx.state.migration, commits=commits)
+    try_commit(ctx, MoveCommitted(number, epoch, one.owner, backed))
+
+
+def try_commit(ctx: Context, purpose: MoveCommitted) -> None:
+    """Have the source of a move commit it, or prepare it once more."""
+    number, epoch, source = purpose.partition, purpose.epoch, purpose.source
+    if ctx.state.migration.commits.get(number) != (epoch, source):
+        return
+    if source not in ctx.state.members:
+        committed(ctx, purpose, Answer(id=-1, error="it is gone", kind=GONE))
+        return
+    request: Request = Commit(number, epoch)
+    if purpose.preparing:
+        owner = ctx.state.cluster.partitions[number].owner
+        request = Prepare(number, epoch, ctx.state.address(owner), _new_backup(ctx.state, number, owner))
+    ctx.request(source, request, purpose)
+
+
+def committed(ctx: Context, purpose: MoveCommitted, answer: Answer) -> None:
+    """A move is committed, or could not be."""
+    number, state, preparing = purpose.partition, ctx.state, purpose.preparing
+    if state.migration.commits.get(number) != (purpose.epoch, purpose.source):
+        return
+    alive = purpose.source in state.members and state.cluster.partitions[number].owner in state.members
+    refused, attempt = answer.kind == REFUSED, purpose.attempt + 1
+    if answer.error is None and not preparing:
+        _end_commit(ctx, number)
+    elif answer.error is None:
+        try_commit(ctx, replace(purpose, preparing=False))
+    elif alive and attempt < _MAX_COMMIT_ATTEMPTS and not (refused and preparing):
+        ctx.later(_RETRY_S, replace(purpose, preparing=refused or preparing, attempt=attempt))
+    else:
+        _end_commit(ctx, number)
+        state.undecided = (*state.undecided, Unserved(number, purpose.epoch, purpose.backed))
+
+
+def _end_commit(ctx: Context, number: int) -> None:
+    migration = ctx.state.migration
+    commits = {other: known for other, known in migration.commits.items() if other != number}
+    ctx.state.migration = replace(migration, commits=commits)
+
+
+# Everybody goes back, or begins anew.
+
+
+def give_up(ctx: Context, before: Cluster) -> None:
+    """Before all go back: who is alive and serves no longer what it served must not take another update of it."""
+    members = ctx.state.members
+    for number, (one, now) in enumerate(zip(before.partitions, ctx.state.cluster.partitions, strict=True)):
+        if one.owner != now.owner and one.owner in members and one.owner != now.backup:
+            ctx.send(one.owner, Drop(number, now.epoch))
+        epoch, source = ctx.state.migration.commits.get(number, (now.epoch, -1))
+        if epoch != now.epoch:  # it is served from elsewhere than the heir that was to begin
+            _end_commit(ctx, number)
+            if source in members and source not in (now.owner, now.backup):
+                ctx.send(source, Drop(number, now.epoch))
+
+
+def forget_backups(ctx: Context, before: Cluster) -> None:
+    """Who is no backup any more has a state that it could not go back from with the others."""
+    for number, (one, now) in enumerate(zip(before.partitions, ctx.state.cluster.partitions, strict=True)):
+        _, source = ctx.state.migration.commits.get(number, (0, None))  # who still gives it away
+        gone = one.backup not in ctx.state.members
+        if one.backup != now.backup and not gone and one.backup not in (now.owner, source):
+            ctx.send(one.backup, Drop(number, now.epoch + 1))
+
+
+def rolled_back(migration: Migration, *, anew: bool) -> Migration:
+    """Copies that were under way are off; where all begins ``anew``, so is everything else."""
+    return replace(migration, replicas={}, opening={}, commits={}) if anew else replace(migration, replicas={})

@@ -1,0 +1,197 @@
+"""The elasticity controller's decisions: a state and an event give the next state and what to do (Harlap thesis, 4.2).
+
+Pure: the same events give the same decisions again. What a controller does with them, and how it comes to know of the
+events, is its own affair; it may be told of an event twice or late, which changes nothing.
+"""
+
+from solvers.elastic.placement import actions as act
+from solvers.elastic.placement import data, moving, recovery, warning, working
+from solvers.elastic.placement.events import (
+    Event,
+    Failed,
+    Joined,
+    Left,
+    Measured,
+    Moved,
+    PushedTo,
+    Ready,
+    Unserved,
+    Warned,
+)
+from solvers.elastic.placement.hosts import Host, Tier
+from solvers.elastic.placement.stages import measured_thresholds
+from solvers.elastic.placement.state import Cluster, Step
+
+
+def apply(cluster: Cluster, event: Event) -> tuple[Cluster, tuple[act.Action, ...]]:
+    """What follows from an event, and the actions in the order in which to carry them out.
+
+    Nothing follows from what is stale: an epoch, era or ticket that is not the last one, a host that is no member.
+    """
+    if cluster.halted:
+        return cluster, ()
+    step = Step(cluster, "")
+    match event:
+        case Joined():
+            _joined(step, event)
+        case Ready():
+            _ready(step, event)
+        case Warned():
+            _warned(step, event)
+        case Left() | Failed():
+            _gone(step, event)
+        case Moved(partition, epoch):
+            _moved(step, partition, epoch)
+        case PushedTo():
+            _pushed(step, event)
+        case Unserved():
+            _unserved(step, event)
+        case Measured():
+            step.change(thresholds=measured_thresholds(event.traffic, cluster.thresholds))
+            if step.state.thresholds != cluster.thresholds:
+                step.cause = "the reliable hosts' traffic was measured"
+                _settle(step)
+    return step.state, tuple(step.actions)
+
+
+def _joined(step: Step, event: Joined) -> None:
+    hosts = sorted((h for h in event.hosts if h.number > step.state.newest), key=lambda host: host.number)
+    if not hosts:
+        return
+    names = {host.name for host in hosts}
+    if old := tuple(host.number for host in step.state.hosts if host.name in names):
+        # Under its old name it is another process, which has nothing of what the old one had.
+        step.cause = f"{_named(step, old)} came back"
+        _admit(step, hosts, event.bulk)
+        _remove(step, old)
+        if step.state.halted:
+            return
+    else:
+        _admit(step, hosts, event.bulk)
+    step.cause = f"{', '.join(host.name for host in hosts)} joined"
+    _settle(step)
+    working.load_spares(step, [host.number for host in hosts])
+
+
+def _admit(step: Step, hosts: list[Host], bulk: bool) -> None:
+    for host in hosts:
+        step.act(act.Welcome(host, f"{host.name} is member {host.number}, {host.tier}"))
+    # A reliable host can serve at once; its share of the data follows when it has loaded it.
+    new = {h.number: hosts[0].number if bulk else h.number for h in hosts if h.tier is Tier.TRANSIENT}
+    members = (*step.state.hosts, *hosts)
+    step.change(hosts=members, joining={**step.state.joining, **new}, newest=hosts[-1].number)
+
+
+def _ready(step: Step, event: Ready) -> None:
+    if event.host not in step.state.members:
+        return
+    pieces = data.arrived(step.state.pieces, event.host, event.ticket)
+    if pieces == step.state.pieces:
+        return
+    step.change(pieces=pieces)
+    step.cause = f"{step.state.name(event.host)} has loaded"
+    _settle(step)
+
+
+def _warned(step: Step, event: Warned) -> None:
+    known = {host: seconds for host, seconds in sorted(event.deadlines.items()) if host in step.state.members}
+    if late := tuple(host for host, seconds in known.items() if seconds <= 0):
+        step.cause = f"{_named(step, late)} warned with no time left"
+        _remove(step, late)
+    new = {host: seconds for host, seconds in known.items() if seconds > 0}
+    if step.state.halted or (not new and not late):
+        return
+    if new:
+        step.cause = f"{_named(step, tuple(new))} leaves in {min(new.values()):g} s"
+        others = {host: seconds for host, seconds in event.others.items() if host in step.state.leaving}
+        step.change(leaving={**step.state.leaving, **others, **new})
+        reliable = {host.number for host in step.state.hosts if host.tier is Tier.RELIABLE}
+        if reliable <= set(step.state.leaving) and reliable - set(step.before.leaving):
+            step.act(act.Checkpoint(f"{step.cause}, and no reliable host stays: write a checkpoint or add one"))
+        working.settle(step)
+        warning.evacuate(step, event.unpushed)
+    _settle(step)
+
+
+def _gone(step: Step, event: Left | Failed) -> None:
+    gone = tuple(sorted(set(event.hosts) & set(step.state.members)))
+    if not gone:
+        return
+    step.cause = f"{_named(step, gone)} {'left' if isinstance(event, Left) else 'failed'}"
+    _remove(step, gone)
+    if not step.state.halted:
+        _settle(step)
+
+
+def _remove(step: Step, gone: tuple[int, ...]) -> None:
+    working.without(step, gone)
+    recovery.recover(step, gone)
+
+
+def _moved(step: Step, partition: int, epoch: int) -> None:
+    if 0 <= partition < len(step.state.partitions) and moving.moved(step, partition, epoch):
+        step.cause = f"partition {partition} has moved"
+        _settle(step)
+
+
+def _pushed(step: Step, event: PushedTo) -> None:
+    state = step.state
+    if event.era != state.era or not 0 <= event.partition < len(state.partitions):
+        return
+    one = state.partitions[event.partition]
+    if not one.safe or event.clock <= one.clock:
+        return
+    step.partition(event.partition, clock=event.clock)
+    clock = min(partition.clock for partition in step.state.partitions)
+    if clock > state.consistent:
+        step.change(consistent=clock)
+        step.act(act.Consistent(clock, f"every backup has all up to clock {clock}"))
+
+
+def _unserved(step: Step, event: Unserved) -> None:
+    partitions = step.state.partitions
+    if not 0 <= event.partition < len(partitions) or partitions[event.partition].epoch != event.epoch:
+        return
+    owner = step.state.name(partitions[event.partition].owner)
+    step.cause = f"partition {event.partition} was lost on its way to {owner}"
+    step.partition(event.partition, waiting=True, safe=event.backed)
+    recovery.recover(step, (), effective=True)
+    if not step.state.halted:
+        _settle(step)
+
+
+def _settle(step: Step) -> None:
+    """Everything as the members and what is under way ask for, and those told whom it concerns."""
+    working.settle(step)
+    moving.settle(step)
+    _finish(step)
+
+
+def _finish(step: Step) -> None:
+    before, after = step.before, step.state
+    if after.stage is not before.stage:
+        ratio = f"{len(after.transient)} transient to {len(after.reliable)} reliable hosts"
+        step.actions.insert(0, act.ChangeStage(after.stage, f"{step.cause}: {ratio}"))
+    if [one.owner for one in after.partitions] != [one.owner for one in before.partitions]:
+        owners = tuple(one.owner for one in after.partitions)
+        step.change(version=step.next())
+        step.act(act.PointWorkers(step.state.version, owners, f"{step.cause}: partitions have other owners"))
+    working.load(step)
+    working.tell(step)
+    _let_go(step)
+
+
+def _let_go(step: Step) -> None:
+    """Members that were warned and have nothing left that anybody needs may go before they are taken."""
+    state = step.state
+    needed = {piece.owner for piece in state.pieces}
+    for one in state.partitions:
+        needed |= {one.owner, one.backup}
+    free = set(state.leaving) - needed - state.let_go
+    for host in sorted(free):
+        step.act(act.LetGo(host, f"{state.name(host)} has nothing left that anybody needs"))
+    step.change(let_go=(state.let_go | free) & frozenset(state.leaving))
+
+
+def _named(step: Step, hosts: tuple[int, ...]) -> str:
+    return ", ".join(step.state.name(host) for host in hosts)

@@ -1,0 +1,119 @@
+"""All that the elasticity controller knows of a job, and a step from there."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from solvers.elastic.placement.actions import Action
+from solvers.elastic.placement.data import Pieces
+from solvers.elastic.placement.hosts import Host, Tier
+from solvers.elastic.placement.partitions import Partition, serving
+from solvers.elastic.placement.stages import Stage, Thresholds, stage_for
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A job. Hosts by their number everywhere.
+
+    ``hosts``: members, who has been running longest first. ``joining``: transient members that have not loaded their
+    share yet, with the number of their group, which takes over together. ``leaving``: members that were warned, with
+    the seconds that they had left at the last warning, theirs or another's. ``number``: the last of those that
+    versions, epochs, tickets and eras take; ``version``: of the last map of owners; ``era``: of the last roll-back.
+    ``newest``: the last host's number. ``consistent``: the clock that all backups have. ``let_go``: warned members that
+    were told that they may go. ``halted``: state was lost, nothing changes any more.
+    """
+
+    hosts: tuple[Host, ...]
+    partition_bytes: tuple[float, ...]
+    thresholds: Thresholds
+    stage: Stage
+    partitions: tuple[Partition, ...]
+    pieces: Pieces
+    joining: Mapping[int, int] = field(default_factory=dict)
+    leaving: Mapping[int, float] = field(default_factory=dict)
+    number: int = 0
+    version: int = 0
+    newest: int = -1
+    era: int = 0
+    consistent: int = 0
+    let_go: frozenset[int] = frozenset()
+    halted: bool = False
+
+    @property
+    def members(self) -> dict[int, Host]:
+        """Hosts by their number."""
+        return {host.number: host for host in self.hosts}
+
+    @property
+    def staying(self) -> tuple[Host, ...]:
+        """Members that are part of the job and are not about to be taken away."""
+        return tuple(host for host in self.hosts if host.number not in self.joining and host.number not in self.leaving)
+
+    @property
+    def reliable(self) -> tuple[Host, ...]:
+        """Reliable hosts that stay; where none does those that still have something, since somebody must."""
+        if staying := _of(self.staying, Tier.RELIABLE):
+            return staying
+        needed = {partition.backup for partition in self.partitions}
+        every = _of(self.hosts, Tier.RELIABLE)
+        return tuple(host for host in every if host.number in needed) or every
+
+    @property
+    def transient(self) -> tuple[Host, ...]:
+        """Transient hosts that are at work and stay."""
+        return _of(self.staying, Tier.TRANSIENT)
+
+    @property
+    def servers(self) -> tuple[int, ...]:
+        """Who is to serve partitions in this stage."""
+        return serving(self.stage, (*self.reliable, *self.transient), len(self.partitions))
+
+    def wanted_stage(self) -> Stage:
+        """The stage for the members that are at work, with what holds them (:func:`stage_for`)."""
+        return stage_for(len(self.reliable), len(self.transient), self.thresholds, self.stage)
+
+    def workers(self, *, newcomers: bool) -> dict[int, int]:
+        """Slots of the hosts that work on data in this stage; ``newcomers``: and of those that will, once ready."""
+        hosts: Iterable[Host] = self.transient
+        if self.stage is not Stage.BACKUP_ONLY:
+            hosts = (*self.reliable, *self.transient)
+        if newcomers:
+            new = tuple(h for h in self.hosts if h.number in self.joining and h.number not in self.leaving)
+            hosts = (*hosts, *new)
+        return {host.number: host.slots for host in sorted(hosts, key=lambda host: host.number)}
+
+    def name(self, host: int) -> str:
+        """For a person."""
+        return self.members[host].name
+
+
+def _of(hosts: Iterable[Host], tier: Tier) -> tuple[Host, ...]:
+    return tuple(host for host in hosts if host.tier is tier)
+
+
+class Step:
+    """From a state to the next one, with what has to be done for it in the order of ``actions``."""
+
+    def __init__(self, state: Cluster, cause: str) -> None:
+        self.before = self.state = state
+        self.cause = cause
+        self.actions: list[Action] = []
+
+    def act(self, action: Action) -> None:
+        """Have something done."""
+        self.actions.append(action)
+
+    def change(self, **values: Any) -> None:
+        """Replace fields of the state."""
+        self.state = replace(self.state, **values)
+
+    def next(self) -> int:
+        """A number that was never given before."""
+        self.change(number=self.state.number + 1)
+        return self.state.number
+
+    def partition(self, index: int, **values: Any) -> None:
+        """Replace fields of a partition."""
+        found = list(self.state.partitions)
+        found[index] = replace(found[index], **values)
+        self.change(partitions=tuple(found))

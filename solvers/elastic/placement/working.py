@@ -1,0 +1,82 @@
+"""Who works on what, from one membership to the next (Harlap thesis, 4.2.3)."""
+
+from collections.abc import Collection
+
+from solvers.elastic.placement import actions as act
+from solvers.elastic.placement import data
+from solvers.elastic.placement.hosts import Tier
+from solvers.elastic.placement.state import Step
+
+
+def settle(step: Step) -> None:
+    """The stage, everybody's share in it, and the newcomers that have loaded theirs, until nothing follows any more."""
+    while True:
+        step.change(stage=step.state.wanted_stage())
+        pieces = data.rebalanced(step.state.pieces, step.state.workers(newcomers=True))
+        step.change(pieces=data.taken_over(pieces, step.state.workers(newcomers=False)))
+        ready = _ready_groups(step)
+        if not ready:
+            break
+        step.change(joining={host: group for host, group in step.state.joining.items() if group not in ready})
+    homes = [host.number for host in step.state.reliable]
+    step.change(pieces=data.with_homes(step.state.pieces, homes))
+
+
+def _ready_groups(step: Step) -> set[int]:
+    """Groups of newcomers none of which has to load anything more before it can do its share."""
+    state = step.state
+    groups = {group for host, group in state.joining.items() if host not in state.leaving}
+    return groups - {
+        group for host, group in state.joining.items() if host not in state.leaving and data.unready(state.pieces, host)
+    }
+
+
+def without(step: Step, gone: Collection[int]) -> None:
+    """Members are gone: their work goes back to those who did it before."""
+    step.change(
+        hosts=tuple(host for host in step.state.hosts if host.number not in gone),
+        joining={host: group for host, group in step.state.joining.items() if host not in gone},
+        leaving={host: seconds for host, seconds in step.state.leaving.items() if host not in gone},
+    )
+    if not step.state.reliable:
+        return  # there is nothing to go on with
+    step.change(stage=step.state.wanted_stage())
+    step.change(pieces=data.without(step.state.pieces, gone, step.state.workers(newcomers=False)))
+
+
+def load(step: Step) -> None:
+    """Orders to load what hosts own or will, and what they keep for others."""
+    for (host, ahead), which in data.to_load(step.state.pieces).items():
+        why = "keeps a copy for those that may leave" if ahead else "is to work on"
+        _order(step, host, which, ahead, f"{step.cause}: {step.state.name(host)} {why} {len(which)} pieces")
+
+
+def load_spares(step: Step, newcomers: Collection[int]) -> None:
+    """Newcomers load as much again as their share, ahead of the day that somebody else leaves (Figure 4.4)."""
+    transient = {host.number for host in step.state.hosts if host.tier is Tier.TRANSIENT}
+    for host in sorted(transient & set(newcomers)):
+        share = sum(host in (piece.heir, piece.owner) for piece in step.state.pieces)
+        if which := data.spares(step.state.pieces, host, share, transient):
+            _order(step, host, which, True, f"{step.cause}: {step.state.name(host)} can step in for others")
+
+
+def _order(step: Step, host: int, which: tuple[int, ...], ahead: bool, reason: str) -> None:
+    ticket = step.next()
+    step.change(pieces=data.ordered(step.state.pieces, host, which, data.Loading(ticket, ahead)))
+    step.act(act.Load(host, which, ticket, ahead, reason))
+
+
+def tell(step: Step, *, everybody: bool = False) -> None:
+    """Members whose work is another one than before the step, or all, get to know it, those first that give some up."""
+    had, have = data.worked_on(step.before.pieces), data.worked_on(step.state.pieces)
+    changed = [host for host in step.state.members if everybody or had.get(host) != have.get(host)]
+    if not changed:
+        return
+    version = step.next()
+    for host in sorted(changed, key=lambda host: (len(have.get(host, ())) - len(had.get(host, ())), host)):
+        name = step.state.name(host)
+        if host in have:
+            reason = f"{step.cause}: {name} works on {len(have[host])} pieces, {len(had.get(host, ()))} before"
+            step.act(act.Work(host, have[host], version, reason))
+        else:
+            step.act(act.StopWork(host, version, f"{step.cause}: {name} works on nothing any more"))

@@ -1,0 +1,275 @@
+"""Rebalancing: pieces change hands at a barrier, a clock that no worker has begun, everywhere the same one (Harlap
+thesis, 4.2.3).
+
+It has three steps. Workers are paused before a clock C in the near future, which none of them may have begun; every
+server is told who takes part in its partitions from C on; and workers are told what they work on from C on, and go on.
+If C is far enough ahead no worker notices being paused. A lost worker leaves its clocks before C pending: another host
+does them in its name. After a roll-back to a clock K the barrier is at K + 1, and no worker needs to be paused: in the
+new era workers begin nothing before they were told what.
+"""
+
+import itertools
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from plink.model.elastic.requests import AssignShards, Pause, Resume, SetParticipants, StandIn
+from plink.model.elastic.results import ParticipantsSet as ParticipantsResult
+from plink.model.elastic.results import Paused, Result
+from solvers.elastic import resizing
+from solvers.elastic.context import Context
+from solvers.elastic.pending import ParticipantsSet, WorkersPaused
+from solvers.elastic.state import Barrier, PendingClocks, Phase, Pieces, Rebalancing, State, WorkerAssignment
+
+_AHEAD = 2  # clocks
+_RETRY_S = 0.05
+
+_Value = TypeVar("_Value")
+
+
+def look(ctx: Context) -> None:
+    """Begin a barrier if one is due and nothing is in its way."""
+    _assign_pending(ctx)
+    now = ctx.state.rebalancing
+    if now.barrier.phase is not Phase.IDLE or not _possible(ctx.state):
+        return
+    if now.start_at is not None:
+        ctx.state.rebalancing = replace(now, barrier=_next(now.barrier, now.start_at, 0))
+        _set_participants(ctx)
+    elif _lost(ctx.state) or (not now.frozen and _dealt(ctx.state) != _current(now)):
+        _pause(ctx, max(now.begun, ctx.state.clock + 1) + _AHEAD, _AHEAD)
+
+
+def rolled_back(ctx: Context, clock: int, era: int) -> None:
+    """All are back at a clock: whatever was under way is off, and what comes next is told anew."""
+    _abandon(ctx)
+    now, members = ctx.state.rebalancing, ctx.state.members
+    ctx.state.rebalancing = replace(
+        now, era=era, start_at=clock + 1, frozen=False, begun=clock, history={}, pending={}, leaving={},
+        after_rollback={**now.after_rollback, **{worker: left.host for worker, left in now.leaving.items()}},
+        workers={number: worker for number, worker in now.workers.items() if worker.host in members},
+    )  # fmt: skip
+
+
+def worker_ended(ctx: Context, worker: int, until: int | None = None) -> None:
+    """A worker that was told to leave, or that stood in for a lost one, has done what was left to do.
+
+    :param until: the clock at which it was told to; None: the job is over. What is pending beyond it stays so.
+    """
+    now = ctx.state.rebalancing
+    left = now.pending.get(worker)
+    if left is not None and (until is None or until >= left.until):
+        now = replace(now, pending=_without(now.pending, worker))
+    ctx.state.rebalancing = replace(
+        now, leaving=_without(now.leaving, worker), after_rollback=_without(now.after_rollback, worker)
+    )
+    look(ctx)
+
+
+def clock_begun(ctx: Context, clock: int) -> None:
+    """A worker is about to begin a clock."""
+    if clock > ctx.state.rebalancing.begun:
+        ctx.state.rebalancing = replace(ctx.state.rebalancing, begun=clock)
+
+
+def _without(workers: Mapping[int, _Value], worker: int) -> dict[int, _Value]:
+    return {number: one for number, one in workers.items() if number != worker}
+
+
+def _next(barrier: Barrier, clock: int, ahead: int, waiting: Iterable[int] = ()) -> Barrier:
+    return Barrier(Phase.PAUSING, barrier.number + 1, clock, ahead, frozenset(waiting))
+
+
+def _possible(state: State) -> bool:
+    """Whether every piece has a host that has it in memory. Where a wanted host is no more, what follows from that is
+    yet to be decided."""
+    if state.placement is None:
+        return False
+    wanted = state.rebalancing.wanted
+    covered = sum(len(pieces) for pieces in wanted.values())
+    ready = not state.migration.opening and not state.cluster.halted
+    return covered == state.settings.pieces and all(host in state.members for host in wanted) and ready
+
+
+def _lost(state: State) -> bool:
+    return any(worker.host not in state.members for worker in state.rebalancing.workers.values())
+
+
+def _current(now: Rebalancing) -> dict[int, tuple[int, Pieces]]:
+    return {number: (worker.host, worker.pieces) for number, worker in now.workers.items()}
+
+
+def _dealt(state: State) -> dict[int, tuple[int, Pieces]]:
+    """Who is to do what, host and pieces by worker, of workers that there are and new ones."""
+    now = state.rebalancing
+    at_host: dict[int, list[int]] = {}
+    for number, worker in sorted(now.workers.items()):
+        at_host.setdefault(worker.host, []).append(number)
+    dealt: dict[int, tuple[int, Pieces]] = {}
+    new = itertools.count(now.next_worker)
+    for host, pieces in sorted(now.wanted.items()):
+        slots = max(1, min(state.members[host].slots, len(pieces)))
+        there = at_host.get(host, [])
+        for slot in range(slots):
+            number = there[slot] if slot < len(there) else next(new)
+            dealt[number] = host, pieces[slot::slots]
+    return dealt
+
+
+def _pause(ctx: Context, clock: int, ahead: int) -> None:
+    """:param ahead: how many clocks ``clock`` is off; twice as many each time that a worker was faster."""
+    now, members = ctx.state.rebalancing, ctx.state.members
+    hosts = sorted({worker.host for worker in now.workers.values() if worker.host in members})
+    barrier = _next(now.barrier, clock, ahead, hosts)
+    ctx.state.rebalancing = replace(now, barrier=barrier)
+    for host in hosts:
+        ctx.request(host, Pause(clock), WorkersPaused(barrier.number, host))
+    if not hosts:
+        _set_participants(ctx)
+
+
+def paused(ctx: Context, purpose: WorkersPaused, result: Result | None) -> None:
+    """A host holds its workers, or cannot."""
+    now = ctx.state.rebalancing
+    barrier = now.barrier
+    if purpose.barrier != barrier.number or barrier.phase is not Phase.PAUSING:
+        return
+    begun = max(barrier.begun, result.begun) if isinstance(result, Paused) else barrier.begun
+    barrier = replace(barrier, waiting=barrier.waiting - {purpose.host}, begun=begun)
+    ctx.state.rebalancing = replace(now, barrier=barrier)
+    if barrier.waiting:
+        return
+    if not _possible(ctx.state):  # a host was lost meanwhile
+        _abandon(ctx)
+    elif begun >= barrier.clock:
+        _resume_workers(ctx)
+        _pause(ctx, begun + 2 * barrier.ahead, 2 * barrier.ahead)
+    else:
+        _set_participants(ctx)
+
+
+def _resume_workers(ctx: Context) -> None:
+    workers = ctx.state.rebalancing.workers.values()
+    for host in {worker.host for worker in workers if worker.host in ctx.state.members}:
+        ctx.send(host, Resume())
+
+
+def _abandon(ctx: Context) -> None:
+    now = ctx.state.rebalancing
+    if now.barrier.phase is not Phase.IDLE:
+        ctx.state.rebalancing = replace(now, barrier=Barrier(number=now.barrier.number + 1), next_workers={})
+        _resume_workers(ctx)
+
+
+def _set_participants(ctx: Context) -> None:
+    now = ctx.state.rebalancing
+    clock = now.barrier.clock
+    next_workers = {
+        number: WorkerAssignment(
+            host, pieces, min(now.workers[number].first, clock) if number in now.workers else clock
+        )
+        for number, (host, pieces) in _dealt(ctx.state).items()
+    }
+    partitions = range(len(ctx.state.cluster.partitions))
+    ctx.state.rebalancing = replace(
+        now, next_workers=next_workers,
+        next_worker=max(now.next_worker, *(number + 1 for number in next_workers)),
+        barrier=replace(now.barrier, phase=Phase.SETTING_PARTICIPANTS, waiting=frozenset(partitions)),
+    )  # fmt: skip
+    _tell_servers(ctx, partitions)
+
+
+def _tell_servers(ctx: Context, partitions: Iterable[int]) -> None:
+    now, by_owner = ctx.state.rebalancing, dict[int, list[int]]()
+    for partition in sorted(partitions):
+        by_owner.setdefault(ctx.state.cluster.partitions[partition].owner, []).append(partition)
+    for owner, theirs in by_owner.items():
+        request = SetParticipants(tuple(theirs), tuple(sorted(now.next_workers)), now.barrier.clock)
+        ctx.request(owner, request, ParticipantsSet(now.barrier.number, tuple(theirs)))
+
+
+def participants_set(ctx: Context, purpose: ParticipantsSet, result: Result | None) -> None:
+    """A server takes updates of other workers in its partitions, but for those that it does not serve."""
+    now = ctx.state.rebalancing
+    if purpose.barrier != now.barrier.number or now.barrier.phase is not Phase.SETTING_PARTICIPANTS:
+        return
+    elsewhere = set(purpose.partitions)
+    if isinstance(result, ParticipantsResult):
+        elsewhere = {number for number, _ in result.elsewhere}
+    waiting = now.barrier.waiting - (set(purpose.partitions) - elsewhere)
+    ctx.state.rebalancing = replace(now, barrier=replace(now.barrier, waiting=waiting))
+    if elsewhere:
+        ctx.later(_RETRY_S, replace(purpose, partitions=tuple(sorted(elsewhere))))
+    elif not waiting:
+        _assign(ctx)
+
+
+def retry_participants(ctx: Context, due: ParticipantsSet) -> None:
+    """Ask the owners once more, who may be others by now."""
+    barrier = ctx.state.rebalancing.barrier
+    if due.barrier == barrier.number:
+        _tell_servers(ctx, set(due.partitions) & barrier.waiting)
+
+
+def _assign(ctx: Context) -> None:
+    before, members = ctx.state.rebalancing, ctx.state.members
+    workers, clock = before.next_workers, before.barrier.clock
+    pending, leaving, after_rollback = dict(before.pending), dict(before.leaving), dict(before.after_rollback)
+    for number, worker in before.workers.items():
+        if number in workers:
+            continue  # one that was lost meanwhile takes part: the next barrier says up to where it is pending
+        if not before.assigned:
+            after_rollback[number] = worker.host
+        elif worker.host not in members:
+            pending[number] = PendingClocks(worker.pieces, worker.first, clock, -1)
+        else:
+            leaving[number] = PendingClocks(worker.pieces, worker.first, clock, worker.host)
+    history = {number: (*before.history.get(number, ()), (clock, worker.pieces)) for number, worker in workers.items()}
+    ctx.state.rebalancing = replace(
+        before, workers=workers, next_workers={}, barrier=Barrier(number=before.barrier.number), start_at=None,
+        begun=max(before.begun, clock - 1), pending=pending, leaving=leaving, after_rollback=after_rollback,
+        history={**before.history, **history},
+    )  # fmt: skip
+    everywhere = {number: (worker.host, worker.pieces, worker.first) for number, worker in workers.items()}
+    left = tuple((one.host, one.until) for one in (*leaving.values(), *pending.values()))
+    hosts = {*after_rollback.values(), *(one.host for one in (*before.workers.values(), *workers.values()))}
+    for host in sorted(host for host in hosts if host in members):
+        own = {number: worker.pieces for number, worker in workers.items() if worker.host == host}
+        ctx.send(host, AssignShards(clock, before.era, own, everywhere, left))
+    ending = ctx.state.ending
+    ctx.state.ending = replace(
+        ending, finished={worker: at for worker, at in ending.finished.items() if worker in workers}
+    )
+    ctx.state.progress = replace(ctx.state.progress, workers=len(workers))
+    resizing.reassigned(ctx, clock)
+    look(ctx)
+
+
+def _assign_pending(ctx: Context) -> None:
+    """Have hosts do what lost workers left pending: each the one that has most of their pieces in memory, and least to
+    do."""
+    members, now = ctx.state.members, ctx.state.rebalancing
+    for worker, left in now.leaving.items():
+        if left.host not in members:
+            now = replace(
+                now, leaving=_without(now.leaving, worker), pending={**now.pending, worker: replace(left, host=-1)}
+            )
+    for worker, left in now.pending.items():
+        if left.host >= 0 and left.host in members:
+            continue
+        hosts = sorted({one.host for one in now.workers.values() if one.host in members})
+        if not hosts:
+            continue
+        busy, pieces = [other.host for other in now.pending.values()], set(left.pieces)
+        loaded = {host: _loaded(ctx.state, host) for host in hosts}
+        host = min(hosts, key=lambda host: (-len(pieces & loaded[host]), busy.count(host), host))
+        now = replace(now, pending={**now.pending, worker: replace(left, host=host)})
+        had = now.history.get(worker, ((left.first, left.pieces),))
+        first = max(left.first, ctx.state.clock + 1)
+        ctx.send(host, StandIn(worker, had, first, left.until, now.era))
+    ctx.state.rebalancing = now
+
+
+def _loaded(state: State, host: int) -> frozenset[int]:
+    """Pieces that a host has in memory."""
+    return frozenset(index for index, piece in enumerate(state.cluster.pieces) if host in piece.loaded)

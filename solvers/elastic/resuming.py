@@ -1,0 +1,271 @@
+"""How a job begins: anew, from a checkpoint, or where another controller left off (rebuilt from hosts' reports)."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from plink.errors import PlinkError
+from plink.model.elastic.reports import ClockDone
+from plink.model.elastic.requests import Drop, ReplicateUpTo, ReportPartitions, Reset
+from plink.model.elastic.results import HostReport
+from plink.model.hostlist import fold_hostlist
+from solvers.elastic import checkpointing, crash_loop, draining, joining, resizing, traffic
+from solvers.elastic.commands import StartReliableHosts
+from solvers.elastic.context import Context
+from solvers.elastic.decisions import carry_out, log_rollback
+from solvers.elastic.events import BeginJob, HostMessage, StateLost
+from solvers.elastic.finish import fail
+from solvers.elastic.host_reports import (
+    latest_thresholds,
+    leaving_workers,
+    pieces_of,
+    something_was_under_way,
+    workers_of,
+)  # fmt: skip
+from solvers.elastic.placement import actions as act
+from solvers.elastic.placement.racks import racks_at_risk
+from solvers.elastic.placement.resume import Report, resume
+from solvers.elastic.placement.stages import Thresholds
+from solvers.elastic.placement.start import start as placement_of
+from solvers.elastic.placement.state import Cluster
+from solvers.elastic.rollback import roll_back
+from solvers.elastic.state import CLOCK_SHIFT, Checkpoint
+
+_BEFORE_START = "the last reliable host was lost before the job had begun"
+_NO_CHECKPOINT = ", and there is no checkpoint (--checkpoint DIR): start the job again"
+
+
+def start(ctx: Context, number: int = 0) -> None:
+    """Begin the job. ``number``: the last that a controller before this one gave, whose job had not begun."""
+    state, settings = ctx.state, ctx.state.settings
+    if not state.any_reliable:
+        _wait(ctx, _BEFORE_START, number)
+        return
+    ctx.log(what="controller", event="started" if not number else "restarted", why="")
+    saved = _saved(ctx)
+    if settings.restore and state.joining.own is None and (why := _cannot_restore(ctx)):
+        _fail(ctx, why)
+        return
+    try:
+        cluster, actions = placement_of(
+            [member.host for member in state.members.values()], settings.partition_bytes, settings.pieces,
+            settings.thresholds, clock=saved.clock + CLOCK_SHIFT if saved else 0, number=number,
+        )  # fmt: skip
+    except PlinkError as error:
+        _fail(ctx, str(error))
+        return
+    clock = -1 if saved is None else saved.clock
+    if number:
+        ctx.send_all(Reset(-1, cluster.era))
+    if number or saved is not None:
+        roll_back(ctx, clock, cluster.era, anew=True)
+    _restore_from(ctx, saved)
+    _warn_of_racks(ctx, cluster)
+    carry_out(ctx, cluster, actions)
+
+
+def _warn_of_racks(ctx: Context, cluster: Cluster) -> None:
+    if ctx.state.settings.checkpoints:
+        return
+    for names in racks_at_risk(cluster):
+        ctx.say(
+            f"the job ends if the rack of {fold_hostlist(names)} is lost, with parameters and their only backups: "
+            "give --checkpoint DIR, or mark a host in another rack as tier=reliable"
+        )
+
+
+def _fail(ctx: Context, why: str) -> None:
+    """It may come of hosts that could not begin."""
+    fail(ctx, "; ".join([*ctx.state.joining.refused, why]))
+
+
+def _saved(ctx: Context) -> Checkpoint | None:
+    """The job's own latest checkpoint; before there was one, that which it was told to go on from."""
+    known, settings = ctx.state.joining, ctx.state.settings
+    if known.own is not None:
+        return checkpointing.found(ctx, known.own, settings.checkpoints)
+    return checkpointing.found(ctx, known.saved, settings.restore)
+
+
+def _cannot_restore(ctx: Context) -> str | None:
+    saved, settings = ctx.state.joining.saved, ctx.state.settings
+    if saved is None:
+        return f"--restore {settings.restore}: none of the reliable hosts finds a checkpoint there"
+    if saved.partitions != settings.partitions:
+        return (
+            f"--restore {settings.restore}: it has {saved.partitions} partitions, this job {settings.partitions}; "
+            f"give it --max-hosts {2 * saved.partitions}"
+        )
+    return None
+
+
+def _restore_from(ctx: Context, saved: Checkpoint | None) -> None:
+    if saved is not None:
+        ctx.state.migration = replace(ctx.state.migration, restore_from=(saved.folder, saved.clock))
+        ctx.note(f"goes on from the checkpoint of clock {saved.clock} in {saved.folder}")
+
+
+def look(ctx: Context) -> None:
+    """Begin the job where it waits for a reliable host to begin with, and one has joined."""
+    number = ctx.state.resuming.waits
+    if number is None:
+        return
+    arrived = False
+    while joining.take_ready(ctx) is not None:
+        arrived = True
+    if ctx.state.any_reliable:
+        ctx.state.resuming = replace(ctx.state.resuming, waits=None)
+        start(ctx, number)
+    elif arrived:  # and it was not one, or is lost again
+        ctx.command(StartReliableHosts())
+
+
+def halted(ctx: Context, halt: act.Halt) -> None:
+    """State is lost that a checkpoint brings back, if there is one."""
+    suspicion = crash_loop.suspicion(ctx.state.crash_loop)
+    ctx.note(halt.reason)
+    lost = halt.reason if suspicion is None else f"{suspicion}; {halt.reason}"
+    ctx.state.resuming = replace(ctx.state.resuming, lost=lost)
+    if ctx.state.checkpointing.last is None and (ctx.state.resuming.searched or not _folders(ctx)):
+        _no_checkpoint(ctx)
+    else:
+        start_again(ctx)
+
+
+def start_again(ctx: Context) -> None:
+    """Begin from the last checkpoint, with the hosts that are left; without a reliable one it is waited for."""
+    if not ctx.state.any_reliable:
+        ctx.command(StartReliableHosts())
+        return
+    saved = ctx.state.checkpointing.last or _saved(ctx)
+    if saved is None:
+        if ctx.state.resuming.lost:
+            _no_checkpoint(ctx)
+        else:
+            start_anew(ctx, None)
+        return
+    begun = ctx.state.rebalancing.begun
+    ctx.state.resuming = replace(ctx.state.resuming, lost="")
+    start_anew(ctx, saved)
+    log_rollback(ctx, saved.clock, ctx.state.cluster.era, begun)
+
+
+def _folders(ctx: Context) -> bool:
+    """Whether there may be checkpoints."""
+    return bool(ctx.state.settings.checkpoints or ctx.state.settings.restore)
+
+
+def _no_checkpoint(ctx: Context) -> None:
+    folder = ctx.state.settings.checkpoints
+    where = f" in {folder} yet" if folder else ": --checkpoint DIR"
+    fail(ctx, f"{ctx.state.resuming.lost} (no checkpoint was written{where})")
+
+
+def _wait(ctx: Context, what: str, number: int) -> None:
+    """Nothing was done, or can be had again from what is on disk: wait for a reliable host where that helps."""
+    if not _folders(ctx):
+        _fail(ctx, f"{what}{_NO_CHECKPOINT}")
+        return
+    ctx.state.resuming = replace(ctx.state.resuming, waits=number)
+    ctx.command(StartReliableHosts())
+
+
+def start_anew(ctx: Context, saved: Checkpoint | None) -> None:
+    """All hosts that there are share everything once more; what they have is of no use, or of the checkpoint."""
+    state, clock = ctx.state, -1 if saved is None else saved.clock
+    if not state.any_reliable:
+        if saved is None and not _folders(ctx):
+            _fail(ctx, f"{_BEFORE_START}{_NO_CHECKPOINT}")
+            return
+        state.migration = replace(state.migration, opening={}, commits={})
+        state.placement = replace(state.cluster, halted=True)
+        ctx.command(StartReliableHosts())
+        return
+    try:
+        cluster, actions = placement_of(
+            [member.host for member in state.members.values()], state.settings.partition_bytes, state.settings.pieces,
+            state.cluster.thresholds, clock=clock + CLOCK_SHIFT, number=state.cluster.number,
+        )  # fmt: skip
+    except PlinkError as error:
+        fail(ctx, str(error))
+        return
+    ctx.send_all(Reset(clock, cluster.era))
+    roll_back(ctx, clock, cluster.era, anew=True)
+    _restore_from(ctx, saved)
+    carry_out(ctx, cluster, actions)
+    draining.decide(ctx, list(state.draining.deadlines))  # nothing is known of it in the new beginning
+
+
+def go_on(ctx: Context) -> None:
+    """Begin from what the hosts have; with those that were about to join."""
+    members, unbegun = ctx.state.members, ctx.state.joining.unbegun
+    # Some may have been lost since they answered.
+    reports = {number: report for number, report in ctx.state.joining.reports.items() if number in members}
+    if not reports and not unbegun:
+        _wait(ctx, "all hosts were lost with the controller", 0)
+        return
+    if not any(report.map for report in reports.values()):  # no host has worked yet
+        number = max((report.number for report in reports.values()), default=0)
+        joining.begin(ctx, unbegun, BeginJob(number))
+        return
+    halt = _resume(ctx, reports)
+    for member in sorted(unbegun, key=lambda member: -member.number):
+        joining.arrive(ctx, (member,), False, first=True)
+    if halt is not None:
+        ctx.emit(StateLost(halt))
+
+
+def _resume(ctx: Context, reports: Mapping[int, HostReport]) -> act.Halt | None:
+    state, settings = ctx.state, ctx.state.settings
+    ctx.log(what="controller", event="restarted", why="")
+    workers, next_worker = workers_of(reports)
+    placed = [
+        Report(
+            state.members[number].host, report.number, report.era, report.serves,
+            {index: clock + CLOCK_SHIFT for index, clock in report.backs.items()}, frozenset(report.loaded),
+            pieces_of(report, workers), {index: clock + CLOCK_SHIFT for index, clock in report.gave.items()},
+        )
+        for number, report in reports.items()
+    ]  # fmt: skip
+    thresholds, kept = settings.thresholds, latest_thresholds(reports)
+    if kept is not None:
+        traffic.resume(ctx, kept)
+        thresholds = Thresholds(kept.active, kept.backup_only)
+    try:
+        cluster, actions = resume(
+            placed, settings.partition_bytes, settings.pieces, thresholds, again=something_was_under_way(reports)
+        )
+    except PlinkError as error:
+        fail(ctx, str(error))
+        return None
+    finished = dict(state.ending.finished)  # some may have finished since they reported
+    for report in reports.values():
+        finished = report.finished | finished
+    state.ending = replace(state.ending, finished=finished)
+    state.rebalancing = replace(
+        state.rebalancing, workers=workers, era=cluster.era, next_worker=next_worker, start_at=None,
+        begun=max(report.begun for report in reports.values()), frozen=bool(finished),
+        after_rollback=leaving_workers(reports, workers),
+    )  # fmt: skip
+    state.sizes = resizing.sizes_of(workers)
+    _saved(ctx)
+    state.resuming = replace(state.resuming, searched=state.any_reliable)
+    clocks = {index: clock for report in reports.values() for index, clock in report.backs.items()}
+    state.replication = replace(state.replication, clocks=clocks)
+    for number, one in enumerate(cluster.partitions):  # what was on its way while they reported
+        for host in state.members:
+            if host not in (one.owner, one.backup):
+                ctx.send(host, Drop(number, one.epoch))
+    state.welcomed = frozenset(state.members)
+    state.progress = replace(state.progress, stage=cluster.stage.value)
+    halt = carry_out(ctx, cluster, actions)
+    for host, early in state.resuming.early:
+        ctx.emit(HostMessage(host, early))
+    state.resuming = replace(state.resuming, early=())
+    ctx.send_all(ReplicateUpTo(state.replication.watermark))
+    ctx.send_all(ReportPartitions())  # what has changed meanwhile
+    return halt
+
+
+def clock_done_early(ctx: Context, host: int, report: ClockDone) -> None:
+    """A clock was done while hosts report: it counts when the job goes on."""
+    ctx.state.resuming = replace(ctx.state.resuming, early=(*ctx.state.resuming.early, (host, report)))

@@ -1,0 +1,99 @@
+"""What an elastic job was asked for, as its controller gets it."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from plink.model.consistency import parse_rule
+from plink.model.elastic.requests import Begin
+from solvers.elastic.member import Member
+from solvers.elastic.placement.hosts import Tier
+from solvers.elastic.placement.stages import Thresholds
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Of one job.
+
+    :param keys: of the run, base64.
+    :param partitions: of the parameters. ``pieces``: of the input data. ``shapes``: of the tables, the rows of each and
+        the bytes of a row.
+    :param started: when the job was, by ``time.time``. ``began``: the same by this machine's monotonic clock.
+    :param rule: of consistency, as :func:`plink.model.consistency.parse_rule` takes it.
+    :param active, backup_only: transient hosts to a reliable one, over which stage 2 and 3 begin. ``measured``: they
+        are set anew from the traffic.
+    :param host_rate: bytes a second that a host carries in either direction, where that is known.
+    :param silence_s: after which a host is as good as gone.
+    :param notice_s: what a SIGTERM on a host means. ``notices``: the metadata service that its node asks.
+    :param checkpoints: a folder that all reliable hosts share; empty for none. ``restore``: of the job to go on from.
+    """
+
+    keys: str
+    partitions: int
+    pieces: int
+    shapes: Sequence[tuple[int, int]]
+    started: float
+    began: float
+    rule: str = "bsp"
+    active: float = 1.0
+    backup_only: float = 15.0
+    measured: bool = False
+    host_rate: float | None = None
+    silence_s: float = 1.6
+    notice_s: float = 30.0
+    notices: str = ""
+    checkpoints: str = ""
+    checkpoint_every_s: float = 60.0
+    restore: str = ""
+
+    @property
+    def apart(self) -> int:
+        """Most clocks that a worker may be ahead of the slowest."""
+        return parse_rule(self.rule).apart
+
+    @property
+    def job(self) -> str:
+        """What tells it from every other: its keys do, and this says nothing of them."""
+        return hashlib.sha256(self.keys.encode()).hexdigest()[:16]
+
+    @property
+    def thresholds(self) -> Thresholds:
+        """As the decisions know them."""
+        return Thresholds(self.active, self.backup_only)
+
+    @property
+    def partition_bytes(self) -> tuple[float, ...]:
+        """As :class:`plink.runtime.agileml.layout.Layout` deals rows out: of a table with fewer rows than partitions,
+        the last ones have none."""
+        return tuple(
+            float(sum(len(range(number, rows, self.partitions)) * size for rows, size in self.shapes))
+            for number in range(self.partitions)
+        )
+
+    @property
+    def rows(self) -> int:
+        """Of all tables."""
+        return sum(rows for rows, _ in self.shapes)
+
+    @property
+    def bytes(self) -> int:
+        """Of all tables."""
+        return sum(rows * size for rows, size in self.shapes)
+
+    def of(self, member: Member) -> Begin:
+        """What a node begins with."""
+        return Begin(
+            number=member.number, address=member.at, keys=self.keys, partitions=self.partitions, rule=self.rule,
+            started=self.started, notice_s=self.notice_s, notices=self.notices, checkpoints=self.checkpoints,
+            restore=self.restore, job=self.job, reliable=member.tier == Tier.RELIABLE.value,
+        )  # fmt: skip
+
+    def to_json(self) -> dict[str, Any]:
+        """As it travels."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> "Settings":
+        """What :meth:`to_json` gave."""
+        return cls(**{**document, "shapes": tuple((rows, size) for rows, size in document["shapes"])})

@@ -1,0 +1,68 @@
+"""What follows after every event: decisions of the placement, and whatever has become possible by them."""
+
+from plink.model.elastic.requests import ReplicateUpTo
+from solvers.elastic import (
+    checkpointing,
+    decisions,
+    draining,
+    ending,
+    extensions,
+    joining,
+    rebalancing,
+    replication,
+    resuming,
+    stragglers,
+    traffic,
+)
+from solvers.elastic.context import Context
+from solvers.elastic.member import Member
+from solvers.elastic.placement.events import Joined
+
+
+def settle(ctx: Context) -> None:
+    """Decide on what has happened, then do what has become possible."""
+    while ctx.state.undecided and ctx.state.placement is not None and not ctx.state.ending.over:
+        if (halt := decisions.decide(ctx)) is not None:
+            resuming.halted(ctx, halt)
+    if ctx.state.placement is not None and not ctx.state.ending.over:
+        replication.advance(ctx)
+        _look(ctx)
+
+
+def time_passed(ctx: Context) -> None:
+    """Do what follows from nothing but time."""
+    if ctx.state.placement is None:
+        resuming.look(ctx)
+    if not ctx.state.ending.over and ctx.state.placement is not None:
+        draining.release_overdue(ctx)
+        stragglers.note(ctx)
+        _look(ctx)
+        settle(ctx)
+
+
+def _look(ctx: Context) -> None:
+    while (arrival := joining.take_ready(ctx)) is not None:
+        _join(ctx, *arrival)
+    draining.apply_early_warnings(ctx)
+    if ctx.state.cluster.halted:
+        return
+    rebalancing.look(ctx)
+    draining.release_free(ctx)
+    checkpointing.look(ctx, checkpointing.last_reliable_s(ctx))
+    traffic.look(ctx)
+    ending.look(ctx)
+    extensions.look(ctx)
+
+
+def _join(ctx: Context, members: list[Member], bulk: bool) -> None:
+    cluster = ctx.state.cluster
+    new = [member for member in members if member.number not in cluster.members]
+    if cluster.halted:
+        resuming.start_again(ctx)
+        return
+    for member in new:
+        if member.number <= cluster.newest:  # it fell between two controllers
+            draining.release(ctx, member.number, "it came while the controller changed; add it again")
+        ctx.send(member.number, ReplicateUpTo(ctx.state.replication.watermark))
+    decisions.point(ctx)
+    ctx.state.undecided = (*ctx.state.undecided, Joined(tuple(member.host for member in new), bulk))

@@ -1,0 +1,391 @@
+"""The state of an elastic job's controller: one record of frozen sub-states, which are replaced and never changed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from plink.model.elastic.fields import SavedCheckpoint, TrafficCounters
+from plink.model.elastic.reports import ClockDone
+from plink.model.elastic.results import HostReport
+from solvers.elastic.events import AdmitArrival, BeginJob
+from solvers.elastic.member import Member
+from solvers.elastic.pending import PendingRequest, Timer
+from solvers.elastic.placement.events import Event as PlacementEvent
+from solvers.elastic.placement.stages import Stage
+from solvers.elastic.placement.state import Cluster
+from solvers.elastic.settings import Settings
+
+# Placement counts clocks that are done, the data path numbers them from 0: the state of clock K has K + 1 done.
+CLOCK_SHIFT = 1
+
+Pieces = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class FailureDetector:
+    """``now_s``: seconds in which the controller listened. ``heard_s``: the last heartbeat of each host, by it."""
+
+    last_event_s: float | None = None
+    now_s: float = 0.0
+    heard_s: Mapping[int, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """Hosts that were started together for a job that runs."""
+
+    number: int
+    members: tuple[Member, ...]
+    bulk: bool
+    ready: bool = False
+
+
+@dataclass(frozen=True)
+class StartGroup:
+    """Hosts whose servers start, or that check the folder of checkpoints. ``late``: the job runs already."""
+
+    members: tuple[Member, ...]
+    purpose: BeginJob | AdmitArrival
+    late: bool
+    waiting: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Joining:
+    """Hosts on their way in. ``starting``: those that have not answered yet. ``refused``: errors of those that could
+    not begin. ``saved``: a checkpoint found where the job was told to look, ``own``: the latest of this very job.
+    ``reporting``, ``reports``, ``unbegun``: of hosts that another controller began."""
+
+    starting: Mapping[int, Member] = field(default_factory=dict)
+    refused: tuple[str, ...] = ()
+    arrivals: tuple[Arrival, ...] = ()
+    groups: Mapping[int, StartGroup] = field(default_factory=dict)
+    next_number: int = 0
+    folder_marked: bool = False
+    saved: SavedCheckpoint | None = None
+    own: SavedCheckpoint | None = None
+    reporting: frozenset[int] = frozenset()
+    reports: Mapping[int, HostReport] = field(default_factory=dict)
+    unbegun: tuple[Member, ...] = ()
+
+
+@dataclass(frozen=True)
+class Draining:
+    """Hosts on their way out. ``deadlines``: of those that were warned. ``free``: those that may go as soon as they
+    hold nothing. ``released``: those that were told to. ``early``: warnings of hosts on their way in."""
+
+    deadlines: Mapping[int, float] = field(default_factory=dict)
+    free: frozenset[int] = frozenset()
+    released: frozenset[int] = frozenset()
+    early: Mapping[int, tuple[float, str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class WorkerAssignment:
+    """What one worker does: on ``host``, from clock ``first`` on."""
+
+    host: int
+    pieces: Pieces
+    first: int
+
+
+@dataclass(frozen=True)
+class PendingClocks:
+    """What a lost worker still has to do: clocks from ``first`` to before ``until``, by ``host`` in its name."""
+
+    pieces: Pieces
+    first: int
+    until: int
+    host: int
+
+
+class Phase(Enum):
+    """Of a barrier at which pieces change hands."""
+
+    IDLE = 0
+    PAUSING = 1
+    SETTING_PARTICIPANTS = 2
+
+
+@dataclass(frozen=True)
+class Barrier:
+    """``number``: of the last barrier. At ``clock`` the work changes hands, ``ahead`` clocks after it was chosen;
+    ``waiting``: hosts, or partitions, that have not answered; ``begun``: the latest clock that a host has begun."""
+
+    phase: Phase = Phase.IDLE
+    number: int = 0
+    clock: int = 0
+    ahead: int = 0
+    waiting: frozenset[int] = frozenset()
+    begun: int = -1
+
+
+@dataclass(frozen=True)
+class Rebalancing:
+    """``wanted``: pieces by host, as decided. ``pending``: clocks of lost workers, by worker; ``leaving``: of workers
+    that were told to leave. ``frozen``: the job is about to end. ``start_at``: the clock of a barrier that no worker
+    has to be paused for. ``after_rollback``: hosts of workers that leave after a roll-back. ``history``: pieces of each
+    worker since a clock, in this era."""
+
+    wanted: Mapping[int, Pieces] = field(default_factory=dict)
+    workers: Mapping[int, WorkerAssignment] = field(default_factory=dict)
+    pending: Mapping[int, PendingClocks] = field(default_factory=dict)
+    leaving: Mapping[int, PendingClocks] = field(default_factory=dict)
+    era: int = 0
+    begun: int = -1
+    next_worker: int = 0
+    frozen: bool = False
+    start_at: int | None = 0
+    barrier: Barrier = Barrier()
+    next_workers: Mapping[int, WorkerAssignment] = field(default_factory=dict)
+    after_rollback: Mapping[int, int] = field(default_factory=dict)
+    history: Mapping[int, tuple[tuple[int, Pieces], ...]] = field(default_factory=dict)
+
+    @property
+    def assigned(self) -> bool:
+        """Whether workers were told what to do, since the beginning and since the last roll-back."""
+        return self.start_at is None
+
+    def works(self, host: int) -> bool:
+        """Whether a host has workers, or will have, also such as stand in for others."""
+        workers = (*self.workers.values(), *self.next_workers.values())
+        rest = (*self.pending.values(), *self.leaving.values())
+        return any(one.host == host for one in workers) or any(one.host == host for one in rest)
+
+
+@dataclass(frozen=True)
+class Replication:
+    """``clocks``: of each partition. ``watermark``: up to which backups are replicated to now."""
+
+    clocks: Mapping[int, int] = field(default_factory=dict)
+    watermark: int = -1
+
+    def clock(self, partitions: int) -> int:
+        """The clock that all partitions have reached."""
+        return min((self.clocks.get(number, -1) for number in range(partitions)), default=-1)
+
+
+@dataclass(frozen=True)
+class Migration:
+    """``opening``: epochs of partitions that nobody serves yet. ``commits``: (epoch, source) of moves whose new owner
+    is to begin. ``restore_from``: a checkpoint's folder and clock. ``replicas``: address of a new backup by partition
+    and epoch. ``in_transit``: both hosts of a move by these. ``resting``: hosts that are left to the job for a while,
+    until when."""
+
+    opening: Mapping[int, int] = field(default_factory=dict)
+    commits: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    restore_from: tuple[str, int] | None = None
+    replicas: Mapping[tuple[int, int], str] = field(default_factory=dict)
+    in_transit: Mapping[tuple[int, int], frozenset[int]] = field(default_factory=dict)
+    resting: tuple[tuple[frozenset[int], float], ...] = ()
+
+    def sends(self, host: int) -> bool:
+        """Whether a host still has to end the move of a partition."""
+        return any(source == host for _, source in self.commits.values())
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A whole checkpoint: its folder on the reliable hosts, and the clock whose state it has."""
+
+    folder: str
+    clock: int
+
+
+@dataclass(frozen=True)
+class CheckpointAttempt:
+    """One that is being written by ``hosts``, or removed; ``waiting``: those that have not answered."""
+
+    checkpoint: Checkpoint
+    urgent: bool
+    hosts: tuple[int, ...]
+    waiting: frozenset[int]
+    seconds: float = 0.0
+    bytes: int = 0
+    error: str | None = None
+    kind: str = ""
+    abandoned: bool = False
+
+
+@dataclass(frozen=True)
+class Checkpointing:
+    """``urgent``: one is due whatever the time. ``clock``: that all backups have. ``over_s``: when the last ended,
+    ``next_s``: when one is due, ``retry_s``: before which none is tried again. ``ending``: since when all is done, and
+    the failures before. ``requests``: of users, with the clock that they want."""
+
+    over_s: float
+    next_s: float
+    last: Checkpoint | None = None
+    urgent: bool = False
+    attempt: CheckpointAttempt | None = None
+    clock: int = -1
+    failures: int = 0
+    ending: tuple[float, int] | None = None
+    retry_s: float = 0.0
+    requests: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class IterationEnd:
+    """An iteration whose last clock is done, and how things stood then."""
+
+    clock: int
+    stage: int
+    workers: int
+    at: float
+
+
+@dataclass(frozen=True)
+class Progress:
+    """``took``: seconds by iteration and clock. ``over``: iterations whose line is not written yet; ``objectives``: of
+    these. ``evaluated``: the latest iteration whose objective is known. ``batches``: clocks of an iteration."""
+
+    iteration: int = -1
+    clock_done: int = -1
+    objective: float | None = None
+    seconds: float | None = None
+    workers: int = 0
+    stage: int = 0  # 0: not known yet
+    took: Mapping[int, Mapping[int, float]] = field(default_factory=dict)
+    over: Mapping[int, IterationEnd] = field(default_factory=dict)
+    objectives: Mapping[int, float | None] = field(default_factory=dict)
+    evaluated: int = -1
+    batches: int = 1
+
+
+@dataclass(frozen=True)
+class Wait:
+    """``hosts`` have not done ``clock``; no worker has done any for ``seconds``."""
+
+    clock: int
+    hosts: tuple[int, ...]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Stragglers:
+    """``done``: workers that have done a clock, by clock and host. ``noted``: the last wait that was noted."""
+
+    first: int | None = None
+    newest: int = -1
+    done: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
+    at_s: float = 0.0
+    longest_s: float = 0.0
+    noted: Wait | None = None
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """``counters``: of each host. ``before``: at the last measure. ``stages``: seen since then. ``worker``: as measured
+    last while reliable hosts had workers. ``logged``: counters in the log, by name."""
+
+    counters: Mapping[int, TrafficCounters] = field(default_factory=dict)
+    next_s: float = 0.0
+    before: tuple[float, Mapping[int, TrafficCounters]] | None = None
+    stages: frozenset[Stage | None] = frozenset()
+    worker: float = 0.0
+    measures: int = 0
+    logged: Mapping[str, TrafficCounters] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CrashLoop:
+    """Deaths of nodes' processes since the job last got on: ``codes`` of those that count, ``all``: with those that may
+    have been lost together. ``asked``: the latest request when the last of those that count was noticed; ``answered``:
+    the latest request that a host answered."""
+
+    clock: int = -1
+    codes: tuple[int, ...] = ()
+    all: int = 0
+    last: str = ""
+    asked: int = -1
+    answered: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Ending:
+    """``finished``: the clock at which a worker had nothing left to do. ``over``: the job has ended. ``writing``: the
+    program writes its result."""
+
+    finished: Mapping[int, int] = field(default_factory=dict)
+    over: bool = False
+    writing: bool = False
+
+
+@dataclass(frozen=True)
+class Resuming:
+    """``waits``: for a reliable host to begin with, with this number. ``lost``: what only a checkpoint brings back.
+    ``searched``: a host has looked for checkpoints that can read them. ``early``: clocks done while hosts reported."""
+
+    waits: int | None = None
+    lost: str = ""
+    searched: bool = True
+    early: tuple[tuple[int, ClockDone], ...] = ()
+
+
+@dataclass
+class State:
+    """All that a controller knows. Every value in it is frozen: :func:`solvers.elastic.step.step` works on a shallow
+    copy and replaces values, so a state that was given away never changes.
+
+    ``welcomed``: members whose coming is in the log. ``undecided``: events for the placement. ``latest_request``: the
+    number of the last request. ``sizes``: workers, and hosts that have some, as the user was last told.
+    ``unloadable``: the first host that could not load a piece. ``extensions``: sub-states of events that were added
+    (:mod:`solvers.elastic.extensions`), by name.
+    """
+
+    settings: Settings
+    term: int
+    checkpointing: Checkpointing
+    members: Mapping[int, Member] = field(default_factory=dict)
+    placement: Cluster | None = None
+    undecided: tuple[PlacementEvent, ...] = ()
+    welcomed: frozenset[int] = frozenset()
+    requests: Mapping[int, PendingRequest] = field(default_factory=dict)
+    latest_request: int = -1
+    timers: tuple[Timer, ...] = ()
+    timers_set: int = 0
+    detector: FailureDetector = FailureDetector()
+    joining: Joining = Joining()
+    draining: Draining = Draining()
+    rebalancing: Rebalancing = Rebalancing()
+    replication: Replication = Replication()
+    migration: Migration = Migration()
+    progress: Progress = Progress()
+    stragglers: Stragglers = Stragglers()
+    traffic: Traffic = Traffic()
+    crash_loop: CrashLoop = CrashLoop()
+    ending: Ending = Ending()
+    resuming: Resuming = Resuming()
+    sizes: tuple[int, int] | None = None
+    unloadable: Mapping[int, str] = field(default_factory=dict)
+    extensions: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def cluster(self) -> Cluster:
+        """The placement, once the job has begun."""
+        assert self.placement is not None
+        return self.placement
+
+    @property
+    def any_reliable(self) -> bool:
+        """Whether a reliable host is a member."""
+        return any(member.reliable for member in self.members.values())
+
+    @property
+    def clock(self) -> int:
+        """The clock that all partitions have reached."""
+        return self.replication.clock(len(self.cluster.partitions))
+
+    def address(self, host: int) -> str:
+        """Of a host's server; empty for one that is gone."""
+        return self.members[host].address if host in self.members else ""
+
+
+def initial(settings: Settings, term: int, now: float) -> State:
+    """Return the state of a controller that has not been told of any host. ``term``: greater than any before it."""
+    return State(
+        settings, term, Checkpointing(over_s=now, next_s=now + settings.checkpoint_every_s),
+        latest_request=(term << 32) - 1,  # or an answer to the controller before would be taken for one
+    )  # fmt: skip

@@ -1,0 +1,46 @@
+"""The state of an elastic job for a person or a program of theirs (`plink elastic status`)."""
+
+from typing import Any
+
+from solvers.elastic import progress, stragglers
+from solvers.elastic.state import CLOCK_SHIFT, State
+
+
+def status(state: State, now: float) -> dict[str, Any]:
+    """Return what the job does, and each host."""
+    if state.placement is None:
+        return {"stage": None, "hosts": [], "clock": -1}
+    last, wait = state.checkpointing.last, stragglers.waits(state, now)
+    waits = wait and {
+        "clock": wait.clock, "hosts": stragglers.names_of(state, wait), "seconds": round(wait.seconds, 1)
+    }  # fmt: skip
+    return {
+        "stage": state.cluster.stage.value, "hosts": _hosts(state), "clock": state.clock,
+        "consistent": state.cluster.consistent - CLOCK_SHIFT, "era": state.cluster.era, "controller": state.term,
+        "checkpoint": None if last is None else last.clock, "waits": waits, **progress.status(state.progress),
+    }  # fmt: skip
+
+
+def _hosts(state: State) -> list[dict[str, Any]]:
+    """What each host is and does, in the order of their coming."""
+    cluster, workers = state.cluster, state.rebalancing.workers.values()
+    hosts = []
+    for number, member in sorted(state.members.items()):
+        counters = state.traffic.counters[number]
+        phase = "leaving" if number in cluster.leaving else "joining" if number in cluster.joining else "there"
+        backs = [index for index, one in enumerate(cluster.partitions) if one.backup == number != one.owner]
+        hosts.append(
+            {
+                "name": member.name,
+                "number": number,
+                "tier": member.tier,
+                "state": phase,
+                "serves": [index for index, one in enumerate(cluster.partitions) if one.owner == number],
+                "backs": backs,
+                "pieces": sum(len(worker.pieces) for worker in workers if worker.host == number),
+                "sent": counters.sent,
+                "received": counters.received,
+                "price": member.price,
+            }
+        )
+    return hosts

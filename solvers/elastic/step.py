@@ -1,0 +1,160 @@
+"""The state machine of an elastic job: a state and an event give the next state, and what the shell has to do.
+
+Pure: nothing here has a clock, a thread, a file or a socket, and the same events at the same times give the same
+commands again. The state that :func:`step` is given is not changed. A controller that was started again rebuilds its
+state from hosts' reports (:class:`~solvers.elastic.events.ControllerRestarted`).
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from plink.model.elastic.reports import (
+    Alive,
+    Answer,
+    ClockDone,
+    Failed,
+    Message,
+    Notice,
+    PartitionsChanged,
+    WorkerFinished,
+)
+from solvers.elastic import (
+    answers,
+    checkpointing,
+    crash_loop,
+    draining,
+    ending,
+    events,
+    extensions,
+    failure_detector,
+    joining,
+    losses,
+    progress,
+    rebalancing,
+    replication,
+    resuming,
+    stragglers,
+    timers,
+)  # fmt: skip
+from solvers.elastic.commands import Command, LogEntry, StatusAnswer
+from solvers.elastic.context import Context
+from solvers.elastic.finish import fail
+from solvers.elastic.settle import settle, time_passed
+from solvers.elastic.state import State
+from solvers.elastic.status import status
+
+_MAX_PAUSE_S = 1.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """``entries`` are to be logged before the ``commands`` are carried out; ``wait_s``: after which a tick is due."""
+
+    state: State
+    commands: tuple[Command, ...]
+    entries: tuple[LogEntry, ...]
+    wait_s: float
+
+
+def step(state: State, event: Any, now: float) -> Outcome:
+    """Return what follows from an event (:mod:`solvers.elastic.events`) at a time, in seconds, monotonic."""
+    ctx = Context(state, now)
+    if isinstance(event, events.Tick):
+        _tick(ctx)
+    else:
+        ctx.state.detector = failure_detector.pass_time(ctx.state.detector, now)
+        _handle_all(ctx, event)
+        settle(ctx)
+    first = ctx.state.timers[0].at_s - now if ctx.state.timers else _MAX_PAUSE_S
+    return Outcome(ctx.state, tuple(ctx.commands), tuple(ctx.entries), max(0.0, first))
+
+
+def _tick(ctx: Context) -> None:
+    while (due := timers.take_due(ctx)) is not None:
+        timers.dispatch(ctx, due)
+        _handle_emitted(ctx)
+        settle(ctx)
+    if not ctx.state.ending.over:
+        hosts = [*ctx.state.members, *ctx.state.joining.starting]
+        timeout_s = ctx.state.settings.silence_s
+        if silent := failure_detector.silent(ctx.state.detector, hosts, timeout_s):
+            _handle_all(ctx, events.HostsLost(tuple(silent), f"no heartbeat for {timeout_s:g} s"))
+            settle(ctx)
+    time_passed(ctx)
+
+
+def _handle_all(ctx: Context, event: Any) -> None:
+    _handle(ctx, event)
+    _handle_emitted(ctx)
+
+
+def _handle_emitted(ctx: Context) -> None:
+    while ctx.emitted:
+        _handle(ctx, ctx.emitted.popleft())
+
+
+def _handle(ctx: Context, event: Any) -> None:
+    match event:
+        case events.HostMessage():
+            _host_message(ctx, event.host, event.message)
+        case events.SupervisorAlive():
+            pass  # hosts that are silent now are: the supervisor would have passed their messages on
+        case events.JobStarted():
+            joining.begin(ctx, event.hosts, events.BeginJob())
+        case events.ControllerRestarted():
+            joining.gather_reports(ctx, event.hosts)
+        case events.ReportsComplete():
+            resuming.go_on(ctx)
+        case events.StateLost():
+            resuming.halted(ctx, event.halt)
+        case events.ServersStarted(events.BeginJob(number)):
+            resuming.start(ctx, number)
+        case events.ServersStarted(events.AdmitArrival(arrival)):
+            joining.ready(ctx, arrival)
+        case events.HostsJoined():
+            joining.arrive(ctx, event.hosts, event.bulk)
+        case events.HostsLost():
+            losses.lost(ctx, event)
+        case events.HostUnfit():
+            losses.unfit(ctx, event)
+        case events.EvictionNotice():
+            draining.warn(ctx, dict.fromkeys(event.hosts, event.seconds), event.reason)
+        case events.StatusRequested():
+            ctx.command(StatusAnswer(event.ask, status(ctx.state, ctx.now)))
+        case events.CheckpointRequested():
+            checkpointing.request(ctx, event.ask)
+        case _:
+            if not extensions.handle(ctx, event):
+                raise TypeError(f"no module handles {type(event).__name__}")
+
+
+def _host_message(ctx: Context, host: int, message: Message) -> None:
+    """Handle what a host sent, unless it was given up."""
+    state = ctx.state
+    member = state.members.get(host) or state.joining.starting.get(host)
+    if member is None:
+        return
+    state.detector = failure_detector.heard(state.detector, host)
+    match message:
+        case Answer():
+            state.crash_loop = crash_loop.answered(state.crash_loop, host, message.id)
+            answers.answered(ctx, host, message)
+        case Alive():
+            counters = {**state.traffic.counters, host: message.carried}
+            state.traffic = replace(state.traffic, counters=counters)
+        case Notice():
+            draining.warn(ctx, {host: message.seconds}, message.why)
+        case Failed():
+            fail(ctx, f"{member.name}: {message.why}")
+        case PartitionsChanged() if state.placement is not None:
+            replication.reported(ctx, host, message)
+        case ClockDone() if state.placement is None:
+            resuming.clock_done_early(ctx, host, message)
+        case ClockDone() if message.era == state.rebalancing.era:
+            rebalancing.clock_begun(ctx, message.clock + 1)
+            progress.clock_done(ctx, message, len(state.rebalancing.workers))
+            state.stragglers = stragglers.clock_done(state.stragglers, host, message.clock, ctx.now)
+        case WorkerFinished():
+            ending.worker_finished(ctx, message)
+        case _:
+            pass  # of another era, or of a job that has not begun here

@@ -1,0 +1,34 @@
+"""Consistency rules: what a user types, and how far workers may be apart."""
+
+import pytest
+
+from plink.errors import PlinkError
+from plink.model.consistency import BSP, MAX_APART_CLOCKS, SSP, Rule, parse_rule
+
+
+@pytest.mark.parametrize(("spec", "rule"), [("bsp", BSP()), ("ssp:0", SSP(0)), ("ssp:30", SSP(30))])
+def test_rule_is_parsed(spec: str, rule: Rule) -> None:
+    assert parse_rule(spec) == rule
+
+
+@pytest.mark.parametrize("spec", ["", "BSP", "bsp:0", "ssp", "ssp:", "ssp:-1", "ssp: 1", "ssp:1.5", "ssp:٣", "asp"])
+def test_unknown_rule_is_refused_with_the_choices(spec: str) -> None:
+    with pytest.raises(PlinkError, match="choose one of bsp, ssp:N") as refused:
+        parse_rule(spec)
+    assert refused.value.exit_code == 2
+
+
+@pytest.mark.parametrize("spec", ["ssp:31", "ssp:999999999"])
+def test_staleness_above_the_bound_is_refused(spec: str) -> None:
+    with pytest.raises(PlinkError, match=f"{spec}: choose a staleness of 0 to 30 clocks") as refused:
+        parse_rule(spec)
+    assert refused.value.exit_code == 2
+
+
+@pytest.mark.parametrize("spec", ["bsp", "ssp:0", "ssp:3", f"ssp:{MAX_APART_CLOCKS}"])
+def test_clock_begins_before_the_slowest_is_too_far_behind(spec: str) -> None:
+    """A worker may read at clock c when the slowest has finished c - apart - 1."""
+    rule = parse_rule(spec)
+    assert rule.needs(10) == 10 - rule.apart - 1
+    assert rule.sees_ahead == spec.startswith("ssp")
+    assert not rule.steps

@@ -1,0 +1,53 @@
+"""The topic model of the examples as nodes of the tests run it: its result says whether its counts fit its tokens.
+
+Run by nodes of the tests: ``make(["--out", FILE, ...])``.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+
+from examples.agile_lda import Batch, TopicModel, made
+from plink.runtime.agileml.app import Score, Stop
+from plink.runtime.agileml.params import Params
+
+TOPICS, VOCABULARY = 5, 100
+
+
+class Topics(TopicModel):
+    """Slow enough that hosts may come and go meanwhile; every fourth clock of a piece takes longer."""
+
+    def __init__(self, asked: argparse.Namespace) -> None:
+        data = made(documents=240, vocabulary=VOCABULARY, length=30, topics=TOPICS, seed=1)
+        super().__init__(data, TOPICS, Stop(clocks=asked.clocks), pieces=asked.pieces, batches=asked.batches, seed=2)
+        self.out, self.work_s = asked.out, asked.work_s
+
+    def process(self, items: Batch, params: Params) -> Score:
+        slow = (params.piece + params.clock) % 4 == 0
+        time.sleep(self.work_s * (4 if slow else 1))
+        return super().process(items, params)
+
+    def result(self, params: Params) -> None:
+        words, totals, tokens = params.read("words"), params.read("topics")[0], params.read("tokens")
+        counted = np.bincount(tokens[tokens > 0] - 1, minlength=TOPICS)
+        found = {
+            "tokens": int((tokens > 0).sum()), "wanted": len(self.data.word),
+            "topics fit tokens": bool((counted == totals).all()),
+            "words fit topics": bool((words.sum(axis=0) == totals).all()),
+            "words fit documents": bool((words.sum(axis=1) == np.bincount(self.data.word, minlength=VOCABULARY)).all()),
+        }  # fmt: skip
+        Path(self.out).write_text(json.dumps(found))
+
+
+def make(arguments: list[str]) -> Topics:
+    """The program as told."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--pieces", type=int, default=12)
+    parser.add_argument("--batches", type=int, default=2)
+    parser.add_argument("--clocks", type=int, default=40)
+    parser.add_argument("--work-s", type=float, default=0.003)
+    return Topics(parser.parse_args(arguments))

@@ -1,0 +1,51 @@
+"""Pieces that change hands under staleness: programs that keep state of a piece in tables find it as it was left."""
+
+import time
+
+import numpy as np
+import pytest
+
+from examples import agile_lda
+from plink.model.consistency import SSP
+from plink.runtime.agileml import progress
+from plink.runtime.agileml.app import Stop, layout_of
+from plink.runtime.agileml.assigned import Assignment
+from plink.runtime.agileml.loaded import Loaded
+from plink.runtime.agileml.worker import Worker
+from tests.runtime.agileml.stores import Store, store, together
+
+CLOCKS = 12
+SWAPS = 4, 6, 8
+
+
+def topics(batches: int) -> agile_lda.TopicModel:
+    data = agile_lda.made(documents=120, vocabulary=100, length=40, topics=5, seed=1)
+    return agile_lda.TopicModel(data, 5, Stop(clocks=CLOCKS), pieces=4, batches=batches, seed=2)
+
+
+def consistent(app: agile_lda.TopicModel, made: Store) -> None:
+    """Every token has a topic, and is counted once, with its word, there."""
+    words, totals, tokens = (made.state(number) for number in range(3))
+    topic_of = tokens[tokens > 0] - 1
+    assert len(topic_of) == len(app.data.word)
+    assert tokens.min() >= 0
+    assert (totals[0] == np.bincount(topic_of, minlength=5)).all()
+    assert (words.sum(axis=0) == totals[0]).all()
+    assert (words.sum(axis=1) == np.bincount(app.data.word, minlength=100)).all()
+
+
+@pytest.mark.parametrize(("staleness", "batches"), [(1, 1), (2, 1), (3, 1), (2, 2), (5, 2), (9, 2)])
+def test_pieces_swapped_with_a_slow_worker(staleness: int, batches: int) -> None:
+    """With several mini-batches a new owner comes to rows of the piece only after its first clock with it: neither what
+    it knew of them before, nor what the servers had by then, will do."""
+    app = topics(batches)
+    with store(layout_of(app, 4, progress.TABLES), SSP(staleness), servers=2) as made:
+        made.open(2)
+        slow = Worker(Loaded(app), made.client(0), [0, 1], say=[].append, done=lambda clock: time.sleep(0.02))
+        fast = Worker(Loaded(app), made.client(1), [2, 3], say=[].append)
+        shares = (0, 1), (2, 3)
+        for number, clock in enumerate(SWAPS, 1):
+            slow.assigned.add(Assignment(clock, 0, shares[number % 2]))
+            fast.assigned.add(Assignment(clock, 0, shares[1 - number % 2]))
+        together(slow.run, fast.run)
+        consistent(app, made)

@@ -1,0 +1,26 @@
+"""Jobs under way on paper, for the tests of what follows from an event."""
+
+from solvers.elastic.placement import actions as act
+from tests.solvers.elastic.placement.world import World, hosts
+
+
+def running(reliable: int, transient: int, partitions: int = 8, pieces: int = 24, **more: float) -> World:
+    """A job whose hosts have loaded what they were told to."""
+    world = World.of(hosts(reliable, transient, **more), partitions, pieces)
+    world.settle()
+    world.said.clear()
+    # What was said since the start is what a test looks at; the last map is still in force.
+    state = world.state
+    world.said.append(act.PointWorkers(state.version, tuple(one.owner for one in state.partitions), "as it is"))
+    return world
+
+
+def push_all(world: World, clock: int) -> None:
+    """Every backup gets to a clock."""
+    for index in range(len(world.state.partitions)):
+        world.push(index, clock)
+
+
+def owners(world: World) -> list[int]:
+    """Of each partition."""
+    return [one.owner for one in world.state.partitions]

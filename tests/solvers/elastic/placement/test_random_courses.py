@@ -1,0 +1,105 @@
+"""Hosts come, are warned, go and die in any order: what must hold does after every event."""
+
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from solvers.elastic.placement.events import Failed, Joined, Left, Measured, Moved, PushedTo, Ready, Warned
+from solvers.elastic.placement.hosts import Host, Tier
+from solvers.elastic.placement.stages import Stage, Thresholds, Traffic
+from tests.solvers.elastic.placement.world import World, hosts
+
+COMMON = ["arrive"] * 3 + ["load"] * 3 + ["push"] * 2
+KINDS = [*COMMON, "join", "bulk", "crowd", "reliable", "return", "fail", "warn", "tight", "leave", "stale"]
+KINDS += ["clocks", "rate", "restart"]
+Doings = st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 99), st.integers(0, 99)), min_size=8, max_size=60)
+
+
+def do(world: World, kind: str, a: int, b: int) -> None:
+    """One of the things that may happen, on whatever there is."""
+    state = world.state
+    members = [host.number for host in state.hosts]
+    transient = [host.number for host in state.hosts if host.tier is Tier.TRANSIENT]
+    some = sorted({transient[(a + i * 7) % len(transient)] for i in range(1 + b % 3)}) if transient else []
+    match kind:
+        case "join":
+            world.join(0, 1)
+        case "bulk" | "crowd":
+            world.join(0, 2 + a % (3 if kind == "bulk" else 18), bulk=True)
+        case "reliable":
+            if b % 2:
+                world.join(1, 0)
+            else:
+                reliable = [host for host in members if host not in transient]
+                host = reliable[a % len(reliable)]
+                staying = len(reliable) - len(set(reliable) & set(state.leaving))
+                dies = b % 8 == 0 and staying > 1 and state.stage is not Stage.PARAMETER_SERVERS
+                world.tell(Failed((host,)) if dies else Warned({host: 20.0}))
+        case "fail":
+            world.tell(Failed(tuple(transient) if b > 90 else tuple(some)))
+        case "warn":
+            world.tell(Warned(dict.fromkeys(transient if b > 90 else some, 5.0 + a)))
+        case "tight":
+            world.tell(Warned({host: (a * i) % 5 * 0.1 for i, host in enumerate(some)}, {0: 1e4, 1: 0.0}))
+        case "leave":
+            world.tell(Left(tuple(sorted(state.leaving)[: 1 + b % 3])))
+        case "arrive" if world.moves:
+            world.arrive(a % len(world.moves))
+        case "load" if world.loads:
+            world.loaded(a % len(world.loads))
+        case "push":
+            world.push(a % len(state.partitions), state.consistent + 1 + b % 3)
+        case "clocks":
+            for index in range(len(state.partitions)):
+                world.push(index, state.consistent + 1)
+        case "return":
+            host = state.hosts[a % len(state.hosts)]
+            world.tell(Joined((Host(state.newest + 1, host.name, host.tier, 1 + b % 4, 1e6),)))
+        case "restart":
+            world.restart(some if b % 2 else ())
+        case "rate":
+            world.tell(Measured(Traffic(1.0 + a, 100.0, 1.0 + b / 10)))
+        case "stale":
+            one = state.partitions[a % len(state.partitions)]
+            under_way = {one.epoch if one.waiting else -1, *(m.epoch for m in (one.heir, one.copy) if m)}
+            for late in (
+                Moved(a % len(state.partitions), next(n for n in range(b, b + 99) if n not in under_way)),
+                PushedTo(a % len(state.partitions), 10**6, state.era - 1),
+                Ready(10**6, b),
+                Failed((10**6,)),
+                Left((10**6,)),
+                Warned({10**6: 0.0}),
+            ):
+                assert not world.tell(late)
+
+
+@settings(max_examples=120)
+@given(st.integers(1, 3), st.integers(0, 6), st.integers(1, 7), st.integers(1, 30), st.booleans(), Doings)
+def test_whatever_happens_everything_has_an_owner_a_backup_and_a_way_there(
+    reliable: int, transient: int, partitions: int, pieces: int, low: bool, doings: list[tuple[str, int, int]]
+) -> None:
+    thresholds = Thresholds(1, 3) if low else Thresholds()
+    world = World.of(hosts(reliable, transient, bytes_per_s=1e7), partitions, pieces, thresholds=thresholds)
+    for kind, a, b in doings:
+        do(world, kind, a, b)
+        if world.state.halted:
+            event("halted")
+            return
+    event(f"stage {world.state.stage}")
+    world.settle()
+
+
+@settings(max_examples=60)
+@given(st.integers(1, 3), st.integers(1, 12), st.integers(1, 7), st.integers(1, 30), Doings)
+def test_all_transient_hosts_at_once_may_go_at_any_time(
+    reliable: int, transient: int, partitions: int, pieces: int, doings: list[tuple[str, int, int]]
+) -> None:
+    """Reliable hosts that stay keep the job alive, whatever was under way."""
+    world = World.of(hosts(reliable, transient), partitions, pieces)
+    for kind, a, b in doings:
+        if kind not in ("reliable", "return", "rate"):
+            do(world, kind, a, b)
+    world.tell(Failed(tuple(host.number for host in world.state.hosts if host.tier is Tier.TRANSIENT)))
+    assert not world.state.halted
+    assert world.state.stage is Stage.PARAMETER_SERVERS
+    assert {one.owner for one in world.state.partitions} <= set(range(reliable))
+    world.settle()

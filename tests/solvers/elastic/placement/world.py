@@ -1,0 +1,284 @@
+"""A job on paper: it carries out what the policy decides, and knows who really has what."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from solvers.elastic.placement import actions as act
+from solvers.elastic.placement.cluster import apply
+from solvers.elastic.placement.data import imbalance
+from solvers.elastic.placement.events import Event, Failed, Joined, Left, Moved, PushedTo, Ready, Warned
+from solvers.elastic.placement.hosts import Host, Tier
+from solvers.elastic.placement.partitions import Partition
+from solvers.elastic.placement.resume import Report, resume
+from solvers.elastic.placement.stages import Stage, Thresholds
+from solvers.elastic.placement.start import start
+from solvers.elastic.placement.state import Cluster
+
+
+def hosts(reliable: int, transient: int, first: int = 0, **more: float) -> tuple[Host, ...]:
+    """Some of each, numbered from ``first``, the reliable ones first."""
+    tiers = [Tier.RELIABLE] * reliable + [Tier.TRANSIENT] * transient
+    return tuple(Host(first + i, f"h{first + i}", tier, **more) for i, tier in enumerate(tiers))  # type: ignore[arg-type]
+
+
+def of(kind: type, actions: Iterable[act.Action]) -> list:
+    """The actions of a kind."""
+    return [action for action in actions if isinstance(action, kind)]
+
+
+@dataclass
+class World:
+    """``state``: what the policy knows. Who has what: ``holds``, hosts with the live state of each partition and its
+    epoch; ``copies``, hosts with a backup of each and the clock it has. ``moves`` and ``loads``: under way.
+    ``pushes``: the backups that a host was told to push a partition to."""
+
+    state: Cluster
+    holds: list[dict[int, int]]
+    copies: list[dict[int, int]]
+    moves: list[act.HandOver | act.Drain | act.BackUp | act.Restore] = field(default_factory=list)
+    loads: list[act.Load] = field(default_factory=list)
+    working: dict[int, set[int]] = field(default_factory=dict)
+    pushes: dict[tuple[int, int], set[int]] = field(default_factory=dict)
+    said: list[act.Action] = field(default_factory=list)
+    consistent: int = 0
+
+    @classmethod
+    def of(cls, members: tuple[Host, ...], partitions: int, pieces: int, **more: Thresholds) -> "World":
+        """A job that has just started."""
+        state, actions = start(members, [1e6] * partitions, pieces, **more)
+        world = cls(state, [{} for _ in range(partitions)], [{} for _ in range(partitions)])
+        world._carry_out(actions)
+        check(world, actions, number=0)
+        return world
+
+    def tell(self, event: Event) -> tuple[act.Action, ...]:
+        """Something happened: the policy decides, everything is checked and carried out."""
+        before = self.state
+        if isinstance(event, Failed | Left):
+            self._gone(event.hosts)
+        self.state, actions = apply(before, event)
+        again, nothing = apply(self.state, event)
+        assert not nothing, f"told twice: {event} -> {nothing}"
+        assert again == self.state
+        alive = {host.number for host in self.state.hosts}
+        self._gone([host.number for host in before.hosts if host.number not in alive])
+        self._carry_out(actions)
+        if not self.state.halted:
+            check(self, actions, before.number)
+        return actions
+
+    def join(self, reliable: int, transient: int, *, bulk: bool = False) -> tuple[act.Action, ...]:
+        """Hosts that were not there before."""
+        return self.tell(Joined(hosts(reliable, transient, self.state.newest + 1), bulk))
+
+    def arrive(self, index: int) -> None:
+        """One of the moves under way is done."""
+        move = self.moves.pop(index)
+        p = move.partition
+        if isinstance(move, act.BackUp):
+            self.copies[p][move.host] = self.consistent
+        elif isinstance(move, act.Restore):
+            self.holds[p] = {move.to: move.epoch}
+        else:
+            self.holds[p][move.to] = move.epoch
+            if self.tier(move.to) is Tier.RELIABLE:
+                # Draining adds to what the backup has; a whole copy can go back to the common clock.
+                had = self.copies[p].get(move.to, 0) if isinstance(move, act.Drain) else 0
+                self.copies[p][move.to] = max(had, self.consistent)
+        self.tell(Moved(p, move.epoch))
+
+    def loaded(self, index: int) -> None:
+        """One of the orders to load is carried out."""
+        load = self.loads.pop(index)
+        self.tell(Ready(load.host, load.ticket))
+
+    def push(self, index: int, clock: int) -> None:
+        """A backup gets further, unless it has no copy yet."""
+        one = self.state.partitions[index]
+        if not one.safe:
+            assert not self.tell(PushedTo(index, clock, self.state.era)), "it has nothing that this could add to"
+        elif not one.waiting and clock > one.clock:
+            self.copies[index][one.backup] = clock
+            self.tell(PushedTo(index, clock, self.state.era))
+
+    def restart(self, missing: Iterable[int]) -> tuple[act.Action, ...]:
+        """The controller dies, and some hosts with it; another one takes over from what is left."""
+        old = self.state
+        self._gone(missing)
+        reports = [
+            Report(
+                host,
+                old.number,
+                old.era,
+                {p: some[host.number] for p, some in enumerate(self.holds) if host.number in some},
+                {p: some[host.number] for p, some in enumerate(self.copies) if host.number in some},
+                frozenset(index for index, piece in enumerate(old.pieces) if host.number in piece.loaded),
+                frozenset(self.working.get(host.number, ())),
+            )
+            for host in old.hosts
+            if host.number not in missing
+        ]
+        self.loads = []
+        self.state, actions = resume(reports, old.partition_bytes, len(old.pieces), old.thresholds)
+        self.consistent = self.state.consistent
+        self._carry_out(actions)
+        if not self.state.halted:
+            check(self, actions, old.number)
+        return actions
+
+    def settle(self) -> None:
+        """All that is under way is done, and all that follows from it; what is left must be as the stage asks for."""
+        for _ in range(10_000):
+            if self.state.halted or not (self.moves or self.loads):
+                break
+            if self.moves:
+                self.arrive(0)
+            else:
+                self.loaded(0)
+        else:
+            raise AssertionError("it never settles")
+        if not self.state.halted:
+            check_settled(self.state)
+
+    def tier(self, host: int) -> Tier:
+        """Of a member."""
+        return self.state.members[host].tier
+
+    def _gone(self, gone: Iterable[int]) -> None:
+        lost = set(gone)
+        self.holds = [{host: e for host, e in some.items() if host not in lost} for some in self.holds]
+        self.copies = [{host: c for host, c in some.items() if host not in lost} for some in self.copies]
+        self.moves = [move for move in self.moves if not lost & set(named(move))]
+        self.loads = [load for load in self.loads if load.host not in lost]
+        self.working = {host: which for host, which in self.working.items() if host not in lost}
+
+    def _carry_out(self, actions: Iterable[act.Action]) -> None:
+        for action in actions:
+            self.said.append(action)
+            match action:
+                case act.Serve(host, partition, epoch, backup):
+                    self.holds[partition][host] = epoch
+                    self.copies[partition][backup] = 0
+                    self.pushes[host, partition] = {backup}
+                case act.HandOver() | act.Drain() | act.BackUp():
+                    assert action.source in self.holds[action.partition], f"it has nothing to send: {action}"
+                    self.moves.append(action)
+                    if isinstance(action, act.BackUp):
+                        self.pushes.setdefault((action.source, action.partition), set()).add(action.host)
+                case act.PushTo(host, partition, backup):
+                    self.pushes[host, partition] = {backup}
+                case act.Restore():
+                    self.pushes[action.to, action.partition] = {action.source}
+                    assert self.copies[action.partition][action.source] >= action.clock, f"too old: {action}"
+                    self.moves.append(action)
+                case act.Cancel(_, partition, epoch):
+                    self.moves = [m for m in self.moves if (m.partition, m.epoch) != (partition, epoch)]
+                case act.Promote(host, partitions, epoch):
+                    for partition in partitions:
+                        assert host in self.copies[partition], f"it has no backup: {action}"
+                        self.holds[partition] = {host: epoch}
+                case act.PointWorkers(_, owners):
+                    # Whoever the map does not name has nothing any more, but one that it has not heard of yet has.
+                    for index, owner in enumerate(owners):
+                        latest = self.holds[index].get(owner, self.state.partitions[index].epoch)
+                        kept = {host: e for host, e in self.holds[index].items() if host == owner or e > latest}
+                        self.holds[index] = kept
+                case act.Forget(epoch):
+                    self.moves = [move for move in self.moves if move.epoch > epoch]
+                case act.RollBack(clock):
+                    assert clock == self.consistent, "somebody is to go back behind what all have, or not far enough"
+                    self.moves = [move for move in self.moves if not isinstance(move, act.Restore)]
+                    self.copies = [{host: min(c, clock) for host, c in some.items()} for some in self.copies]
+                case act.Consistent(clock):
+                    assert clock > self.consistent
+                    self.consistent = clock
+                case act.Load():
+                    self.loads.append(action)
+                case act.Work(host, pieces):
+                    self.working[host] = set(pieces)
+                case act.StopWork(host):
+                    self.working.pop(host, None)
+
+
+def named(action: act.Action) -> list[int]:
+    """Hosts that an action names."""
+    found: list[int] = [action.host.number] if isinstance(action, act.Welcome) else []
+    for key in ("host", "source", "to", "backup"):
+        value = getattr(action, key, None)
+        found += [value] if isinstance(value, int) else []
+    return [*found, *getattr(action, "hosts", ()), *getattr(action, "owners", ())]
+
+
+def check(world: World, actions: Iterable[act.Action], number: int) -> None:
+    """What must hold after every event."""
+    state = world.state
+    members = state.members
+    for action in actions:
+        assert set(named(action)) <= set(members), f"names a host that is gone: {action}"
+        assert action.reason
+        assert "\n" not in action.reason
+        for key in ("epoch", "version", "ticket", "era"):
+            new = getattr(action, key, number + 1) > number
+            assert new or isinstance(action, act.Cancel | act.Promote), f"not a new number: {action}"
+    for index, one in enumerate(state.partitions):
+        check_partition(world, index, one)
+        assert not {one.owner, one.backup} & state.let_go, "it may go, and is needed"
+    owned: dict[int, set[int]] = {}
+    for index, piece in enumerate(state.pieces):
+        assert {piece.owner, *piece.near, *piece.previous} <= set(members)
+        assert piece.owner in piece.near, "nobody works on it, nor will soon"
+        assert piece.heir is None or piece.heir in piece.near
+        assert piece.owner not in piece.previous
+        assert piece.near & {host.number for host in state.hosts if host.tier is Tier.RELIABLE}, "no home"
+        if piece.owner in piece.loaded:
+            owned.setdefault(piece.owner, set()).add(index)
+    assert world.working == owned, "who was told to work on what"
+    maps = [action for action in world.said if isinstance(action, act.PointWorkers)]
+    assert [m.version for m in maps] == sorted({m.version for m in maps})
+    assert maps[-1].owners == tuple(one.owner for one in state.partitions)
+    assert maps[-1].version == state.version
+
+
+def check_partition(world: World, index: int, one: Partition) -> None:
+    """One owner, alive, with the state or waiting for it; a backup on a reliable host; bound for the right tier."""
+    state, members = world.state, world.state.members
+    assert {one.owner, one.backup} <= set(members)
+    assert members[one.backup].tier is Tier.RELIABLE
+    assert one.owner in world.holds[index] or one.waiting, "its owner has no state"
+    assert one.backup in world.copies[index] or not one.safe, "its backup has no copy"
+    assert members[one.owner].tier is Tier.TRANSIENT or one.owner == one.backup
+    if one.owner != one.backup:
+        assert one.backup in world.pushes[one.owner, index], "its updates go to another backup"
+    under_way = {(move.partition, move.epoch) for move in world.moves}
+    for move in (one.heir, one.copy):
+        assert move is None or (index, move.epoch) in under_way, "waits for what nobody sends"
+        assert move is None or move.to in members
+    assert not one.waiting or (index, one.epoch) in under_way, "waits for what nobody sends"
+    if one.waiting or (one.heir and one.heir.drain and one.owner in state.leaving):
+        return
+    right = Tier.RELIABLE if state.stage is Stage.PARAMETER_SERVERS else Tier.TRANSIENT
+    bound = one.heir.to if one.heir else one.owner
+    assert members[bound].tier is right, f"in stage {state.stage} it belongs elsewhere"
+    assert bound in state.servers
+
+
+def check_settled(state: Cluster) -> None:
+    """What must hold when nothing is under way any more."""
+    assert not [one for one in state.partitions if one.heir or one.copy or one.waiting or not one.safe]
+    assert not [piece for piece in state.pieces if piece.heir or piece.loading]
+    assert not set(state.joining) - set(state.leaving), "has all its data and does not take part"
+    for kind, able in (("owner", state.servers), ("backup", tuple(host.number for host in state.reliable))):
+        counts = [sum(getattr(one, kind) == host for one in state.partitions) for host in able]
+        assert sum(counts) == len(state.partitions), f"{kind}s elsewhere"
+        assert max(counts) - min(counts) <= 1, f"{kind}s are not balanced"
+    workers = state.workers(newcomers=False)
+    assert {piece.owner for piece in state.pieces} <= set(workers)
+    assert imbalance(state.pieces, workers) < 1
+    if state.stage is Stage.BACKUP_ONLY:
+        assert all(state.members[piece.owner].tier is Tier.TRANSIENT for piece in state.pieces)
+    assert state.wanted_stage() is state.stage
+
+
+def warn(world: World, *which: int, seconds: float = 30.0) -> tuple[act.Action, ...]:
+    """Hosts are to be taken away."""
+    return world.tell(Warned(dict.fromkeys(which, seconds)))
