@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import Protocol
 
-from plink.errors import InputError, UsageError
+from plink.errors import UsageError
 
 MAX_APART_CLOCKS = 30  # the objectives of 32 clocks are kept
 _SSP = re.compile(r"ssp:(\d{1,9})", re.ASCII)
@@ -63,14 +63,14 @@ class SSP:
     """Stale synchronous (Ho et al., NIPS 2013; Harlap thesis, 2.2.1): a worker at clock c sees at least all updates up
     to ``c - staleness - 1``, its own of all clocks, and of others' later ones what has arrived.
 
-    :raises InputError: a staleness below 0 or above :data:`MAX_APART_CLOCKS`.
+    :raises UsageError: a staleness below 0 or above :data:`MAX_APART_CLOCKS`.
     """
 
     staleness: int
 
     def __post_init__(self) -> None:
         if not 0 <= self.staleness <= MAX_APART_CLOCKS:
-            raise InputError(f"ssp:{self.staleness}", f"choose a staleness of 0 to {MAX_APART_CLOCKS} clocks")
+            raise UsageError(f"ssp:{self.staleness}: choose a staleness of 0 to {MAX_APART_CLOCKS} clocks")
 
     @property
     def apart(self) -> int:
