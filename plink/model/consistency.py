@@ -93,7 +93,7 @@ class SSP:
 
 
 def parse_rule(spec: str) -> Rule:
-    """The rule that a user typed. :raises UsageError: there is no such rule. :raises InputError: as :class:`SSP`."""
+    """The rule that a user typed. :raises UsageError: there is no such rule.."""
     if spec == "bsp":
         return BSP()
     if found := _SSP.fullmatch(spec):
