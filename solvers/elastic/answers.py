@@ -25,7 +25,9 @@ def answered(ctx: Context, host: int, answer: Answer) -> None:
             text = f"its answer to {method_of_type(request.method)!r} makes no sense: {error}"
             ctx.emit(HostsLost((host,), text))
             return
-    ctx.state.requests = {number: one for number, one in ctx.state.requests.items() if number != answer.id}
+    rest = dict(ctx.state.requests)
+    del rest[answer.id]
+    ctx.state.requests = rest
     _dispatch(ctx, request.purpose, answer, result)
 
 
