@@ -81,7 +81,7 @@ class Worker(Generic[Items]):
         while True:
             try:
                 if self._client.unfinished:
-                    self._client.clock()
+                    self._client.push()
                 finished = self._clock()
             except RolledBack as back:
                 self._say(f"clock {self._client.now}: rolled back to clock {back.clock}, era {back.era}")
@@ -99,7 +99,7 @@ class Worker(Generic[Items]):
         working = time.perf_counter()
         judged, objective = self._work(pieces)
         worked = time.perf_counter()
-        client.clock()
+        client.push()
         if self._done:
             iteration = self._progress.iteration(now)
             seconds = time.perf_counter() - begun
