@@ -164,12 +164,12 @@ def _parameters(partitions: int, keys: RunKeys) -> dict[str, Any]:
 
         def push_and_pull() -> None:
             client.update("parameters", rows, ones)
-            client.clock()
+            client.push()
             found = client.read("parameters", rows)
             assert found[0, 0] == found[-1, -1] == client.now
 
         both = _timed(push_and_pull, _REPEATS, _WARM)
-        client.clock()  # so that nothing of the rows is kept
+        client.push()  # so that nothing of the rows is kept
         one = iter(range(_ROWS))
         small = _timed(lambda: client.read("parameters", [next(one)]), _READS, _WARM)
         client.close()

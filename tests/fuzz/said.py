@@ -121,7 +121,7 @@ def peer_said(data: bytes) -> None:
                 if partition is None:
                     partition = begun(layout, message, sees_ahead=False)
                 elif message.kind is Kind.PUSH:
-                    partition.update(message.worker, message.clock, message.pieces)
+                    partition.update(message.worker, message.clock, 0, True, message.pieces)
                 else:
                     take(partition, message)
             except (ValueError, IndexError, PlinkError):

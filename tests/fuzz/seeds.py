@@ -237,7 +237,7 @@ def _partition() -> tuple[bytes, ...]:
     layout, pipe = _layout(), Pipe()
     partition = Partition(layout, 0, history=True)
     partition.admit({0: 0, 1: 0})
-    partition.update(0, 0, (Piece(0, range(2), np.ones((2, 3), dtype=np.float32)),))
+    partition.update(0, 0, 0, True, (Piece(0, range(2), np.ones((2, 3), dtype=np.float32)),))
     for part in parts_of(partition):
         send(pipe, part, layout)
     return (pipe.content,)

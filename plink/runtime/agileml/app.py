@@ -78,6 +78,7 @@ class App(ABC, Generic[Items]):
     pieces: int
     stop: Stop
     batches: int = 1
+    grains: int = 1  # that :meth:`part` cuts a piece's mini-batch into, each processed for itself
     seed: int = 0
     result_file: str | None = None  # that :meth:`result` writes: a job that could not is refused before it begins
 
@@ -92,6 +93,12 @@ class App(ABC, Generic[Items]):
         What it adds is seen from the next clock on, also by itself: only so does it not matter which pieces a worker
         has.
         """
+
+    def part(self, items: Items, grain: int) -> Items:
+        """One of ``grains`` parts of a mini-batch of one piece; together they are all of it, and what
+        :meth:`process` adds for them, and their scores, add up. Numbered from 0; not asked where there is but one."""
+        del grain
+        return items
 
     def initial(self, table: str, rows: range, random: np.random.Generator) -> Values | None:
         """What some vectors of a table begin with, shape (len(rows), width); None: with 0. Called in clock 0, when
@@ -116,9 +123,13 @@ def check(app: App[Items]) -> None:
     for attribute in ("tables", "pieces", "stop"):
         if not hasattr(app, attribute):
             raise InputError(where, f"it gives no {attribute!r}")
-    for count, what in ((app.pieces, "pieces"), (app.batches, "batches")):
+    for count, what in ((app.pieces, "pieces"), (app.batches, "batches"), (app.grains, "grains")):
         if not isinstance(count, int) or count < 1:
             raise InputError(where, f"{what} is {count!r}, which must be a whole number above 0")
+    if app.grains > 1 and type(app).part is App.part:
+        raise InputError(
+            where, f"grains is {app.grains}: give part(items, grain), or each would be the whole mini-batch"
+        )
     if not isinstance(app.seed, int) or app.seed < 0:
         raise InputError(where, f"the seed is {app.seed!r}, which must be a whole number, 0 or above")
     if app.result_file is not None and not isinstance(app.result_file, str):

@@ -1,11 +1,12 @@
 """What a worker reads and updates parameters with.
 
-Reads are served from the cache as long as the rule allows; updates are summed in the cache until the worker's clock,
-and then go to every partition, one message each. The servers must have acknowledged them before :meth:`Client.clock`
-returns. What is asked of several partitions is under way at the same time, over a few connections to each server.
+Reads are served from the cache as long as the rule allows; updates are summed in the cache until the worker pushes
+them, and then go to every partition, one message each. The servers must have acknowledged them before
+:meth:`Client.push` returns. A clock ends with its last push. What is asked of several partitions is under way at the
+same time, over a few connections to each server.
 
 Partitions move and servers die meanwhile. A message that was not acknowledged is sent again, to whoever owns the
-partition by then; worker and clock tell a server that it has it already.
+partition by then; worker, clock and step tell a server that it has it already.
 """
 
 import threading
@@ -22,7 +23,7 @@ from plink.runtime.agileml.pieces import Piece
 from plink.runtime.agileml.records import Forged, Lost
 from plink.runtime.agileml.store_config import StoreConfig
 from plink.runtime.agileml.sums import Overflow, no_room
-from plink.runtime.agileml.wire import INCLUDED, Kind, Message, Status, Wanted
+from plink.runtime.agileml.wire import INCLUDED, LAST, Kind, Message, Status, Wanted
 
 _AGAIN_S = 0.02
 # To each server: a handshake takes both ends milliseconds, and when partitions move all workers have one with every new
@@ -88,7 +89,7 @@ class Client:
     ) -> None:  # fmt: skip
         layout = config.layout
         self.layout, self.rule, self._keys = layout, config.rule, config.keys
-        self.worker, self.now, self.era = worker, clock, era
+        self.worker, self.now, self.step, self.era = worker, clock, 0, era
         self._timeouts = timeouts or Timeouts()
         self._partition_bytes = sum(table.rows * table.row_bytes for table in layout.tables) / layout.partitions
         self._owners, self._pointing = dict(owners), threading.Lock()
@@ -96,7 +97,7 @@ class Client:
         self._lines: dict[tuple[str, int], Line] = {}
         self._met: dict[str, int] = {}  # the clock in which the last line to a server was made
         self._given_up = self._renamed = False
-        self._unsent: dict[int, Message] | None = None  # the updates of a clock that is not over yet
+        self._unsent: dict[int, Message] | None = None  # the updates of a step that is not over yet
         self._least_state = -1  # that may be read, whatever the rule
         self._included = False  # whether what was given at this clock has this worker's update of it
 
@@ -116,7 +117,7 @@ class Client:
         missing = cache.missing(wanted, self._needs(self.now))
         if len(missing):
             if self._unsent is not None:
-                raise PlinkError(f"clock {self.now} is not over: call clock() again before reading")
+                raise PlinkError(f"clock {self.now} is not over: call push() again before reading")
             self._fetch(number, missing)
         if not own:
             return cache.given(wanted)
@@ -136,7 +137,7 @@ class Client:
         return max(self.rule.needs(clock), self._least_state)
 
     def update(self, table: str, rows: object, deltas: object) -> None:
-        """Add to vectors; others see it after :meth:`clock`.
+        """Add to vectors; others see it after :meth:`push`.
 
         :param deltas: shape (len(rows), width).
         :raises InputError: shapes or types that do not fit, NaN, or a sum with what it has added at this clock before
@@ -154,38 +155,42 @@ class Client:
 
     @property
     def unfinished(self) -> bool:
-        """Whether the updates of this clock are made but not acknowledged: :meth:`clock` is to be called again."""
+        """Whether updates are made but not acknowledged: :meth:`push` is to be called again."""
         return self._unsent is not None
 
     def discard(self) -> None:
-        """Forget what was added at this clock, to begin it again."""
+        """Forget what was added at this clock, to begin it again with its first step."""
         if self._unsent is None:
+            self.step = 0
             for cache in self._caches:
                 cache.discard()
 
-    def clock(self) -> None:
-        """The work of this clock is done: send all updates. After an :class:`Unanswered` it may be called again.
+    def push(self, last: bool = True) -> None:
+        """The work of one step is done: send all updates. After an :class:`Unanswered` it may be called again, which
+        goes on with the same step.
 
+        :param last: of this clock, which is over then.
         :raises RolledBack, Unanswered: as for :meth:`read`.
         :raises PlinkError: a server refused it, as with it a sum is too large for a table's type; its state is as it
             was before this clock.
         """
         if self._unsent is None:
-            self._unsent = self._updates()
+            self._unsent = self._updates(last)
+        last = any(message.flags & LAST for message in self._unsent.values())
         try:
             self._ask_all(self._unsent)
         except RolledBack:
             self._unsent = None
             raise
         self._unsent = None
-        self.now += 1
+        self.now, self.step = (self.now + 1, 0) if last else (self.now, self.step + 1)
 
     def roll_back(self, clock: int, era: int) -> None:
         """Forget everything after ``clock``; the next is the one after it."""
         for cache in self._caches:
             cache.forget()
         self._unsent, self._included, self._least_state = None, False, -1
-        self.now, self.era = clock + 1, era
+        self.now, self.step, self.era = clock + 1, 0, era
 
     def point(self, partition: int, owner: Ownership) -> None:
         """A partition has another owner, if this is newer than what is known; from any thread."""
@@ -226,7 +231,7 @@ class Client:
             self._included |= bool(answer.flags & INCLUDED)
             self._caches[table].give(rows[places[partition]], answer.pieces[0].values, answer.clock)
 
-    def _updates(self) -> dict[int, Message]:
+    def _updates(self, last: bool) -> dict[int, Message]:
         """One for every partition, with what was added to it, if anything was."""
         pieces: dict[int, list[Piece]] = {partition: [] for partition in range(self.layout.partitions)}
         for table, cache in enumerate(self._caches):
@@ -234,13 +239,13 @@ class Client:
             for partition, where, local in self.layout.cut(rows):
                 pieces[partition].append(Piece(table, local, cache.added(rows[where])))
             cache.sent(rows, self._needs(self.now + 1))
-            if self._included:  # or one's update would be in it twice
+            if not last or self._included:  # the next step reads anew; or one's update would be in it twice
                 cache.forget_given()
         self._included = False
         return {
             partition: Message(
-                Kind.UPDATE, partition, worker=self.worker, era=self.era, clock=self.now, sequence=self.now,
-                pieces=tuple(found),
+                Kind.UPDATE, partition, worker=self.worker, era=self.era, clock=self.now, sequence=self.step,
+                flags=LAST * last, pieces=tuple(found),
             )
             for partition, found in pieces.items()
         }  # fmt: skip

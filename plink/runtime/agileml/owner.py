@@ -339,7 +339,9 @@ class Owner:
     def _update(self, message: Message) -> Message:
         queued = update_part(message) if self.outgoing is not None and not self.outgoing.drains else None
         before = self.partition.clock
-        if self.partition.update(message.worker, message.clock, message.pieces) and queued and self.outgoing:
+        last = bool(message.flags & LAST)
+        taken = self.partition.update(message.worker, message.clock, message.sequence, last, message.pieces)
+        if taken and queued and self.outgoing:
             self.outgoing.add([queued])
         if self.partition.clock > before or self.partition.overflow:
             self.changed()

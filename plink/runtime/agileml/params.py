@@ -21,12 +21,25 @@ class Store(Protocol):
 
 
 class Params:
-    """Of one call. ``random``: numbers that are the same wherever and however often this is done."""
+    """Of one call. ``random``: numbers that are the same wherever and however often this is done.
 
-    def __init__(self, store: Store, seed: int, piece: int, clock: int) -> None:
-        self._store, self.piece, self.clock = store, piece, clock
-        self.random = np.random.default_rng((seed, piece, clock))
+    :param grain: of a piece that is worked on in several; None: it has but one.
+    """
+
+    def __init__(self, store: Store, seed: int, piece: int, clock: int, grain: int | None = None) -> None:
+        self._store, self.piece, self.clock, self._grain = store, piece, clock, grain
+        self.random = np.random.default_rng((seed, piece, clock) if grain is None else (seed, piece, clock, grain))
         self.failed: PlinkError | None = None  # the last, should the program have swallowed it
+
+    @property
+    def where(self) -> str:
+        """For messages: ``piece 3 at clock 2``."""
+        return f"piece {self.piece}{'' if self._grain is None else f', grain {self._grain},'} at clock {self.clock}"
+
+    @property
+    def grain(self) -> int:
+        """Of the piece, from 0."""
+        return self._grain or 0
 
     def read(self, table: str, rows: object = None) -> Values:
         """Vectors as they were before this clock (or, by the rule, a few clocks ago), shape (len(rows), width).

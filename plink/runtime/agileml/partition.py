@@ -3,7 +3,8 @@
 The *consistent state* of clock K has every update up to K and none after (Harlap thesis, 4.2.3, note 5). Updates of
 later clocks wait beside it. It is made the same to the bit whatever the order of arrival: the updates of a clock are
 taken by worker number; those of neighbours in this order that name the same rows are summed first (as they arrive, so
-that no more than one stays in memory), and the sums are added to the state one after the other.
+that no more than one stays in memory), and the sums are added to the state one after the other. A worker may send its
+update of a clock in several *steps*, numbered from 0, of which one is the last; these are summed by worker first.
 
 A sum that the type of its table has no room for ends this: the state stays that of the clock before, and nothing can be
 read or updated any more, but for going back. As it is the same wherever the updates go, so is this.
@@ -52,12 +53,18 @@ class Push:
 
 @dataclass
 class Member:
-    """A worker: the clocks from ``first`` to ``until`` (None: no end in sight) need its update; it sent the one of
-    ``finished`` and all before."""
+    """A worker: the clocks from ``first`` to ``until`` (None: no end in sight) need its update; it sent all of
+    ``finished`` and before, and ``steps`` steps of the clock after."""
 
     first: int
     finished: int
     until: int | None = None
+    steps: int = 0
+
+    @property
+    def begun(self) -> int:
+        """The latest clock that it has sent anything of."""
+        return self.finished + (self.steps > 0)
 
     def owes(self, clock: int) -> bool:
         """Whether the state of ``clock`` has to wait for it."""
@@ -133,12 +140,14 @@ class Partition:
                 members[worker] = replace(member, until=None) if member.first <= first else Member(first, first - 1)
             elif member.first < first:
                 until = first - 1 if member.until is None else min(member.until, first - 1)
-                members[worker] = replace(member, until=until, finished=min(member.finished, first - 1))
+                finished = min(member.finished, first - 1)
+                steps = member.steps if member.finished < until else 0
+                members[worker] = replace(member, until=until, finished=finished, steps=steps)
         members |= {worker: Member(first, first - 1) for worker in sorted(workers) if worker not in members}
         if members == self.members:
             return False
         staying = [member for worker, member in self.members.items() if worker in workers]
-        if first <= self.clock or any(member.finished >= max(first, member.first) for member in staying):
+        if first <= self.clock or any(member.begun >= max(first, member.first) for member in staying):
             raise Refused(f"the workers of clock {first} cannot change: it has begun")
         self._drop_from(first)
         self.members = members
@@ -157,14 +166,16 @@ class Partition:
                 self.show(clock, pieces)
 
     def _begun(self) -> int:
-        """The latest clock that anybody has finished."""
+        """The latest clock that anybody has sent anything of."""
         return max(self.ahead, default=self.clock)
 
-    def update(self, worker: int, clock: int, pieces: Sequence[Piece]) -> bool:
-        """All that a worker adds at a clock; it has finished it then. Arrays are the partition's own from now on.
+    def update(self, worker: int, clock: int, step: int, last: bool, pieces: Sequence[Piece]) -> bool:
+        """Take one step of what a worker adds at a clock, which it has finished with the ``last``. Arrays are the
+        partition's own from now on. A last step that came before as another one's, of a worker that this one goes on
+        for and did more, ends the clock and adds nothing.
 
         :returns: False for one that came before, which counts once.
-        :raises Refused: nobody by that number, or a clock was left out.
+        :raises Refused: nobody by that number, or a clock or a step was left out.
         """
         if worker not in self.members and clock <= self.can_roll_back()[0]:
             return False  # of one who has ended long ago
@@ -174,14 +185,38 @@ class Partition:
             return False
         if clock != member.finished + 1 or (member.until is not None and clock > member.until):
             raise Refused(f"worker {worker} sent clock {clock} after {member.finished}")
-        member.finished = clock
-        ahead = self.ahead.setdefault(clock, Ahead())
-        ahead.waiting[worker] = tuple(pieces)
-        self.show(clock, pieces)
-        if clock == self.clock + 1:
-            self._sum(ahead)
+        if step > member.steps:
+            raise Refused(f"worker {worker} sent step {step} of clock {clock} after {member.steps}")
+        fresh = step == member.steps
+        if not fresh and not last:
+            return False
+        waiting = self._with_step(worker, clock, pieces) if fresh else ()  # may lack memory: nothing has changed then
+        member.finished, member.steps = (clock, 0) if last else (clock - 1, step + 1)
+        if fresh:
+            self.ahead.setdefault(clock, Ahead()).waiting[worker] = waiting
+            self.show(clock, pieces)
+        if last and clock == self.clock + 1:
+            self._sum(self.ahead[clock])
             self.advance()
         return True
+
+    def wait(self, worker: int, clock: int, pieces: Sequence[Piece]) -> None:
+        """Keep some of what a worker adds at a clock until its turn comes, whatever is known of the worker."""
+        waiting = self._with_step(worker, clock, pieces)
+        self.ahead.setdefault(clock, Ahead()).waiting[worker] = waiting
+        self.show(clock, pieces)
+
+    def _with_step(self, worker: int, clock: int, pieces: Sequence[Piece]) -> tuple[Piece, ...]:
+        """What waits of a worker, and one more step of it. Where a sum is too large nothing is lost: it is so as well
+        wherever the partition goes."""
+        waiting = self.ahead[clock].waiting.get(worker, ()) if clock in self.ahead else ()
+        if not waiting:
+            return tuple(pieces)
+        try:
+            return tuple(_summed(waiting, pieces))
+        except TooLarge as error:
+            self._stop(error, clock)
+            return (*waiting, *pieces)
 
     def show(self, clock: int, pieces: Sequence[Piece]) -> None:
         """What is ahead of the state, to those who may see it."""
@@ -277,7 +312,7 @@ class Partition:
         self.backups = {address: min(pushed, clock) for address, pushed in self.backups.items()}
         self.forget_ahead()
         for member in self.members.values():
-            member.finished = min(member.finished, max(clock, member.first - 1))
+            member.finished, member.steps = min(member.finished, max(clock, member.first - 1)), 0
 
     def forget_ahead(self) -> None:
         """Only the consistent state counts."""
@@ -352,9 +387,9 @@ class Partition:
         too large: it is so as well wherever the partition goes."""
         taking_part = (worker for worker in sorted(self.members) if worker not in ahead.summed)
         for worker in taking_part:
+            if self.members[worker].owes(self.clock + 1):  # though some of its steps may wait
+                return
             if worker not in ahead.waiting:
-                if self.members[worker].owes(self.clock + 1):
-                    return
                 continue
             try:
                 ahead.sums = _summed(ahead.sums, ahead.waiting[worker])

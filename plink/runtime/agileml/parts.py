@@ -14,7 +14,7 @@ import numpy as np
 from plink.runtime.agileml.layout import Layout
 from plink.runtime.agileml.partition import Ahead, Member, Partition, Refused, Undo
 from plink.runtime.agileml.pieces import Piece, put
-from plink.runtime.agileml.wire import Kind, Message
+from plink.runtime.agileml.wire import LAST, Kind, Message
 
 
 class What(IntEnum):
@@ -25,9 +25,10 @@ class What(IntEnum):
     UNDO = 2
     SUMS = 3
     WAITING = 4
-    UPDATE = 5  # one that came while the parts were sent
+    UPDATE = 5  # a worker's last step of a clock that came while the parts were sent
     WORKERS = 6  # who takes part from a clock on, changed while the parts were sent
     NOTHING = 7  # whether there is somebody to take it
+    STEP = 8  # as UPDATE, but not the last
 
 
 def parts_of(partition: Partition, *, values: bool = True, ahead: bool = True) -> list[Message]:
@@ -39,7 +40,8 @@ def parts_of(partition: Partition, *, values: bool = True, ahead: bool = True) -
     numbers = {
         "clock": partition.clock, "push_sequence": partition.push_sequence, "history": partition.history is not None,
         "members": {
-            worker: [member.first, member.finished, member.until] for worker, member in partition.members.items()
+            worker: [member.first, member.finished, member.until, member.steps]
+            for worker, member in partition.members.items()
         } if ahead else {},
     }  # fmt: skip
     state = [
@@ -64,16 +66,18 @@ def _ahead(partition: Partition) -> list[Message]:
             for pieces in _once_a_table(ahead.sums)
         ]
         parts += [
-            Message(Kind.PART, number, flags=What.WAITING, clock=clock, worker=worker, pieces=_copies(pieces))
-            for worker, pieces in ahead.waiting.items()
+            Message(Kind.PART, number, flags=What.WAITING, clock=clock, worker=worker, pieces=pieces)
+            for worker, waiting in ahead.waiting.items()
+            for pieces in _once_a_table(waiting)
         ]
     return parts
 
 
 def update_part(update: Message) -> Message:
     """An update on its way to the new owner: a copy, for the partition takes the original's arrays."""
+    what = What.UPDATE if update.flags & LAST else What.STEP
     return Message(
-        Kind.PART, update.partition, flags=What.UPDATE, worker=update.worker, clock=update.clock,
+        Kind.PART, update.partition, flags=what, worker=update.worker, clock=update.clock, before=update.sequence,
         pieces=_copies(update.pieces),
     )  # fmt: skip
 
@@ -117,10 +121,9 @@ def take(partition: Partition, part: Message) -> None:
         ahead.sums += part.pieces
         partition.show(part.clock, part.pieces)
     elif what is What.WAITING:
-        partition.ahead.setdefault(part.clock, Ahead()).waiting[part.worker] = part.pieces
-        partition.show(part.clock, part.pieces)
-    elif what is What.UPDATE:
-        partition.update(part.worker, part.clock, part.pieces)
+        partition.wait(part.worker, part.clock, part.pieces)
+    elif what in (What.UPDATE, What.STEP):
+        partition.update(part.worker, part.clock, part.before, what is What.UPDATE, part.pieces)
     elif what is What.WORKERS:
         partition.workers_from(_workers(part), part.clock)
     elif what is not What.NOTHING:
@@ -138,8 +141,8 @@ def _numbers(part: Message) -> dict[str, Any]:
     try:
         numbers: dict[str, Any] = json.loads(part.text)
         found = [numbers[name] for name in ("clock", "push_sequence", "history")]
-        for worker, (first, finished, until) in numbers["members"].items():
-            found += [first, finished, 0 if until is None else until, int(worker)]
+        for worker, (first, finished, until, steps) in numbers["members"].items():
+            found += [first, finished, 0 if until is None else until, steps, int(worker)]
     except (ValueError, AttributeError, KeyError, TypeError, RecursionError):
         found = [None]
     if not all(isinstance(one, int) for one in found):

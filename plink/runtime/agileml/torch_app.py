@@ -20,6 +20,7 @@ from plink.errors import InputError, PlinkError
 from plink.runtime.agileml.app import App, AppError, Items, Score
 from plink.runtime.agileml.blame import raised
 from plink.runtime.agileml.layout import Table, Values
+from plink.runtime.agileml.micro_batches import micro_batch, rows_of
 from plink.runtime.agileml.params import Params
 from plink.runtime.agileml.sgd import Sgd
 from plink.runtime.agileml.torch_models import Models, Replica, seeded
@@ -52,12 +53,7 @@ class TorchApp(App[Items]):
     def size(self, items: Items) -> float:
         """How many items a mini-batch has (or their weight): as many as its first tensor has rows, unless this is
         overridden. Nothing is asked of one that has 0."""
-        first: object = items
-        while isinstance(first, Mapping | list | tuple) and first:
-            first = next(iter(first.values() if isinstance(first, Mapping) else first))
-        if not isinstance(first, torch.Tensor | np.ndarray) or not first.ndim:
-            raise InputError("a mini-batch", f"{type(items).__name__}, which does not begin with a tensor of items")
-        return len(first)
+        return rows_of(items)
 
     def sizes(self, piece: int) -> Sequence[float]:
         """:meth:`size` of every mini-batch of a piece. Asked for once, in clock 0; unless it is overridden, pieces are
@@ -91,6 +87,12 @@ class TorchApp(App[Items]):
         self._slots.put(model, found)
         return model
 
+    def part(self, items: Items, grain: int) -> Items:
+        """A micro-batch, if ``grains`` are asked for: so many of the rows of each tensor that has as many as the
+        first."""
+        found: Items = micro_batch(items, grain, self.grains)
+        return found
+
     # What follows is what App asks for.
 
     @property
@@ -115,11 +117,12 @@ class TorchApp(App[Items]):
         return self._models.initial()[dtype][rows.start : rows.stop : rows.step] if kind == WEIGHTS else None
 
     def process(self, items: Items, params: Params) -> Score | None:
-        """This piece's part of one step on the global mini-batch."""
+        """What these items are of one step on the global mini-batch."""
         replica = self._models.replica()
         replica.initial = None
         size, whole = self._shares(items, params)
-        if not size and params.piece:
+        sole = params.piece == params.grain == 0  # who sees to the velocity, for all
+        if not size and not sole:
             return None
         rate = self._try(params, "the optimiser", self.optimiser.rate, params.clock)
         loss = 0.0
@@ -134,8 +137,7 @@ class TorchApp(App[Items]):
                 slope *= slope.dtype.type(size / whole)
             else:
                 slope.fill(0)
-            slows = self.optimiser.momentum and params.piece == 0  # one piece for all
-            velocity = params.read(f"{VELOCITY}.{dtype}") if slows else None
+            velocity = params.read(f"{VELOCITY}.{dtype}") if self.optimiser.momentum and sole else None
             towards, faster = self.optimiser.additions(slope, rate, velocity)
             params.update(f"{WEIGHTS}.{dtype}", None, towards)
             if faster is not None:
@@ -173,7 +175,7 @@ class TorchApp(App[Items]):
         return (slope.to_dense() if slope.is_sparse else slope).add(parameter.detach(), alpha=decay)
 
     def _shares(self, items: Items, params: Params) -> tuple[float, float]:
-        """The sizes of this mini-batch and of the global one."""
+        """The sizes of this mini-batch, or of this part of it, and of the global one."""
         size = self._try(params, "size()", self.size, items)
         batch = (params.clock - 1) % self.batches
         said = self._said.get(batch)
@@ -182,7 +184,7 @@ class TorchApp(App[Items]):
             if not found.all():  # a rule with staleness lets clock 1 begin before clock 0 is over for all
                 return 0.0, 0.0
             said = self._said[batch] = found - 1  # which they stay
-        if said[params.piece] != size:
+        if size > said[params.piece] or (size < said[params.piece] and self.grains == 1):
             why = f"size() is {size:g}, and sizes() said {said[params.piece]:g} of mini-batch {batch}"
             raise self._mistake(params, why)
         return size, float(said.sum())
@@ -208,7 +210,7 @@ class TorchApp(App[Items]):
         return error
 
     def _where(self, params: Params) -> str:
-        return f"app {self.name}: process() of piece {params.piece} at clock {params.clock}"
+        return f"app {self.name}: process() of {params.where}"
 
     @cached_property
     def _models(self) -> Models:

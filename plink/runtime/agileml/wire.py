@@ -26,13 +26,13 @@ from plink.runtime.agileml.records import Channel, Forged
 
 assert sys.byteorder == "little"  # arrays travel as they are
 
-VERSION = 2
+VERSION = 3
 _MAGIC = b"plPS"
 _HEADER = struct.Struct("<4sBBBBIIiIIIIIQqqQ")
 _PIECE = struct.Struct("<IIII")
 _TEXT_BYTES = 1 << 16
 _NUMBERED, _WITH_VALUES = 1, 2
-LAST = 1  # flag of a push: none follows
+LAST = 1  # flag of a push: none follows; of an update: the worker has finished its clock
 INCLUDED = 2  # flag of an answer to a read: the worker's update of its clock is in it already
 
 
@@ -71,7 +71,7 @@ class Message(NamedTuple):
 
     ``era`` counts roll-backs and ``epoch`` the owners of the partition; ``sequence`` makes repeats known. ``ticket``
     tells the questions of one connection apart, and is repeated in the answer. In a read, ``before`` is the least clock
-    of the state that the reader may be given.
+    of the state that the reader may be given. In an update, ``sequence`` is the step of its clock, from 0.
     """
 
     kind: Kind

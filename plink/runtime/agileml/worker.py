@@ -5,7 +5,6 @@ a clock is one mini-batch of every piece, an iteration ``app.batches`` clocks. N
 can be had again, from the servers or from the input data: it may go back to any clock, and others may go on for it.
 """
 
-import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from plink.runtime.agileml.client import Client, RolledBack
 from plink.runtime.agileml.loaded import Loaded
 from plink.runtime.agileml.params import Params
 from plink.runtime.agileml.progress import Progress
+from plink.runtime.agileml.shift import Shift
 
 TOLD = "told to leave"
 Say = Callable[[str], None]
@@ -81,7 +81,7 @@ class Worker(Generic[Items]):
         while True:
             try:
                 if self._client.unfinished:
-                    self._client.clock()
+                    self._client.push()
                 finished = self._clock()
             except RolledBack as back:
                 self._say(f"clock {self._client.now}: rolled back to clock {back.clock}, era {back.era}")
@@ -93,6 +93,23 @@ class Worker(Generic[Items]):
     def _clock(self) -> Finished | None:
         client, begun = self._client, time.perf_counter()
         now = client.now
+        pieces = self._pieces()
+        if isinstance(pieces, Finished):
+            return pieces
+        working = time.perf_counter()
+        judged, objective = self._work(pieces)
+        worked = time.perf_counter()
+        client.push()
+        if self._done:
+            iteration = self._progress.iteration(now)
+            seconds = time.perf_counter() - begun
+            leads, spent = 0 in pieces, worked - working
+            self._done(Clock(now, iteration, len(pieces), seconds, spent, leads, judged, objective))
+        return None
+
+    def _pieces(self) -> tuple[int, ...] | Finished:
+        """Begin a clock: those that are to be worked on, unless there is nothing more to be done."""
+        client, now = self._client, self._client.now
         if self._app.stop.clocks is not None and now > self._app.stop.clocks:
             return Finished(now, f"{self._app.stop.clocks} clocks are done")
         if now and self._progress.stops_at() == now:
@@ -104,22 +121,17 @@ class Worker(Generic[Items]):
             if not set(pieces) <= set(self._had or ()):
                 client.require_previous()
             self._announce(pieces)
-        working, judged, objective = time.perf_counter(), None, None
-        if now == 0:
-            self._begin(pieces)
-        else:
-            scores = [self._work(piece) for piece in pieces]
-            self._score_all(score for score in scores if score is not None)
-            if 0 in pieces:
-                judged, objective = self._decide()
-        worked = time.perf_counter()
-        client.clock()
-        if self._done:
-            iteration = self._progress.iteration(now)
-            seconds = time.perf_counter() - begun
-            leads, spent = 0 in pieces, worked - working
-            self._done(Clock(now, iteration, len(pieces), seconds, spent, leads, judged, objective))
-        return None
+        return pieces
+
+    def _work(self, pieces: Sequence[int]) -> tuple[int | None, float | None]:
+        """What is to be sent at the end of this clock; the iteration that is judged by then, and its objective."""
+        if self._client.now == 0:
+            self._initialise(pieces)
+            return None, None
+        shift = Shift(self.loaded, self._client, self._client.now, pieces)
+        shift.work_off()
+        self._score_all(shift.scores)
+        return self._decide() if 0 in pieces else (None, None)
 
     def _announce(self, pieces: tuple[int, ...]) -> None:
         had, self._had = self._had, pieces
@@ -129,7 +141,7 @@ class Worker(Generic[Items]):
             f"{len(pieces)} of {self._app.pieces}; the global batch stays the same, 1/{self._app.batches} of all pieces"
         )
 
-    def _begin(self, pieces: Sequence[int]) -> None:
+    def _initialise(self, pieces: Sequence[int]) -> None:
         """The first values of the rows that go with the pieces."""
         for piece in pieces:
             params = Params(self._client, self._app.seed, piece, 0)
@@ -147,40 +159,6 @@ class Worker(Generic[Items]):
                         params.update(table.name, rows, values)
                     except InputError as error:
                         raise AppError(f"{where}: {error}") from error
-
-    def _work(self, piece: int) -> Score | None:
-        now = self._client.now
-        items = self.loaded.get(piece)[(now - 1) % self._app.batches]
-        params = Params(self._client, self._app.seed, piece, now)
-        where = f"app {self._app.name}: process() of piece {piece} at clock {now}"
-        score, error = None, None
-        try:
-            score = self._app.process(items, params)
-        except Exception as raised_there:
-            error = raised_there
-        # First what the servers said, whatever the program made of it: it may be that all is to be done again.
-        if params.failed is not None and not isinstance(params.failed, InputError):
-            raise params.failed
-        if error is not None:
-            raise raised(where, error) from error
-        if params.failed is not None:
-            raise AppError(f"{where}: {params.failed}")
-        return self._score(where, score)
-
-    @staticmethod
-    def _score(where: str, score: object) -> Score | None:
-        if score is None:
-            return None
-        if not isinstance(score, Score):
-            raise AppError(f"{where} returned {type(score).__name__}, which must be a Score or None")
-        said = " ".join(str(score).split())
-        try:
-            finite = math.isfinite(score.total) and 0 <= score.weight < math.inf
-        except (TypeError, ValueError) as error:
-            raise AppError(f"{where} returned {said}: an objective and its weight must be numbers") from error
-        if not finite:
-            raise AppError(f"{where} returned {said}: an objective must be finite (smaller steps may help)")
-        return score
 
     def _score_all(self, scores: Iterable[Score]) -> None:
         try:

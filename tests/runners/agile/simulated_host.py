@@ -24,7 +24,7 @@ from plink.runtime.agileml.pieces import Piece
 from plink.runtime.agileml.progress import TABLES
 from plink.runtime.agileml.server_words import MOVING
 from plink.runtime.agileml.store_config import StoreConfig
-from plink.runtime.agileml.wire import Kind, Status, Wanted
+from plink.runtime.agileml.wire import LAST, Kind, Status, Wanted
 from plink.runtime.agileml.wire import Message as Word
 from plink.runtime.agileml.worker import TOLD, Clock
 from plink.runtime.agileml.worker_threads import WorkerThreads, _Running
@@ -155,7 +155,7 @@ class SimulatedWorker:
             rows = run_of(np.array(sorted(self._pieces), dtype=np.uint32))
             piece = Piece(0, rows, np.ones((len(rows), 1), dtype=np.int64))
             now = self._client.now
-            word = Word(Kind.UPDATE, partition, worker=self.number, era=self._client.era, clock=now, sequence=now,
+            word = Word(Kind.UPDATE, partition, worker=self.number, era=self._client.era, clock=now, flags=LAST,
                         pieces=(piece,) if len(rows) else ())  # fmt: skip
             if self._ask(word) is not None:
                 self._left.discard(partition)

@@ -38,4 +38,4 @@ def count(client: Client, clocks: int, each: Callable[[int], object] = lambda cl
         client.read("n", rows[:5])
         client.update("n", rows[:10], added[:10])
         client.update("n", rows[10:], added[10:])
-        client.clock()
+        client.push()

@@ -35,7 +35,7 @@ def work(pipe: Connection, keys: bytes, worker: int, addresses: list[str], clock
         for clock in range(clocks):
             client.read("n", rows[:9])
             client.update("n", rows, np.full((len(rows), 4), worker + 1))
-            client.clock()
+            client.push()
             pipe.send(clock)
         pipe.send({"sum": int(client.read("n", range(1000)).sum())})
     except PlinkError as error:

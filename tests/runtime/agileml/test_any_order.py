@@ -75,7 +75,7 @@ class Course:
                 try:
                     client.read("n", [client.now % ROWS])
                     client.update("n", range(ROWS), np.full((ROWS, 1), worker + 1))
-                    client.clock()
+                    client.push()
                 except RolledBack as back:
                     client.roll_back(back.clock, back.era)
         except BaseException as error:

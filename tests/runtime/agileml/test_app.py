@@ -50,6 +50,8 @@ def test_convergence_is_when_the_last_iterations_brought_nothing() -> None:
         ("pieces", 0, "pieces is 0"),
         ("pieces", 2.5, "pieces is 2.5"),
         ("batches", -1, "batches is -1"),
+        ("grains", 0, "grains is 0"),
+        ("grains", 2, r"give part\(items, grain\)"),
         ("seed", -1, "the seed is -1"),
         ("stop", 10, "stop is 10"),
         ("tables", ("m",), "one of the tables is 'm'"),

@@ -23,7 +23,7 @@ def some() -> Partition:
     partition = Partition(LAYOUT, 1, history=True)
     partition.admit({0: 0, 1: 0})
     for worker, clock in ((0, 0), (1, 0), (1, 1)):
-        partition.update(worker, clock, (Piece(0, range(5), np.full((5, 2), worker + 1)),))
+        partition.update(worker, clock, 0, True, (Piece(0, range(5), np.full((5, 2), worker + 1)),))
     return partition
 
 
@@ -34,7 +34,7 @@ def test_a_partition_comes_back_whole(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
     found = read_partition(path, LAYOUT, sees_ahead=False)
     assert (found.number, found.clock, found.can_roll_back()) == (1, 0, [-1, 0])
-    found.update(0, 1, (Piece(0, range(5), np.full((5, 2), 10)),))
+    found.update(0, 1, 0, True, (Piece(0, range(5), np.full((5, 2), 10)),))
     assert (found.values[0] == 3 + 12).all()
     found.roll_back(-1)
     assert not found.values[0].any()
@@ -88,7 +88,7 @@ def test_a_run_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
         client = run.client(0)
         for _ in range(3):
             client.update("n", range(10), np.ones((10, 2), int))
-            client.clock()
+            client.push()
         for number in (0, 1):
             run.servers[0].checkpoint(number, tmp_path / str(number))
         client.close()
@@ -101,5 +101,5 @@ def test_a_run_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
         again = run.client(0, clock=3, era=1)
         assert (again.read("n", range(10)) == 3).all()
         again.update("n", [4], [[1, 2]])
-        again.clock()
+        again.push()
         assert run.state()[4].tolist() == [4, 5]

@@ -118,7 +118,7 @@ def test_a_successor_sees_what_the_lost_worker_saw(rule: Rule) -> None:
         successor.update("n", range(4), np.full((4, 1), 10))
         if not rule.sees_ahead:
             assert (successor.read("n", range(4)) == 10).all()
-        successor.clock()
+        successor.push()
         assert (successor.read("n", range(4)) == 11).all()
         assert (run.state() == 11).all()
 

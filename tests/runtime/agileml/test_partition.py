@@ -80,8 +80,8 @@ def test_the_state_is_the_same_to_the_bit_whatever_the_order_of_arrival(
     partition, wanted = made(sees_ahead=sees_ahead), states(seed)
     finished = dict.fromkeys(range(WORKERS), -1)
     for worker, clock in order:
-        assert partition.update(worker, clock, pieces_of(seed, worker, clock))
-        assert not partition.update(worker, clock, pieces_of(seed, worker, clock))  # twice counts once
+        assert partition.update(worker, clock, 0, True, pieces_of(seed, worker, clock))
+        assert not partition.update(worker, clock, 0, True, pieces_of(seed, worker, clock))  # twice counts once
         finished[worker] = clock
         assert partition.clock == min(finished.values())
         assert equal(partition, wanted[partition.clock + 1])
@@ -104,7 +104,7 @@ def test_pushes_and_roll_backs(order: list[tuple[int, int]], seed: int, data: st
     active.backups[TO] = -1
     late, has = [], {-1}
     for worker, clock in order:
-        active.update(worker, clock, pieces_of(seed, worker, clock))
+        active.update(worker, clock, 0, True, pieces_of(seed, worker, clock))
         push = active.take_push(TO, data.draw(st.integers(active.pushed, active.clock)))
         fate = data.draw(st.sampled_from(["arrives", "is lost", "is late", "arrives but is not acknowledged"]))
         if fate.startswith("arrives"):
@@ -126,7 +126,7 @@ def test_pushes_and_roll_backs(order: list[tuple[int, int]], seed: int, data: st
         assert equal(partition, wanted[to + 1])
     for clock in range(to + 1, CLOCKS):  # the work is done again
         for worker in range(WORKERS):
-            assert active.update(worker, clock, pieces_of(seed, worker, clock))
+            assert active.update(worker, clock, 0, True, pieces_of(seed, worker, clock))
     assert equal(active, wanted[-1])
     assert backup.apply_push(active.take_push(TO, last=True))
     assert equal(backup, wanted[-1])
@@ -139,7 +139,7 @@ def test_a_partition_put_together_again_goes_on_as_if_nothing_had_been(
     """State, steps back, sums and waiting updates; the first one's arrays may change meanwhile."""
     partition, wanted = made(history=True, sees_ahead=sees_ahead), states(seed)
     for worker, clock in order[:when]:
-        partition.update(worker, clock, pieces_of(seed, worker, clock))
+        partition.update(worker, clock, 0, True, pieces_of(seed, worker, clock))
     first, *parts = parts_of(partition)
     other = begun(LAYOUT, first, sees_ahead=sees_ahead)
     for values in partition.values:
@@ -147,7 +147,7 @@ def test_a_partition_put_together_again_goes_on_as_if_nothing_had_been(
     for part in parts:
         take(other, part)
     for worker, clock in order:
-        assert other.update(worker, clock, pieces_of(seed, worker, clock)) == ((worker, clock) in order[when:])
+        assert other.update(worker, clock, 0, True, pieces_of(seed, worker, clock)) == ((worker, clock) in order[when:])
     assert equal(other, wanted[-1])
     assert other.can_roll_back() == list(range(-1, CLOCKS))
     if sees_ahead:
@@ -160,7 +160,7 @@ def test_released_clocks_are_gone_but_not_before_they_were_pushed() -> None:
     partition = made(history=True)
     for clock in range(CLOCKS):
         for worker in range(WORKERS):
-            partition.update(worker, clock, pieces_of(1, worker, clock))
+            partition.update(worker, clock, 0, True, pieces_of(1, worker, clock))
         if clock == 1:
             partition.backups[TO] = 0
             partition.arrived(TO, partition.take_push(TO))
@@ -175,11 +175,11 @@ def test_workers_come_and_go() -> None:
     """A clock needs those who take part in it; one who leaves owes what it promised."""
     partition = Partition(LAYOUT, 0)
     partition.admit({0: 0, 1: 0})
-    partition.update(0, 0, pieces_of(0, 0, 0))
+    partition.update(0, 0, 0, True, pieces_of(0, 0, 0))
     with pytest.raises(Refused, match="has begun"):
         partition.workers_from([0], 0)
     assert partition.workers_from([0], 1)
-    partition.update(0, 1, ())
+    partition.update(0, 1, 0, True, ())
     with pytest.raises(Refused, match="has begun"):
         partition.workers_from([0, 2], 1)
     assert not partition.workers_from([0], 1)
@@ -187,22 +187,22 @@ def test_workers_come_and_go() -> None:
     assert partition.workers_from([0, 2], 3)
     assert partition.workers_from([2], 3)
     assert (partition.clock, partition.laggards()) == (-1, [1])
-    partition.update(1, 0, ())
+    partition.update(1, 0, 0, True, ())
     assert (partition.clock, partition.laggards()) == (1, [0])
     with pytest.raises(Refused, match="after 0"):
-        partition.update(1, 1, ())
+        partition.update(1, 1, 0, True, ())
     with pytest.raises(Refused, match="has ended at clock 0, and cannot come back at 5"):
         partition.workers_from([1], 5)
-    partition.update(0, 2, ())
+    partition.update(0, 2, 0, True, ())
     assert (partition.clock, partition.laggards()) == (2, [2])
-    partition.update(2, 3, ())
+    partition.update(2, 3, 0, True, ())
     partition.workers_from([], 4)
     assert partition.clock == 3
     partition.workers_from([7], 6)
     assert (partition.clock, partition.laggards()) == (5, [7])  # nobody works at 4 and 5
     partition.release(5)
     assert list(partition.members) == [7]
-    assert not partition.update(2, 3, ())  # said again after all
+    assert not partition.update(2, 3, 0, True, ())  # said again after all
 
 
 @given(st.integers(0, 1000), st.integers(0, 2), st.booleans(), st.booleans())
@@ -216,7 +216,7 @@ def test_what_one_sent_who_was_given_up_counts_up_to_where_others_go_on(
     lacking = [] if all_before else [(others[0], 1)]
     for worker, clock in [(worker, clock) for clock in (0, 1) for worker in range(WORKERS)] + [(gone, 2)]:
         if (worker, clock) not in lacking:
-            active.update(worker, clock, pieces_of(seed, worker, clock))
+            active.update(worker, clock, 0, True, pieces_of(seed, worker, clock))
     first, *parts = parts_of(active)
     heir = begun(LAYOUT, first, sees_ahead=sees_ahead)
     for part in parts:
@@ -229,10 +229,10 @@ def test_what_one_sent_who_was_given_up_counts_up_to_where_others_go_on(
     for partition in (active, heir):
         for clock in (2, 3):  # what it says again, and what it goes on with
             with pytest.raises(Refused):
-                partition.update(gone, clock, pieces_of(seed, gone, clock))
+                partition.update(gone, clock, 0, True, pieces_of(seed, gone, clock))
         for worker, clock in [*lacking, *((worker, clock) for clock in (2, 3) for worker in (*others, WORKERS))]:
             same = gone if worker == WORKERS else worker
-            assert partition.update(worker, clock, pieces_of(seed, same, clock))
+            assert partition.update(worker, clock, 0, True, pieces_of(seed, same, clock))
         assert partition.clock == CLOCKS - 1
         assert np.array_equal(partition.values[1], wanted[-1][1])
         np.testing.assert_allclose(partition.values[0], wanted[-1][0], rtol=1e-4, atol=1e-5)
@@ -244,7 +244,7 @@ def test_a_clock_that_all_have_done_is_nobody_elses() -> None:
     """The only worker was given up, and did more than the clock at which another was to go on."""
     partition = Partition(LAYOUT, 0)
     partition.admit({0: 0})
-    partition.update(0, 0, ())
+    partition.update(0, 0, 0, True, ())
     with pytest.raises(Refused, match="has begun"):
         partition.workers_from([1], 0)
     assert partition.workers_from([1], 1)
@@ -253,8 +253,8 @@ def test_a_clock_that_all_have_done_is_nobody_elses() -> None:
 def test_what_cannot_be_is_refused_and_changes_nothing() -> None:
     partition = made()
     for does in (
-        lambda: partition.update(9, 0, ()),
-        lambda: partition.update(0, 1, ()),
+        lambda: partition.update(9, 0, 0, True, ()),
+        lambda: partition.update(0, 1, 0, True, ()),
         lambda: partition.take_push(TO),
         lambda: partition.roll_back(3),
         lambda: partition.admit({0: 5}),

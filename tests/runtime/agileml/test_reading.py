@@ -11,7 +11,7 @@ import pytest
 from plink.runtime.agileml.layout import Layout, Table
 from plink.runtime.agileml.owner import Owner, Role
 from plink.runtime.agileml.partition import Partition
-from plink.runtime.agileml.wire import Kind, Message, Status, Wanted
+from plink.runtime.agileml.wire import LAST, Kind, Message, Status, Wanted
 
 LAYOUT = Layout((Table("a", 4, 2),), 1)
 READ = Message(Kind.READ, 0, before=-1, wanted=(Wanted(0, range(4)),))
@@ -94,6 +94,6 @@ def test_a_state_that_is_not_there_yet_is_waited_for(owner: Owner) -> None:
     thread, answers = asked(owner, READ._replace(clock=1, before=0))
     thread.join(0.2)
     assert not answers
-    assert owner.ask(Message(Kind.UPDATE, 0, worker=0)).status is Status.OK
+    assert owner.ask(Message(Kind.UPDATE, 0, worker=0, flags=LAST)).status is Status.OK
     thread.join(10)
     assert [answer.status for answer in answers] == [Status.OK]

@@ -9,7 +9,7 @@ from plink.runtime.agileml.owner import Role
 from plink.runtime.agileml.partition import Partition, Refused
 from plink.runtime.agileml.parts import parts_of
 from plink.runtime.agileml.pieces import Piece
-from plink.runtime.agileml.wire import Kind, Message, Status
+from plink.runtime.agileml.wire import LAST, Kind, Message, Status
 from tests.runtime.agileml.stores import hand_over, store
 
 LAYOUT = Layout((Table("n", 4, 1, "int64"),), 1)
@@ -22,7 +22,7 @@ def of(number: int) -> tuple[Piece, ...]:
 
 def update(worker: int, clock: int, number: int, era: int = 0) -> Message:
     """As a client sends it."""
-    return Message(Kind.UPDATE, 0, worker=worker, clock=clock, era=era, sequence=clock, pieces=of(number))
+    return Message(Kind.UPDATE, 0, worker=worker, clock=clock, era=era, flags=LAST, pieces=of(number))
 
 
 def test_a_roll_back_asked_for_twice_leaves_the_work_of_its_era() -> None:
@@ -79,7 +79,7 @@ def test_no_clock_passes_before_all_have_joined() -> None:
 def test_a_clock_that_lacks_memory_is_not_passed_without_its_updates(monkeypatch: pytest.MonkeyPatch) -> None:
     partition = Partition(LAYOUT, 0, history=True)
     partition.admit({0: 0, 1: 0})
-    partition.update(0, 0, of(1))
+    partition.update(0, 0, 0, True, of(1))
 
     def none_left(*_: object) -> None:
         raise MemoryError
@@ -87,9 +87,9 @@ def test_a_clock_that_lacks_memory_is_not_passed_without_its_updates(monkeypatch
     with monkeypatch.context() as patched:
         patched.setattr(partition_module, "copied", none_left)
         with pytest.raises(MemoryError):
-            partition.update(1, 0, of(10))
+            partition.update(1, 0, 0, True, of(10))
     assert partition.clock == -1
-    assert not partition.update(1, 0, of(10))
+    assert not partition.update(1, 0, 0, True, of(10))
     assert (partition.clock, partition.values[0].tolist()) == (0, [[11]] * 4)
     partition.roll_back(-1)
     assert not partition.values[0].any()

@@ -44,7 +44,7 @@ def test_bsp_equals_one_after_the_other_to_the_bit(workers: int) -> None:
                 mine = step(worker, clock, *found)
                 client.update("a", range(ROWS), mine[0])
                 client.update("b", range(7), mine[1])
-                client.clock()
+                client.push()
 
         together(*(lambda worker=worker: work(worker) for worker in range(workers)))
         assert np.array_equal(run.state(0), a)
@@ -60,7 +60,7 @@ def test_own_additions_are_seen_before_they_are_sent_and_once() -> None:
                 assert (client.read("n", [3, 1, 3]) == (clock - 1) * np.array([[2], [1], [2]])).all()
                 client.update("n", [3, 1, 3], np.ones((3, WIDTH), int))
                 assert (client.read("n", [3, 1, 3]) == clock * np.array([[2], [1], [2]])).all()
-                client.clock()
+                client.push()
             assert (run.client(0, clock=4).read("n", range(ROWS)).sum(axis=1) == WIDTH * run.state()[:, 0]).all()
 
 
@@ -83,7 +83,7 @@ def test_ssp_never_reads_what_is_older_than_its_staleness(staleness: int) -> Non
                 if wobble.random() < 0.2:
                     time.sleep(0.01)
                 client.update("n", [worker], np.ones((1, WIDTH), int))
-                client.clock()
+                client.push()
 
         together(*(lambda worker=worker: work(worker) for worker in range(workers)))
         assert max(furthest) <= staleness
@@ -96,7 +96,7 @@ def test_ssp_stops_one_who_is_too_far_ahead() -> None:
         client = run.client(0, timeouts=Timeouts(PATIENCE_S, 0.5))
         for _ in range(2):
             client.read("n", [0])
-            client.clock()
+            client.push()
         with pytest.raises(Unanswered, match=r"waits for the updates of workers 1 after clock -1"):
             client.read("n", [0])
 
@@ -221,7 +221,7 @@ def test_a_successor_finishes_the_clock_of_a_lost_worker() -> None:
         whole, lost = run.client(0), run.client(1)
         rows, added = deltas(1, 0)
         lost.update("n", rows, added)
-        messages = lost._updates()
+        messages = lost._updates(last=True)
         lost._ask_all({partition: messages[partition] for partition in (0, 2)})
         lost.close()
         successor = run.client(1)

@@ -61,7 +61,7 @@ def test_mistakes_are_said() -> None:
             with pytest.raises(InputError, match=says):
                 wrong()
         with pytest.raises(PlinkError, match="worker 7 does not take part"):
-            run.client(7).clock()
+            run.client(7).push()
         for refused, says in (
             (lambda: run.servers[0].open(0, {0: 0}, epoch=1), "here already"),
             (lambda: run.servers[0].open(9, {0: 0}), "partition 9 of 4"),
@@ -87,7 +87,7 @@ def test_numbers_that_are_none_are_refused() -> None:
         for bad in (np.nan, np.inf):
             with pytest.raises(InputError, match="NaN"):
                 client.update("b", [1], [[bad]])
-        client.clock()
+        client.push()
         assert not run.state(1).any()
 
 
@@ -186,6 +186,6 @@ def test_numbers_that_a_table_has_no_room_for_are_refused() -> None:
                 client.update("i", [0], [[bad]])
         client.update("i", [0], [[2_000_000_000]])
         client.update("f", [0], np.array([[1e30]]))
-        client.clock()
+        client.push()
         assert run.state(1)[0, 0] == 2_000_000_000
         assert run.state(0)[0, 0] == np.float32(1e30)

@@ -16,7 +16,7 @@ from plink.runtime.agileml.params import Params
 from plink.runtime.agileml.partition import Partition, Refused
 from plink.runtime.agileml.parts import begun, parts_of, take
 from plink.runtime.agileml.pieces import Piece
-from plink.runtime.agileml.wire import Kind, Message, Status, Wanted
+from plink.runtime.agileml.wire import LAST, Kind, Message, Status, Wanted
 from tests.runtime.agileml.small_app import Means
 from tests.runtime.agileml.stores import hand_over, store, wait_for
 
@@ -57,12 +57,12 @@ def test_what_one_worker_adds_at_a_clock(dtype: str, rows: np.ndarray, sign: int
     with store(layout(dtype)) as run:
         run.open(1)
         client = run.client(0)
-        client.clock()
+        client.push()
         client.update("t", rows[:7], sign * deltas(dtype, most(dtype))[rows[:7]])
         where = f"^update of table 't': row {ROW}: with what worker 0 adds at clock 1 there is more than {dtype} has"
         with pytest.raises(InputError, match=where):
             client.update("t", rows, sign * deltas(dtype, most(dtype))[rows])
-        client.clock()
+        client.push()
         assert np.array_equal(run.state(), sign * deltas(dtype, most(dtype)))
 
 
@@ -74,7 +74,7 @@ def test_what_one_worker_adds_to_a_row_twice_in_one_call(dtype: str) -> None:
         client.update("t", [3], np.ones((1, WIDTH), dtype))
         with pytest.raises(InputError, match=f"row {ROW}: with what worker 0 adds at clock 0 .* {dtype}"):
             client.update("t", [ROW, ROW], large)
-        client.clock()
+        client.push()
         assert run.state().sum() == WIDTH
 
 
@@ -84,7 +84,7 @@ def test_what_one_reads_with_ones_own_additions(dtype: str, rows: Any) -> None:
         run.open(1)
         client = run.client(0)
         client.update("t", range(ROWS), deltas(dtype, most(dtype)))
-        client.clock()
+        client.push()
         client.update("t", [ROW, 2], deltas(dtype, most(dtype))[[ROW, 2]])
         with pytest.raises(InputError, match=f"^table 't': row {ROW}: with what worker 0 adds at clock 1 .* {dtype}"):
             client.read("t", rows)
@@ -104,23 +104,23 @@ def test_what_several_workers_add_at_a_clock(dtype: str, rule: Rule, some: bool)
         clients = [run.client(worker) for worker in range(2)]
         for client in clients:
             client.update("t", range(ROWS), deltas(dtype))
-            client.clock()
+            client.push()
         before = run.state()
         clients[0].update("t", range(ROWS), deltas(dtype, most(dtype)))
-        clients[0].clock()
+        clients[0].push()
         clients[1].update(
             "t", [ROW, 6] if some else range(ROWS), deltas(dtype, most(dtype))[[ROW, 6] if some else slice(None)]
         )
         address = run.servers[0].address
         with pytest.raises(PlinkError, match=f"^partition 1 at {address}: {said(dtype, 1)}"):
-            clients[1].clock()
+            clients[1].push()
         assert np.array_equal(run.state()[1::2], before[1::2])
         assert run.servers[0].status()[1].clocks == (-1, 0)
         owner = run.servers[0].owner(1)
         for message in (
             Message(Kind.READ, 1, worker=0, clock=2, before=1, wanted=(Wanted(0, range(3)),)),
-            Message(Kind.UPDATE, 1, worker=0, clock=2),
-            Message(Kind.UPDATE, 1, worker=1, clock=1),
+            Message(Kind.UPDATE, 1, worker=0, clock=2, flags=LAST),
+            Message(Kind.UPDATE, 1, worker=1, clock=1, flags=LAST),
         ):
             answer = owner.ask(message)
             assert answer.status is Status.REFUSED
@@ -142,11 +142,11 @@ def test_what_is_added_clock_after_clock(dtype: str, rule: Rule, rows: Any) -> N
         client = run.client(0)
         for clock in range(3):
             client.update("t", rows, deltas(dtype, most(dtype) if clock == 1 else 0)[list(rows)])
-            client.clock()
+            client.push()
         before = run.state()
         client.update("t", rows, deltas(dtype, most(dtype))[list(rows)])
         with pytest.raises(PlinkError, match=said(dtype, 3)):
-            client.clock()
+            client.push()
         assert np.array_equal(run.state()[1::2], before[1::2])
         wait_for(lambda: backup.status()[1].clocks[-1] == active.status()[1].clocks[-1] == 2)
         assert np.array_equal(backup.owner(1).partition.values[0], before[1::2])
@@ -154,7 +154,7 @@ def test_what_is_added_clock_after_clock(dtype: str, rule: Rule, rows: Any) -> N
             server.roll_back(-1, 1)
         client.roll_back(-1, 1)
         client.update("t", rows, deltas(dtype, most(dtype))[list(rows)])
-        client.clock()
+        client.push()
         assert client.read("t", [ROW], own=False)[0, 1] == most(dtype)
         wait_for(lambda: backup.status()[1].clocks[-1] == 0)
         assert np.array_equal(backup.owner(1).partition.values[0], run.state()[1::2])
@@ -177,7 +177,7 @@ def test_a_partition_that_moves_takes_it_along(dtype: str, rule: Rule, drains: b
         if drains:
             old.back_up(1, new.address)
         for worker in range(2):
-            update = Message(Kind.UPDATE, 1, worker=worker, clock=0, pieces=piece(dtype, most(dtype)))
+            update = Message(Kind.UPDATE, 1, worker=worker, clock=0, flags=LAST, pieces=piece(dtype, most(dtype)))
             assert (old.owner(1).ask(update).status is Status.OK) == (worker == 0)
         hand_over(old, 1, new.address, 1)
         read = Message(Kind.READ, 1, worker=0, clock=1, before=0, wanted=(Wanted(0, range(3)),))
@@ -194,9 +194,9 @@ def test_what_waits_and_what_is_summed_stays_as_it_was_sent(dtype: str) -> None:
     """A partition that is put together from its parts finds the same, to the row."""
     partition = Partition(layout(dtype), 1, history=True)
     partition.admit(dict.fromkeys(range(4), 0))
-    partition.update(0, 0, piece(dtype, most(dtype)))
-    partition.update(3, 0, piece(dtype))
-    partition.update(1, 0, piece(dtype, most(dtype)))
+    partition.update(0, 0, 0, True, piece(dtype, most(dtype)))
+    partition.update(3, 0, 0, True, piece(dtype))
+    partition.update(1, 0, 0, True, piece(dtype, most(dtype)))
     with pytest.raises(Refused, match=said(dtype, 0)):
         partition.check()
     first, *parts = parts_of(partition)
@@ -204,7 +204,7 @@ def test_what_waits_and_what_is_summed_stays_as_it_was_sent(dtype: str) -> None:
     for part in parts:
         take(other, part)
     other.check()
-    other.update(2, 0, piece(dtype))
+    other.update(2, 0, 0, True, piece(dtype))
     assert other.overflow == partition.overflow
     assert not other.values[0].any()
 
@@ -214,13 +214,13 @@ def test_a_worker_that_was_given_up_takes_what_was_too_large_along() -> None:
     for rule in RULES:
         partition = Partition(layout("int32"), 1, history=True, sees_ahead=rule.sees_ahead)
         partition.admit({0: 0, 1: 0})
-        partition.update(0, 0, piece("int32"))
-        partition.update(0, 1, piece("int32", most("int32")))
-        partition.update(0, 2, piece("int32", most("int32")))
+        partition.update(0, 0, 0, True, piece("int32"))
+        partition.update(0, 1, 0, True, piece("int32", most("int32")))
+        partition.update(0, 2, 0, True, piece("int32", most("int32")))
         assert bool(partition.overflow) is rule.sees_ahead
         partition.workers_from([1, 2], 1)
         partition.check()
-        partition.update(1, 0, piece("int32"))
+        partition.update(1, 0, 0, True, piece("int32"))
         assert partition.clock == 0
         assert (partition.read(0, range(3)) == 2).all()
 
@@ -234,14 +234,14 @@ def test_what_one_may_read_again_under_staleness_is_asked_for_where_it_would_be_
         run.open(2)
         first, second = run.client(0), run.client(1)
         first.update("t", [ROW], [[most(dtype)] * WIDTH])
-        first.clock()
+        first.push()
         first.read("t", [ROW])
         if taken_away:
             second.update("t", [ROW], [[-most(dtype)] * WIDTH])
-            second.clock()
+            second.push()
         first.update("t", [ROW], [[most(dtype)] * WIDTH])
         with contextlib.nullcontext() if taken_away else pytest.raises(PlinkError, match=said(dtype, 1)):
-            first.clock()
+            first.push()
             assert (first.read("t", [ROW]) == most(dtype)).all()
 
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -22,6 +22,7 @@ from plink.runtime.agileml.assigned import Assignment
 from plink.runtime.agileml.layout import Layout, Values
 from plink.runtime.agileml.loaded import Loaded
 from plink.runtime.agileml.local import train
+from plink.runtime.agileml.micro_batches import micro_batch
 from plink.runtime.agileml.params import Params
 from plink.runtime.agileml.sgd import Sgd
 from plink.runtime.agileml.torch_app import TorchApp
@@ -176,6 +177,36 @@ def test_in_double_precision_it_is_so_to_the_twelfth_digit() -> None:
     app = Net(lambda: mlp().double(), (6,), Sgd(0.1, momentum=0.9, nesterov=True, weight_decay=0.1), clocks=30)
     app.dtype = torch.float64
     same(app.trained(train(app, workers=3, servers=3).tables), alone(app, 30, lambda clock: 0.1)[0], 1e-12)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("grains", [2, 4])
+def test_micro_batches_add_up_to_the_same_step(grains: int, momentum: float) -> None:
+    """Some of them, and all those of some pieces, are empty."""
+    app = Net(lambda: mlp().double(), (6,), Sgd(0.1, momentum=momentum, weight_decay=0.1), clocks=10)
+    app.dtype, app.grains = torch.float64, grains
+    found, (wanted, losses) = train(app, workers=2), alone(app, 10, lambda clock: 0.1)
+    same(app.trained(found.tables), wanted, 1e-12)
+    np.testing.assert_allclose(found.objectives, losses[: len(found.objectives)], rtol=1e-9)
+
+
+class Pair(NamedTuple):
+    """A mini-batch of some program's."""
+
+    images: torch.Tensor
+    more: dict[str, Any]
+
+
+@pytest.mark.parametrize(("rows", "parts"), [(7, 3), (3, 4), (0, 2)])
+def test_micro_batches_of_nested_tensors(rows: int, parts: int) -> None:
+    """What has as many rows as the first tensor is cut, what has not is in every part."""
+    labels, weights = np.arange(rows), torch.ones(rows + 1)
+    items = Pair(torch.arange(2 * rows).reshape(rows, 2), {"labels": [labels], "weights": weights, "name": "a"})
+    found = [micro_batch(items, number, parts) for number in range(parts)]
+    assert (torch.cat([part.images for part in found]) == items.images).all()
+    assert np.concatenate([part.more["labels"][0] for part in found]).tolist() == labels.tolist()
+    assert {len(part.images) for part in found} <= {rows // parts, rows // parts + 1}
+    assert all(part.more["weights"] is weights and part.more["name"] == "a" for part in found)
 
 
 def test_the_learning_rate_follows_the_clock() -> None:
