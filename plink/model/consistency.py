@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from plink.errors import UsageError
+from plink.model import rules
 
 MAX_APART_CLOCKS = 30  # the objectives of 32 clocks are kept
 _SSP = re.compile(r"ssp:(\d{1,9})", re.ASCII)
@@ -98,4 +99,8 @@ def parse_rule(spec: str) -> Rule:
         return BSP()
     if found := _SSP.fullmatch(spec):
         return SSP(int(found[1]))
+    for parse in rules.parsers():
+        added: Rule | None = parse(spec)
+        if added is not None:
+            return added
     raise UsageError(f"rule {spec!r}: choose one of bsp, ssp:N")

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from plink.model.elastic.codec import Envelope, decode_message, encode_request
-from solvers.elastic import commands, events
+from solvers.elastic import commands, events, extensions
 
 # Under these names; what else there is never travels.
 _TYPES: dict[str, type[Any]] = {
@@ -15,7 +15,7 @@ _TYPES: dict[str, type[Any]] = {
     "get_checkpoint": events.CheckpointRequested, "host_message": events.HostMessage, "alive": events.SupervisorAlive,
     "send": commands.Send, "drop": commands.DropHost, "say": commands.Say, "status": commands.StatusAnswer,
     "checkpoint": commands.CheckpointAnswer, "start_reliable_hosts": commands.StartReliableHosts,
-    "end": commands.EndJob, "log": commands.LogLine, "note": commands.Note,
+    "end": commands.EndJob, "log": commands.LogLine, "note": commands.Note, **extensions.EVENTS,
 }  # fmt: skip
 _NAMES = {kind: name for name, kind in _TYPES.items()}
 

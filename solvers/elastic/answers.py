@@ -22,7 +22,7 @@ def answered(ctx: Context, host: int, answer: Answer) -> None:
         try:
             result = result_of(request.method, answer.result)
         except ValidationError as error:
-            text = f"its answer to {method_of_type(request.method)!r} makes no sense: {error}"
+            text = f"what it answered makes no sense: {method_of_type(request.method)}: {error}"
             ctx.emit(HostsLost((host,), text))
             return
     rest = dict(ctx.state.requests)

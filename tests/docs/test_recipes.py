@@ -1,4 +1,4 @@
-"""The recipe for a collective, followed to the letter in a copy of the source."""
+"""The recipes of docs/architecture.md, followed to the letter in a copy of the source."""
 
 import os
 import shutil
@@ -12,10 +12,68 @@ _PAGE = ROOT / "docs" / "architecture.md"
 _ROOMS = ("plink", "probes", "runners", "solvers")
 
 
-def test_a_collective_added_by_the_recipe_is_proven_priced_and_ordered_for(tmp_path: Path) -> None:
+_SPEND = """
+from runners.agile.wire import decode, encode
+from solvers.elastic.extensions.expensive import PriceRose
+from tests.runners.agile.simulated_job import SimulatedJob
+
+job = SimulatedJob(1, "rttt", clocks=80)
+for host, price in ((2, 0.4), (3, 0.9)):
+    job.later(2.0, lambda event=PriceRose(host, price, 0.5): job._tell(event))
+assert decode(encode(PriceRose(3, 0.9, 0.5))) == PriceRose(3, 0.9, 0.5)
+job.run()
+warned = [line for line in job.log if "'event': 'warned'" in line]
+prices = [line for line in job.log if "costs 0." in line]
+print(job.ended, len(warned), "it costs 0.9 an hour" in warned[0], len(prices))
+"""
+_TRAIN = """
+from tests.runtime.agileml.small_app import Means
+from plink.model.consistency import parse_rule
+from plink.runtime.agileml.app import Stop
+from plink.runtime.agileml.local import train
+
+rule = parse_rule("tenth")
+trained = train(Means(stop=Stop(clocks=21)), workers=2, rule=rule)
+print(type(rule).__name__, trained.finished.clock)
+"""
+
+
+def copy_source(to: Path) -> None:
+    """All packages, as they are."""
     for room in _ROOMS:
-        shutil.copytree(ROOT / room, tmp_path / room, ignore=shutil.ignore_patterns("__pycache__"))
-    generator, entry = ("\n".join(block.lines) + "\n" for block in blocks(_PAGE) if block.language == "python")
+        shutil.copytree(ROOT / room, to / room, ignore=shutil.ignore_patterns("__pycache__"))
+
+
+def code() -> list[str]:
+    """The page's pieces of Python: a generator and its entry, an event, a rule."""
+    return ["\n".join(block.lines) + "\n" for block in blocks(_PAGE) if block.language == "python"]
+
+
+def run(folder: Path, text: str) -> str:
+    """What a program prints with the packages of a folder, and the tests and examples of this one."""
+    done = subprocess.run(
+        [sys.executable, "-c", text], cwd=folder, env={**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"},
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_an_event_added_by_the_recipe_drains_a_host(tmp_path: Path) -> None:
+    copy_source(tmp_path)
+    (tmp_path / "solvers" / "elastic" / "extensions" / "expensive.py").write_text(code()[2])
+    assert run(tmp_path, _SPEND) == "(0, '') 1 True 3\n"
+
+
+def test_a_rule_added_by_the_recipe_trains(tmp_path: Path) -> None:
+    copy_source(tmp_path)
+    (tmp_path / "plink" / "model" / "rules" / "tenth.py").write_text(code()[3])
+    assert run(tmp_path, _TRAIN).split()[-2:] == ["Tenth", "22"]
+
+
+def test_a_collective_added_by_the_recipe_is_proven_priced_and_ordered_for(tmp_path: Path) -> None:
+    copy_source(tmp_path)
+    generator, entry, _, _ = code()
     (tmp_path / "solvers" / "schedules" / "star.py").write_text(generator)
     catalogue = tmp_path / "solvers" / "schedules" / "catalogue.py"
     text = catalogue.read_text().replace(

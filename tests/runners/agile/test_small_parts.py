@@ -89,7 +89,7 @@ def test_who_answers_what_makes_no_sense_is_as_good_as_gone() -> None:
     channel.answer(1, channel.asked[1], begun="2")
     (lost,) = channel.emitted
     assert lost.hosts == (1,)
-    assert lost.reason == "its answer to 'pause' makes no sense: Expected `int`, got `str` - at `$.begun`"
+    assert lost.reason == "what it answered makes no sense: pause: Expected `int`, got `str` - at `$.begun`"
 
 
 class Hearing:
