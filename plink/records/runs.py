@@ -5,16 +5,16 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from plink.documents.codec import convert, schema_name
-from plink.documents.run import RunDocument
 from plink.errors import InputError, PlinkError, UsageError
 from plink.model.hosts import Hosts, hosts_from_json
 from plink.model.storage import read_document, write_document
 from plink.records.run_logs import Logs
 
-SCHEMA = schema_name(RunDocument)
+T = TypeVar("T")
+
+SCHEMA = "plink.run/1"
 _FILE = "run.json"
 LAST = "last"
 
@@ -47,18 +47,23 @@ class Run:
 
     def text(self, key: str) -> str:
         """:raises InputError: when that is not there, or no text."""
-        return convert(str, self.document.get(key), str(self.folder / _FILE), key)
+        return self._value(str, key, self.document.get(key))
 
     def texts(self, key: str) -> tuple[str, ...]:
         """:raises InputError: when that is not there, or no list of texts."""
-        return tuple(convert(list[str], self.document.get(key), str(self.folder / _FILE), key))
+        return tuple(self._value(list[str], key, self.document.get(key)))
 
     def settings(self) -> dict[str, str]:
         """The environment that was asked for.
 
         :raises InputError: when that is no object of texts.
         """
-        return convert(dict[str, str], self.document.get("env", {}), str(self.folder / _FILE), "env")
+        return self._value(dict[str, str], "env", self.document.get("env", {}))
+
+    def _value(self, kind: type[T], key: str, value: object) -> T:
+        from plink.documents.codec import convert  # completion of run ids in a shell does without
+
+        return convert(kind, value, str(self.folder / _FILE), key)
 
     def machines(self) -> dict[str, dict[str, Any]]:
         """What was known of the hosts from when they were measured; empty where the file does not tell."""
