@@ -20,6 +20,14 @@ from benchmarks.clouds import three_tier
 from tests.docs.pages import ROOT, blocks
 
 
+@pytest.fixture(autouse=True)
+def silent_loggers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a program of one's own: a command run in this process before has shown notes of the loggers."""
+    logger = logging.getLogger("plink")
+    monkeypatch.setattr(logger, "handlers", [])
+    monkeypatch.setattr(logger, "level", logging.NOTSET)
+
+
 @pytest.fixture
 def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> plink.Network:
     """Sixteen hosts in racks and pods; the working folder is empty."""
