@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable, Iterator
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,12 @@ def test_a_server_killed_in_mid_run_is_a_clear_error(processes: Ranks) -> None:
         assert f"at {owners[1]}" in told["error"]
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether no thread of a process runs any more (proc(5))."""
+    stats = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return all(stat.rpartition(")")[2].split()[0] == "T" for stat in stats)
+
+
 @pytest.mark.parametrize("met", [True, False])
 def test_a_frozen_server_is_left_as_soon_as_another_is_named(met: bool, processes: Ranks) -> None:
     """It neither answers nor ends its connections; ``met``: it freezes in an exchange, or before the handshake."""
@@ -79,6 +86,7 @@ def test_a_frozen_server_is_left_as_soon_as_another_is_named(met: bool, processe
         if met:
             client.read("n", range(8))
         frozen[0].send_signal(signal.SIGSTOP)
+        wait_for(lambda: is_stopped(frozen[0].pid))  # or it may answer the next read yet
 
         def name_another() -> None:
             wait_for(lambda: any(line._meeting or line._ticket > 1 for line in client._lines.values()))
