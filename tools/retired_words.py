@@ -1,0 +1,102 @@
+"""Check that names and messages use the field's words: ``python -m tools.retired_words [PATH...]``.
+
+plink had words of its own for what MPI, PyTorch and Slurm have names for. The words below stay out of the names that
+the code defines and of the texts that it shows. docs/architecture.md has a glossary of the words that are used.
+"""
+
+import argparse
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+# Retired wherever it is a part of a name, as in ``SeatMap`` or ``next_seat``, and as a word of a message.
+ANYWHERE = {
+    "accused": "blamed", "album": "figures", "conductor": "scheduler", "crew": "pool", "dearest": "highest cost",
+    "deposed": "fenced", "errand": "task", "gentle": "low priority", "heir": "migration target",
+    "hub": "supervisor", "innocent": "exonerated", "keeper": "supervisor", "laggard": "straggler",
+    "lifeline": "channel", "nonsense": "protocol error", "owed": "pending", "pace": "timing",
+    "preflight": "method selection", "rehearsal": "dry run", "rehearse": "dry run", "seat": "assignment",
+    "spared": "unaffected", "stranger": "unauthenticated client", "survey": "session", "telling": "explanation",
+    "toll": "penalty", "unsure": "in doubt", "wander": "drift", "wish": "constraint or request",
+    "workplace": "environment",
+}  # fmt: skip
+# Retired as a whole name: it does not say what the value is.
+ALONE = {
+    "asked": "request", "found": "result", "given": "argument", "heard": "output", "kept": "kept_hosts",
+    "known": "cache", "one": "item", "said": "message", "told": "informed", "why": "error or reason",
+}  # fmt: skip
+# Whole names that others have given, by path.
+ALLOWED: set[tuple[str, str]] = set()
+
+
+def defined_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield the line and the name of each function, class, parameter and variable that a module defines."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                yield node.lineno, node.name
+            case ast.arg():
+                yield node.lineno, node.arg
+            case ast.Name(ctx=ast.Store()):
+                yield node.lineno, node.id
+            case ast.Attribute(ctx=ast.Store()):
+                yield node.lineno, node.attr
+            case ast.alias(asname=str()):
+                yield getattr(node, "lineno", 0), node.asname
+            case ast.keyword(arg=str()):
+                yield node.value.lineno, node.arg
+
+
+def shown_texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield the line and the text of each string constant that is no docstring."""
+    docstrings = {
+        id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            yield node.lineno, node.value
+
+
+def words_of(name: str) -> list[str]:
+    """Return the words of a name, in lower case and without a plural's s: ``NextSeats`` is next, seat."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().strip("_").split("_")
+    return [word.removesuffix("es") if word in ("wishes",) else word.removesuffix("s") for word in words]
+
+
+def problems_in(path: str) -> Iterator[str]:
+    """Yield a line for each retired word of a file."""
+    if path.endswith(".py"):
+        stem = Path(path).stem
+        for word in ANYWHERE.keys() & set(words_of(stem)):
+            yield f"{path}: file name: {word!r}: say {ANYWHERE[word]}"
+        tree = ast.parse(Path(path).read_text(encoding="utf-8"), path)
+        for line, name in sorted(set(defined_names(tree))):
+            if (path, name) in ALLOWED:
+                continue
+            whole = name.strip("_").lower()
+            if whole in ALONE:
+                yield f"{path}:{line}: name {name!r}: say {ALONE[whole]}, or what it is"
+            for word in ANYWHERE.keys() & set(words_of(name)):
+                yield f"{path}:{line}: name {name!r}: say {ANYWHERE[word]}"
+        for line, text in shown_texts(tree):
+            for word in ANYWHERE.keys() & set(re.findall(r"[a-z]+", text.lower())):
+                yield f"{path}:{line}: text with {word!r}: say {ANYWHERE[word]}"
+
+
+def main() -> int:
+    """Print each retired word that is left in the given files or folders; exit code 1 if there is any."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("paths", nargs="*", default=["."], metavar="PATH")
+    listed = subprocess.run(
+        ["git", "ls-files", "--", *parser.parse_args().paths], capture_output=True, text=True, check=True
+    )
+    lines = [line for path in listed.stdout.split() if path != "tools/retired_words.py" for line in problems_in(path)]
+    print(*lines, sep="\n", end="\n" if lines else "")
+    return 1 if lines else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
