@@ -42,7 +42,7 @@ class TieredPrediction:
         """Expected round trips from ``hosts``, shape (H,), to all hosts, shape (H, N); 0 to themselves."""
         return self._rows(hosts, doubt=0.0)
 
-    def least_us(self, hosts: Integers) -> Matrix:
+    def lower_bound_us(self, hosts: Integers) -> Matrix:
         """The same where what is not known may be better: groups with c measured pairs between them are taken to be
         0.3 / (1 + c) nearer than expected, a bonus for trying as bandit methods give it."""
         return self._rows(hosts, doubt=_DOUBT)

@@ -88,7 +88,7 @@ def network(data: bytes) -> None:
     """``plink.network/1``: what is read, what is asked of it later, and a probe that goes on from it."""
     from plink.model.network import network_from_json, read_network
     from plink.model.storage import parse_document, render_document
-    from probes.measurements import resumed
+    from probes.measurements import measurements_from
 
     path = _file(data, "network.json")
     found = read_network(path)
@@ -99,7 +99,7 @@ def network(data: bytes) -> None:
         if key.endswith("_us") or key == "hops":
             _tried(lambda key=key: found.detail(key))  # type: ignore[misc]
     _tried(found.halves)
-    resumed(found).network().to_json()
+    measurements_from(found).network().to_json()
 
 
 def compared(data: bytes) -> None:

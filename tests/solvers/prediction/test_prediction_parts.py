@@ -128,7 +128,7 @@ def test_groups_are_as_far_apart_as_their_pairs_and_the_highest_place_between_th
     mean = np.array([[8, 0, 70, 0], [0, 0, 95, 60], [70, 95, 0, 0], [0, 60, 0, 0]], dtype=float)
     found = blocks(count, mean, heights, prior)
     everyone = np.arange(5)
-    for expected_doubt, rows in ((0.0, found.rtt_us(everyone)), (0.3, found.least_us(everyone))):
+    for expected_doubt, rows in ((0.0, found.rtt_us(everyone)), (0.3, found.lower_bound_us(everyone))):
         for a in range(5):
             for b in range(5):
                 g, h = max(a - 1, 0), max(b - 1, 0)
