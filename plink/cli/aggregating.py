@@ -27,7 +27,15 @@ from plink.model.schedule_file import schedule_from_json
 from plink.model.storage import name_of, read_document
 from plink.model.units import format_bytes
 from plink.records import workspace
-from plink.runtime.aggengine.aggregation import FILE, MOST_TEXT, TEXT, Aggregation, SizeClass, for_plan, for_rate
+from plink.runtime.aggengine.aggregation import (
+    FILE,
+    MAX_TEXT_BYTES,
+    TEXT,
+    Aggregation,
+    SizeClass,
+    aggregation_for_plan,
+    aggregation_for_rate,
+)
 from plink.runtime.torch_backend import VARIABLE
 from runners.autotune.daemon import schedule_for as schedule_of_masters
 from solvers.advice import envelope, line_of, lines
@@ -91,14 +99,17 @@ def backend_for(backend: str, hosts: Hosts, plan_file: Path | None, every_s: flo
             raise UsageError(
                 f"--backend {backend}: a schedule of {entry.schedule.ranks} ranks, and the job has {ranks}"
             )
-    made = for_rate(tuple(classes), _rate(backend, hosts)) if plan is None else for_plan(tuple(classes), plan)
-    aggregation, masters = made, None
+    if plan is None:
+        aggregation = aggregation_for_rate(tuple(classes), _rate(backend, hosts))
+    else:
+        aggregation = aggregation_for_plan(tuple(classes), plan)
+    masters = None
     if every_s is not None:
         aggregation, masters = _tuned(aggregation, ranks, plan, plan_file is not None, every_s)
     text = aggregation.to_text()
-    if masters is not None and len(text) > MOST_TEXT:
+    if masters is not None and len(text) > MAX_TEXT_BYTES:
         raise UsageError(f"--autotune: the schedule for {ranks} ranks is too large to travel with the job")
-    if len(text) > MOST_TEXT:
+    if len(text) > MAX_TEXT_BYTES:
         raise UsageError(
             f"--backend {backend}: the schedule for {ranks} ranks is too large to travel with the job; put a plan on "
             f"the first host and name it: --env {VARIABLE}={backend} --env PLINK_PLAN=PATH"

@@ -72,48 +72,48 @@ def registration_from(text: bytes) -> Registration:
     return found
 
 
-def refusal(roster: Sequence[Host], came: Sequence[Registration]) -> str | None:
+def refusal(roster: Sequence[Host], registrations: Sequence[Registration]) -> str | None:
     """Why a job cannot start with those who have come so far, whoever comes next; None: nothing is wrong yet."""
-    for one in came:
+    for one in registrations:
         if one.trouble is not None:
             return one.trouble if one.trouble.startswith(one.hostname) else f"{one.label}: {one.trouble}"
     for check in (_different_orders, _strangers, _twice, _elsewhere, _counts, _slots):
-        if wrong := check(roster, came):
+        if wrong := check(roster, registrations):
             return wrong
     return None
 
 
-def missing(roster: Sequence[Host], came: Sequence[Registration]) -> list[str]:
+def missing(roster: Sequence[Host], registrations: Sequence[Registration]) -> list[str]:
     """Hosts of the order that have not come."""
-    there = {one.name for one in came}
+    there = {one.name for one in registrations}
     return [host.name for host in roster if host.name not in there]
 
 
-def some(names: Sequence[str]) -> str:
+def folded(names: Sequence[str]) -> str:
     """Names for an error: not a thousand of them."""
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more
 
 
-def _different_orders(roster: Sequence[Host], came: Sequence[Registration]) -> str | None:
+def _different_orders(roster: Sequence[Host], registrations: Sequence[Registration]) -> str | None:
     by_digest: dict[str, list[str]] = {}
-    for one in came:
+    for one in registrations:
         by_digest.setdefault(one.digest, []).append(one.label)
     if len(by_digest) < 2:
         return None
-    said = "; ".join(f"{digest} on {some(names)}" for digest, names in by_digest.items())
+    said = "; ".join(f"{digest} on {folded(names)}" for digest, names in by_digest.items())
     return f"the nodes were given different orders: {said} (PLINK_ORDER, PLINK_HOSTS)"
 
 
-def _strangers(roster: Sequence[Host], came: Sequence[Registration]) -> str | None:
+def _strangers(roster: Sequence[Host], registrations: Sequence[Registration]) -> str | None:
     names = {host.name for host in roster}
-    strangers = [one.label for one in came if one.name not in names]
-    return f"{some(strangers)}: not in the order" if strangers else None
+    strangers = [one.label for one in registrations if one.name not in names]
+    return f"{folded(strangers)}: not in the order" if strangers else None
 
 
-def _twice(roster: Sequence[Host], came: Sequence[Registration]) -> str | None:
+def _twice(roster: Sequence[Host], registrations: Sequence[Registration]) -> str | None:
     first: dict[str, Registration] = {}
-    for one in came:
+    for one in registrations:
         other = first.setdefault(one.label, one)
         if other is not one:
             return (
@@ -122,27 +122,27 @@ def _twice(roster: Sequence[Host], came: Sequence[Registration]) -> str | None:
     return None
 
 
-def _elsewhere(roster: Sequence[Host], came: Sequence[Registration]) -> str | None:
+def _elsewhere(roster: Sequence[Host], registrations: Sequence[Registration]) -> str | None:
     """One that says it is a host of the order, and holds the address that the order gives another: PLINK_NODE is wrong
     there, or the addresses are."""
     listed = {host.name: canonical(host.address) for host in roster}
     owner = {address: name for name, address in listed.items() if address is not None and not is_loopback(address)}
-    for one in came:
+    for one in registrations:
         others = [owner[address] for address in one.addresses if owner.get(address, one.name) != one.name]
         if others and listed.get(one.name or "") not in one.addresses:
             return f"{one.label} is {one.machine}: the order gives that address to {others[0]}"
     return None
 
 
-def _counts(roster: Sequence[Host], came: Sequence[Registration]) -> str | None:
-    wrong = [one for one in came if one.nodes != len(roster)]
+def _counts(roster: Sequence[Host], registrations: Sequence[Registration]) -> str | None:
+    wrong = [one for one in registrations if one.nodes != len(roster)]
     if not wrong:
         return None
-    return f"--nnodes={wrong[0].nodes} on {some([one.label for one in wrong])}, but the order has {len(roster)} hosts"
+    return f"--nnodes={wrong[0].nodes} on {folded([one.label for one in wrong])}, but the order has {len(roster)} hosts"
 
 
-def _slots(roster: Sequence[Host], came: Sequence[Registration]) -> str | None:
-    told = [one for one in came if one.processes is not None]
+def _slots(roster: Sequence[Host], registrations: Sequence[Registration]) -> str | None:
+    told = [one for one in registrations if one.processes is not None]
     slots = {host.name: host.slots for host in roster}
     if set(slots.values()) == {1}:  # a list of names: it says nothing of slots
         if len({one.processes for one in told}) < 2:

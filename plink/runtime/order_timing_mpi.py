@@ -10,10 +10,10 @@ from array import array
 from mpi4py import MPI
 
 
-def main(asked: dict[str, object]) -> None:
+def main(config: dict[str, object]) -> None:
     """Measure; rank 0 prints a JSON line a repetition."""
     world = MPI.COMM_WORLD
-    places, size_bytes, warm_up, repeats = (asked[key] for key in ("places", "size_bytes", "warm_up", "repeats"))
+    places, size_bytes, warm_up, repeats = (config[key] for key in ("places", "size_bytes", "warm_up", "repeats"))
     assert isinstance(places, list)
     assert isinstance(size_bytes, int)
     assert isinstance(warm_up, int)

@@ -35,7 +35,7 @@ from plink.errors import PlinkError
 from plink.model.hosts import Host
 from plink.records import workspace
 from plink.remote.addresses import canonical, family_of, local_addresses, source_towards
-from plink.runtime.membership import Registration, missing, refusal, registration_from, some
+from plink.runtime.membership import Registration, folded, missing, refusal, registration_from
 from plink.runtime.roster import digest, find_self, is_loopback, numeric, read_roster
 
 PORT = 29500  # torchrun's default
@@ -261,25 +261,29 @@ class PlinkRendezvous(RendezvousHandler):
         return RendezvousInfo(PrefixStore("agent", store), rank, len(self._roster), self._master(store, rank))
 
     def _judge(self, store: PrefixStore, deadline: float) -> None:
-        came: list[Registration] = []
+        registrations: list[Registration] = []
         error, kind = None, "refused"
-        while error is None and (missing(self._roster, came) or not came):
-            if store.check([f"node-{len(came)}"]):
+        while error is None and (missing(self._roster, registrations) or not registrations):
+            if store.check([f"node-{len(registrations)}"]):
                 try:
-                    came.append(registration_from(store.get(f"node-{len(came)}")))
-                    error = refusal(self._roster, came)
+                    registrations.append(registration_from(store.get(f"node-{len(registrations)}")))
+                    error = refusal(self._roster, registrations)
                 except PlinkError as strange:
                     error = str(strange)
             elif self._store is not None and self._store.check([self._key("closed")]):
                 who = self._store.get(self._key("closed")).decode()
                 error, kind = f"{who} has left the job: its torchrun has ended", "closed"
             elif time.monotonic() > deadline:
-                late = missing(self._roster, came)
-                error, kind = f"{some(late)}: not there within {self._join_s} s (join_timeout)", "late"
+                late = missing(self._roster, registrations)
+                error, kind = f"{folded(late)}: not there within {self._join_s} s (join_timeout)", "late"
             else:
                 time.sleep(_LOOK_S)
-        expected = len(came) if kind != "refused" else max([len(came), *(one.nodes for one in came)])
-        members = list(range(len(came)))
+        expected = (
+            len(registrations)
+            if kind != "refused"
+            else max([len(registrations), *(one.nodes for one in registrations)])
+        )
+        members = list(range(len(registrations)))
         store.set("verdict", json.dumps({"error": error, "kind": kind, "members": members, "expected": expected}))
 
     @staticmethod

@@ -12,7 +12,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from plink.runtime import asked
+from plink.runtime import requested_backend
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -56,19 +56,19 @@ def _stand_in() -> None:
 
     @functools.wraps(init)
     def init_process_group(backend: str | None = None, *arguments: Any, **options: Any) -> None:
-        asked.for_gloo = _means_gloo(backend)
+        requested_backend.gloo_requested = _means_gloo(backend)
         init(_translated(backend), *arguments, **options)
 
     @functools.wraps(new)
     def new_group(*arguments: Any, **options: Any) -> Any:
-        said, before = options.get("backend"), asked.for_gloo
+        said, before = options.get("backend"), requested_backend.gloo_requested
         if said is None:  # that of the group of all
             return new(*arguments, **options)
-        asked.for_gloo = _means_gloo(said)
+        requested_backend.gloo_requested = _means_gloo(said)
         try:
             return new(*arguments, **{**options, "backend": _translated(said)})
         finally:
-            asked.for_gloo = before
+            requested_backend.gloo_requested = before
 
     for name, module in list(sys.modules.items()):
         if name == "torch.distributed" or name.startswith("torch.distributed."):
@@ -83,7 +83,11 @@ def _translated(backend: str | None) -> str | None:
     import torch
 
     if backend is None or str(backend).lower() in _FOR_GPUS:
-        return NAME if os.environ.get(asked.STAGED) or (backend is None and not torch.cuda.is_available()) else backend
+        return (
+            NAME
+            if os.environ.get(requested_backend.STAGED) or (backend is None and not torch.cuda.is_available())
+            else backend
+        )
     return NAME if _means_gloo(backend) else backend
 
 

@@ -148,11 +148,11 @@ def _measured() -> dict[str, Any]:
 
 def _at_doors(stretch: dict[str, Any]) -> dict[str, Sequence[bytes]]:
     from plink.runtime.aggengine.eager import _MESSAGE
-    from plink.runtime.aggengine.meeting import _COMING
+    from plink.runtime.aggengine.mesh import _GREETING
     from tests.fuzz import doors
 
     rooms = [(signature, b"x" * (4 * (signature % 16 + 1))) for signature in (4, 5, 1 << 26)]
-    comes = [_COMING.pack(doors.WORD, *who) for who in (*doors.RANKS, (1, 0), (7, 1))]
+    comes = [_GREETING.pack(doors.WORD, *who) for who in (*doors.RANKS, (1, 0), (7, 1))]
     return {
         "door": (doors.said(*comes), doors.said(b"", comes[0][:20], b"x" * 24)),
         "short_message": (b"".join(_MESSAGE.pack(signature, len(body)) + body for signature, body in rooms),),

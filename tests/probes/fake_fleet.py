@@ -72,14 +72,14 @@ def scheduler_of(fleet: FakeFleet, n: int) -> ProbeScheduler:
 def session_of(fleet: FakeFleet, n: int, settings: ProbeSettings | None = None) -> ProbeSession:
     """A session whose agents are all ready; ``h3`` has address 10.0.0.3."""
     measurements = Measurements(Hosts(tuple(Host(f"h{i}", f"10.0.0.{i}") for i in range(n))))
-    ready = {
+    agents = {
         i: {"address": f"10.0.0.{i}", "port": 1000 + i, "stamps": True, "tcp_port": 2000 + i, "ssh_port": 22}
         for i in range(n)
     }
-    context = MeasurementContext(settings or ProbeSettings(), ready, measurements)
+    context = MeasurementContext(settings or ProbeSettings(), agents, measurements)
     return cast(
         ProbeSession,
-        SimpleNamespace(measurements=measurements, context=context, ready=ready, scheduler=scheduler_of(fleet, n)),
+        SimpleNamespace(measurements=measurements, context=context, agents=agents, scheduler=scheduler_of(fleet, n)),
     )
 
 

@@ -46,7 +46,7 @@ class Guesser:
         self.shown.append(measured.copy())
         rng = np.random.default_rng([self.seed, len(self.shown)])
         n = len(measured)
-        return Guess(rng.random_share((n, n)) + 1.0, rng.integers(0, 3, n))
+        return Guess(rng.random((n, n)) + 1.0, rng.integers(0, 3, n))
 
 
 def carry_out(
@@ -216,11 +216,11 @@ def test_adaptive_meets_the_bars_at_256_hosts_and_stops_early() -> None:
 def test_matching_takes_the_nearest_first_and_whoever_is_left(n: int, seed: int) -> None:
     """The nearest open pair is in; two hosts left over have no open pair, or were unlucky eight times."""
     rng = np.random.default_rng(seed)
-    distance = rng.random_share((n, n)) + 1.0
+    distance = rng.random((n, n)) + 1.0
     distance = distance + distance.T
-    closed = np.triu(rng.random_share((n, n)) < 0.3, 1)
+    closed = np.triu(rng.random((n, n)) < 0.3, 1)
     closed = closed | closed.T | np.eye(n, dtype=bool)
-    alive = rng.random_share(n) < 0.9
+    alive = rng.random(n) < 0.9
     priority = nearest_pairs(lambda hosts: distance[hosts], closed, alive, 4, rng)
     pairs = disjoint(priority, closed, alive, rng)
     check([[(i, j) for i, j in pairs.tolist()]] if len(pairs) else [], n)

@@ -98,12 +98,12 @@ def reduce_in_ring_order(how: str) -> Any:
                 tried.append(x.unique().tolist())
         return 4000 if how == "faster" else backend.NEVER
 
-    backend.faster_from = measure
+    backend.measure_delegation = measure
     dist.init_process_group("plink")
     world: Any = dist.group.WORLD
-    if (aside := world._engine._ordered) is not None:
-        all_reduce = aside.all_reduce
-        aside.all_reduce = lambda data, op: (handed.append(data.nbytes), all_reduce(data, op))[1]
+    if (secondary := world._engine._ordered) is not None:
+        all_reduce = secondary.all_reduce
+        secondary.all_reduce = lambda data, op: (handed.append(data.nbytes), all_reduce(data, op))[1]
     for size in (1, 999, 1000, 50_000):
         for asynchronous in (False, True):
             x = torch.full((size,), float(dist.get_rank()))

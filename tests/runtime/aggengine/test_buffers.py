@@ -2,12 +2,12 @@
 
 import torch
 
-from plink.runtime.aggengine.lane import Buffers
+from plink.runtime.aggengine.channel import MergeBuffers
 
 
 def test_they_are_used_again_where_they_are_large_enough() -> None:
     """Of the same type only; a smaller one makes way."""
-    buffers, like = Buffers(), torch.empty(0)
+    buffers, like = MergeBuffers(), torch.empty(0)
     one = buffers.take(like, 100)
     buffers.give(one)
     assert len(buffers.take(torch.empty(0, dtype=torch.int32), 10)) == 10

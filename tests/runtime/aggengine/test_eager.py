@@ -15,27 +15,27 @@ import torch.distributed as dist
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plink.runtime.aggengine import eager, meeting
-from plink.runtime.aggengine.connections import own_address, sockets
-from plink.runtime.aggengine.eager import EagerTransport, connected
-from plink.runtime.aggengine.failures import PeerLost
-from plink.runtime.aggengine.meeting import CannotConnect, FullMesh, meet
+from plink.runtime.aggengine import eager, mesh
+from plink.runtime.aggengine.connections import own_address, tcp_sockets
+from plink.runtime.aggengine.eager import EagerTransport, connect_eager
+from plink.runtime.aggengine.mesh import CannotConnect, FullMesh, connect_mesh
+from plink.runtime.aggengine.watchdog import PeerLost
 from tests.runtime.aggengine.thread_ranks import everywhere
 
 HERE = "127.0.0.1"
 
 
-def join(store: Any, rank: int, size: int, lanes: int = 1, timeout_s: float = 20.0) -> EagerTransport:
+def join(store: Any, rank: int, size: int, channels: int = 1, timeout_s: float = 20.0) -> EagerTransport:
     """One rank."""
-    mesh = FullMesh(rank, range(size), lanes)
-    return EagerTransport(meet(store, mesh, HERE, timeout_s), mesh, timedelta(seconds=timeout_s))
+    mesh = FullMesh(rank, range(size), channels)
+    return EagerTransport(connect_mesh(store, mesh, HERE, timeout_s), mesh, timedelta(seconds=timeout_s))
 
 
 @contextmanager
-def ranks(size: int, lanes: int = 1, timeout_s: float = 20.0) -> Iterator[list[EagerTransport]]:
+def ranks(size: int, channels: int = 1, timeout_s: float = 20.0) -> Iterator[list[EagerTransport]]:
     """All of them, connected."""
     store = dist.HashStore()
-    made = everywhere(size, lambda rank: join(store, rank, size, lanes, timeout_s))
+    made = everywhere(size, lambda rank: join(store, rank, size, channels, timeout_s))
     try:
         yield made
     finally:
@@ -47,17 +47,19 @@ def test_long_messages_both_ways_at_once() -> None:
     """Many times what kernels hold, and nobody waits for the other to read first; each lane and way in its order."""
     size, count = 6 << 20, 3
 
-    def whole(one: EagerTransport, rank: int, lane: int) -> None:
+    def whole(one: EagerTransport, rank: int, channel: int) -> None:
         other = 1 - rank
         came = [torch.zeros(size, dtype=torch.uint8) for _ in range(count)]
-        given = [torch.full((size,), 10 * lane + rank + 2 * k, dtype=torch.uint8) for k in range(count)]
-        sent = [one.send(given[k], other, lane, k) for k in range(count)]
-        begun = [one.receive(came[k], other, lane, k) for k in range(count)]
+        inputs = [torch.full((size,), 10 * channel + rank + 2 * k, dtype=torch.uint8) for k in range(count)]
+        sent = [one.send(inputs[k], other, channel, k) for k in range(count)]
+        begun = [one.receive(came[k], other, channel, k) for k in range(count)]
         for pending in [*begun, *sent]:
-            one.wait(pending, other, lane)
-        assert [torch.unique(numbers).tolist() for numbers in came] == [[10 * lane + other + 2 * k] for k in range(3)]
+            one.wait(pending, other, channel)
+        assert [torch.unique(numbers).tolist() for numbers in came] == [
+            [10 * channel + other + 2 * k] for k in range(3)
+        ]
 
-    with ranks(2, lanes=2) as made:
+    with ranks(2, channels=2) as made:
         everywhere(4, lambda k: whole(made[k // 2], k // 2, k % 2))
 
 
@@ -83,14 +85,14 @@ def test_one_of_each_size(kind: torch.dtype) -> None:
 def test_strangers_are_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever says nothing, too little, the wrong word or another's name, while the ranks meet: they meet all the
     same, and no stranger is taken for one of them."""
-    monkeypatch.setattr(meeting, "_HELLO_S", 0.2)
+    monkeypatch.setattr(mesh, "_GREETING_TIMEOUT_S", 0.2)
     store, made = dist.HashStore(), {}
     first = threading.Thread(target=lambda: made.update({0: join(store, 0, 2)}))
     first.start()
     said = store.get("at0")
     token, (host, port) = said[:16], said[16:].decode().split()
-    words = [b"", b"GET / HTTP", meeting._COMING.pack(b"x" * 16, 1, 0), meeting._COMING.pack(token, 1, 3),
-             meeting._COMING.pack(token, 7, 0)]  # fmt: skip
+    words = [b"", b"GET / HTTP", mesh._GREETING.pack(b"x" * 16, 1, 0), mesh._GREETING.pack(token, 1, 3),
+             mesh._GREETING.pack(token, 7, 0)]  # fmt: skip
     strangers = []
     for word in words:
         stranger = socket.create_connection((host, int(port)), timeout=5)
@@ -120,7 +122,7 @@ def test_many_who_say_nothing_keep_nobody_from_meeting() -> None:
     began = time.monotonic()
     made.append(join(store, 1, 2))
     first.join(10)
-    assert time.monotonic() - began < meeting._HELLO_S
+    assert time.monotonic() - began < mesh._GREETING_TIMEOUT_S
     for one in silent:
         one.close()
     for transport in made:
@@ -141,12 +143,12 @@ def test_any_words(words: bytes, after: bytes) -> None:
         stranger.sendall(words)
         stranger.shutdown(socket.SHUT_WR)
         with socket.create_connection((host, int(port)), timeout=5) as other:
-            other.sendall(meeting._COMING.pack(token, 1, 0) + after)
+            other.sendall(mesh._GREETING.pack(token, 1, 0) + after)
             other.shutdown(socket.SHUT_WR)
             first.join(10)
             room = torch.zeros(2)
             made[0]._timeout_s = 0.2
-            with pytest.raises(PeerLost, match="nothing more from rank 1"):
+            with pytest.raises(PeerLost, match="lost connection to rank 1"):
                 made[0].wait(made[0].receive(room, 1, 0, 1 << 26), 1, 0)
             made[0].release()
 
@@ -162,7 +164,7 @@ def test_nobody_is_called_twice() -> None:
     calls = []
     for rank in (1, 1, 2):
         one = socket.create_connection((host, int(port)), timeout=5)
-        one.sendall(meeting._COMING.pack(token, rank, 0))
+        one.sendall(mesh._GREETING.pack(token, rank, 0))
         calls.append(one)
     first.join(10)
     assert calls[1].recv(1) == b""
@@ -179,7 +181,7 @@ def test_a_lost_rank_is_named(who: str) -> None:
     store, found = dist.HashStore(), []
     meshes = [FullMesh(rank, [4, 7], 1) for rank in range(2)]
     made = everywhere(
-        2, lambda rank: EagerTransport(meet(store, meshes[rank], HERE, 9), meshes[rank], timedelta(seconds=1))
+        2, lambda rank: EagerTransport(connect_mesh(store, meshes[rank], HERE, 9), meshes[rank], timedelta(seconds=1))
     )
     if who == "closes":
         made[1].release()
@@ -193,7 +195,7 @@ def test_a_lost_rank_is_named(who: str) -> None:
             made[0].wait(begin(torch.zeros(1 << 16), 1, 0, 1), 1, 0)
 
     for begin, often in ((made[0].receive, 1), (made[0].send, 1000)):
-        with pytest.raises(PeerLost, match="nothing more from rank 7: ") as error:
+        with pytest.raises(PeerLost, match="lost connection to rank 7: ") as error:
             until_it_fails(begin, often)
         found.append(str(error.value))
     assert (time.monotonic() - began > 0.9) == (who == "stops")
@@ -218,7 +220,7 @@ def test_closing_wakes_whoever_waits() -> None:
         time.sleep(0.2)
         made[0].close()
         thread.join(5)
-        assert said == ["nothing more from rank 1: the connections of this group were closed"]
+        assert said == ["lost connection to rank 1: the connections of this group were closed"]
         for begin in (made[0].send, made[0].receive):
             with pytest.raises(PeerLost, match="were closed"):
                 begin(torch.zeros(1), 1, 0, 1)
@@ -243,7 +245,7 @@ def test_all_go_without_where_one_cannot(
     address: str | None, why: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No address, or one that is none of the host's: None on all, those who could not say why, and no file stays."""
-    monkeypatch.setattr(meeting, "_MEETING_S", 1.0)
+    monkeypatch.setattr(mesh, "_CONNECT_TIMEOUT_S", 1.0)
     before = len(os.listdir("/proc/self/fd"))
     store, barrier, said = dist.HashStore(), threading.Barrier(3), [True] * 3
 
@@ -254,19 +256,19 @@ def test_all_go_without_where_one_cannot(
             return all(said)
 
         where = address if rank == 1 else HERE
-        return connected(store, FullMesh(rank, [5, 6, 7], 2), timedelta(seconds=9), where, all_can)
+        return connect_eager(store, FullMesh(rank, [5, 6, 7], 2), timedelta(seconds=9), where, all_can)
 
     assert everywhere(3, work) == [None] * 3
     heard = capfd.readouterr().err
-    assert f"plink: short messages go by gloo: {why}" in heard
-    assert "plink: short messages go by gloo: rank 6 cannot be called" in heard
+    assert f"plink: short messages use gloo: {why}" in heard
+    assert "plink: short messages use gloo: cannot connect to rank 6" in heard
     assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_rank_that_does_not_call_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """It may have no way here."""
-    monkeypatch.setattr(meeting, "_MEETING_S", 0.3)
-    with pytest.raises(CannotConnect, match="rank 1 has not called rank 0"):
+    monkeypatch.setattr(mesh, "_CONNECT_TIMEOUT_S", 0.3)
+    with pytest.raises(CannotConnect, match="rank 1 has not connected to rank 0"):
         join(dist.HashStore(), 0, 2)
 
 
@@ -275,4 +277,4 @@ def test_the_address_is_that_of_most_connections() -> None:
     assert own_address([]) is None
     with socket.create_server((HERE, 0)) as listening, socket.create_connection(listening.getsockname()) as call:
         assert own_address([call.fileno(), 0]) == HERE
-        assert call.fileno() in sockets()
+        assert call.fileno() in tcp_sockets()

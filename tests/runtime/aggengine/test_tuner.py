@@ -14,11 +14,11 @@ import torch.distributed as dist
 
 from plink.model.schedule import Schedule, make_schedule, there_and_back
 from plink.runtime.aggengine.aggregation import Aggregation, SizeClass
-from plink.runtime.aggengine.connections import Connections
-from plink.runtime.aggengine.crossover import Crossover
-from plink.runtime.aggengine.launcher_line import LauncherLine
+from plink.runtime.aggengine.algorithm_selection import DispatchThreshold
+from plink.runtime.aggengine.connections import PeerConnections
+from plink.runtime.aggengine.launcher_channel import LauncherChannel
 from plink.runtime.aggengine.reductions import reduction_for
-from plink.runtime.aggengine.tuning import Tuning
+from plink.runtime.aggengine.tuner import RankTuner
 from runners.job.rank_line import RankLine
 from solvers.schedules.catalogue import schedule_for
 from solvers.schedules.hierarchical import two_level_reduce_scatter
@@ -71,28 +71,28 @@ class Launcher:
         self._thread.join(5)
 
 
-def tuned(member: Member, name: str, crossover: Crossover | None = None) -> Tuning:
+def tuned(member: Member, name: str, threshold: DispatchThreshold | None = None) -> RankTuner:
     """The rank's tuning, begun."""
     schedule = member.schedule
     aggregation = Aggregation((SizeClass(None, schedule.algo, schedule),), tuned=0, every_s=0.02)
-    line = LauncherLine(name if member.rank == 0 else "")
-    tuning = Tuning(aggregation, member.rank, member.engine._transport, Connections({}, RANKS), line, crossover)
-    member.engine.tune(tuning)
-    return tuning
+    line = LauncherChannel(name if member.rank == 0 else "")
+    tuner = RankTuner(aggregation, member.rank, member.engine._transport, PeerConnections({}, RANKS), line, threshold)
+    member.engine.attach_tuner(tuner)
+    return tuner
 
 
-def all_reduces(members: Members, name: str, number: int, each: Callable[[int, Tuning], None] | None = None) -> None:
+def all_reduces(members: Members, name: str, number: int, each: Callable[[int, RankTuner], None] | None = None) -> None:
     """So many on every rank, with the right sums."""
 
     def work(rank: int) -> None:
         member = members.members[rank]
-        tuning = tuned(member, name)
+        tuner = tuned(member, name)
         for k in range(number):
             data = torch.full((5000,), float(rank + 10 * k))
             assert member.reduce(data) is None
             assert data.unique().tolist() == [6.0 + 40 * k]
             if each is not None:
-                each(rank, tuning)
+                each(rank, tuner)
 
     everywhere(RANKS, work)
 
@@ -105,8 +105,8 @@ def test_a_new_schedule_is_taken_up_at_the_same_all_reduce() -> None:
     def talk(told: dict[str, object]) -> list[str]:
         return [answer(new, 1)] if told["epoch"] == 0 else []
 
-    def note(rank: int, tuning: Tuning) -> None:
-        current = tuning.schedule(members.schedule)
+    def note(rank: int, tuner: RankTuner) -> None:
+        current = tuner.schedule(members.schedule)
         seen[rank].append(0 if current is members.schedule else len(current))
 
     with Members(schedule_for("flat", RANKS)) as members, Launcher(talk) as launcher:
@@ -124,8 +124,8 @@ def test_a_new_schedule_is_taken_up_at_the_same_all_reduce() -> None:
     [answer(uneven(), 7), answer(uneven(3), 1), wrong_sums(), '{"epoch": 1}', '{"epoch": 1, "plan": "AA"}', "no JSON"],
 )  # fmt: skip
 def test_what_is_no_schedule_for_these_ranks_changes_nothing(said: str) -> None:
-    def unchanged(rank: int, tuning: Tuning) -> None:
-        assert tuning.schedule(members.schedule) is members.schedule
+    def unchanged(rank: int, tuner: RankTuner) -> None:
+        assert tuner.schedule(members.schedule) is members.schedule
 
     with Members(schedule_for("flat", RANKS)) as members, Launcher(lambda told: [said]) as launcher:
         all_reduces(members, launcher.line.name, 100, unchanged)
@@ -140,9 +140,9 @@ def test_a_launcher_that_hangs_up_ends_the_tuning_and_nothing_else() -> None:
         more = [torch.ones(5000) for _ in range(RANKS)]
         for _ in range(60):
             assert everywhere(RANKS, lambda rank: members.members[rank].reduce(more[rank])) == [None] * RANKS
-        tuning = members.members[0].engine._tuning
-        assert tuning is not None
-        assert tuning._boundary == 1 << 62
+        tuner = members.members[0].engine._tuning
+        assert tuner is not None
+        assert tuner._boundary == 1 << 62
 
 
 def test_all_reduces_that_are_not_waited_for_change_schedules_at_the_same_one() -> None:
@@ -154,7 +154,7 @@ def test_all_reduces_that_are_not_waited_for_change_schedules_at_the_same_one() 
 
     def work(rank: int) -> int:
         member = members.members[rank]
-        tuning = tuned(member, launcher.line.name)
+        tuner = tuned(member, launcher.line.name)
         reduction = reduction_for(dist.ReduceOp.SUM, torch.float32)
         assert reduction is not None
         for k in range(60):
@@ -167,7 +167,7 @@ def test_all_reduces_that_are_not_waited_for_change_schedules_at_the_same_one() 
             assert [said.get(timeout=30) for _ in range(5)] == [None] * 5
             assert [one.unique().tolist() for one in data] == [[6.0 + 4 * (j + k)] for j in range(4)]
             assert tiny.item() == 6.0
-        return tuning._epoch
+        return tuner._epoch
 
     with Members(schedule_for("flat", RANKS)) as members, Launcher(talk) as launcher:
         epochs = everywhere(RANKS, work)
@@ -182,7 +182,7 @@ def test_a_new_schedule_is_compared_with_gloo_again(
     """All ranks go to Gloo, and no longer, from the same all-reduce on; it is enough that one rank finds so."""
     new, average, clock = uneven(), reduction_for(dist.ReduceOp.AVG, torch.int32), Clock()
     assert average is not None
-    monkeypatch.setattr("plink.runtime.aggengine.crossover.time", clock)
+    monkeypatch.setattr("plink.runtime.aggengine.algorithm_selection.time", clock)
 
     def talk(told: dict[str, object]) -> list[str]:
         return [answer(new, 1)] if told["epoch"] == 0 else []
@@ -198,15 +198,15 @@ def test_a_new_schedule_is_compared_with_gloo_again(
             opts.reduceOp = op  # type: ignore[assignment]
             return groups[rank].allreduce([data], opts)
 
-        tuning = tuned(member, launcher.line.name, Crossover(before, gloo))
-        by_schedule = tuning._alone
+        tuner = tuned(member, launcher.line.name, DispatchThreshold(before, gloo))
+        by_schedule = tuner._alone
         assert by_schedule is not None
 
         def alone(data: torch.Tensor, schedule: Schedule) -> None:
             clock.now += 1.0 if (slow, rank) == ("schedule", 1) else 0.0
             by_schedule(data, schedule)
 
-        tuning._alone = alone
+        tuner._alone = alone
         for k in range(40):
             said: SimpleQueue[str | None] = SimpleQueue()
             data = [torch.full((n,), 4 * k + rank, dtype=torch.int32) for n in (2000, 60_000, 1)]
@@ -215,8 +215,8 @@ def test_a_new_schedule_is_compared_with_gloo_again(
             member.engine.submit(data[2], member.schedule, average, said.put, waits=True)
             assert [said.get(timeout=30) for _ in data] == [None] * 3
             assert [one.unique().tolist() for one in data] == [[4 * k + 1]] * 3
-        assert tuning.crossover is not None
-        return by_gloo, tuning.crossover.smallest
+        assert tuner.threshold is not None
+        return by_gloo, tuner.threshold.min_bytes
 
     with gloo_groups(RANKS) as groups, Members(schedule_for("flat", RANKS)) as members, Launcher(talk) as launcher:
         found = everywhere(RANKS, work)

@@ -5,4 +5,4 @@
 STAGED = "PLINK_STAGED"
 # Whether a script said "gloo" of the group that is made, and has plink in its place: then Gloo serves tensors on GPUs
 # too, as it would have.
-for_gloo = False
+gloo_requested = False

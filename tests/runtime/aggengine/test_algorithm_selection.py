@@ -6,8 +6,15 @@ from functools import partial
 import pytest
 import torch
 
-from plink.runtime.aggengine.aside import all_reduce
-from plink.runtime.aggengine.crossover import NEVER, Rivals, Sizes, faster_from, measure, measured_sizes
+from plink.runtime.aggengine.algorithm_selection import (
+    NEVER,
+    Candidates,
+    SizeRange,
+    measure,
+    measure_delegation,
+    measure_size_range,
+)
+from plink.runtime.aggengine.secondary_group import all_reduce
 from tests.runtime.aggengine.thread_ranks import Clock, everywhere, gloo_groups
 
 
@@ -15,7 +22,7 @@ from tests.runtime.aggengine.thread_ranks import Clock, everywhere, gloo_groups
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """What measurements go by, instead of the machine's: busy machines measure something else."""
     clock = Clock()
-    monkeypatch.setattr("plink.runtime.aggengine.crossover.time", clock)
+    monkeypatch.setattr("plink.runtime.aggengine.algorithm_selection.time", clock)
     return clock
 
 
@@ -50,7 +57,7 @@ def test_all_ranks_take_the_slowest_of_them(slower_below: int, slow_rank: int, e
             def engine(data: torch.Tensor, op: object) -> Done:
                 return done(clock, 0.05 if data.nbytes < slower_below and rank == slow_rank else 0.0)
 
-            return measure(Rivals(engine, gloo, lambda size: True))  # type: ignore[arg-type]
+            return measure(Candidates(engine, gloo, lambda size: True))  # type: ignore[arg-type]
 
         assert everywhere(2, work) == [expected] * 2
 
@@ -58,14 +65,14 @@ def test_all_ranks_take_the_slowest_of_them(slower_below: int, slow_rank: int, e
 @pytest.mark.parametrize(
     ("slower_from", "short_bytes", "expected", "used"),
     [
-        (2 << 20, 1 << 20, Sizes(0, 1 << 20), [True, True, False, False]),
-        (2 << 20, None, Sizes(0), [True] * 4),
-        (1 << 40, 1 << 20, Sizes(0), [True] * 4),
-        (0, 1 << 20, Sizes(NEVER), [False] * 4),
+        (2 << 20, 1 << 20, SizeRange(0, 1 << 20), [True, True, False, False]),
+        (2 << 20, None, SizeRange(0), [True] * 4),
+        (1 << 40, 1 << 20, SizeRange(0), [True] * 4),
+        (0, 1 << 20, SizeRange(NEVER), [False] * 4),
     ],
 )
 def test_large_messages_that_go_another_way_are_looked_at_too(
-    slower_from: int, short_bytes: int | None, expected: Sizes, used: list[bool], clock: Clock
+    slower_from: int, eager_max_bytes: int | None, expected: SizeRange, used: list[bool], clock: Clock
 ) -> None:
     """What is found of short ones says nothing of them."""
     looked_at: set[int] = set()
@@ -79,9 +86,9 @@ def test_large_messages_that_go_another_way_are_looked_at_too(
     def engine(data: torch.Tensor, op: object) -> Done:
         return done(clock, 0.02 if data.nbytes >= slower_from else 0.0)
 
-    found = measured_sizes(Rivals(engine, gloo, lambda size: True), 2, short_bytes)
+    found = measure_size_range(Candidates(engine, gloo, lambda size: True), 2, eager_max_bytes)
     assert found == expected
-    assert ((4 << 20) in looked_at) == (short_bytes is not None)
+    assert ((4 << 20) in looked_at) == (eager_max_bytes is not None)
     assert [size in found for size in (4, 1 << 20, (1 << 20) + 1, 1 << 30)] == used
 
 
@@ -95,7 +102,7 @@ def test_gloo_does_not_answer_for_ranks_that_the_engine_left_late() -> None:
                 return Done()
 
             gloo = partial(all_reduce, groups[rank])
-            return measure(Rivals(engine, gloo, lambda size: size < 1 << 20), 2)  # type: ignore[arg-type]
+            return measure(Candidates(engine, gloo, lambda size: size < 1 << 20), 2)  # type: ignore[arg-type]
 
         assert everywhere(2, work) == [NEVER] * 2
 
@@ -111,7 +118,7 @@ def test_sizes_without_a_schedule_are_not_looked_at(schedules_from: int, clock: 
         assert data.nbytes >= schedules_from
         return Done()
 
-    assert measure(Rivals(engine, gloo, lambda size: size >= schedules_from)) == 0  # type: ignore[arg-type]
+    assert measure(Candidates(engine, gloo, lambda size: size >= schedules_from)) == 0  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -130,6 +137,6 @@ def test_what_is_faster_for_large_messages_is_used_from_there_on(
             def other(data: torch.Tensor, op: object) -> Done:
                 return done(clock, 0.06 if data.nbytes < slower_below and rank == slow_rank else 0.0)
 
-            return faster_from(other, present, partial(all_reduce, groups[rank]))  # type: ignore[arg-type]
+            return measure_delegation(other, present, partial(all_reduce, groups[rank]))  # type: ignore[arg-type]
 
         assert everywhere(2, work) == [expected] * 2

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plink.model.schedule import Schedule, make_schedule, there_and_back
-from plink.runtime.aggengine.restriction import restricted
+from plink.runtime.aggengine.subgroup_schedule import subgroup_schedule
 from solvers.schedules.catalogue import Options, schedule_for
 from solvers.schedules.hierarchical import two_level_reduce_scatter
 from solvers.schedules.masters import Weights, equal_chunks
@@ -31,7 +31,7 @@ def test_it_is_an_all_reduce_of_the_members(schedule: Schedule, data: st.DataObj
     """Whatever the algorithm, whoever is left, in whatever order; but for what has no trees."""
     some = st.lists(st.integers(0, schedule.ranks - 1), min_size=2, max_size=schedule.ranks, unique=True)
     members = data.draw(some)
-    found = restricted(schedule, members)
+    found = subgroup_schedule(schedule, members)
     whole = schedule.ranks & (schedule.ranks - 1) == 0
     assert (found is None) <= (schedule.algo in NO_TREES or (schedule.algo in TREES_OF_POWERS and not whole))
     if found is not None:
@@ -42,7 +42,7 @@ def test_it_is_an_all_reduce_of_the_members(schedule: Schedule, data: st.DataObj
 @given(st.lists(st.integers(0, 15), min_size=2, max_size=16, unique=True), st.sampled_from(["ring", "flat"]))
 def test_what_is_left_of_a_ring_is_a_ring(members: list[int], algo: str) -> None:
     """In the order of the ring, as many rounds, as much for each; and so with flat aggregation."""
-    found, small = restricted(schedule_for(algo, 16), sorted(members)), schedule_for(algo, len(members))
+    found, small = subgroup_schedule(schedule_for(algo, 16), sorted(members)), schedule_for(algo, len(members))
     assert found is not None
     assert (found.rounds, found.chunks) == (small.rounds, small.chunks)
     assert np.array_equal(sends(found), sends(small))
@@ -52,7 +52,7 @@ def test_what_is_left_of_a_ring_is_a_ring(members: list[int], algo: str) -> None
 def test_what_is_left_of_halving_is_halving_where_it_fits(members: list[int]) -> None:
     """Rows and columns of a mesh."""
     found, small = (
-        restricted(schedule_for("halving-doubling", 16), members),
+        subgroup_schedule(schedule_for("halving-doubling", 16), members),
         schedule_for("halving-doubling", len(members)),
     )
     assert found is not None
@@ -67,7 +67,7 @@ def test_groups_stay_groups(members: list[int]) -> None:
     of all who are absent."""
     group = np.arange(24) * 7 % 24 // 8
     groups = [np.flatnonzero(group == g).tolist() for g in range(3)]
-    found = restricted(schedule_for("2lha", 24, Options(groups=groups)), members)
+    found = subgroup_schedule(schedule_for("2lha", 24, Options(groups=groups)), members)
     assert found is not None
     where = group[np.array(members)]
     present = len(set(where.tolist()))
@@ -83,7 +83,7 @@ def test_masters_keep_their_shares() -> None:
     """Who is given little to do by all is given little by some."""
     weights = Weights(np.ones(1), np.array([0.25, 1.0, 1.0, 1.0, 1.0, 1.0]))
     whole = there_and_back(two_level_reduce_scatter([range(6)], *equal_chunks([range(6)], 24, weights)))
-    found = restricted(whole, [0, 2, 4])
+    found = subgroup_schedule(whole, [0, 2, 4])
     assert found is not None
     there = ~found.copies
     taken = np.bincount(found.target[there], found.count[there], 3)
@@ -100,13 +100,13 @@ def test_masters_keep_their_shares() -> None:
 )
 def test_what_is_no_tree_is_left_to_gloo(rows: list[tuple[int, ...]]) -> None:
     """A rank that gets the sum twice, one that adds after it has passed on, one that gives nothing."""
-    assert restricted(make_schedule("own", 3, 1, rows), [0, 1]) is None
+    assert subgroup_schedule(make_schedule("own", 3, 1, rows), [0, 1]) is None
 
 
 def test_a_root_that_is_absent_is_replaced() -> None:
     """A star without its middle, and a way down that begins elsewhere than the way up ends."""
     star = [(0, 0, 2, 0, 1, 0), (0, 1, 2, 0, 1, 0), (0, 3, 2, 0, 1, 0)]
     back = [(1, 2, 3, 0, 1, 1), (2, 3, 1, 0, 1, 1), (3, 1, 0, 0, 1, 1)]
-    found = restricted(make_schedule("own", 4, 1, star + back), [0, 1, 3])
+    found = subgroup_schedule(make_schedule("own", 4, 1, star + back), [0, 1, 3])
     assert found is not None
     assert verify(found) == []

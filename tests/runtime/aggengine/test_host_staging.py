@@ -10,11 +10,11 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from plink.runtime import asked, torch_backend
-from plink.runtime.aggengine import crossover, staging
-from plink.runtime.aggengine.accelerators import Accelerators
-from plink.runtime.aggengine.crossover import Sizes
-from plink.runtime.aggengine.staging import fetch
+from plink.runtime import requested_backend, torch_backend
+from plink.runtime.aggengine import algorithm_selection, host_staging
+from plink.runtime.aggengine.algorithm_selection import SizeRange
+from plink.runtime.aggengine.cuda_delegation import CudaDelegate
+from plink.runtime.aggengine.host_staging import stage_to_host
 from tests.runtime.aggengine.plans import plan_of, two_levels
 from tests.runtime.ranks import Ended, results_of, run_ranks
 
@@ -153,63 +153,63 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> None:
         ("current_stream", lambda device: Stream.current),
     ):  # fmt: skip
         monkeypatch.setattr(torch.cuda, name, value)
-    monkeypatch.setattr(staging, "_STREAMS", {})
+    monkeypatch.setattr(host_staging, "_STREAMS", {})
     monkeypatch.setattr(torch, "empty", lambda *shape, pin_memory=False, **how: torch.zeros(*shape, **how))
 
     def copy(to: torch.Tensor, source: torch.Tensor, in_background: bool = False) -> None:
         assert in_background
         Stream.current.queue.append(lambda: to.copy_(source))
 
-    monkeypatch.setattr(staging, "_copy", copy)
+    monkeypatch.setattr(host_staging, "_copy", copy)
 
 
 def test_what_a_program_asked_its_gpu_for_before_is_fetched(driver: None) -> None:
     """Not what was there when it asked for the all-reduce; and it is there when that is ready, and not sooner."""
     tensor = torch.zeros(4)
     Stream.current.queue.append(lambda: tensor.fill_(3.0))
-    fetched = staging._from_gpu(tensor)
-    assert fetched.ready is not None
-    assert fetched.deliver is not None
+    fetched = host_staging._from_gpu(tensor)
+    assert fetched.wait_ready is not None
+    assert fetched.copy_back is not None
     assert fetched.flat.tolist() == [0.0] * 4
-    fetched.ready()
+    fetched.wait_ready()
     assert fetched.flat.tolist() == [3.0] * 4
     fetched.flat.add_(1.0)
     assert tensor.tolist() == [3.0] * 4
-    fetched.deliver()
+    fetched.copy_back()
     assert tensor.tolist() == [4.0] * 4
 
 
 def test_delivering_one_waits_for_no_other(driver: None) -> None:
     """Gradients that are still to be computed do not hold up those that are summed up."""
     first, second = torch.ones(2), torch.ones(2)
-    one = staging._from_gpu(first)
+    one = host_staging._from_gpu(first)
     Stream.current.queue.append(lambda: pytest.fail("the second was waited for"))
-    staging._from_gpu(second)
-    assert one.ready is not None
-    assert one.deliver is not None
-    one.ready()
+    host_staging._from_gpu(second)
+    assert one.wait_ready is not None
+    assert one.copy_back is not None
+    one.wait_ready()
     one.flat.add_(1.0)
-    one.deliver()
+    one.copy_back()
     assert first.tolist() == [2.0, 2.0]
 
 
 def test_only_what_lies_dense_on_the_host_stays_where_it_is() -> None:
     """Anything else is copied there and back, parameters without a trace in autograd."""
     dense = torch.ones(3, 4, requires_grad=True)
-    fetched = fetch(dense)
+    fetched = stage_to_host(dense)
     assert fetched.flat.data_ptr() == dense.data_ptr()
-    assert (fetched.ready, fetched.deliver) == (None, None)
+    assert (fetched.wait_ready, fetched.copy_back) == (None, None)
     base = torch.arange(12.0).reshape(3, 4)
-    strided = fetch(base.t())
+    strided = stage_to_host(base.t())
     assert strided.flat.tolist() == base.t().reshape(-1).tolist()
     strided.flat.mul_(2.0)
-    assert strided.deliver is not None
-    strided.deliver()
+    assert strided.copy_back is not None
+    strided.copy_back()
     assert base.tolist() == (torch.arange(12.0) * 2).reshape(3, 4).tolist()
     leaf = torch.nn.Parameter(torch.ones(4, 3)).t()
-    parameter = fetch(leaf)
-    assert parameter.deliver is not None
-    parameter.deliver()
+    parameter = stage_to_host(leaf)
+    assert parameter.copy_back is not None
+    parameter.copy_back()
     assert not parameter.flat.requires_grad
 
 
@@ -219,7 +219,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: noted.append("synchronize"))
     monkeypatch.setattr(dist, "is_nccl_available", lambda: True)
-    monkeypatch.setattr(asked, "for_gloo", False)
+    monkeypatch.setattr(requested_backend, "gloo_requested", False)
     noted: list[str] = []
 
     def faster(
@@ -230,7 +230,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             do(torch.zeros(1), dist.ReduceOp.SUM).wait()
         return [size >= 4096 for size in sizes]
 
-    monkeypatch.setattr(crossover, "_faster", faster)
+    monkeypatch.setattr(algorithm_selection, "_faster", faster)
     return noted
 
 
@@ -242,7 +242,7 @@ def test_nccl_is_timed_until_the_gpu_is_through(gpu: list[str], monkeypatch: pyt
 
         Options = SimpleNamespace
 
-        def __init__(self, *given: object) -> None: ...
+        def __init__(self, *inputs: object) -> None: ...
 
         def _set_sequence_number_for_group(self) -> None: ...
 
@@ -256,14 +256,14 @@ def test_nccl_is_timed_until_the_gpu_is_through(gpu: list[str], monkeypatch: pyt
             gpu.append("end")
 
     monkeypatch.setattr(dist, "ProcessGroupNCCL", Nccl, raising=False)
-    made = Accelerators(dist.HashStore(), 0, 1, timedelta(seconds=5), object())
+    made = CudaDelegate(dist.HashStore(), 0, 1, timedelta(seconds=5), object())
 
     def engine(data: torch.Tensor, op: object) -> Any:
         return SimpleNamespace(wait=lambda: gpu.append("engine"))
 
-    assert made.by_nccl
-    found = made.staged_sizes(CUDA, Sizes(16), engine, lambda size: True, 2, 1 << 20)
-    assert found == Sizes(4096)  # at 4 MB they were faster, too
+    assert made.is_nccl
+    found = made.staged_range(CUDA, SizeRange(16), engine, lambda size: True, 2, 1 << 20)
+    assert found == SizeRange(4096)  # at 4 MB they were faster, too
     assert gpu == ["engine", "nccl", "synchronize"] * 2
     made.shutdown()
     assert gpu[-1] == "end"
@@ -271,13 +271,13 @@ def test_nccl_is_timed_until_the_gpu_is_through(gpu: list[str], monkeypatch: pyt
 
 def test_gloo_copies_to_the_host_as_well(gpu: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """So what was measured there holds for GPUs, and nothing is timed again."""
-    monkeypatch.setattr(asked, "for_gloo", True)
+    monkeypatch.setattr(requested_backend, "gloo_requested", True)
     gloo = object()
-    made = Accelerators(dist.HashStore(), 0, 1, timedelta(seconds=5), gloo)
+    made = CudaDelegate(dist.HashStore(), 0, 1, timedelta(seconds=5), gloo)
     assert made.group is gloo
     ways = (lambda data, op: pytest.fail("timed")), (lambda size: True), 2, None
-    assert made.staged_sizes(CUDA, Sizes(16), *ways) == Sizes(16)
-    assert made.staged_sizes(torch.device("meta"), Sizes(), *ways) == Sizes(0)
+    assert made.staged_range(CUDA, SizeRange(16), *ways) == SizeRange(16)
+    assert made.staged_range(torch.device("meta"), SizeRange(), *ways) == SizeRange(0)
     made.shutdown()
 
 
@@ -286,12 +286,12 @@ def test_scripts_that_ask_for_nccl_have_plink_where_staging_is_asked_for(
     said: str | None, gpu: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With NCCL inside; and as they are where it is not."""
-    monkeypatch.delenv(asked.STAGED, raising=False)
+    monkeypatch.delenv(requested_backend.STAGED, raising=False)
     assert torch_backend._translated(said) == said
-    monkeypatch.setenv(asked.STAGED, "1")
+    monkeypatch.setenv(requested_backend.STAGED, "1")
     assert torch_backend._translated(said) == "plink"
     assert torch_backend._translated("mpi") == "mpi"
-    assert not asked.for_gloo
+    assert not requested_backend.gloo_requested
 
 
 def test_what_a_group_is_asked_for_counts_for_that_group(gpu: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,7 +299,7 @@ def test_what_a_group_is_asked_for_counts_for_that_group(gpu: list[str], monkeyp
     made: list[tuple[str | None, bool]] = []
 
     def torchs_own(backend: str | None = None, **options: object) -> None:
-        made.append((backend, asked.for_gloo))
+        made.append((backend, requested_backend.gloo_requested))
 
     def init_process_group(backend: str | None = None) -> None:
         torchs_own(backend)
@@ -310,7 +310,7 @@ def test_what_a_group_is_asked_for_counts_for_that_group(gpu: list[str], monkeyp
     for function in (init_process_group, new_group):
         for module in (dist, dist.distributed_c10d):
             monkeypatch.setattr(module, function.__name__, function)
-    monkeypatch.setenv(asked.STAGED, "1")
+    monkeypatch.setenv(requested_backend.STAGED, "1")
     torch_backend._stand_in()
     dist.init_process_group("nccl")
     dist.new_group(backend="gloo")

@@ -9,17 +9,17 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from plink.runtime.aggengine.aside import Aside, another_ring
 from plink.runtime.aggengine.reductions import reduction_for
+from plink.runtime.aggengine.secondary_group import SecondaryGroup, differs_from_rank_order
 from solvers.schedules.catalogue import schedule_for
 from tests.runtime.aggengine.thread_ranks import Members, everywhere
 
 
-def asides(order: list[int], timeout_s: float = 20.0) -> list[Aside]:
+def asides(order: list[int], timeout_s: float = 20.0) -> list[SecondaryGroup]:
     """One a rank."""
     store = dist.HashStore()
     timeout = timedelta(seconds=timeout_s)
-    return everywhere(len(order), lambda rank: Aside(store, rank, order, timeout))
+    return everywhere(len(order), lambda rank: SecondaryGroup(store, rank, order, timeout))
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_a_ring_is_another_where_somebody_has_other_neighbours(order: list[int],
     size = len(order)
     pairs = {frozenset((order[k], order[(k + 1) % size])) for k in range(size)}
     assert (pairs != {frozenset((k, (k + 1) % size)) for k in range(size)}) == other
-    assert another_ring(order) == other
+    assert differs_from_rank_order(order) == other
 
 
 @pytest.mark.parametrize("elements", [1, 100_000])
@@ -64,7 +64,7 @@ class Handing(Members):
         self.handed: list[int] = []
         lock = threading.Lock()
 
-        class Counting(Aside):
+        class Counting(SecondaryGroup):
             """Which sizes came, of rank 0."""
 
             def all_reduce(this, tensor: torch.Tensor, op: Any) -> dist.Work:
@@ -75,8 +75,8 @@ class Handing(Members):
 
         store = dist.HashStore()
         made = everywhere(4, lambda rank: Counting(store, rank, [0, 2, 1, 3], timedelta(seconds=20)))
-        for member, aside in zip(self.members, made, strict=True):
-            member.engine.hand_over(smallest_bytes, aside)
+        for member, secondary in zip(self.members, made, strict=True):
+            member.engine.delegate_above(smallest_bytes, secondary)
 
 
 def test_what_is_large_goes_to_gloo_and_means_the_same() -> None:
@@ -147,7 +147,7 @@ def test_a_rank_that_is_lost_while_gloo_has_the_data_is_named() -> None:
             return None
 
         for rank, why in enumerate(everywhere(4, work)):
-            assert rank == 1 or "nothing more from rank 1" in str(why)
+            assert rank == 1 or "lost connection to rank 1" in str(why)
 
 
 def test_closing_it_ends_what_goes_over_any_interface(monkeypatch: pytest.MonkeyPatch) -> None:

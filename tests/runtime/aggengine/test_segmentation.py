@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plink.runtime.aggengine.cut import KILOBYTE, Cutting, cut, cutting_for
+from plink.runtime.aggengine.segmentation import KILOBYTE, SegmentationConfig, cut, segmentation_for_rate
 
 
 @given(
@@ -18,13 +18,13 @@ def test_cells_cover_the_vector(
     elements: int, item: int, chunks: int, smallest: int, piece: int, pieces: int, least: int
 ) -> None:
     """Every element is in one cell, none is empty, cells differ by one element at most, chunks are distinct."""
-    found = cut(elements, item, chunks, Cutting(smallest, piece, pieces, least))
+    found = cut(elements, item, chunks, SegmentationConfig(smallest, piece, pieces, least))
     assert found.bounds[0] == 0
     assert found.bounds[-1] == elements
     sizes = np.diff(found.bounds)
     assert sizes.min() >= 1
     assert sizes.max() - sizes.min() <= 1
-    assert len(sizes) == len(found.chunks) * found.pieces
+    assert len(sizes) == len(found.chunks) * found.segments
     assert len(set(found.chunks.tolist())) == len(found.chunks)
     assert found.chunks.max() < chunks
 
@@ -35,8 +35,8 @@ def test_cells_cover_the_vector(
 )  # fmt: skip
 def test_small_vectors_go_as_few_chunks_and_large_ones_as_many_pieces(size: int, chunks: int, pieces: int) -> None:
     """With the usual settings: 16 KB a chunk at least, 1 MB a piece."""
-    found = cut(size // 4, 4, 16, Cutting())
-    assert (len(found.chunks), found.pieces) == (chunks, pieces)
+    found = cut(size // 4, 4, 16, SegmentationConfig())
+    assert (len(found.chunks), found.segments) == (chunks, pieces)
 
 
 @pytest.mark.parametrize(
@@ -45,10 +45,10 @@ def test_small_vectors_go_as_few_chunks_and_large_ones_as_many_pieces(size: int,
 )
 def test_slow_connections_get_smaller_pieces(rate_gbps: float | None, piece: int) -> None:
     """Whole steps of 64 KB, of which there are 1 to 64; smaller vectors have as many pieces whatever the rate."""
-    assert cutting_for(rate_gbps) == Cutting(piece_bytes=piece * KILOBYTE)
-    assert cut(1 << 18, 4, 16, cutting_for(rate_gbps)).pieces == max(4, 1024 // piece)
+    assert segmentation_for_rate(rate_gbps) == SegmentationConfig(segment_bytes=piece * KILOBYTE)
+    assert cut(1 << 18, 4, 16, segmentation_for_rate(rate_gbps)).segments == max(4, 1024 // piece)
 
 
 def test_the_chunks_of_a_small_vector_are_spread() -> None:
     """Neighbouring chunks may have the same master."""
-    assert cut(16 << 10, 4, 16, Cutting()).chunks.tolist() == [0, 4, 8, 12]
+    assert cut(16 << 10, 4, 16, SegmentationConfig()).chunks.tolist() == [0, 4, 8, 12]
