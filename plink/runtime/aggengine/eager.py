@@ -84,7 +84,7 @@ class EagerTransport:
     """Transport between the ranks of a group, with one connection for each pair and channel."""
 
     def __init__(self, sockets: dict[tuple[int, int], socket.socket], mesh: FullMesh, timeout: timedelta) -> None:
-        """:param sockets: connections to all other ranks, by rank and lane: the transport's from now on."""
+        """:param sockets: connected to all other ranks, by rank and channel; the transport owns them from now on."""
         self._names, self._timeout_s = mesh.names, timeout.total_seconds()
         self._closed = False
         self._connections: list[dict[int, _Connection]] = [{} for _ in range(mesh.channels)]

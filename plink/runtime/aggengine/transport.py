@@ -57,7 +57,7 @@ class GlooTransport:
     """
 
     def __init__(self, store: Store, mesh: FullMesh, timeout: timedelta) -> None:
-        self._names, self._lanes = mesh.names, mesh.channels
+        self._names, self._channels = mesh.names, mesh.channels
         self._peers = [peer for peer in range(len(mesh.names)) if peer != mesh.rank]
         self._closed = False
         options = dist.ProcessGroupGloo._Options()  # type: ignore[attr-defined]
@@ -68,11 +68,11 @@ class GlooTransport:
 
     def send(self, tensor: torch.Tensor, peer: int, channel: int, tag: int) -> Pending:
         """See :class:`Transport`."""
-        return self._call(self._group.send, tensor, peer, tag * self._lanes + channel)
+        return self._call(self._group.send, tensor, peer, tag * self._channels + channel)
 
     def receive(self, tensor: torch.Tensor, peer: int, channel: int, tag: int) -> Pending:
         """See :class:`Transport`."""
-        return self._call(self._group.recv, tensor, peer, tag * self._lanes + channel)
+        return self._call(self._group.recv, tensor, peer, tag * self._channels + channel)
 
     def _call(self, begin: Callable[..., Pending], tensor: torch.Tensor, peer: int, gloo_tag: int) -> Pending:
         if self._closed:
@@ -92,8 +92,8 @@ class GlooTransport:
     def close(self) -> None:
         """See :class:`Transport`."""
         self._closed = True
-        for channel in range(self._lanes):
-            abort_connections(self._group, self._peers, TAGS * self._lanes + channel)
+        for channel in range(self._channels):
+            abort_connections(self._group, self._peers, TAGS * self._channels + channel)
 
 
 def abort_connections(group: Any, peers: Sequence[int], gloo_tag: int) -> None:

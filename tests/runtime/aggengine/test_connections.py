@@ -30,8 +30,8 @@ def send_and_count() -> tuple[bool, bool, Any, float]:
     numbers = torch.from_numpy(mine.identities(8))
     everyone = [torch.empty_like(numbers) for _ in range(size)]
     dist.all_gather(everyone, numbers)
-    known = mine.meet(torch.stack(everyone).numpy(), rank)
-    lost = PeerConnections({}, size).meet(np.zeros((size, 8), dtype=np.int64), rank)
+    known = mine.match_peers(torch.stack(everyone).numpy(), rank)
+    lost = PeerConnections({}, size).match_peers(np.zeros((size, 8), dtype=np.int64), rank)
     for channel in range(2):
         data = torch.zeros(8_000_000)
         if rank == 0:
@@ -70,7 +70,7 @@ def test_a_connection_that_ended_is_passed_over() -> None:
         one, other = PeerConnections(mine, 2), PeerConnections({far.fileno(): os.fstat(far.fileno()).st_ino}, 2)
         assert one.identities(3)[0] == other.identities(3)[0] != 0
         assert one.identities(3)[1:].tolist() == [0, 0]
-        assert one.meet(np.stack([one.identities(1), other.identities(1)]), 0)
+        assert one.match_peers(np.stack([one.identities(1), other.identities(1)]), 0)
         near.sendall(b"x" * 1000)
         far.recv(1000)
         assert one.collect()[1, 0] == 1000
@@ -93,7 +93,7 @@ def test_looking_changes_nothing() -> None:
             mine = tcp_sockets()
             connections = PeerConnections(mine, 2)
             connections.identities(4)
-            connections.meet(np.zeros((2, 4), dtype=np.int64), 0)
+            connections.match_peers(np.zeros((2, 4), dtype=np.int64), 0)
             connections.collect()
             assert set(os.listdir("/proc/self/fd")) == open_before
         finally:

@@ -42,8 +42,8 @@ def group() -> Any:
 def test_nccl_serves_what_is_on_a_gpu(gpu: None) -> None:
     """In the group, and in the one of C++ to which calls from Python go."""
     made = group()
-    assert made._get_backend(CUDA) is made._accelerators.group is made._plain._get_backend(CUDA)
-    assert made._accelerators.is_nccl
+    assert made._get_backend(CUDA) is made._cuda.group is made._native._get_backend(CUDA)
+    assert made._cuda.is_nccl
     assert made._get_backend(torch.device("cpu")) is made._gloo
 
 

@@ -82,9 +82,9 @@ def test_one_of_each_size(kind: torch.dtype) -> None:
         everywhere(3, lambda rank: work(made[rank], rank))
 
 
-def test_strangers_are_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clients_without_the_secret_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever says nothing, too little, the wrong word or another's name, while the ranks meet: they meet all the
-    same, and no stranger is taken for one of them."""
+    same, and no client is taken for one of them."""
     monkeypatch.setattr(mesh, "_GREETING_TIMEOUT_S", 0.2)
     store, made = dist.HashStore(), {}
     first = threading.Thread(target=lambda: made.update({0: join(store, 0, 2)}))
@@ -93,20 +93,20 @@ def test_strangers_are_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
     token, (host, port) = said[:16], said[16:].decode().split()
     words = [b"", b"GET / HTTP", mesh._GREETING.pack(b"x" * 16, 1, 0), mesh._GREETING.pack(token, 1, 3),
              mesh._GREETING.pack(token, 7, 0)]  # fmt: skip
-    strangers = []
+    clients = []
     for word in words:
-        stranger = socket.create_connection((host, int(port)), timeout=5)
-        stranger.sendall(word)
-        strangers.append(stranger)
+        client = socket.create_connection((host, int(port)), timeout=5)
+        client.sendall(word)
+        clients.append(client)
     made[1] = join(store, 1, 2)
     first.join(10)
     sent, came = torch.tensor([5.0]), torch.zeros(1)
     made[0].send(sent, 1, 0, 9)
     made[1].wait(made[1].receive(came, 0, 0, 9), 0, 0)
     assert came.item() == 5.0
-    for stranger in strangers:
-        with stranger:
-            assert stranger.recv(1) == b""
+    for client in clients:
+        with client:
+            assert client.recv(1) == b""
     for one in made.values():
         one.release()
 
@@ -132,16 +132,16 @@ def test_many_who_say_nothing_keep_nobody_from_meeting() -> None:
 @settings(max_examples=20, deadline=None)
 @given(words=st.binary(max_size=60), after=st.binary(min_size=1, max_size=60))
 def test_any_words(words: bytes, after: bytes) -> None:
-    """Of a stranger while ranks meet; and of one that has the word, afterwards: it is an error in a line that names
+    """Of a client while ranks meet; and of one that has the word, afterwards: it is an error in a line that names
     it, or nothing is ever given of it."""
     store, made = dist.HashStore(), list[EagerTransport]()
     first = threading.Thread(target=lambda: made.append(join(store, 0, 2, timeout_s=5)))
     first.start()
     said = store.get("at0")
     token, (host, port) = said[:16], said[16:].decode().split()
-    with socket.create_connection((host, int(port)), timeout=5) as stranger:
-        stranger.sendall(words)
-        stranger.shutdown(socket.SHUT_WR)
+    with socket.create_connection((host, int(port)), timeout=5) as client:
+        client.sendall(words)
+        client.shutdown(socket.SHUT_WR)
         with socket.create_connection((host, int(port)), timeout=5) as other:
             other.sendall(mesh._GREETING.pack(token, 1, 0) + after)
             other.shutdown(socket.SHUT_WR)
@@ -154,7 +154,7 @@ def test_any_words(words: bytes, after: bytes) -> None:
 
 
 def test_nobody_is_called_twice() -> None:
-    """A rank that is there already, though it knows the word: the second is a stranger."""
+    """A rank that is there already, though it knows the word: the second is a client."""
     store = dist.HashStore()
     everyone: list[Any] = []
     first = threading.Thread(target=lambda: everyone.append(join(store, 0, 3, timeout_s=5)))
@@ -186,7 +186,7 @@ def test_a_lost_rank_is_named(who: str) -> None:
     if who == "closes":
         made[1].release()
     elif who == "is killed":  # its kernel says so
-        made[1]._lines[0][0].socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        made[1]._connections[0][0].socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         made[1].release()
     began = time.monotonic()
 
@@ -239,7 +239,7 @@ def test_what_is_none_of_what_was_expected_is_never_given() -> None:
 
 @pytest.mark.parametrize(
     ("address", "why"),
-    [(None, "this host's address is not known"), ("192.0.2.1", "no port can be had at 192.0.2.1")],
+    [(None, "this host's address is unknown"), ("192.0.2.1", "cannot listen at 192.0.2.1")],
 )
 def test_all_go_without_where_one_cannot(
     address: str | None, why: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -141,9 +141,9 @@ def test_a_rank_that_is_lost_while_gloo_has_the_data_is_named() -> None:
                 return members.members[rank].reduce(data, patience_s=15)
             reduction = reduction_for(dist.ReduceOp.SUM, data.dtype)
             assert reduction is not None
-            engine._agree(engine._begin(data, None, reduction, lambda why: None))
+            engine._check_signature(engine._begin(data, None, reduction, lambda why: None))
             engine._transport.close()
-            engine._asides[0].close()
+            engine._secondaries[0].close()
             return None
 
         for rank, why in enumerate(everywhere(4, work)):

@@ -140,7 +140,7 @@ def test_a_launcher_that_hangs_up_ends_the_tuning_and_nothing_else() -> None:
         more = [torch.ones(5000) for _ in range(RANKS)]
         for _ in range(60):
             assert everywhere(RANKS, lambda rank: members.members[rank].reduce(more[rank])) == [None] * RANKS
-        tuner = members.members[0].engine._tuning
+        tuner = members.members[0].engine._tuner
         assert tuner is not None
         assert tuner._boundary == 1 << 62
 
@@ -163,7 +163,7 @@ def test_all_reduces_that_are_not_waited_for_change_schedules_at_the_same_one() 
             for one in data:
                 member.engine.submit(one, member.schedule, reduction, said.put)
             tiny = torch.full((1,), float(rank))
-            member.engine.submit(tiny, member.schedule, reduction, said.put, waits=True)
+            member.engine.submit(tiny, member.schedule, reduction, said.put, blocking=True)
             assert [said.get(timeout=30) for _ in range(5)] == [None] * 5
             assert [one.unique().tolist() for one in data] == [[6.0 + 4 * (j + k)] for j in range(4)]
             assert tiny.item() == 6.0
@@ -199,20 +199,20 @@ def test_a_new_schedule_is_compared_with_gloo_again(
             return groups[rank].allreduce([data], opts)
 
         tuner = tuned(member, launcher.line.name, DispatchThreshold(before, gloo))
-        by_schedule = tuner._alone
+        by_schedule = tuner._run_alone
         assert by_schedule is not None
 
         def alone(data: torch.Tensor, schedule: Schedule) -> None:
             clock.now += 1.0 if (slow, rank) == ("schedule", 1) else 0.0
             by_schedule(data, schedule)
 
-        tuner._alone = alone
+        tuner._run_alone = alone
         for k in range(40):
             said: SimpleQueue[str | None] = SimpleQueue()
             data = [torch.full((n,), 4 * k + rank, dtype=torch.int32) for n in (2000, 60_000, 1)]
             for one in data[:2]:
                 member.engine.submit(one, member.schedule, average, said.put)
-            member.engine.submit(data[2], member.schedule, average, said.put, waits=True)
+            member.engine.submit(data[2], member.schedule, average, said.put, blocking=True)
             assert [said.get(timeout=30) for _ in data] == [None] * 3
             assert [one.unique().tolist() for one in data] == [[4 * k + 1]] * 3
         assert tuner.threshold is not None

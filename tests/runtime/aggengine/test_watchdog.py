@@ -16,11 +16,11 @@ def test_least_progress_is_blamed() -> None:
         for rank, wait_s in ((0, 1.5), (1, 600), (2, 600))
     ]
 
-    def stop(why: str) -> None:
-        blamed.append(why)
+    def stop(error: str) -> None:
+        blamed.append(error)
         ended.set()
 
-    watches[0].stop = stop
+    watches[0].on_failure = stop
     try:
         for watchdog in watches[1:]:
             watchdog.begin(7, "sum")
