@@ -58,7 +58,7 @@ def seeds() -> dict[str, Sequence[bytes]]:
     answer = {"sent": 2, "received": 2, "reflected": 2, "percentiles_us": [1, 2, 3, 4.5, 5], "halves_us": [2, None],
               "jitter_us": 0.5, "hops": 3, "clock": "kernel", "clock_steps": 0, "port": 7, "gbps": 2.5}  # fmt: skip
     registration = {"name": "a", "hostname": "h", "addresses": ["10.0.0.1"], "pid": 1, "digest": "d", "nodes": 2,
-                    "processes": 1, "trouble": None}  # fmt: skip
+                    "processes": 1, "error": None}  # fmt: skip
     stretch = {
         "epoch": 0,
         "jobs": 1,

@@ -41,7 +41,7 @@ def test_several_of_them() -> None:
     """Two names of one machine: the host name decides where it can."""
     roster = (Host("a", "10.0.0.1"), Host("b", "10.0.0.1"))
     assert find_self(roster, "b", ["10.0.0.1"], nobody).name == "b"
-    with pytest.raises(HostError, match="may be a or b of the order: PLINK_NODE=NAME says which"):
+    with pytest.raises(HostError, match="may be a or b of the order; name it by PLINK_NODE=NAME"):
         find_self(roster, "c", ["10.0.0.1"], nobody)
 
 
@@ -86,7 +86,7 @@ def test_what_orders_are_read_from(tmp_path: Path) -> None:
     assert all(found == both[0] for found in both)
     assert [(host.name, host.address, host.slots) for host in both[0]] == [("b", "10.0.0.2", 1), ("a", "10.0.0.1", 2)]
     (tmp_path / "hosts").write_text("a\n")
-    with pytest.raises(InputError, match=r"there is no 'b', which stands in .*names"):
+    with pytest.raises(InputError, match=r"no host 'b', which is in .*names"):
         read_roster(tmp_path / "names", tmp_path / "hosts")
 
 
@@ -119,7 +119,7 @@ def test_processes_without_slots_need_only_be_the_same() -> None:
 
 
 def test_trouble_comes_first() -> None:
-    assert refusal(PAIR, [came("a"), came(None, trouble="o.json: no such file", digest="x")]) == (
+    assert refusal(PAIR, [came("a"), came(None, error="o.json: no such file", digest="x")]) == (
         "h (10.0.0.9): o.json: no such file"
     )
 
