@@ -19,7 +19,7 @@ from solvers.costs.by_name import model_for, pattern_for
 from solvers.costs.closed_forms import closed_form
 from solvers.costs.fabric import Fabric
 from solvers.costs.master_patterns import masters_pattern
-from solvers.costs.patterns import Pattern, everyone_pattern
+from solvers.costs.patterns import Pattern, all_to_all_pattern
 from solvers.grouping.cluster import cluster
 from solvers.ordering.task import with_slots
 from solvers.planning.pricing import WEIGHTS, AllReduce, random_groups_median, two_level_cost, weights_by
@@ -197,7 +197,7 @@ def _groups_of_hosts(network: Network, fabric: Fabric, asked: PlanRequest) -> li
 
 
 def _flat(fabric: Fabric, ranks: Ranks, asked: PlanRequest, model: str) -> Callable[[], float]:
-    return lambda: closed_form(everyone_pattern(len(ranks)), fabric, asked.size_bytes, model)(ranks)
+    return lambda: closed_form(all_to_all_pattern(len(ranks)), fabric, asked.size_bytes, model)(ranks)
 
 
 def _priced(**prices: Callable[[], float]) -> dict[str, float]:

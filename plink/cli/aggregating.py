@@ -38,8 +38,8 @@ from plink.runtime.aggengine.aggregation import (
 )
 from plink.runtime.torch_backend import VARIABLE
 from runners.autotune.daemon import schedule_for as schedule_of_masters
-from solvers.advice import envelope, line_of, lines
-from solvers.autotune.observed import Assignment
+from solvers.advice import cost_lines, envelope, line_of
+from solvers.autotune.observed import MasterAssignment
 from solvers.costs.by_name import model_for
 from solvers.ordering.task import with_slots
 from solvers.planning.pricing import AllReduce, two_level_cost
@@ -64,7 +64,7 @@ class Backend:
     """``environment``: what the ranks are started with. ``masters``: those that Autotune begins with, None without."""
 
     environment: dict[str, str]
-    masters: Assignment | None = None
+    masters: MasterAssignment | None = None
 
 
 def backend_for(backend: str, hosts: Hosts, plan_file: Path | None, every_s: float | None = None) -> Backend:
@@ -155,7 +155,7 @@ def _refuse_tuning(backend: str, every_s: float) -> None:
 
 def _tuned(
     aggregation: Aggregation, ranks: int, plan: Plan | None, keeps_chunks: bool, every_s: float
-) -> tuple[Aggregation, Assignment]:
+) -> tuple[Aggregation, MasterAssignment]:
     """With masters that can be moved: those of the plan, or finer ones than a job needs that keeps them.
 
     :param plan: what two-level aggregation goes by. :param keeps_chunks: it is the user's.
@@ -170,12 +170,12 @@ def _tuned(
     if algo == "flat":
         whole = (tuple(range(ranks)),)
         local, group = equal_chunks(whole, _FINE * ranks)
-        masters = Assignment(whole, local, group)
+        masters = MasterAssignment(whole, local, group)
     else:
         if plan is None or plan.groups is None or plan.masters is None:
             raise UsageError("--autotune: the plan tells no groups and masters")
         dealt = masters_of(plan) if keeps_chunks else equal_chunks(plan.groups, _FINE * ranks)
-        masters = Assignment(plan.groups, *dealt)
+        masters = MasterAssignment(plan.groups, *dealt)
     classes = list(aggregation.classes)
     classes[found[-1]] = replace(classes[found[-1]], schedule=schedule_of_masters(masters))
     return replace(aggregation, classes=tuple(classes), tuned=found[-1], every_s=every_s), masters
@@ -243,7 +243,7 @@ def _cheapest(hosts: Hosts, ranks: int) -> tuple[list[SizeClass], Plan]:
         np.array([place[name] for name in hosts.names], dtype=np.intp),
         np.array([slots[name] for name in network.hosts.names], dtype=np.intp),
     )
-    found, _ = lines(fabric, {"job": order}, {algo: Options() for algo in _CANDIDATES}, model)
+    found, _ = cost_lines(fabric, {"job": order}, {algo: Options() for algo in _CANDIDATES}, model)
     schedules: dict[str, Schedule] = {}
     plan = _two_level(network, hosts)
     if plan.groups is not None and plan.masters is not None and len(plan.groups) > 1:

@@ -157,18 +157,18 @@ class PlinkRendezvous(RendezvousHandler):
 
     def _register(self) -> Registration:
         hostname, addresses = socket.gethostname(), local_addresses()
-        name, error = None, None
+        name, reason = None, None
         try:
             self._roster = read_roster(os.environ.get("PLINK_ORDER") or workspace.ORDER, os.environ.get("PLINK_HOSTS"))
             name = self._parameters.get("node") or os.environ.get("PLINK_NODE")
             name = name or find_self(self._roster, hostname, addresses).name
         except PlinkError as error:
-            error = str(error)
+            reason = str(error)
             if not self._parameters.endpoint.strip():
-                raise RendezvousError(error) from None
+                raise RendezvousError(reason) from None
         nodes = self._parameters.max_nodes
         return Registration(
-            name, hostname, tuple(addresses), os.getpid(), digest(self._roster), nodes, self._processes, error
+            name, hostname, tuple(addresses), os.getpid(), digest(self._roster), nodes, self._processes, reason
         )
 
     def _endpoint(self) -> tuple[str, int, bool]:

@@ -103,6 +103,6 @@ def find_self(
         own = ", ".join(addresses[:3]) or "no address"
         raise HostError(f"{hostname} ({own})", "not in the order; name its host by PLINK_NODE=NAME")
     if len(candidates) > 1:
-        names = " or ".join(host.name for host in candidates[:4])
-        raise HostError(hostname, f"may be {names} of the order; name it by PLINK_NODE=NAME")
+        choices = " or ".join(host.name for host in candidates[:4])
+        raise HostError(hostname, f"may be {choices} of the order; name it by PLINK_NODE=NAME")
     return candidates[0]

@@ -1,6 +1,6 @@
 """Patterns of aggregation by masters, made directly: two-level, and parameter servers on hosts of their own.
 
-Their schedules have as many transfers as ranks times masters, one row each; hops with shares say the same in less.
+Their schedules have as many transfers as ranks times masters, one row each; hops with shares need far fewer.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
-"""What of a schedule a price depends on: rounds of (source, target, share), each distinct round once.
+"""Pattern of a schedule: rounds of (source, target, share), each distinct round once, which determine its cost.
 
-A ring over 4,096 ranks is 33 million transfers and one round of 4,096 hops, repeated. A pattern holds the latter.
+A ring over 4,096 ranks is 33 million transfers, but one round of 4,096 hops, repeated.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.model.schedule import Schedule, dependencies
-from solvers.costs.evaluator import pace_of, way_there
+from solvers.costs.evaluator import reduce_phase, timing_of
 from solvers.costs.fabric import Vector
 
 Edges = npt.NDArray[np.intp]
@@ -63,7 +63,7 @@ def pattern_of(schedule: Schedule) -> Pattern:
     share = np.bincount(place, schedule.count) / schedule.chunks
     pair, when = keys % (ranks * ranks), keys // (ranks * ranks)
     ends = np.searchsorted(when, np.arange(schedule.rounds + 1))
-    last_there = schedule.round[way_there(schedule)][-1] if len(schedule) else -1
+    last_there = schedule.round[reduce_phase(schedule)][-1] if len(schedule) else -1
     distinct: dict[bytes, int] = {}
     pieces: list[slice] = []
     repeat: list[int] = []
@@ -87,14 +87,14 @@ def pattern_of(schedule: Schedule) -> Pattern:
         share[chosen],
         np.array(repeat, dtype=np.float64),
         np.array(there, dtype=np.float64),
-        pace_of(schedule),
-        _chain(schedule) if pace_of(schedule) == "chain" else (),
+        timing_of(schedule),
+        _chain(schedule) if timing_of(schedule) == "chain" else (),
     )
 
 
 def _chain(schedule: Schedule) -> tuple[Level, ...]:
     """The transfers of the way there, level by level, with what each waits for."""
-    used = way_there(schedule)
+    used = reduce_phase(schedule)
     offsets, needed = dependencies(schedule)
     levels = []
     for part in schedule.round_slices():
@@ -131,7 +131,7 @@ def ring_pattern(ranks: int, step: int = 1) -> Pattern:
 def chunked_ring_pattern(ranks: int, pieces: int) -> Pattern:
     """The pattern of :func:`solvers.schedules.ring.ring_chunked`: in round t every rank sends as many pieces as there
     are ways to write t as a hop (below 2(N-1)) plus a piece (below P); fewer in the first and last rounds."""
-    one = ring_pattern(ranks)
+    whole = ring_pattern(ranks)
     sent = np.convolve(np.ones(2 * (ranks - 1), dtype=np.int64), np.ones(pieces, dtype=np.int64))
     # The last piece is reduced for the last time in round (N - 2) + (P - 1).
     there = sent[: ranks - 2 + pieces]
@@ -139,8 +139,8 @@ def chunked_ring_pattern(ranks: int, pieces: int) -> Pattern:
     return Pattern(
         ranks,
         np.repeat(np.arange(len(kinds)), ranks),
-        np.tile(one.source, len(kinds)),
-        np.tile(one.target, len(kinds)),
+        np.tile(whole.source, len(kinds)),
+        np.tile(whole.target, len(kinds)),
         np.repeat(kinds / (ranks * pieces), ranks),
         np.array([(sent == kind).sum() for kind in kinds], dtype=np.float64),
         np.array([(there == kind).sum() for kind in kinds], dtype=np.float64),
@@ -148,7 +148,7 @@ def chunked_ring_pattern(ranks: int, pieces: int) -> Pattern:
     )
 
 
-def everyone_pattern(ranks: int) -> Pattern:
-    """The pattern of :func:`solvers.schedules.hierarchical.flat`: 1/N of the vector to everyone, there and back."""
-    nobody = np.zeros(0, dtype=np.intp)
-    return Pattern(ranks, nobody, nobody, nobody, np.zeros(0), np.array([2.0]), np.array([1.0]), everyone=1 / ranks)
+def all_to_all_pattern(ranks: int) -> Pattern:
+    """Return the pattern of :func:`solvers.schedules.hierarchical.flat`: 1/N of the vector to all, both phases."""
+    no_hops = np.zeros(0, dtype=np.intp)
+    return Pattern(ranks, no_hops, no_hops, no_hops, np.zeros(0), np.array([2.0]), np.array([1.0]), everyone=1 / ranks)

@@ -214,13 +214,13 @@ def _autotune_log(stretch: dict[str, Any]) -> bytes:
     from dataclasses import asdict
 
     from runners.autotune.log import SCHEMA, assignment_to_json
-    from solvers.autotune.course import Settings
+    from solvers.autotune.trajectory import AutotuneSettings
     from tests.solvers.ranks_on_paper import GROUPS, dealt
 
     head = {
         "schema": SCHEMA,
         "hosts": ["n"] * 16,
-        "settings": asdict(Settings()),
+        "settings": asdict(AutotuneSettings()),
         **assignment_to_json(dealt(GROUPS, 16)),
     }
     return _lines(head, *({"at_s": float(k), **stretch, "action": "watch", "reason": ""} for k in range(3)))
@@ -244,9 +244,9 @@ def _partition() -> tuple[bytes, ...]:
 
 
 def _lab() -> dict[str, Any]:
-    from runners.lab.blueprint import Settings, draw
+    from runners.lab.blueprint import AutotuneSettings, draw
 
-    return draw(Settings("a", racks=1, hosts_per_rack=2)).to_json()
+    return draw(AutotuneSettings("a", racks=1, hosts_per_rack=2)).to_json()
 
 
 def _launched(report: dict[str, Any]) -> bytes:

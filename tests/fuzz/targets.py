@@ -202,10 +202,10 @@ def agile_log(data: bytes) -> None:
 def autotune_log(data: bytes) -> None:
     """The log of Autotune, decided again."""
     from runners.autotune.log import read_log
-    from solvers.autotune.course import Course, decide
+    from solvers.autotune.trajectory import TuningTrajectory, decide
 
     assignment, settings, lines = read_log(_file(data, "autotune.jsonl"))
-    course = Course(assignment)
+    course = TuningTrajectory(assignment)
     for _, stretch in lines:
         course, _ = decide(course, stretch, settings)
 

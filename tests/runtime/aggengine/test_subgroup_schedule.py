@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plink.model.schedule import Schedule, make_schedule, there_and_back
+from plink.model.schedule import Schedule, forward_and_reverse, make_schedule
 from plink.runtime.aggengine.subgroup_schedule import subgroup_schedule
 from solvers.schedules.catalogue import Options, schedule_for
 from solvers.schedules.hierarchical import two_level_reduce_scatter
@@ -82,7 +82,7 @@ def test_groups_stay_groups(members: list[int]) -> None:
 def test_masters_keep_their_shares() -> None:
     """Who is given little to do by all is given little by some."""
     weights = Weights(np.ones(1), np.array([0.25, 1.0, 1.0, 1.0, 1.0, 1.0]))
-    whole = there_and_back(two_level_reduce_scatter([range(6)], *equal_chunks([range(6)], 24, weights)))
+    whole = forward_and_reverse(two_level_reduce_scatter([range(6)], *equal_chunks([range(6)], 24, weights)))
     found = subgroup_schedule(whole, [0, 2, 4])
     assert found is not None
     there = ~found.copies

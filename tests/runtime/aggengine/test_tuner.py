@@ -12,7 +12,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from plink.model.schedule import Schedule, make_schedule, there_and_back
+from plink.model.schedule import Schedule, forward_and_reverse, make_schedule
 from plink.runtime.aggengine.aggregation import Aggregation, SizeClass
 from plink.runtime.aggengine.algorithm_selection import DispatchThreshold
 from plink.runtime.aggengine.connections import PeerConnections
@@ -31,7 +31,7 @@ RANKS = 4
 def uneven(ranks: int = RANKS) -> Schedule:
     """Flat aggregation in which rank 0 has little to do."""
     weights = Weights(np.ones(1), np.array([0.2, *[1.0] * (ranks - 1)]))
-    return there_and_back(two_level_reduce_scatter([range(ranks)], *equal_chunks([range(ranks)], 16, weights)))
+    return forward_and_reverse(two_level_reduce_scatter([range(ranks)], *equal_chunks([range(ranks)], 16, weights)))
 
 
 def answer(schedule: Schedule, epoch: int) -> str:

@@ -9,7 +9,7 @@ import pytest
 from plink.errors import NoAnswer
 from plink.model.schedule import Schedule, make_schedule
 from solvers.costs.closed_forms import closed_form
-from solvers.costs.evaluator import Price, evaluate, way_there
+from solvers.costs.evaluator import Price, evaluate, reduce_phase
 from solvers.costs.fabric import Fabric
 from solvers.costs.patterns import pattern_of
 from solvers.schedules.catalogue import schedule_for
@@ -178,10 +178,10 @@ def test_the_three_paces_of_one_schedule_by_hand(pace: str, cost: float) -> None
 def test_the_way_there_ends_with_the_round_of_the_last_reduction() -> None:
     """Copies of that round belong to it, those of the next do not; where nothing is reduced all is the way there."""
     rows = [(0, 0, 1, 0, 1, 0), (1, 2, 1, 0, 1, 0), (1, 3, 4, 1, 1, 1), (2, 1, 0, 0, 1, 1), (2, 1, 2, 0, 1, 1)]
-    assert way_there(make_schedule("mine", 5, 2, rows)) == slice(0, 3)
-    assert way_there(make_schedule("mine", 5, 2, rows[3:])) == slice(0, 2)
-    assert way_there(schedule_for("ring", 4)) == slice(0, 12)
-    assert way_there(schedule_for("tree", 5)) == slice(0, 4)
+    assert reduce_phase(make_schedule("mine", 5, 2, rows)) == slice(0, 3)
+    assert reduce_phase(make_schedule("mine", 5, 2, rows[3:])) == slice(0, 2)
+    assert reduce_phase(schedule_for("ring", 4)) == slice(0, 12)
+    assert reduce_phase(schedule_for("tree", 5)) == slice(0, 4)
 
 
 def test_a_price_is_printed_to_the_nanosecond() -> None:

@@ -13,7 +13,7 @@ from plink.errors import UsageError
 from plink.model.schedule import Schedule, dependencies, make_schedule
 from solvers.costs.by_name import pattern_for
 from solvers.costs.closed_forms import closed_form
-from solvers.costs.evaluator import way_there
+from solvers.costs.evaluator import reduce_phase
 from solvers.costs.master_patterns import masters_pattern, servers_pattern
 from solvers.costs.patterns import Pattern, pattern_of
 from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
@@ -55,7 +55,7 @@ def merged(rounds: list[Round]) -> list[Round]:
 
 def counted(schedule: Schedule) -> list[Round]:
     """The same, of a schedule, transfer by transfer."""
-    last = int(schedule.round[way_there(schedule)].max())
+    last = int(schedule.round[reduce_phase(schedule)].max())
     rounds: list[Round] = []
     for number in range(schedule.rounds):
         hops: dict[tuple[int, int], int] = {}
@@ -171,7 +171,7 @@ def test_a_chain_waits_for_what_its_transfers_wait_for(algo: str, ranks: int) ->
     """On the way there; and nothing comes before what it waits for."""
     schedule = schedule_for(algo, ranks)
     offsets, needed = dependencies(schedule)
-    used = range(way_there(schedule).stop)
+    used = range(reduce_phase(schedule).stop)
     found = list(waits(pattern_of(schedule)))
     assert sorted(place for place, _, _ in found) == list(used)
     done: set[int] = set()

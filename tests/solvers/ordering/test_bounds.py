@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from plink.model.schedule import dependencies
 from solvers.costs.by_name import pattern_for, pricing_for
-from solvers.costs.evaluator import MODELS, way_there
+from solvers.costs.evaluator import MODELS, reduce_phase
 from solvers.costs.fabric import BYTES_PER_US, Fabric
 from solvers.costs.patterns import Pattern
 from solvers.ordering.bounds import hypercube_bound, pattern_bound
@@ -194,7 +194,7 @@ def deepest(algo: str, ranks: int) -> int:
     schedule = schedule_for(algo, ranks, Options())
     offsets, needed = dependencies(schedule)
     depth: list[int] = []
-    for k in range(way_there(schedule).stop):
+    for k in range(reduce_phase(schedule).stop):
         depth.append(1 + max((depth[m] for m in needed[offsets[k] : offsets[k + 1]].tolist()), default=0))
     return max(depth)
 

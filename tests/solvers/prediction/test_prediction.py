@@ -16,7 +16,7 @@ from plink.model.network import Matrix
 from probes.round_robin import RoundRobin
 from solvers.hierarchy.valley import innermost_tier_us
 from solvers.prediction.merging import merge_tree
-from solvers.prediction.observed import Observed, observed
+from solvers.prediction.observed import ObservedPairs, observed
 from solvers.prediction.offsets import host_offsets_us
 from solvers.prediction.tiered import TieredPrediction, predict_tiered
 
@@ -158,8 +158,8 @@ def test_offsets_are_found_where_there_are_any() -> None:
     i, j = np.triu_indices(60, 1)
     offset = rng.exponential(10.0, 60)
     noise = rng.lognormal(0, 0.1, len(i))
-    nothing = host_offsets_us(Observed(60, i, j, 100.0 * noise), np.full(len(i), 100.0))
-    found = host_offsets_us(Observed(60, i, j, (100.0 + offset[i] + offset[j]) * noise), np.full(len(i), 120.0))
+    nothing = host_offsets_us(ObservedPairs(60, i, j, 100.0 * noise), np.full(len(i), 100.0))
+    found = host_offsets_us(ObservedPairs(60, i, j, (100.0 + offset[i] + offset[j]) * noise), np.full(len(i), 120.0))
     assert np.std(found - offset) < 0.2 * np.std(offset)
     assert np.std(nothing) < 0.1 * np.std(offset)
 

@@ -7,7 +7,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from solvers.autotune.course import (
+from solvers.autotune.observed import MasterAssignment, ObservedTraffic
+from solvers.autotune.quicktune import quicktune
+from solvers.autotune.trajectory import (
     DONE,
     FINETUNE,
     QUICKTUNE,
@@ -17,15 +19,13 @@ from solvers.autotune.course import (
     TUNING,
     WAIT,
     WATCH,
-    Course,
-    Decision,
-    Settings,
-    Stretch,
+    AutotuneSettings,
+    ObservedInterval,
+    TuningDecision,
+    TuningTrajectory,
     decide,
     imbalance,
 )
-from solvers.autotune.observed import Assignment, Observed
-from solvers.autotune.quicktune import quicktune
 from tests.solvers.ranks_on_paper import CHUNK, GROUPS, RATE, dealt, seen
 
 EVEN = np.full(16, RATE)
@@ -38,25 +38,25 @@ class Run:
     :param noise: share by which throughputs and rates differ from stretch to stretch, a standard deviation.
     """
 
-    def __init__(self, assignment: Assignment, seed: int = 0, noise: float = 0.03) -> None:
-        self.course, self.settings = Course(assignment), Settings()
+    def __init__(self, assignment: MasterAssignment, seed: int = 0, noise: float = 0.03) -> None:
+        self.course, self.settings = TuningTrajectory(assignment), AutotuneSettings()
         self._at_work, self._coming = (0, assignment), (0, assignment)
         self._random, self._noise = np.random.default_rng(seed), noise
-        self.decisions: list[Decision] = []
+        self.decisions: list[TuningDecision] = []
 
     def go(
         self, rates: npt.NDArray[np.float64], number: int, compute_s: float = 0.0
-    ) -> Iterator[tuple[Decision, float]]:
+    ) -> Iterator[tuple[TuningDecision, float]]:
         """So many stretches on such a network: (what was decided after it, its throughput without the noise)."""
         for _ in range(number):
             epoch, assignment = self._at_work
             observed, seconds = seen(assignment, rates)
             blurred = observed.bytes_per_s * self._blur(observed.bytes_per_s.shape)
-            told = Observed(observed.sent_bytes, blurred, observed.rtt_s)
+            told = ObservedTraffic(observed.sent_bytes, blurred, observed.rtt_s)
             size = int(CHUNK) * len(assignment.global_group)
             taken = (seconds + compute_s) * float(self._blur(()))
             self._at_work = self._coming
-            self.course, decision = decide(self.course, Stretch(epoch, 1, size, taken, told), self.settings)
+            self.course, decision = decide(self.course, ObservedInterval(epoch, 1, size, taken, told), self.settings)
             if decision.assignment is not None:
                 self._coming = (self.course.epoch, decision.assignment)
             self.decisions.append(decision)
@@ -108,7 +108,7 @@ def test_no_masters_move_when_the_program_itself_slows_down() -> None:
     list(run.go(EVEN, 10))
     decisions = [decision for decision, _ in run.go(EVEN, 30, compute_s=1.0)]
     assert {decision.action for decision in decisions} == {WATCH}
-    assert any("ranks carry what they did in proportion to each other" in decision.reason for decision in decisions)
+    assert any("the ranks' relative rates are unchanged" in decision.reason for decision in decisions)
 
 
 @pytest.mark.parametrize("groups", [GROUPS, FLAT], ids=["2lha", "flat"])
@@ -129,11 +129,11 @@ def test_a_network_that_recovers_little_by_little_just_after_it_was_tuned() -> N
     """As once on the lab: what is seen meanwhile is no measure of what is usual, and masters are dealt anew."""
     uneven = quicktune(dealt(FLAT, 64), seen(dealt(FLAT, 64), slowed(2))[0], 0.3)
     assert imbalance(uneven) > 1.5
-    course, settings = Course(uneven, expected=3.806e6), Settings()
+    course, settings = TuningTrajectory(uneven, expected=3.806e6), AutotuneSettings()
     observed, _ = seen(uneven, EVEN)
     actions = []
     for mega in (3.563, 4.295, 5.011, 5.975, 5.876, 5.144):
-        course, decision = decide(course, Stretch(0, 1, int(mega * 1e6), 1.0, observed), settings)
+        course, decision = decide(course, ObservedInterval(0, 1, int(mega * 1e6), 1.0, observed), settings)
         actions.append(decision.action)
     assert QUICKTUNE in actions
     assert imbalance(course.assignment) < imbalance(uneven)
@@ -178,9 +178,9 @@ def test_a_stretch_in_which_nothing_was_sent() -> None:
     """A pause is no reason to move anything."""
     run = Run(dealt(GROUPS, 64))
     list(run.go(EVEN, 10))
-    nothing = Observed(np.zeros((16, 16)), np.full((16, 16), np.nan), np.full((16, 16), np.nan))
+    nothing = ObservedTraffic(np.zeros((16, 16)), np.full((16, 16), np.nan), np.full((16, 16), np.nan))
     for _ in range(5):
-        run.course, decision = decide(run.course, Stretch(0, 0, 0, 2.0, nothing), run.settings)
+        run.course, decision = decide(run.course, ObservedInterval(0, 0, 0, 2.0, nothing), run.settings)
         assert decision.action == WATCH
 
 
