@@ -39,8 +39,8 @@ def annealed(
     rng = np.random.default_rng(seed)
     start = rng.permutation(pattern.ranks)
     hot = _temperature(start, price, rng)
-    kernel: Any = _anneal_chain if pattern.pace == "chain" else _anneal_rounds
-    arguments = (_chain if pattern.pace == "chain" else _rounds)(pattern)
+    kernel: Any = _anneal_chain if pattern.timing == "chain" else _anneal_rounds
+    arguments = (_chain if pattern.timing == "chain" else _rounds)(pattern)
     rtt = np.ascontiguousarray(rtt_us)
     kernel(start.astype(np.int64), *arguments, rtt, 1, hot, np.uint64(seed))
     began = time.process_time()
@@ -93,12 +93,12 @@ def _temperature(start: Order, price: Pricing, rng: np.random.Generator) -> floa
 
 def _rounds(pattern: Pattern) -> tuple[Any, ...]:
     """Each pair of ranks once a round, and the hops that touch each rank: arguments of ``_anneal_rounds``."""
-    n, used = pattern.ranks, pattern.there[pattern.round] > 0
+    n, used = pattern.ranks, pattern.reduce_repeat[pattern.round] > 0
     low, high = np.minimum(pattern.source, pattern.target)[used], np.maximum(pattern.source, pattern.target)[used]
     keys = np.unique((pattern.round[used] * n + low) * n + high).astype(np.int64)
     when, low, high = keys // (n * n), keys // n % n, keys % n
-    starts = np.searchsorted(when, np.arange(len(pattern.there) + 1))
-    return low, high, when, starts.astype(np.int64), *_touching(low, high, n), pattern.there.astype(np.float64)
+    starts = np.searchsorted(when, np.arange(len(pattern.reduce_repeat) + 1))
+    return low, high, when, starts.astype(np.int64), *_touching(low, high, n), pattern.reduce_repeat.astype(np.float64)
 
 
 def _chain(pattern: Pattern) -> tuple[Any, ...]:

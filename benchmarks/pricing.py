@@ -67,7 +67,7 @@ def move_512(algo: str) -> dict[str, float]:
     assert moves is not None
     found = {}
     for model in MODELS:
-        if model == "latency" and pattern.pace == "pipeline":
+        if model == "latency" and pattern.timing == "pipeline":
             continue  # rings have a search of their own there
         annealer = Annealer(pattern, fabric, _SIZE, model)
         annealer.run(order, moves, 1, CoolingSchedule(1.0, 0.1), 1)  # compiles

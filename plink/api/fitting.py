@@ -104,7 +104,7 @@ def unknown_pairs(task: OrderingProblem, order: Order, unknown: npt.NDArray[np.b
     for _, name in parts_of(task.algo, task.size_bytes):
         pattern = pattern_for(name, len(task.baseline), task.options)
         ends = np.stack([pattern.source, pattern.target])
-        if pattern.everyone:
+        if pattern.all_to_all_share:
             ends = np.stack(np.nonzero(~np.eye(len(task.baseline), dtype=bool)))
         pairs = np.sort(order[ends], axis=0)
         used |= set(map(tuple, pairs[:, unknown[pairs[0], pairs[1]]].T.tolist()))

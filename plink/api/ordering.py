@@ -209,7 +209,7 @@ def _judged(task: OrderingProblem, found: OrderingResult, fitting: Fitting, seed
     parts = parts_of(task.algo, task.size_bytes)
     patterns = [(weight, pattern_for(name, len(task.baseline), task.options)) for weight, name in parts]
     if found.objective == "bottleneck":  # the longest hop, not their sum
-        patterns = [(weight, replace(pattern, pace="rounds")) for weight, pattern in patterns]
+        patterns = [(weight, replace(pattern, timing="rounds")) for weight, pattern in patterns]
     priced = CostModel(patterns, fabric, task.size_bytes, task.model)
     return cross_validate(priced, found.order, task.baseline, fitting.held_out_us, seed, CONFIDENCE)
 

@@ -219,7 +219,7 @@ def masters_of(plan: Plan) -> tuple[Indices, Indices]:
 def _small_schedule(plan: Plan, pattern: Pattern) -> Schedule | None:
     """The plan's schedule, None where it is too large for a file (hops of a pattern are transfers, or more of them)."""
     hops = np.bincount(pattern.round, minlength=len(pattern.repeat)) if len(pattern.round) else 0.0
-    if pattern.everyone:
+    if pattern.all_to_all_share:
         hops = np.full(len(pattern.repeat), float(plan.ranks * (plan.ranks - 1)))
     schedule = schedule_of(plan) if float(np.sum(hops * pattern.repeat)) <= MOST_TRANSFERS else None
     return None if schedule is None or len(schedule) > MOST_TRANSFERS else schedule

@@ -37,7 +37,7 @@ def closed_form(pattern: Pattern, fabric: Fabric, size_bytes: float, model: str)
     :raises UsageError: for an unknown model or a size that is not positive.
     """
     check(pattern.ranks, np.arange(pattern.ranks), size_bytes, model)
-    if pattern.everyone:
+    if pattern.all_to_all_share:
         return _all_to_all(pattern, fabric, size_bytes, model)
     price = {"latency": _latency, "alpha-beta": _alpha_beta, "contention": _contention}[model](
         pattern, fabric, size_bytes
@@ -89,12 +89,12 @@ def _latency(pattern: Pattern, fabric: Fabric, size_bytes: float) -> Pricing:
     ``T(i, j) = max over children of c[m, child] + T(child)``; the dearest chain of all trees is the price.
     """
     rtt, n = fabric.rtt_us.ravel(), len(fabric.names)
-    if pattern.pace == "rounds":
-        longest, there = _Longest(pattern, fabric), pattern.there
-        counts = there > 0
-        return lambda order: float(longest(order)[counts] @ there[counts])
-    if pattern.pace == "pipeline":
-        used = pattern.there[pattern.round] > 0  # the way back may go over other links
+    if pattern.timing == "rounds":
+        longest, reduce_repeat = _Longest(pattern, fabric), pattern.reduce_repeat
+        counts = reduce_repeat > 0
+        return lambda order: float(longest(order)[counts] @ reduce_repeat[counts])
+    if pattern.timing == "pipeline":
+        used = pattern.reduce_repeat[pattern.round] > 0  # the way back may go over other links
         links = np.unique((pattern.source * pattern.ranks + pattern.target)[used])
         source, target = links // pattern.ranks, links % pattern.ranks
         return lambda order: float(rtt.take(order[source] * n + order[target]).sum())
@@ -186,13 +186,13 @@ def _cost_of_all_to_all(
     pattern: Pattern, fabric: Fabric, size_bytes: float, model: str, number: npt.NDArray[np.intp]
 ) -> float:
     """:param number: shape (N,), the ranks of each host."""
-    hosts, moved = np.flatnonzero(number), pattern.everyone * size_bytes
+    hosts, moved = np.flatnonzero(number), pattern.all_to_all_share * size_bytes
     a, b = (axis.ravel() for axis in np.meshgrid(hosts, hosts, indexing="ij"))
     rtt = fabric.rtt_us.take(a * len(fabric.names) + b)
     fabric.require(rtt, a, b, "")
     longest = float(rtt.max())
     if model == "latency":
-        return longest * float(pattern.there.sum())
+        return longest * float(pattern.reduce_repeat.sum())
     if model == "alpha-beta":
         rates = np.where(a == b, np.inf, pair_rates(fabric).take(a * len(fabric.names) + b))
         fabric.require(rates, a, b, " --bandwidth")

@@ -74,12 +74,12 @@ def test_everyone_to_everyone_by_hand() -> None:
 
 
 @given(st.sampled_from(TIMING_MODELS))
-def test_a_pair_of_the_way_back_need_not_be_known_for_its_latency(pace: str) -> None:
+def test_a_pair_of_the_way_back_need_not_be_known_for_its_latency(timing: str) -> None:
     """Which prices the way there."""
     found = fabric(3)
     found.rtt_us[0, 1] = found.rtt_us[1, 0] = 35.0
     found.rtt_us[1, 2] = found.rtt_us[2, 1] = np.nan
-    schedule = make_schedule("mine", 3, 1, [(0, 0, 1, 0, 1, 0), (1, 1, 2, 0, 1, 1)], pace=pace)
+    schedule = make_schedule("mine", 3, 1, [(0, 0, 1, 0, 1, 0), (1, 1, 2, 0, 1, 1)], pace=timing)
     assert evaluate(schedule, found, np.arange(3), 1e6, "latency").cost_us == 35.0
     assert closed_form(pattern_of(schedule), found, 1e6, "latency")(np.arange(3)) == 35.0
     for model in ("alpha-beta", "contention"):

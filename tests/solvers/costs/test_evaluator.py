@@ -154,23 +154,23 @@ def test_two_ways_that_are_equally_busy_are_later_than_one(way: str, backwards: 
 
 
 @pytest.mark.parametrize(
-    ("pace", "cost"),
+    ("timing", "cost"),
     [
         ("rounds", 55 + 70),  # every round waits for its longest hop
         ("chain", 55 + 30),  # b waits for both that it sends on; the 70 us wait for nothing
         ("pipeline", 40 + 55 + 30 + 70),  # every link once
     ],
 )
-def test_the_three_paces_of_one_schedule_by_hand(pace: str, cost: float) -> None:
+def test_three_timing_models_of_one_schedule_by_hand(timing: str, cost: float) -> None:
     """a to b (40 us) and c to b (55), then b on to e (30) and c to d (70); the way back counts for nothing."""
     fabric = wide()
     for a, b, us in ((1, 2, 55.0), (1, 4, 30.0), (2, 3, 70.0)):
         fabric.rtt_us[a, b] = fabric.rtt_us[b, a] = us
     rows = [(0, 0, 1, 0, 1, 0), (0, 2, 1, 0, 1, 0), (1, 1, 4, 0, 1, 0), (1, 2, 3, 0, 1, 0), (2, 4, 0, 0, 1, 1)]
     for order in (rows, [rows[1], rows[0], *rows[2:]]):
-        schedule = make_schedule("mine", 5, 1, order, pace=pace)
+        schedule = make_schedule("mine", 5, 1, order, pace=timing)
         assert priced(schedule, fabric, "latency").cost_us == cost
-        there = make_schedule("mine", 5, 1, order[:-1], pace=pace)
+        there = make_schedule("mine", 5, 1, order[:-1], pace=timing)
         assert priced(there, fabric, "latency").cost_us == cost
         assert closed_form(pattern_of(there), fabric, 1e6, "latency")(np.arange(5)) == cost
 

@@ -28,15 +28,15 @@ def told(pattern: Pattern) -> list[Round]:
     there."""
     assert (np.diff(pattern.round) >= 0).all()
     found = []
-    for number, (repeat, there) in enumerate(zip(pattern.repeat.tolist(), pattern.there.tolist(), strict=True)):
+    for number, (repeat, there) in enumerate(zip(pattern.repeat.tolist(), pattern.reduce_repeat.tolist(), strict=True)):
         inside = np.flatnonzero(pattern.round == number)
         hops = [
             (int(pattern.source[k]), int(pattern.target[k]), round(float(pattern.share[k]), 12))
             for k in inside.tolist()
         ]
-        if pattern.everyone:
+        if pattern.all_to_all_share:
             ranks = range(pattern.ranks)
-            hops = [(a, b, round(pattern.everyone, 12)) for a, b in product(ranks, ranks) if a != b]
+            hops = [(a, b, round(pattern.all_to_all_share, 12)) for a, b in product(ranks, ranks) if a != b]
         else:
             assert pattern.starts[number] == inside[0]
         assert len({hop[:2] for hop in hops}) == len(hops)
@@ -70,7 +70,7 @@ def counted(schedule: Schedule) -> list[Round]:
 def same(pattern: Pattern, schedule: Schedule) -> None:
     """What is made directly, what is derived, and what is counted."""
     assert pattern.ranks == schedule.ranks
-    assert pattern.pace == pattern_of(schedule).pace
+    assert pattern.timing == pattern_of(schedule).timing
     assert merged(told(pattern)) == told(pattern_of(schedule)) == counted(schedule)
 
 
@@ -88,7 +88,7 @@ def test_pattern_is_that_of_the_schedule(algo: str, data: st.DataObject) -> None
 def test_everyone_to_everyone_is_listed_nowhere() -> None:
     for algo in ("flat", "ps"):
         pattern = pattern_for(algo, 7, Options())
-        assert pattern.everyone == 1 / 7
+        assert pattern.all_to_all_share == 1 / 7
         assert len(pattern.source) == 0
 
 

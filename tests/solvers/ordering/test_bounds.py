@@ -185,7 +185,7 @@ def test_rounds_take_half_a_round_trip_and_what_the_busiest_host_moves(algo: str
         expected = sum(often * (hop / 2 + busy) for often, hop, busy in rounds)
         if model == "latency":  # the way there, and nothing but round trips
             hops = longest_hops(pattern, rtt)
-            expected = sum(often * hop for often, hop in zip(pattern.there.tolist(), hops, strict=True))
+            expected = sum(often * hop for often, hop in zip(pattern.reduce_repeat.tolist(), hops, strict=True))
         assert pattern_bound(pattern, found, SIZE, model, np.array(hosts)) == pytest.approx(expected, rel=1e-12)
 
 
