@@ -235,7 +235,7 @@ def test_matching_takes_the_nearest_first_and_whoever_is_left(n: int, seed: int)
 def test_groups_settle_when_they_stay_the_same_for_long_enough() -> None:
     """Not before, not while all hosts stand alone, and again only after a change."""
     apart, halves = np.arange(8), np.repeat([0, 1], 4)
-    convergence = GroupConvergence(all_rounds=4, min_overlap=0.99)
+    convergence = GroupConvergence(rounds=4, min_overlap=0.99)
     assert not any(convergence.update(k, apart) for k in range(10))
     assert [convergence.update(k, halves) for k in range(10, 16)] == [False, False, False, False, True, True]
     assert not convergence.update(16, np.repeat([0, 1, 2, 3], 2))

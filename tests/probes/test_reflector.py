@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
-from hypothesis import fields
+from hypothesis import given
 from hypothesis import strategies as st
 
 from probes.reflector import SIZE, ReflectorAddress, pack_sender, query, reflect, serve
@@ -95,7 +95,7 @@ def test_packets_that_scapy_makes_are_answered_and_its_answers_are_understood() 
     assert [(Sender(packet).seq, Sender(packet).ssid, len(packet)) for packet in packets] == [(0, 3, 44), (1, 3, 44)]
 
 
-@fields(st.binary(max_size=200), U64, U64, st.integers(0, 255))
+@given(st.binary(max_size=200), U64, U64, st.integers(0, 255))
 def test_an_answer_is_exactly_as_long_as_the_question(packet: bytes, t2: int, t3: int, ttl: int) -> None:
     answer = reflect(packet, t2, t3, ttl)
     assert answer is None or len(answer) == len(packet)
@@ -118,7 +118,7 @@ def test_a_reflector_survives_garbage_and_answers_only_what_is_stamp() -> None:
         sock.settimeout(WAIT_S)
         seen: list[int] = []
 
-        @fields(st.binary(max_size=43) | st.binary(min_size=44, max_size=300).map(lambda b: b[:13] + b"\0" + b[14:]))
+        @given(st.binary(max_size=43) | st.binary(min_size=44, max_size=300).map(lambda b: b[:13] + b"\0" + b[14:]))
         def fuzz(garbage: bytes) -> None:
             sock.send(garbage)
             sock.send(pack_sender(len(seen), 0, 1))  # what follows the garbage is the next thing answered

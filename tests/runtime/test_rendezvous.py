@@ -68,10 +68,10 @@ def test_ranks_follow_the_order(torchruns: ForkedTorchruns, endpoint: str, tmp_p
     ended = torchruns.ended()
     assert [end.code for end in ended] == [0, 0, 0], ended
     expected = [[0, "node-c"], [1, "node-a"], [2, "node-a"], [3, "node-b"]]
-    told = [said for end in ended for said in gathered(end.out)]
-    assert len(told) == 4
-    assert all(said["all"] == expected and said["MASTER_ADDR"] == "127.0.0.1" for said in told)
-    assert [[said["GROUP_RANK"] for said in gathered(end.out)] for end in ended] == [["1", "1"], ["2"], ["0"]]
+    reports = [report for end in ended for report in gathered(end.out)]
+    assert len(reports) == 4
+    assert all(report["all"] == expected and report["MASTER_ADDR"] == "127.0.0.1" for report in reports)
+    assert [[report["GROUP_RANK"] for report in gathered(end.out)] for end in ended] == [["1", "1"], ["2"], ["0"]]
     assert not any("Traceback" in end.err for end in ended)
 
 
@@ -91,8 +91,8 @@ if not started.exists():
         torchruns.start(endpoint, "--nnodes=2", "--max-restarts=1", "train.py", PLINK_ORDER=order, PLINK_NODE=node)
     ended = torchruns.ended()
     assert [end.code for end in ended] == [0, 0], ended
-    told = [said for end in ended for said in gathered(end.out)]
-    assert sorted((said["RANK"], said["PLINK_NODE"]) for said in told) == [("0", "node-b"), ("1", "node-a")]
+    reports = [report for end in ended for report in gathered(end.out)]
+    assert sorted((report["RANK"], report["PLINK_NODE"]) for report in reports) == [("0", "node-b"), ("1", "node-a")]
 
 
 def test_a_node_that_has_failed_for_good_is_not_waited_for(

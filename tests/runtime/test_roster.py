@@ -83,7 +83,7 @@ def test_what_orders_are_read_from(tmp_path: Path) -> None:
     assert read_roster(tmp_path / "names", None) == read_roster(tmp_path / "o.json", None)
     both = [read_roster(tmp_path / order, tmp_path / hosts) for order in ("o.json", "names")
             for hosts in ("hosts", "net.json")]  # fmt: skip
-    assert all(found == both[0] for found in both)
+    assert all(roster_ == both[0] for roster_ in both)
     assert [(host.name, host.address, host.slots) for host in both[0]] == [("b", "10.0.0.2", 1), ("a", "10.0.0.1", 2)]
     (tmp_path / "hosts").write_text("a\n")
     with pytest.raises(InputError, match=r"no host 'b', which is in .*names"):
@@ -114,8 +114,8 @@ def test_processes_without_slots_need_only_be_the_same() -> None:
     """A list of names gives every host one slot, which says nothing."""
     assert refusal(PAIR, [came("a", 8), came("b", 8)]) is None
     assert refusal(PAIR, [came("a", None), came("b", 8)]) is None
-    said = "--nproc-per-node differs and the order has no slots: 8 on a, 4 on b"
-    assert refusal(PAIR, [came("a", 8), came("b", 4)]) == said
+    message = "--nproc-per-node differs and the order has no slots: 8 on a, 4 on b"
+    assert refusal(PAIR, [came("a", 8), came("b", 4)]) == message
 
 
 def test_trouble_comes_first() -> None:

@@ -63,7 +63,7 @@ def test_all_ranks_take_the_slowest_of_them(slower_below: int, slow_rank: int, e
 
 
 @pytest.mark.parametrize(
-    ("slower_from", "short_bytes", "expected", "used"),
+    ("slower_from", "eager_max_bytes", "expected", "used"),
     [
         (2 << 20, 1 << 20, SizeRange(0, 1 << 20), [True, True, False, False]),
         (2 << 20, None, SizeRange(0), [True] * 4),
@@ -86,10 +86,10 @@ def test_large_messages_that_go_another_way_are_looked_at_too(
     def engine(data: torch.Tensor, op: object) -> Done:
         return done(clock, 0.02 if data.nbytes >= slower_from else 0.0)
 
-    found = measure_size_range(Candidates(engine, gloo, lambda size: True), 2, eager_max_bytes)
-    assert found == expected
+    threshold = measure_size_range(Candidates(engine, gloo, lambda size: True), 2, eager_max_bytes)
+    assert threshold == expected
     assert ((4 << 20) in looked_at) == (eager_max_bytes is not None)
-    assert [size in found for size in (4, 1 << 20, (1 << 20) + 1, 1 << 30)] == used
+    assert [size in threshold for size in (4, 1 << 20, (1 << 20) + 1, 1 << 30)] == used
 
 
 def test_gloo_does_not_answer_for_ranks_that_the_engine_left_late() -> None:

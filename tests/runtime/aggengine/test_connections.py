@@ -30,7 +30,7 @@ def send_and_count() -> tuple[bool, bool, Any, float]:
     numbers = torch.from_numpy(mine.identities(8))
     everyone = [torch.empty_like(numbers) for _ in range(size)]
     dist.all_gather(everyone, numbers)
-    known = mine.match_peers(torch.stack(everyone).numpy(), rank)
+    identities = mine.match_peers(torch.stack(everyone).numpy(), rank)
     lost = PeerConnections({}, size).match_peers(np.zeros((size, 8), dtype=np.int64), rank)
     for channel in range(2):
         data = torch.zeros(8_000_000)
@@ -43,22 +43,22 @@ def send_and_count() -> tuple[bool, bool, Any, float]:
     first, second = mine.collect(), mine.collect()
     dist.barrier()
     dist.destroy_process_group()
-    return known, lost, np.nan_to_num(first), second[:, :2].sum()
+    return identities, lost, np.nan_to_num(first), second[:, :2].sum()
 
 
 def test_what_went_to_whom() -> None:
     """64 MB from rank 0 to rank 1 over two connections, and next to nothing else."""
-    found = results_of(run_ranks(send_and_count, 3))
-    assert [known for known, *_ in found] == [True] * 3
-    assert [lost for _, lost, *_ in found] == [False] * 3
-    sent, busy, rtt = found[0][2].T
+    traffic = results_of(run_ranks(send_and_count, 3))
+    assert [identities for identities, *_ in traffic] == [True] * 3
+    assert [lost for _, lost, *_ in traffic] == [False] * 3
+    sent, busy, rtt = traffic[0][2].T
     assert 64e6 <= sent[1] < 64.2e6
     assert sent[2] < 10_000
     assert 0 < busy[1] < 30
     assert (rtt[1:] > 0).all()
     assert (rtt < 1).all()
-    assert found[1][2][:, 0].max() < 10_000
-    assert found[0][3] < 10_000  # since the last time
+    assert traffic[1][2][:, 0].max() < 10_000
+    assert traffic[0][3] < 10_000  # since the last time
 
 
 def test_a_connection_that_ended_is_passed_over() -> None:
@@ -67,19 +67,19 @@ def test_a_connection_that_ended_is_passed_over() -> None:
         near = socket.create_connection(server.getsockname())
         far, _ = server.accept()
         mine = {near.fileno(): os.fstat(near.fileno()).st_ino}
-        one, other = PeerConnections(mine, 2), PeerConnections({far.fileno(): os.fstat(far.fileno()).st_ino}, 2)
-        assert one.identities(3)[0] == other.identities(3)[0] != 0
-        assert one.identities(3)[1:].tolist() == [0, 0]
-        assert one.match_peers(np.stack([one.identities(1), other.identities(1)]), 0)
+        connection, other = PeerConnections(mine, 2), PeerConnections({far.fileno(): os.fstat(far.fileno()).st_ino}, 2)
+        assert connection.identities(3)[0] == other.identities(3)[0] != 0
+        assert connection.identities(3)[1:].tolist() == [0, 0]
+        assert connection.match_peers(np.stack([connection.identities(1), other.identities(1)]), 0)
         near.sendall(b"x" * 1000)
         far.recv(1000)
-        assert one.collect()[1, 0] == 1000
+        assert connection.collect()[1, 0] == 1000
         fd = near.fileno()
         near.close()
         with open(os.devnull) as file:
             assert file.fileno() == fd
-            assert np.isnan(one.collect()[1, 2])
-            assert one.identities(1).tolist() == [0]
+            assert np.isnan(connection.collect()[1, 2])
+            assert connection.identities(1).tolist() == [0]
         far.close()
 
 

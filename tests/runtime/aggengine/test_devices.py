@@ -47,11 +47,11 @@ def test_nccl_serves_what_is_on_a_gpu(gpu: None) -> None:
     assert made._get_backend(torch.device("cpu")) is made._gloo
 
 
-@pytest.mark.parametrize("said", ["gloo", "cpu:gloo"])
-def test_a_script_that_says_gloo_has_gloo_for_them(said: str, gpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("backend", ["gloo", "cpu:gloo"])
+def test_a_script_that_says_gloo_has_gloo_for_them(backend: str, gpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Gloo takes tensors on GPUs as well, of several ranks on one GPU too, which NCCL does not."""
-    assert torch_backend._translated(said) == "plink"
-    monkeypatch.setattr(requested_backend, "gloo_requested", torch_backend._means_gloo(said))
+    assert torch_backend._translate(backend) == "plink"
+    monkeypatch.setattr(requested_backend, "gloo_requested", torch_backend._is_gloo(backend))
     made = group()
     assert made._get_backend(CUDA) is made._gloo
 
@@ -65,8 +65,8 @@ def test_without_nccl_gloo_serves_them(gpu: None, monkeypatch: pytest.MonkeyPatc
 
 def test_what_asks_for_nccl_is_left_as_it_is(gpu: None) -> None:
     """Nothing is put in the place of what torch would choose for GPUs."""
-    for said in (None, "nccl", "cpu:gloo,cuda:nccl", "cpu:plink,cuda:nccl"):
-        assert torch_backend._translated(said) == said
+    for backend in (None, "nccl", "cpu:gloo,cuda:nccl", "cpu:plink,cuda:nccl"):
+        assert torch_backend._translate(backend) == backend
     assert not requested_backend.gloo_requested
 
 

@@ -39,22 +39,22 @@ def ranks(size: int, channels: int = 1, timeout_s: float = 20.0) -> Iterator[lis
     try:
         yield made
     finally:
-        for one in made:
-            one.release()
+        for transport in made:
+            transport.release()
 
 
 def test_long_messages_both_ways_at_once() -> None:
     """Many times what kernels hold, and nobody waits for the other to read first; each lane and way in its order."""
     size, count = 6 << 20, 3
 
-    def whole(one: EagerTransport, rank: int, channel: int) -> None:
+    def whole(transport: EagerTransport, rank: int, channel: int) -> None:
         other = 1 - rank
         came = [torch.zeros(size, dtype=torch.uint8) for _ in range(count)]
         inputs = [torch.full((size,), 10 * channel + rank + 2 * k, dtype=torch.uint8) for k in range(count)]
-        sent = [one.send(inputs[k], other, channel, k) for k in range(count)]
-        begun = [one.receive(came[k], other, channel, k) for k in range(count)]
+        sent = [transport.send(inputs[k], other, channel, k) for k in range(count)]
+        begun = [transport.receive(came[k], other, channel, k) for k in range(count)]
         for pending in [*begun, *sent]:
-            one.wait(pending, other, channel)
+            transport.wait(pending, other, channel)
         assert [torch.unique(numbers).tolist() for numbers in came] == [
             [10 * channel + other + 2 * k] for k in range(3)
         ]
@@ -68,14 +68,14 @@ def test_one_of_each_size(kind: torch.dtype) -> None:
     """From a number to some kilobytes, between all pairs."""
     sizes = [1, 2, 3, 1000, 5000]
 
-    def work(one: EagerTransport, rank: int) -> None:
+    def work(transport: EagerTransport, rank: int) -> None:
         for number, n in enumerate(sizes):
             out = torch.full((n,), rank + 1).to(kind)
             came = {peer: torch.zeros(n, dtype=kind) for peer in range(3) if peer != rank}
-            begun = [(one.receive(where, peer, 0, number), peer) for peer, where in came.items()]
-            sent = [(one.send(out, peer, 0, number), peer) for peer in came]
+            begun = [(transport.receive(where, peer, 0, number), peer) for peer, where in came.items()]
+            sent = [(transport.send(out, peer, 0, number), peer) for peer in came]
             for pending, peer in [*begun, *sent]:
-                one.wait(pending, peer, 0)
+                transport.wait(pending, peer, 0)
             assert all((where == peer + 1).all() for peer, where in came.items())
 
     with ranks(3) as made:
@@ -89,8 +89,8 @@ def test_clients_without_the_secret_are_closed(monkeypatch: pytest.MonkeyPatch) 
     store, made = dist.HashStore(), {}
     first = threading.Thread(target=lambda: made.update({0: join(store, 0, 2)}))
     first.start()
-    said = store.get("at0")
-    token, (host, port) = said[:16], said[16:].decode().split()
+    entry = store.get("at0")
+    token, (host, port) = entry[:16], entry[16:].decode().split()
     words = [b"", b"GET / HTTP", mesh._GREETING.pack(b"x" * 16, 1, 0), mesh._GREETING.pack(token, 1, 3),
              mesh._GREETING.pack(token, 7, 0)]  # fmt: skip
     clients = []
@@ -107,8 +107,8 @@ def test_clients_without_the_secret_are_closed(monkeypatch: pytest.MonkeyPatch) 
     for client in clients:
         with client:
             assert client.recv(1) == b""
-    for one in made.values():
-        one.release()
+    for transport in made.values():
+        transport.release()
 
 
 def test_many_who_say_nothing_keep_nobody_from_meeting() -> None:
@@ -116,15 +116,15 @@ def test_many_who_say_nothing_keep_nobody_from_meeting() -> None:
     store, made = dist.HashStore(), list[EagerTransport]()
     first = threading.Thread(target=lambda: made.append(join(store, 0, 2)))
     first.start()
-    said = store.get("at0")
-    host, port = said[16:].decode().split()
+    entry = store.get("at0")
+    host, port = entry[16:].decode().split()
     silent = [socket.create_connection((host, int(port)), timeout=5) for _ in range(20)]
     began = time.monotonic()
     made.append(join(store, 1, 2))
     first.join(10)
     assert time.monotonic() - began < mesh._GREETING_TIMEOUT_S
-    for one in silent:
-        one.close()
+    for transport in silent:
+        transport.close()
     for transport in made:
         transport.release()
 
@@ -137,8 +137,8 @@ def test_any_words(words: bytes, after: bytes) -> None:
     store, made = dist.HashStore(), list[EagerTransport]()
     first = threading.Thread(target=lambda: made.append(join(store, 0, 2, timeout_s=5)))
     first.start()
-    said = store.get("at0")
-    token, (host, port) = said[:16], said[16:].decode().split()
+    entry = store.get("at0")
+    token, (host, port) = entry[:16], entry[16:].decode().split()
     with socket.create_connection((host, int(port)), timeout=5) as client:
         client.sendall(words)
         client.shutdown(socket.SHUT_WR)
@@ -159,26 +159,26 @@ def test_nobody_is_called_twice() -> None:
     everyone: list[Any] = []
     first = threading.Thread(target=lambda: everyone.append(join(store, 0, 3, timeout_s=5)))
     first.start()
-    said = store.get("at0")
-    token, (host, port) = said[:16], said[16:].decode().split()
+    entry = store.get("at0")
+    token, (host, port) = entry[:16], entry[16:].decode().split()
     calls = []
     for rank in (1, 1, 2):
-        one = socket.create_connection((host, int(port)), timeout=5)
-        one.sendall(mesh._GREETING.pack(token, rank, 0))
-        calls.append(one)
+        transport = socket.create_connection((host, int(port)), timeout=5)
+        transport.sendall(mesh._GREETING.pack(token, rank, 0))
+        calls.append(transport)
     first.join(10)
     assert calls[1].recv(1) == b""
     everyone[0].send(torch.ones(1), 1, 0, 4)
     assert calls[0].recv(8) == eager._MESSAGE.pack(4, 4)
     everyone[0].release()
-    for one in calls:
-        one.close()
+    for transport in calls:
+        transport.close()
 
 
 @pytest.mark.parametrize("who", ["closes", "is killed", "stops"])
 def test_a_lost_rank_is_named(who: str) -> None:
     """At once by whoever waits for it, with the name that the job has for it; by nobody else."""
-    store, found = dist.HashStore(), []
+    store, errors = dist.HashStore(), []
     meshes = [FullMesh(rank, [4, 7], 1) for rank in range(2)]
     made = everywhere(
         2, lambda rank: EagerTransport(connect_mesh(store, meshes[rank], HERE, 9), meshes[rank], timedelta(seconds=1))
@@ -197,30 +197,30 @@ def test_a_lost_rank_is_named(who: str) -> None:
     for begin, often in ((made[0].receive, 1), (made[0].send, 1000)):
         with pytest.raises(PeerLost, match="lost connection to rank 7: ") as error:
             until_it_fails(begin, often)
-        found.append(str(error.value))
+        errors.append(str(error.value))
     assert (time.monotonic() - began > 0.9) == (who == "stops")
-    assert [("within 1 s" in why) for why in found] == [who == "stops"] * 2
-    for one in made:
-        one.release()
+    assert [("within 1 s" in reason) for reason in errors] == [who == "stops"] * 2
+    for transport in made:
+        transport.release()
 
 
 def test_closing_wakes_whoever_waits() -> None:
     """From another thread; and nothing can be begun after."""
     with ranks(2) as made:
-        said: list[str] = []
+        entry: list[str] = []
 
         def waits() -> None:
             try:
                 made[0].wait(made[0].receive(torch.zeros(1), 1, 0, 1), 1, 0)
             except PeerLost as error:
-                said.append(str(error))
+                entry.append(str(error))
 
         thread = threading.Thread(target=waits)
         thread.start()
         time.sleep(0.2)
         made[0].close()
         thread.join(5)
-        assert said == ["lost connection to rank 1: the connections of this group were closed"]
+        assert entry == ["lost connection to rank 1: the connections of this group were closed"]
         for begin in (made[0].send, made[0].receive):
             with pytest.raises(PeerLost, match="were closed"):
                 begin(torch.zeros(1), 1, 0, 1)
@@ -238,30 +238,30 @@ def test_what_is_none_of_what_was_expected_is_never_given() -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "why"),
+    ("address", "reason"),
     [(None, "this host's address is unknown"), ("192.0.2.1", "cannot listen at 192.0.2.1")],
 )
 def test_all_go_without_where_one_cannot(
-    address: str | None, why: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    address: str | None, reason: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No address, or one that is none of the host's: None on all, those who could not say why, and no file stays."""
     monkeypatch.setattr(mesh, "_CONNECT_TIMEOUT_S", 1.0)
     before = len(os.listdir("/proc/self/fd"))
-    store, barrier, said = dist.HashStore(), threading.Barrier(3), [True] * 3
+    store, barrier, entry = dist.HashStore(), threading.Barrier(3), [True] * 3
 
     def work(rank: int) -> EagerTransport | None:
         def all_can(mine: bool) -> bool:
-            said[rank] = mine
+            entry[rank] = mine
             barrier.wait(10)
-            return all(said)
+            return all(entry)
 
         where = address if rank == 1 else HERE
         return connect_eager(store, FullMesh(rank, [5, 6, 7], 2), timedelta(seconds=9), where, all_can)
 
     assert everywhere(3, work) == [None] * 3
-    heard = capfd.readouterr().err
-    assert f"plink: short messages use gloo: {why}" in heard
-    assert "plink: short messages use gloo: cannot connect to rank 6" in heard
+    printed = capfd.readouterr().err
+    assert f"plink: short messages use gloo: {reason}" in printed
+    assert "plink: short messages use gloo: cannot connect to rank 6" in printed
     assert len(os.listdir("/proc/self/fd")) == before
 
 

@@ -67,15 +67,15 @@ def test_every_schedule_type_and_operation(
     with Members(schedule, channels, eager=eager) as members:
         for number, (elements, dtype, op) in enumerate(calls):
             inputs = [values(rank, elements, dtype, number) for rank in range(schedule.ranks)]
-            found = [tensor.clone() for tensor in inputs]
-            assert members.reduce(found, op) == [None] * schedule.ranks
-            assert all(torch.equal(tensor, found[0]) for tensor in found)
+            results = [tensor.clone() for tensor in inputs]
+            assert members.reduce(results, op) == [None] * schedule.ranks
+            assert all(torch.equal(tensor, results[0]) for tensor in results)
             wanted = expected(inputs, op)
             if dtype.is_floating_point:
                 close = ROUNDING[dtype] * (4 if op == dist.ReduceOp.PRODUCT else 1)
-                torch.testing.assert_close(found[0].to(torch.float64), wanted, rtol=close, atol=close)
+                torch.testing.assert_close(results[0].to(torch.float64), wanted, rtol=close, atol=close)
             else:
-                assert torch.equal(found[0].to(torch.float64), wanted)
+                assert torch.equal(results[0].to(torch.float64), wanted)
 
 
 def test_the_same_as_gloo() -> None:
@@ -105,7 +105,7 @@ def test_many_at_once_come_out_in_order(eager: bool) -> None:
             for tensor in tensors:
                 sum_ = reduction_for(dist.ReduceOp.SUM, tensor.dtype)
                 assert sum_ is not None
-                member.engine.submit(tensor, schedule, sum_, lambda why: left.release())
+                member.engine.submit(tensor, schedule, sum_, lambda error: left.release())
             for _ in tensors:
                 assert left.acquire(timeout=30)
             return tensors
@@ -121,11 +121,11 @@ def test_ranks_that_mean_different_things_are_named(algo: str, eager: bool) -> N
     with Members(schedule, eager=eager) as members:
         inputs = [torch.ones(1000) for _ in range(4)]
         inputs[2] = torch.ones(999, dtype=torch.float64)
-        for why in members.reduce(inputs):
-            assert why is not None
-            assert "rank 2: sum of 999 x float64" in why
-            assert "ranks 0, 1, 3: sum of 1000 x float32" in why
-        assert all("differs between ranks" in (why or "") for why in members.reduce([torch.ones(5)] * 4))
+        for error in members.reduce(inputs):
+            assert error is not None
+            assert "rank 2: sum of 999 x float64" in error
+            assert "ranks 0, 1, 3: sum of 1000 x float32" in error
+        assert all("differs between ranks" in (error or "") for error in members.reduce([torch.ones(5)] * 4))
 
 
 @pytest.mark.parametrize("eager", [False, True])
@@ -137,5 +137,5 @@ def test_a_rank_that_does_not_come_is_named(eager: bool) -> None:
         def rank_work(rank: int) -> str | None:
             return None if rank == 1 else members.members[rank].reduce(torch.ones(100), patience_s=20)
 
-        said = everywhere(4, rank_work)
-        assert all("timed out after 3 s: rank 1 did not take part" in str(said[rank]) for rank in (0, 2, 3)), said
+        errors = everywhere(4, rank_work)
+        assert all("timed out after 3 s: rank 1 did not take part" in str(errors[rank]) for rank in (0, 2, 3)), errors

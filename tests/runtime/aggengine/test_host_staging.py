@@ -31,7 +31,7 @@ def reduce_here_and_there() -> dict[str, Any]:
     def values(key: int, n: int) -> torch.Tensor:
         return torch.rand(n, generator=torch.Generator().manual_seed(64 * key + rank)) - 0.5
 
-    found: dict[str, Any] = {"backend": dist.get_backend(), "same": [], "device": str(Far(torch.ones(1)).device)}
+    results: dict[str, Any] = {"backend": dist.get_backend(), "same": [], "device": str(Far(torch.ones(1)).device)}
     total, average, largest = dist.ReduceOp.SUM, dist.ReduceOp.AVG, dist.ReduceOp.MAX
     for key, (n, kind, op) in enumerate(
         [(1, torch.float32, total), (70_000, torch.float32, total), (999, torch.bfloat16, average),
@@ -41,24 +41,24 @@ def reduce_here_and_there() -> dict[str, Any]:
         there = Far(here)
         dist.all_reduce(here, op=op)
         dist.all_reduce(there, op=op)
-        found["same"].append(torch.equal(here, there.numbers))
+        results["same"].append(torch.equal(here, there.numbers))
     wide = Far(values(9, 600).reshape(20, 30))
     dist.all_reduce(plain := wide.numbers.clone())
     dist.all_reduce(wide)
-    found["shape"] = [torch.equal(plain, wide.numbers), list(wide.shape)]
+    results["shape"] = [torch.equal(plain, wide.numbers), list(wide.shape)]
     many = [Far(torch.full((n,), float(rank))) for n in (3, 40_000, 500_000, 7)]
-    works: list[Any] = [dist.all_reduce(one, async_op=True) for one in many]
+    works: list[Any] = [dist.all_reduce(tensor_, async_op=True) for tensor_ in many]
     for work in works:
         work.wait()
-    found["many"] = [one.numbers.unique().tolist() for one in many]
-    found["is_in_place"] = works[0].result()[0] is many[0]
+    results["many"] = [tensor_.numbers.unique().tolist() for tensor_ in many]
+    results["is_in_place"] = works[0].result()[0] is many[0]
     pair = dist.new_group([0, 2])
     if rank in (0, 2):
-        one = Far(torch.full((9000,), float(rank)))
-        dist.all_reduce(one, group=pair)
-        found["pair"] = one.numbers[0].item()
+        tensor_ = Far(torch.full((9000,), float(rank)))
+        dist.all_reduce(tensor_, group=pair)
+        results["pair"] = tensor_.numbers[0].item()
     dist.destroy_process_group()
-    return found
+    return results
 
 
 def reduce_other_lengths() -> str:
@@ -80,14 +80,14 @@ def ranks(function: Callable[[], Any], folder: Path, staged: str) -> list[Ended]
 def test_sums_on_another_device_are_those_on_the_host(tmp_path: Path) -> None:
     """Bit for bit, of every shape, whoever waits for what, in groups of some of the ranks too; and said once."""
     ended = ranks(reduce_here_and_there, tmp_path, "1")
-    found = results_of(ended)
-    for rank in found:
+    results = results_of(ended)
+    for rank in results:
         assert (rank["backend"], rank["device"]) == ("plink", "far:0")
         assert rank["same"] == [True] * 5
         assert rank["shape"] == [True, [20, 30]]
         assert rank["many"] == [[3.0]] * 4
         assert rank["is_in_place"]
-    assert [rank.get("pair") for rank in found] == [2.0, None, 2.0]
+    assert [rank.get("pair") for rank in results] == [2.0, None, 2.0]
     banner = "plink: all-reduces on far by schedules, through the hosts' memory\n"
     assert [end.err.count(banner) for end in ended] == [2, 0, 0]  # of all ranks, and of the pair
 
@@ -182,14 +182,14 @@ def test_what_a_program_asked_its_gpu_for_before_is_fetched(driver: None) -> Non
 def test_delivering_one_waits_for_no_other(driver: None) -> None:
     """Gradients that are still to be computed do not hold up those that are summed up."""
     first, second = torch.ones(2), torch.ones(2)
-    one = host_staging._from_gpu(first)
+    tensor_ = host_staging._from_gpu(first)
     Stream.current.queue.append(lambda: pytest.fail("the second was waited for"))
     host_staging._from_gpu(second)
-    assert one.wait_ready is not None
-    assert one.copy_back is not None
-    one.wait_ready()
-    one.flat.add_(1.0)
-    one.copy_back()
+    assert tensor_.wait_ready is not None
+    assert tensor_.copy_back is not None
+    tensor_.wait_ready()
+    tensor_.flat.add_(1.0)
+    tensor_.copy_back()
     assert first.tolist() == [2.0, 2.0]
 
 
@@ -223,10 +223,10 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     noted: list[str] = []
 
     def faster(
-        one: Callable[..., Any], other: Callable[..., Any], gloo: object, sizes: list[int], *rest: Any
+        tensor_: Callable[..., Any], other: Callable[..., Any], gloo: object, sizes: list[int], *rest: Any
     ) -> list[bool]:
         assert rest[-1] == CUDA
-        for do in (one, other):
+        for do in (tensor_, other):
             do(torch.zeros(1), dist.ReduceOp.SUM).wait()
         return [size >= 4096 for size in sizes]
 
@@ -262,8 +262,8 @@ def test_nccl_is_timed_until_the_gpu_is_through(gpu: list[str], monkeypatch: pyt
         return SimpleNamespace(wait=lambda: gpu.append("engine"))
 
     assert made.is_nccl
-    found = made.staged_range(CUDA, SizeRange(16), engine, lambda size: True, 2, 1 << 20)
-    assert found == SizeRange(4096)  # at 4 MB they were faster, too
+    results = made.staged_range(CUDA, SizeRange(16), engine, lambda size: True, 2, 1 << 20)
+    assert results == SizeRange(4096)  # at 4 MB they were faster, too
     assert gpu == ["engine", "nccl", "synchronize"] * 2
     made.shutdown()
     assert gpu[-1] == "end"
@@ -281,16 +281,16 @@ def test_gloo_copies_to_the_host_as_well(gpu: list[str], monkeypatch: pytest.Mon
     made.shutdown()
 
 
-@pytest.mark.parametrize("said", [None, "nccl", "cpu:gloo,cuda:nccl"])
+@pytest.mark.parametrize("backend", [None, "nccl", "cpu:gloo,cuda:nccl"])
 def test_scripts_that_ask_for_nccl_have_plink_where_staging_is_asked_for(
-    said: str | None, gpu: list[str], monkeypatch: pytest.MonkeyPatch
+    backend: str | None, gpu: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With NCCL inside; and as they are where it is not."""
     monkeypatch.delenv(requested_backend.STAGED, raising=False)
-    assert torch_backend._translated(said) == said
+    assert torch_backend._translate(backend) == backend
     monkeypatch.setenv(requested_backend.STAGED, "1")
-    assert torch_backend._translated(said) == "plink"
-    assert torch_backend._translated("mpi") == "mpi"
+    assert torch_backend._translate(backend) == "plink"
+    assert torch_backend._translate("mpi") == "mpi"
     assert not requested_backend.gloo_requested
 
 
@@ -311,7 +311,7 @@ def test_what_a_group_is_asked_for_counts_for_that_group(gpu: list[str], monkeyp
         for module in (dist, dist.distributed_c10d):
             monkeypatch.setattr(module, function.__name__, function)
     monkeypatch.setenv(requested_backend.STAGED, "1")
-    torch_backend._stand_in()
+    torch_backend._wrap_group_functions()
     dist.init_process_group("nccl")
     dist.new_group(backend="gloo")
     dist.new_group()

@@ -44,12 +44,12 @@ def test_sums_are_those_of_all_ranks_in_any_order(elements: int) -> None:
     assert [group._rank for group in groups] == [1, 3, 0, 2]
 
     def work(rank: int) -> list[torch.Tensor]:
-        found = []
+        results = []
         for op in (dist.ReduceOp.SUM, dist.ReduceOp.MAX):
             data = torch.full((elements,), float(10**rank))
             groups[rank].all_reduce(data, op).wait()
-            found.append(data)
-        return found
+            results.append(data)
+        return results
 
     for total, largest in everywhere(4, work):
         assert total.unique().tolist() == [1111.0]
@@ -92,7 +92,7 @@ def test_what_is_large_goes_to_gloo_and_means_the_same() -> None:
         ):
             data = [torch.full((elements,), rank + 1, dtype=dtype) for rank in range(4)]
             assert members.reduce(data, op) == [None] * 4
-            assert [one.unique().tolist() for one in data] == [[value]] * 4
+            assert [tensor.unique().tolist() for tensor in data] == [[value]] * 4
         assert members.handed == [4000, 20_000, 24_000, 64_000]
 
 
@@ -113,22 +113,24 @@ def test_a_rank_that_does_not_come_is_named_there_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("elements", "dtype", "known"),
+    ("elements", "dtype", "expected"),
     [
         (99_999, torch.float32, False), (100_000, torch.int32, True),
     ],
 )  # fmt: skip
-def test_ranks_that_mean_different_things_are_named_there_too(elements: int, dtype: torch.dtype, known: bool) -> None:
+def test_delegated_ranks_with_different_signatures_are_named(
+    elements: int, dtype: torch.dtype, expected: bool
+) -> None:
     """Also where what they mean is as long, which Gloo does not notice, whether it was meant before or not."""
     with Handing(4000) as members:
-        for kind in (torch.float32, dtype) if known else ():
+        for kind in (torch.float32, dtype) if expected else ():
             assert members.reduce([torch.ones(100_000, dtype=kind) for _ in range(4)]) == [None] * 4
         data = [torch.ones(100_000) for _ in range(4)]
         data[2] = torch.ones(elements, dtype=dtype)
-        for why in members.reduce(data):
-            assert f"rank 2: sum of {elements} x {str(dtype).removeprefix('torch.')}" in str(why)
-            assert "ranks 0, 1, 3: sum of 100000 x float32" in str(why)
-        assert all("differs between ranks" in str(why) for why in members.reduce([torch.ones(5)] * 4))
+        for error in members.reduce(data):
+            assert f"rank 2: sum of {elements} x {str(dtype).removeprefix('torch.')}" in str(error)
+            assert "ranks 0, 1, 3: sum of 100000 x float32" in str(error)
+        assert all("differs between ranks" in str(error) for error in members.reduce([torch.ones(5)] * 4))
 
 
 def test_a_rank_that_is_lost_while_gloo_has_the_data_is_named() -> None:
@@ -141,13 +143,13 @@ def test_a_rank_that_is_lost_while_gloo_has_the_data_is_named() -> None:
                 return members.members[rank].reduce(data, patience_s=15)
             reduction = reduction_for(dist.ReduceOp.SUM, data.dtype)
             assert reduction is not None
-            engine._check_signature(engine._begin(data, None, reduction, lambda why: None))
+            engine._check_signature(engine._begin(data, None, reduction, lambda error: None))
             engine._transport.close()
             engine._secondaries[0].close()
             return None
 
-        for rank, why in enumerate(everywhere(4, work)):
-            assert rank == 1 or "lost connection to rank 1" in str(why)
+        for rank, error in enumerate(everywhere(4, work)):
+            assert rank == 1 or "lost connection to rank 1" in str(error)
 
 
 def test_closing_it_ends_what_goes_over_any_interface(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,7 +50,7 @@ class Launcher:
     """Answers rank 0's lines through the agent's end of the line, as ``talk`` says."""
 
     def __init__(self, talk: Callable[[dict[str, object]], list[str]]) -> None:
-        self.line, self.told = RankLine(), []  # type: tuple[RankLine, list[dict[str, object]]]
+        self.line, self.reports = RankLine(), []  # type: tuple[RankLine, list[dict[str, object]]]
         self._talk, self._ended = talk, threading.Event()
         self._thread = threading.Thread(target=self._work, daemon=True)
 
@@ -61,9 +61,9 @@ class Launcher:
     def _work(self) -> None:
         while not self._ended.wait(0.002):
             for text in self.line.turn():
-                self.told.append(json.loads(text))
-                for said in self._talk(self.told[-1]):
-                    self.line.send(said)
+                self.reports.append(json.loads(text))
+                for outcomes in self._talk(self.reports[-1]):
+                    self.line.send(outcomes)
         self.line.close()
 
     def __exit__(self, *about: object) -> None:
@@ -102,8 +102,8 @@ def test_a_new_schedule_is_taken_up_at_the_same_all_reduce() -> None:
     new = uneven()
     seen: list[list[int]] = [[] for _ in range(RANKS)]
 
-    def talk(told: dict[str, object]) -> list[str]:
-        return [answer(new, 1)] if told["epoch"] == 0 else []
+    def talk(report: dict[str, object]) -> list[str]:
+        return [answer(new, 1)] if report["epoch"] == 0 else []
 
     def note(rank: int, tuner: RankTuner) -> None:
         current = tuner.schedule(members.schedule)
@@ -111,29 +111,33 @@ def test_a_new_schedule_is_taken_up_at_the_same_all_reduce() -> None:
 
     with Members(schedule_for("flat", RANKS)) as members, Launcher(talk) as launcher:
         all_reduces(members, launcher.line.name, 200, note)
-        assert len(launcher.told) > 2
-        assert {told["bytes"] for told in launcher.told} == {told["jobs"] * 20_000 for told in launcher.told}
-        assert launcher.told[0]["jobs"] == 10
-        assert [told["epoch"] for told in launcher.told] == sorted(told["epoch"] for told in launcher.told)
+        assert len(launcher.reports) > 2
+        assert {report["bytes"] for report in launcher.reports} == {
+            report["jobs"] * 20_000 for report in launcher.reports
+        }
+        assert launcher.reports[0]["jobs"] == 10
+        assert [report["epoch"] for report in launcher.reports] == sorted(
+            report["epoch"] for report in launcher.reports
+        )
     assert seen[0] == seen[1] == seen[2] == seen[3]
     assert (seen[0][0], seen[0][-1]) == (0, len(new))
 
 
 @pytest.mark.parametrize(
-    "said",
+    "outcomes",
     [answer(uneven(), 7), answer(uneven(3), 1), wrong_sums(), '{"epoch": 1}', '{"epoch": 1, "plan": "AA"}', "no JSON"],
 )  # fmt: skip
-def test_what_is_no_schedule_for_these_ranks_changes_nothing(said: str) -> None:
+def test_what_is_no_schedule_for_these_ranks_changes_nothing(outcomes: str) -> None:
     def unchanged(rank: int, tuner: RankTuner) -> None:
         assert tuner.schedule(members.schedule) is members.schedule
 
-    with Members(schedule_for("flat", RANKS)) as members, Launcher(lambda told: [said]) as launcher:
+    with Members(schedule_for("flat", RANKS)) as members, Launcher(lambda report: [outcomes]) as launcher:
         all_reduces(members, launcher.line.name, 100, unchanged)
-        assert len(launcher.told) > 1
+        assert len(launcher.reports) > 1
 
 
 def test_a_launcher_that_hangs_up_ends_the_tuning_and_nothing_else() -> None:
-    launcher = Launcher(lambda told: [])
+    launcher = Launcher(lambda report: [])
     with Members(schedule_for("flat", RANKS)) as members, launcher:
         all_reduces(members, launcher.line.name, 30)
         launcher.__exit__()
@@ -149,8 +153,8 @@ def test_all_reduces_that_are_not_waited_for_change_schedules_at_the_same_one() 
     """Hundreds under way at once, by some ranks more than by others; those of one element go inline in between."""
     new = uneven()
 
-    def talk(told: dict[str, object]) -> list[str]:
-        return [answer(new if told["epoch"] % 2 == 0 else members.schedule, told["epoch"] + 1)]  # type: ignore[operator]
+    def talk(report: dict[str, object]) -> list[str]:
+        return [answer(new if report["epoch"] % 2 == 0 else members.schedule, report["epoch"] + 1)]  # type: ignore[operator]
 
     def work(rank: int) -> int:
         member = members.members[rank]
@@ -159,13 +163,13 @@ def test_all_reduces_that_are_not_waited_for_change_schedules_at_the_same_one() 
         assert reduction is not None
         for k in range(60):
             data = [torch.full((3000 + 500 * j,), float(rank + j + k)) for j in range(4 + rank % 2)][:4]
-            said: SimpleQueue[str | None] = SimpleQueue()
-            for one in data:
-                member.engine.submit(one, member.schedule, reduction, said.put)
+            outcomes: SimpleQueue[str | None] = SimpleQueue()
+            for tensor in data:
+                member.engine.submit(tensor, member.schedule, reduction, outcomes.put)
             tiny = torch.full((1,), float(rank))
-            member.engine.submit(tiny, member.schedule, reduction, said.put, blocking=True)
-            assert [said.get(timeout=30) for _ in range(5)] == [None] * 5
-            assert [one.unique().tolist() for one in data] == [[6.0 + 4 * (j + k)] for j in range(4)]
+            member.engine.submit(tiny, member.schedule, reduction, outcomes.put, blocking=True)
+            assert [outcomes.get(timeout=30) for _ in range(5)] == [None] * 5
+            assert [tensor.unique().tolist() for tensor in data] == [[6.0 + 4 * (j + k)] for j in range(4)]
             assert tiny.item() == 6.0
         return tuner._epoch
 
@@ -184,8 +188,8 @@ def test_a_new_schedule_is_compared_with_gloo_again(
     assert average is not None
     monkeypatch.setattr("plink.runtime.aggengine.algorithm_selection.time", clock)
 
-    def talk(told: dict[str, object]) -> list[str]:
-        return [answer(new, 1)] if told["epoch"] == 0 else []
+    def talk(report: dict[str, object]) -> list[str]:
+        return [answer(new, 1)] if report["epoch"] == 0 else []
 
     def work(rank: int) -> tuple[list[int], int]:
         member, by_gloo = members.members[rank], []
@@ -208,20 +212,20 @@ def test_a_new_schedule_is_compared_with_gloo_again(
 
         tuner._run_alone = alone
         for k in range(40):
-            said: SimpleQueue[str | None] = SimpleQueue()
+            outcomes: SimpleQueue[str | None] = SimpleQueue()
             data = [torch.full((n,), 4 * k + rank, dtype=torch.int32) for n in (2000, 60_000, 1)]
-            for one in data[:2]:
-                member.engine.submit(one, member.schedule, average, said.put)
-            member.engine.submit(data[2], member.schedule, average, said.put, blocking=True)
-            assert [said.get(timeout=30) for _ in data] == [None] * 3
-            assert [one.unique().tolist() for one in data] == [[4 * k + 1]] * 3
+            for tensor in data[:2]:
+                member.engine.submit(tensor, member.schedule, average, outcomes.put)
+            member.engine.submit(data[2], member.schedule, average, outcomes.put, blocking=True)
+            assert [outcomes.get(timeout=30) for _ in data] == [None] * 3
+            assert [tensor.unique().tolist() for tensor in data] == [[4 * k + 1]] * 3
         assert tuner.threshold is not None
         return by_gloo, tuner.threshold.min_bytes
 
     with gloo_groups(RANKS) as groups, Members(schedule_for("flat", RANKS)) as members, Launcher(talk) as launcher:
-        found = everywhere(RANKS, work)
-    assert found == [found[0]] * RANKS
-    steps, smallest = found[0]
+        results = everywhere(RANKS, work)
+    assert results == [results[0]] * RANKS
+    steps, smallest = results[0]
     assert smallest == after
     times = [steps.count(k) for k in range(40)]
     assert (times[0], times[-1]) == ((3, 0) if slow == "gloo" else (1, 3))
@@ -241,10 +245,10 @@ def test_a_rank_that_goes_before_a_meeting_ends_the_others(gone: int) -> None:
             return None
         return member.reduce(torch.ones(50_000), patience_s=30)
 
-    with Members(schedule_for("flat", RANKS), timeout_s=5.0) as members, Launcher(lambda told: []) as launcher:
-        found = everywhere(RANKS, work)
-        assert found[gone] is None
-        assert all(why for rank, why in enumerate(found) if rank != gone)
+    with Members(schedule_for("flat", RANKS), timeout_s=5.0) as members, Launcher(lambda report: []) as launcher:
+        results = everywhere(RANKS, work)
+        assert results[gone] is None
+        assert all(error for rank, error in enumerate(results) if rank != gone)
 
 
 def test_a_group_that_is_closed_while_it_waits_in_a_meeting() -> None:
@@ -256,18 +260,18 @@ def test_a_group_that_is_closed_while_it_waits_in_a_meeting() -> None:
         if rank == 1:  # alone
             reduction = reduction_for(dist.ReduceOp.SUM, torch.float32)
             assert reduction is not None
-            said: SimpleQueue[str | None] = SimpleQueue()
-            member.engine.submit(torch.ones(50_000), member.schedule, reduction, said.put)
+            outcomes: SimpleQueue[str | None] = SimpleQueue()
+            member.engine.submit(torch.ones(50_000), member.schedule, reduction, outcomes.put)
             member.engine.close(0.2)
-            assert said.get(timeout=10) is not None
+            assert outcomes.get(timeout=10) is not None
 
-    with Members(schedule_for("flat", RANKS), timeout_s=20.0) as members, Launcher(lambda told: []) as launcher:
+    with Members(schedule_for("flat", RANKS), timeout_s=20.0) as members, Launcher(lambda report: []) as launcher:
         everywhere(RANKS, work)
 
 
 def test_a_stretch_grows_by_little_at_a_time() -> None:
     """A job that begins with short all-reduces must not be looked at again only after thousands of long ones."""
-    with Members(schedule_for("flat", RANKS)) as members, Launcher(lambda told: []) as launcher:
+    with Members(schedule_for("flat", RANKS)) as members, Launcher(lambda report: []) as launcher:
         all_reduces(members, launcher.line.name, 150)
-        jobs = [told["jobs"] for told in launcher.told]
+        jobs = [report["jobs"] for report in launcher.reports]
     assert all(after <= 4 * before for before, after in pairwise(jobs)), jobs

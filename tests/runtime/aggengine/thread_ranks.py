@@ -27,16 +27,16 @@ FINE = SegmentationConfig(
 
 def everywhere(ranks: int, work: Callable[[int], Any], patience_s: float = 60.0) -> list[Any]:
     """What each rank's thread returned; what one raised is raised here."""
-    found: list[Any] = [None] * ranks
+    results: list[Any] = [None] * ranks
     errors: list[BaseException] = []
 
-    def one(rank: int) -> None:
+    def run_rank(rank: int) -> None:
         try:
-            found[rank] = work(rank)
+            results[rank] = work(rank)
         except BaseException as error:
             errors.append(error)
 
-    threads = [threading.Thread(target=one, args=(rank,), daemon=True) for rank in range(ranks)]
+    threads = [threading.Thread(target=run_rank, args=(rank,), daemon=True) for rank in range(ranks)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -44,7 +44,7 @@ def everywhere(ranks: int, work: Callable[[int], Any], patience_s: float = 60.0)
         assert not thread.is_alive(), "a rank hangs"
     for error in errors:
         raise error
-    return found
+    return results
 
 
 class Clock(threading.local):
@@ -68,10 +68,10 @@ class Member:
     def reduce(self, tensor: torch.Tensor, op: Any = dist.ReduceOp.SUM, patience_s: float = 60.0) -> str | None:
         """All-reduce in place; what went wrong."""
         ended = threading.Event()
-        said: list[str | None] = []
+        errors: list[str | None] = []
 
-        def done(why: str | None) -> None:
-            said.append(why)
+        def done(error: str | None) -> None:
+            errors.append(error)
             ended.set()
 
         reduction = reduction_for(op, tensor.dtype)
@@ -81,7 +81,7 @@ class Member:
         except AggregationError as error:
             return str(error)
         assert ended.wait(patience_s), f"rank {self.rank} waits for ever"
-        return said[0]
+        return errors[0]
 
 
 class Members:
