@@ -19,7 +19,7 @@ from probes.methods import ProbeSettings
 from probes.plan import AllPairs
 from probes.remeasuring import remeasure
 from probes.session import ProbeProgress, ProbeSession
-from solvers.diagnosis.findings import DiagnosisFinding
+from solvers.diagnosis.findings import Finding
 from solvers.diagnosis.findings import diagnose as findings_of
 from solvers.diagnosis.latency import DiagnosisThresholds, known_good, slow_hosts, slow_links
 
@@ -34,10 +34,10 @@ class Examination:
     """``facts``: what each host says of itself, by name; ``findings``: what is wrong."""
 
     facts: dict[str, dict[str, Any]]
-    findings: list[DiagnosisFinding]
+    findings: list[Finding]
 
 
-def diagnose(network: Network) -> list[DiagnosisFinding]:
+def diagnose(network: Network) -> list[Finding]:
     """What a network's measurements say is wrong, judged as they are."""
     labels = label_groups(network.latency_us, network.details.get("plan") == "adaptive")
     return findings_of(network, labels, {})
@@ -76,7 +76,7 @@ def examine(
         _log.info("preflight of %d hosts, %d of %d pairs measured", len(session.agents), measured, plan.max_pairs)
         findings += findings_of(network, label_groups(network.latency_us), _measured_again(session, network))
     unreachable = [
-        DiagnosisFinding("unreachable", [names[host]], why, f"try `ssh {names[host]}`, then plink doctor again")
+        Finding("unreachable", [names[host]], why, f"try `ssh {names[host]}`, then plink doctor again")
         for host, why in sorted(session.scheduler.lost_hosts.items())
     ]
     return Examination(facts, unreachable + findings)
@@ -88,7 +88,7 @@ def _pairs_measured(network: Network) -> int:
     return int(np.isfinite(network.rtt_us[rows, columns]).sum())
 
 
-def _from_facts(before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]]) -> list[DiagnosisFinding]:
+def _from_facts(before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]]) -> list[Finding]:
     """What hosts say of themselves that should not be so."""
     findings = []
     mtus = {name: fact["mtu"] for name, fact in before.items() if fact.get("mtu")}
@@ -96,28 +96,24 @@ def _from_facts(before: dict[str, dict[str, Any]], after: dict[str, dict[str, An
     odd = [name for name, mtu in mtus.items() if mtu != usual]
     if odd:
         evidence = f"MTU {', '.join(str(mtus[name]) for name in odd[:5])}, the others have {usual}"
-        findings.append(DiagnosisFinding("MTU mismatch", odd, evidence, f"set it: ip link set dev IFACE mtu {usual}"))
+        findings.append(Finding("MTU mismatch", odd, evidence, f"set it: ip link set dev IFACE mtu {usual}"))
     for name, fact in before.items():
         closed = [_PROTOCOLS[method] for method, through in fact.get("reached_by", {}).items() if not through]
         if closed:
             advice = "open it between the hosts (security group), or `plink probe --method auto`"
-            findings.append(
-                DiagnosisFinding("closed", [name], f"{', '.join(closed)} does not get through to it", advice)
-            )
+            findings.append(Finding("closed", [name], f"{', '.join(closed)} does not get through to it", advice))
         if not fact.get("stamps", True):
             findings.append(
-                DiagnosisFinding(
+                Finding(
                     "no kernel timestamps", [name], "its kernel stamps no packets", "latencies there are less exact"
                 )
             )
         if fact.get("clocksource") not in (None, "tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page"):
             advice = "a slow clock: see /sys/devices/system/clocksource/clocksource0/available_clocksource"
-            findings.append(DiagnosisFinding("clock source", [name], f"uses {fact['clocksource']}", advice))
+            findings.append(Finding("clock source", [name], f"uses {fact['clocksource']}", advice))
         if fact.get("governor") in ("powersave", "ondemand", "conservative"):
             advice = "cpupower frequency-set -g performance"
-            findings.append(
-                DiagnosisFinding("governor", [name], f"its CPUs are governed by {fact['governor']}", advice)
-            )
+            findings.append(Finding("governor", [name], f"its CPUs are governed by {fact['governor']}", advice))
         rose = {
             key: after[name]["counters"][key] - value
             for key, value in fact.get("counters", {}).items()
@@ -126,7 +122,7 @@ def _from_facts(before: dict[str, dict[str, Any]], after: dict[str, dict[str, An
         if rose:
             evidence = ", ".join(f"{key} rose by {value}" for key, value in rose.items())
             findings.append(
-                DiagnosisFinding("tainted", [name], evidence, "the instance's allowance is used up: probe again later")
+                Finding("tainted", [name], evidence, "the instance's allowance is used up: probe again later")
             )
     return findings
 

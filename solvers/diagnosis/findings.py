@@ -16,7 +16,7 @@ Remeasured = dict[tuple[int, int], float]
 
 
 @dataclass(frozen=True)
-class DiagnosisFinding:
+class Finding:
     """One problem: its kind, hosts, evidence and advice."""
 
     kind: str
@@ -25,7 +25,7 @@ class DiagnosisFinding:
     advice: str
 
 
-def diagnose(network: Network, groups: npt.NDArray[np.intp], remeasured: Remeasured) -> list[DiagnosisFinding]:
+def diagnose(network: Network, groups: npt.NDArray[np.intp], remeasured: Remeasured) -> list[Finding]:
     """Return the findings of the measurements.
 
     :param groups: the group of every host, shape (N,).
@@ -44,7 +44,7 @@ def diagnose(network: Network, groups: npt.NDArray[np.intp], remeasured: Remeasu
         evidence = f"{suspect.excess_us:.1f} us more than the usual {suspect.usual_us:.1f} us to everybody"
         advice = "exchange it, or look at its load and its NIC"
         findings.append(
-            DiagnosisFinding("slow host", [names[suspect.hosts[0]]], evidence + _remeasured_text(second_values), advice)
+            Finding("slow host", [names[suspect.hosts[0]]], evidence + _remeasured_text(second_values), advice)
         )
     for suspect in slow_links(cost, groups, offsets, limits):
         i, j = suspect.hosts
@@ -53,14 +53,12 @@ def diagnose(network: Network, groups: npt.NDArray[np.intp], remeasured: Remeasu
             continue
         evidence = f"{suspect.excess_us:.1f} us more than the usual {suspect.usual_us:.1f} us"
         advice = "an order from `plink reorder` keeps them apart"
-        findings.append(
-            DiagnosisFinding("slow link", [names[i], names[j]], evidence + _remeasured_text(second_values), advice)
-        )
+        findings.append(Finding("slow link", [names[i], names[j]], evidence + _remeasured_text(second_values), advice))
     for i, j in asymmetric_pairs(latency, limits):
         if not slow & {i, j}:
             evidence = f"{latency[i, j]:.1f} us from {names[i]}, {latency[j, i]:.1f} us from {names[j]}"
             advice = "probe again; if it stays, the two paths differ"
-            findings.append(DiagnosisFinding("asymmetric", [names[i], names[j]], evidence, advice))
+            findings.append(Finding("asymmetric", [names[i], names[j]], evidence, advice))
     return findings + _rates(network, groups) + _losses(network) + _tainted(network) + _missing(network)
 
 
@@ -72,7 +70,7 @@ def _remeasured_text(second_values: list[float]) -> str:
     return f"; {min(second_values):.1f} us when measured again" if second_values else ""
 
 
-def _rates(network: Network, groups: npt.NDArray[np.intp]) -> list[DiagnosisFinding]:
+def _rates(network: Network, groups: npt.NDArray[np.intp]) -> list[Finding]:
     """Return hosts and links that carry far less than others, for networks with bandwidths or shared links."""
     names, findings = network.hosts.names, []
     for slow in [] if network.bandwidth_gbps is None else slow_rates(network.bandwidth_gbps, groups):
@@ -81,11 +79,11 @@ def _rates(network: Network, groups: npt.NDArray[np.intp]) -> list[DiagnosisFind
         usual = next(iter(slow.rates.values()))[1]
         evidence = f"{' and '.join(rates)} with anybody, other pairs {_gbps(usual)} (median)"
         advice = "exchange it, or look at its NIC and the limits of its instance"
-        findings.append(DiagnosisFinding("slow host (bandwidth)", [names[slow.host]], evidence, advice))
+        findings.append(Finding("slow host (bandwidth)", [names[slow.host]], evidence, advice))
     for link in slow_shared_links(network.shared_links, names):
         evidence = f"together they get {_gbps(link.gbps)} {link.way}, other groups {_gbps(link.usual_gbps)} (median)"
         advice = "look at the link that they share; `plink advise` says which algorithm suffers least"
-        findings.append(DiagnosisFinding("slow shared link", [names[host] for host in link.members], evidence, advice))
+        findings.append(Finding("slow shared link", [names[host] for host in link.members], evidence, advice))
     return findings
 
 
@@ -93,7 +91,7 @@ def _gbps(rate: float) -> str:
     return f"{rate:.3g} Gbit/s" if rate >= 1 else f"{1000 * rate:.3g} Mbit/s"
 
 
-def _losses(network: Network) -> list[DiagnosisFinding]:
+def _losses(network: Network) -> list[Finding]:
     names = network.hosts.names
     findings = []
     for key, way in (("loss_forward", "to"), ("loss_back", "back from")):
@@ -102,13 +100,11 @@ def _losses(network: Network) -> list[DiagnosisFinding]:
             continue
         for i, j in np.argwhere(np.nan_to_num(loss) > _MAX_LOSS):
             evidence = f"{100 * loss[i, j]:.2f} % of the probes are lost on the way {way} {names[j]}"
-            findings.append(
-                DiagnosisFinding("loss", [names[i], names[j]], evidence, "look for a full queue or a bad cable")
-            )
+            findings.append(Finding("loss", [names[i], names[j]], evidence, "look for a full queue or a bad cable"))
     return findings
 
 
-def _tainted(network: Network) -> list[DiagnosisFinding]:
+def _tainted(network: Network) -> list[Finding]:
     """Return hosts whose clock was stepped while they measured, which gives negative round trips."""
     names, clock_steps = network.hosts.names, network.detail("clock_steps")
     if clock_steps is None:
@@ -116,14 +112,12 @@ def _tainted(network: Network) -> list[DiagnosisFinding]:
     steps = np.nan_to_num(clock_steps).sum(axis=1)
     advice = "its figures of these rounds are doubtful: let its clock slew (chrony), then probe again"
     return [
-        DiagnosisFinding(
-            "tainted", [names[i]], f"{int(steps[i])} of its round trips came out negative: a clock step", advice
-        )
+        Finding("tainted", [names[i]], f"{int(steps[i])} of its round trips came out negative: a clock step", advice)
         for i in np.flatnonzero(steps).tolist()
     ]
 
 
-def _missing(network: Network) -> list[DiagnosisFinding]:
+def _missing(network: Network) -> list[Finding]:
     names = network.hosts.names
     unmeasured = np.isnan(network.latency_us)
     errors = {(row["from"], row["to"]): row["why"] for row in network.errors}
@@ -141,4 +135,4 @@ def _missing(network: Network) -> list[DiagnosisFinding]:
     by_host = np.isnan(network.latency_us).sum(axis=1) + np.isnan(network.latency_us).sum(axis=0)
     worst = [names[int(host)] for host in np.argsort(-by_host, kind="stable")[:_MAX_NAMED_HOSTS] if by_host[host]]
     evidence = f"{len(absent)} round trips were not measured, first {names[i]} -> {names[j]}: {reason}"
-    return [DiagnosisFinding("unmeasured", worst, evidence, "`plink probe --resume` measures them")]
+    return [Finding("unmeasured", worst, evidence, "`plink probe --resume` measures them")]

@@ -244,9 +244,9 @@ def _partition() -> tuple[bytes, ...]:
 
 
 def _lab() -> dict[str, Any]:
-    from runners.lab.blueprint import AutotuneSettings, draw
+    from runners.lab.blueprint import Settings, draw
 
-    return draw(AutotuneSettings("a", racks=1, hosts_per_rack=2)).to_json()
+    return draw(Settings("a", racks=1, hosts_per_rack=2)).to_json()
 
 
 def _launched(report: dict[str, Any]) -> bytes:

@@ -118,9 +118,7 @@ def test_a_rank_that_does_not_come_is_named_there_too() -> None:
         (99_999, torch.float32, False), (100_000, torch.int32, True),
     ],
 )  # fmt: skip
-def test_delegated_ranks_with_different_signatures_are_named(
-    elements: int, dtype: torch.dtype, expected: bool
-) -> None:
+def test_delegated_ranks_with_different_signatures_are_named(elements: int, dtype: torch.dtype, expected: bool) -> None:
     """Also where what they mean is as long, which Gloo does not notice, whether it was meant before or not."""
     with Handing(4000) as members:
         for kind in (torch.float32, dtype) if expected else ():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Network, to_rows
-from solvers.diagnosis.findings import DiagnosisFinding, diagnose
+from solvers.diagnosis.findings import Finding, diagnose
 from solvers.diagnosis.latency import known_good
 from solvers.hierarchy.tiers import nearest_tier
 from tests.solvers.synthetic import Matrix, racks
@@ -44,7 +44,7 @@ def slow(latency: Matrix, host: int, us: float) -> Matrix:
     return latency
 
 
-def said(findings: list[DiagnosisFinding]) -> list[tuple[str, list[str]]]:
+def said(findings: list[Finding]) -> list[tuple[str, list[str]]]:
     """What and whose."""
     return [(finding.kind, finding.hosts) for finding in findings]
 

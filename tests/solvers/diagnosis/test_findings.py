@@ -8,7 +8,7 @@ import pytest
 
 from plink.model.hosts import Host, Hosts
 from plink.model.network import Matrix, Network, to_rows
-from solvers.diagnosis.findings import DiagnosisFinding, diagnose
+from solvers.diagnosis.findings import Finding, diagnose
 
 N = 6
 ONE = np.zeros(N, dtype=np.intp)
@@ -36,7 +36,7 @@ def network(rows: Matrix, rates: Matrix | None = None, **details: Any) -> Networ
     return Network(hosts, rows, rates, details)
 
 
-def told(rows: Matrix, again: dict[tuple[int, int], float] | None = None, **details: Any) -> list[DiagnosisFinding]:
+def told(rows: Matrix, again: dict[tuple[int, int], float] | None = None, **details: Any) -> list[Finding]:
     return diagnose(network(rows, **details), np.zeros(len(rows), dtype=np.intp), again or {})
 
 
