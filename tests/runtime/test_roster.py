@@ -33,7 +33,7 @@ def test_by_what_names_resolve_to() -> None:
 
 
 def test_none_of_them() -> None:
-    with pytest.raises(HostError, match=r"other \(192.0.2.9\): not in the order \(PLINK_NODE=NAME"):
+    with pytest.raises(HostError, match=r"other \(192.0.2.9\): not in the order; name its host by PLINK_NODE=NAME"):
         find_self(ROSTER, "other", ["192.0.2.9"], lambda name: [])
 
 

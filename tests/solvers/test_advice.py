@@ -48,7 +48,7 @@ def test_what_does_not_fit_is_left_out_with_the_reason() -> None:
     )
     assert {line.algo for line in found} == {"ring"}
     assert "power of 2" in left_out["bcube"]
-    with pytest.raises(UsageError, match="knows no sizes"):
+    with pytest.raises(UsageError, match="ignores sizes"):
         cost_lines(fabric(6), {"given": np.arange(6)}, {"ring": Options()}, "latency")
 
 
