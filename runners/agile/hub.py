@@ -127,10 +127,10 @@ class Hub:
         group, members = self._group(hosts)
         try:
             self._report.on_proof(group.start(self._report.connected, self._report.copied, self._machines))
-            self._wait_for_hello(group, members)
-            members = [self._members[member.number] for member in members]
+            members = self._wait_for_hello(group, members)
             if why := refuse(members):
                 raise PlinkError(why)
+            self._members |= {member.number: member for member in members}
             first = members[0].program
             shapes = first.shapes
             most = self._wishes.most_hosts or 2 * len(members)
@@ -171,21 +171,20 @@ class Hub:
             self._groups[member.number] = group
         return group, members
 
-    def _wait_for_hello(self, group: Group, members: list[Member]) -> None:
-        """:raises PlinkError: when a program cannot be made."""
-        waiting = {member.number: member for member in members}
+    def _wait_for_hello(self, group: Group, members: list[Member]) -> list[Member]:
+        """Return the members with their first messages. :raises PlinkError: when a program cannot be made."""
         deadline = self._clock() + LOAD_S
-        while waiting:
+        while waiting := [member for member in members if member.number not in self._hello]:
             if self._clock() > deadline:
-                names = ", ".join(member.name for member in waiting.values())
-                raise PlinkError(f"{names}: {LATE}")
+                raise PlinkError(f"{', '.join(member.name for member in waiting)}: {LATE}")
             self._turn()
-            for number, hello in list(self._hello.items()):
-                if number in waiting:
-                    member = waiting.pop(number)
-                    if hello is None:
-                        raise HostError(member.name, last_word(group.last_lines(number), self._lost[number]))
-                    self._members[number] = replace(member, hello=hello, at=group.addresses[number])
+        known = []
+        for member in members:
+            hello = self._hello[member.number]
+            if hello is None:
+                raise HostError(member.name, last_word(group.last_lines(member.number), self._lost[member.number]))
+            known.append(replace(member, hello=hello, at=group.addresses[member.number]))
+        return known
 
     def _turn(self) -> None:
         try:

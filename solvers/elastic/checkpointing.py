@@ -4,7 +4,7 @@ One is written when it is due, at the clock that all backups have. The files may
 that clock: so no worker is held up, and nothing before it is released meanwhile.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from plink.model.checkpoint_names import name_of
@@ -14,13 +14,33 @@ from plink.model.elastic.requests import DiscardCheckpoint, KeepCheckpoint, Trun
 from plink.model.elastic.results import CheckpointWritten, Result
 from solvers.elastic.commands import CheckpointAnswer
 from solvers.elastic.context import Context
-from solvers.elastic.pending import GONE, REFUSED, CheckpointAnnounced, CheckpointDiscarded, CheckpointPart
+from solvers.elastic.dispatch import on_answer
+from solvers.elastic.pending import GONE, REFUSED
 from solvers.elastic.placement.hosts import Tier
 from solvers.elastic.state import Checkpoint, CheckpointAttempt, Checkpointing, State
 
 _DUE_SHARE = 0.25  # of the time that is left, after which the next is due where the last reliable host is warned
 _MIN_INTERVAL_S = 0.2
 _MAX_WAIT_AT_END_S = 30.0  # until one can be begun
+
+
+@dataclass(frozen=True)
+class CheckpointPart:
+    """A host writes its part of a checkpoint."""
+
+    host: int
+
+
+@dataclass(frozen=True)
+class CheckpointAnnounced:
+    """A whole checkpoint is named as the latest."""
+
+
+@dataclass(frozen=True)
+class CheckpointDiscarded:
+    """A host removes its part of a checkpoint that failed."""
+
+    host: int
 
 
 def found(ctx: Context, saved: SavedCheckpoint | None, folder: str) -> Checkpoint | None:
@@ -112,6 +132,7 @@ def last_reliable_s(ctx: Context) -> float | None:
     return max(deadlines[host] for host in hosts) - ctx.now
 
 
+@on_answer(CheckpointPart)
 def part_written(ctx: Context, purpose: CheckpointPart, answer: Answer, result: Result | None) -> None:
     """A host has written its part, or could not. It ends, whole or removed, when all have answered: a file that is
     still being written must not fall into the next attempt's folder."""
@@ -138,7 +159,8 @@ def _announce(ctx: Context, attempt: CheckpointAttempt, host: int) -> None:
     ctx.request(host, KeepCheckpoint(settings.checkpoints, saved, settings.job), CheckpointAnnounced())
 
 
-def announced(ctx: Context, answer: Answer) -> None:
+@on_answer(CheckpointAnnounced)
+def announced(ctx: Context, purpose: CheckpointAnnounced, answer: Answer, result: Result | None) -> None:
     """The checkpoint counts, or not."""
     attempt = ctx.state.checkpointing.attempt
     if attempt is None:
@@ -165,7 +187,8 @@ def _discard(ctx: Context, attempt: CheckpointAttempt) -> None:
         _failed(ctx)
 
 
-def discarded(ctx: Context, purpose: CheckpointDiscarded) -> None:
+@on_answer(CheckpointDiscarded)
+def discarded(ctx: Context, purpose: CheckpointDiscarded, answer: Answer, result: Result | None) -> None:
     """A host has removed its part, as far as it can."""
     attempt = ctx.state.checkpointing.attempt
     if attempt is None or purpose.host not in attempt.waiting:

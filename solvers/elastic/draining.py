@@ -1,15 +1,27 @@
 """Hosts on their way out: those that are warned, until when they may stay, and when one of them is released."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from plink.model.elastic.requests import Bye
 from solvers.elastic.context import Context
-from solvers.elastic.pending import WarnedHostsDue
+from solvers.elastic.dispatch import on_timer
 from solvers.elastic.placement.events import Warned
 
 _GRACE_S = 1.0  # after its deadline a host that was warned is released, whatever it still has
 _RETRY_S = 0.05
+
+
+@dataclass(frozen=True)
+class WarnedHostsDue:
+    """Decide on warned hosts, once every replica has something."""
+
+    hosts: tuple[int, ...]
+
+
+@on_timer(WarnedHostsDue)
+def _decide_due(ctx: Context, due: WarnedHostsDue) -> None:
+    decide(ctx, due.hosts)
 
 
 def warn(ctx: Context, seconds: Mapping[int, float], why: str) -> None:

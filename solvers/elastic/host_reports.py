@@ -62,6 +62,6 @@ def _reached(reports: Reports) -> int:
     """The clock that all partitions have."""
     clocks: dict[int, int] = {}
     for report in reports.values():
-        for index, clock in report.backs.items():
-            clocks[index] = max(clock, clocks.get(index, clock))
+        for index, known in report.backs.items():
+            clocks[index] = max(known[-1], clocks.get(index, known[-1]))
     return min(clocks.values(), default=-1)

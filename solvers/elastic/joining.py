@@ -2,7 +2,7 @@
 controller they report what they have."""
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from plink.model.elastic.fields import TrafficCounters
 from plink.model.elastic.reports import Answer
@@ -11,11 +11,43 @@ from plink.model.elastic.results import Begun, HostReport, Result
 from solvers.elastic import failure_detector
 from solvers.elastic.commands import DropHost
 from solvers.elastic.context import Context
+from solvers.elastic.dispatch import on_answer
 from solvers.elastic.events import AdmitArrival, BeginJob, ReportsComplete, ServersStarted
 from solvers.elastic.finish import fail
 from solvers.elastic.member import Member
-from solvers.elastic.pending import GONE, FolderChecked, FolderMarked, HostReported, ServerStarted
+from solvers.elastic.pending import GONE
 from solvers.elastic.state import Arrival, StartGroup
+
+
+@dataclass(frozen=True)
+class ServerStarted:
+    """A host of a group starts its server."""
+
+    host: int
+    group: int
+
+
+@dataclass(frozen=True)
+class FolderMarked:
+    """A host marks the folder of checkpoints."""
+
+    host: int
+    group: int
+
+
+@dataclass(frozen=True)
+class FolderChecked:
+    """A host looks for the mark."""
+
+    host: int
+    group: int
+
+
+@dataclass(frozen=True)
+class HostReported:
+    """A host reports to a restarted controller."""
+
+    host: int
 
 
 def begin(ctx: Context, members: Iterable[Member], purpose: BeginJob | AdmitArrival) -> None:
@@ -32,6 +64,7 @@ def begin(ctx: Context, members: Iterable[Member], purpose: BeginJob | AdmitArri
         ctx.request(member.number, ctx.state.settings.of(member), ServerStarted(member.number, number))
 
 
+@on_answer(ServerStarted)
 def server_started(ctx: Context, purpose: ServerStarted, answer: Answer, result: Result | None) -> None:
     """A host of a group has started its server, or could not."""
     joining, group = ctx.state.joining, ctx.state.joining.groups[purpose.group]
@@ -87,7 +120,8 @@ def _check_folder(ctx: Context, number: int, *, just_marked: bool) -> None:
         ctx.request(host, CheckFolder(), FolderChecked(host, number))
 
 
-def folder_marked(ctx: Context, purpose: FolderMarked, answer: Answer) -> None:
+@on_answer(FolderMarked)
+def folder_marked(ctx: Context, purpose: FolderMarked, answer: Answer, result: Result | None) -> None:
     """A host has marked the folder, or could not."""
     marked, joining = answer.error is None, ctx.state.joining
     group = joining.groups[purpose.group]
@@ -103,7 +137,8 @@ def folder_marked(ctx: Context, purpose: FolderMarked, answer: Answer) -> None:
     _check_folder(ctx, purpose.group, just_marked=marked)
 
 
-def folder_checked(ctx: Context, purpose: FolderChecked, answer: Answer) -> None:
+@on_answer(FolderChecked)
+def folder_checked(ctx: Context, purpose: FolderChecked, answer: Answer, result: Result | None) -> None:
     """A host has found the mark, or not."""
     group = ctx.state.joining.groups[purpose.group]
     group = replace(group, waiting=group.waiting - {purpose.host})
@@ -174,7 +209,8 @@ def gather_reports(ctx: Context, members: tuple[Member, ...]) -> None:
         ctx.request(member.number, Report(), HostReported(member.number))
 
 
-def reported(ctx: Context, purpose: HostReported, result: Result | None) -> None:
+@on_answer(HostReported)
+def reported(ctx: Context, purpose: HostReported, answer: Answer, result: Result | None) -> None:
     """A host has reported, or had not been begun."""
     host = purpose.host
     member = ctx.state.joining.starting.get(host)

@@ -4,15 +4,26 @@ The others go on without such a host. The job ends where no host is left that co
 has in memory could not be loaded on another host either.
 """
 
+from dataclasses import dataclass
+
 from plink.model.elastic.reports import Answer
 from plink.model.elastic.requests import LoadShards
+from plink.model.elastic.results import Result
 from solvers.elastic.context import Context
+from solvers.elastic.dispatch import on_answer
 from solvers.elastic.events import HostUnfit
 from solvers.elastic.finish import fail
-from solvers.elastic.pending import GONE, ShardsLoaded
+from solvers.elastic.pending import GONE
 from solvers.elastic.placement import actions as act
 from solvers.elastic.placement.events import Ready
 from solvers.elastic.placement.hosts import Tier
+
+
+@dataclass(frozen=True)
+class ShardsLoaded:
+    """A host loads shards of the input data."""
+
+    action: act.Load
 
 
 def load(ctx: Context, action: act.Load) -> None:
@@ -20,7 +31,8 @@ def load(ctx: Context, action: act.Load) -> None:
     ctx.request(action.host, LoadShards(action.pieces), ShardsLoaded(action))
 
 
-def loaded(ctx: Context, purpose: ShardsLoaded, answer: Answer) -> None:
+@on_answer(ShardsLoaded)
+def loaded(ctx: Context, purpose: ShardsLoaded, answer: Answer, result: Result | None) -> None:
     """A host has loaded pieces, or could not."""
     if answer.error is None:
         ctx.state.undecided = (*ctx.state.undecided, Ready(purpose.action.host, purpose.action.ticket))

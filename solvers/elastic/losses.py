@@ -1,18 +1,31 @@
 """Hosts that a job loses: what becomes of it then, and when it ends because its program ends one host after another."""
 
+from dataclasses import dataclass
+
 from plink.model.elastic.reports import Answer
 from plink.model.elastic.requests import ReplicateUpTo
-from solvers.elastic import answers, crash_loop, draining, joining, resuming
+from plink.model.elastic.results import Result
+from solvers.elastic import crash_loop, dispatch, draining, joining, resuming
 from solvers.elastic.commands import DropHost
 from solvers.elastic.context import Context
 from solvers.elastic.events import HostsLost, HostUnfit
 from solvers.elastic.finish import fail
 from solvers.elastic.member import Member
-from solvers.elastic.pending import GONE, LivenessProbe
+from solvers.elastic.pending import GONE
 from solvers.elastic.placement.events import Failed, Left
 from solvers.elastic.settle import settle
 
 _HANDOVER_S = 60.0  # within which a host that cannot load its data hands over what it serves
+
+
+@dataclass(frozen=True)
+class LivenessProbe:
+    """A host that answers was not lost together with the one before."""
+
+
+@dispatch.on_answer(LivenessProbe)
+def _probed(ctx: Context, purpose: LivenessProbe, answer: Answer, result: Result | None) -> None:
+    """Nothing follows: crash loop detection notes every answer."""
 
 
 def unfit(ctx: Context, event: HostUnfit) -> None:
@@ -60,7 +73,7 @@ def _answer_all(ctx: Context, host: int) -> None:
     """A lost host answers nothing any more."""
     for number, pending in ctx.state.requests.items():
         if pending.host == host and number in ctx.state.requests:
-            answers.answered(ctx, host, Answer(id=number, error="the host is gone", kind=GONE))
+            dispatch.answered(ctx, host, Answer(id=number, error="the host is gone", kind=GONE))
 
 
 def _holds_state(ctx: Context, host: int) -> bool:

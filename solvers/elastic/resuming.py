@@ -221,8 +221,8 @@ def _resume(ctx: Context, reports: Mapping[int, HostReport]) -> act.Halt | None:
     placed = [
         Report(
             state.members[number].host, report.number, report.era, report.serves,
-            {index: clock + CLOCK_SHIFT for index, clock in report.backs.items()}, frozenset(report.loaded),
-            pieces_of(report, workers), {index: clock + CLOCK_SHIFT for index, clock in report.gave.items()},
+            _shifted(report.backs), frozenset(report.loaded),
+            pieces_of(report, workers), _shifted(report.gave),
         )
         for number, report in reports.items()
     ]  # fmt: skip
@@ -249,7 +249,7 @@ def _resume(ctx: Context, reports: Mapping[int, HostReport]) -> act.Halt | None:
     state.sizes = resizing.sizes_of(workers)
     _saved(ctx)
     state.resuming = replace(state.resuming, searched=state.any_reliable)
-    clocks = {index: clock for report in reports.values() for index, clock in report.backs.items()}
+    clocks = {index: clocks[-1] for report in reports.values() for index, clocks in report.backs.items()}
     state.replication = replace(state.replication, clocks=clocks)
     for number, one in enumerate(cluster.partitions):  # what was on its way while they reported
         for host in state.members:
@@ -264,6 +264,10 @@ def _resume(ctx: Context, reports: Mapping[int, HostReport]) -> act.Halt | None:
     ctx.send_all(ReplicateUpTo(state.replication.watermark))
     ctx.send_all(ReportPartitions())  # what has changed meanwhile
     return halt
+
+
+def _shifted(clocks: Mapping[int, tuple[int, ...]]) -> dict[int, tuple[int, ...]]:
+    return {index: tuple(clock + CLOCK_SHIFT for clock in known) for index, known in clocks.items()}
 
 
 def clock_done_early(ctx: Context, host: int, report: ClockDone) -> None:

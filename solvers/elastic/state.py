@@ -156,9 +156,11 @@ class Rebalancing:
 
 @dataclass(frozen=True)
 class Replication:
-    """``clocks``: of each partition. ``watermark``: up to which backups are replicated to now."""
+    """``clocks``: of each partition. ``replicated``: the owner of each, and the clock that its replicas have.
+    ``watermark``: up to which they are replicated to now."""
 
     clocks: Mapping[int, int] = field(default_factory=dict)
+    replicated: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     watermark: int = -1
 
     def clock(self, partitions: int) -> int:

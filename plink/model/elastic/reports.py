@@ -24,6 +24,7 @@ class Hello(Message, frozen=True, tag="hello"):
     tables: Int
     pieces: Positive
     batches: Positive
+    grains: Positive
     shapes: Annotated[tuple[tuple[Positive, Positive], ...], Meta(min_length=1)]
     memory: Amount | None
     pool: str

@@ -15,23 +15,25 @@ from solvers.elastic.placement.state import Cluster, Step
 
 _NOBODY = -1
 
+Clocks = tuple[int, ...]  # that a partition can go back to, rising; the last is the present one
+
 
 @dataclass(frozen=True)
 class Report:
     """What a member has. ``serves``: partitions whose state it has as their server, with the epoch of that; ``backs``:
-    those that it is the backup of and has a whole copy of, with its clock. ``loaded`` and ``works``: pieces of the
+    those that it is the backup of and has a whole copy of. ``loaded`` and ``works``: pieces of the
     input data. ``number``: the largest epoch, version, ticket or era it was ever told; ``era``: of the last
     roll-back. ``gave``: those whose state it has still because it does not know whether the member that it gave them to
-    has begun to serve them, with their clocks."""
+    has begun to serve them."""
 
     host: Host
     number: int
     era: int
     serves: Mapping[int, int] = field(default_factory=dict)
-    backs: Mapping[int, int] = field(default_factory=dict)
+    backs: Mapping[int, Clocks] = field(default_factory=dict)
     loaded: frozenset[int] = frozenset()
     works: frozenset[int] = frozenset()
-    gave: Mapping[int, int] = field(default_factory=dict)
+    gave: Mapping[int, Clocks] = field(default_factory=dict)
 
 
 def resume(
@@ -75,7 +77,7 @@ def resume(
         number=number,
         newest=reports[-1].host.number,
         era=max(report.era for report in reports),
-        consistent=min((one.clock for one in partitions if one.safe), default=0),
+        consistent=_common_clock(reports, partitions),
     )
     step = Step(cluster, "the controller started again")
     step.act(act.Forget(step.next(), f"{step.cause}: moves that were under way are off"))
@@ -118,19 +120,28 @@ def _partition(reports: Sequence[Report], index: int) -> Partition:
     if owner == _NOBODY and backed is None:  # who it was given to is gone
         backed = _latest({report.host: report.gave for report in reports}, index)
     if tier.get(owner) is Tier.RELIABLE:
-        clock = next(report.backs.get(index, 0) for report in reports if report.host.number == owner)
-        return Partition(owner, epoch, owner, clock)
+        clocks = next(report.backs.get(index, (0,)) for report in reports if report.host.number == owner)
+        return Partition(owner, epoch, owner, clocks[-1])
     if backed is None:
         return Partition(owner, epoch, _NOBODY, 0, safe=False)
     return Partition(owner, epoch, -backed[1], backed[0])
 
 
-def _latest(clocks: Mapping[Host, Mapping[int, int]], index: int) -> tuple[int, int] | None:
+def _common_clock(reports: Sequence[Report], partitions: Sequence[Partition]) -> int:
+    """The latest clock that all backups can go back to: of some that have a later one, a push may have gone past it."""
+    by_host = {report.host.number: {**report.gave, **report.backs} for report in reports}
+    backed = [(index, one) for index, one in enumerate(partitions) if one.safe]
+    clocks = [by_host[one.backup].get(index, (one.clock,)) for index, one in backed]
+    common = set(clocks[0]).intersection(*clocks[1:]) if clocks else {0}
+    return max(common, default=min((one.clock for _, one in backed), default=0))
+
+
+def _latest(clocks: Mapping[Host, Mapping[int, Clocks]], index: int) -> tuple[int, int] | None:
     """The clock of the reliable host that has the latest state of a partition, and its number, negative; of several the
     first. None where none has any."""
     return max(
         (
-            (known[index], -host.number)
+            (known[index][-1], -host.number)
             for host, known in clocks.items()
             if index in known and host.tier is Tier.RELIABLE
         ),

@@ -82,6 +82,10 @@ class Cluster:
             hosts = (*hosts, *new)
         return {host.number: host.slots for host in sorted(hosts, key=lambda host: host.number)}
 
+    def serves(self, partition: int, epoch: int) -> bool:
+        """Whether the owner of a partition in an epoch is the present one."""
+        return not self.halted and self.partitions[partition].epoch == epoch
+
     def name(self, host: int) -> str:
         """For a person."""
         return self.members[host].name

@@ -269,7 +269,7 @@ class SimulatedHost(Node):
         elif isinstance(request, r.Bye):
             self.later(0.0, self.leave)
         elif isinstance(request, r.RollBack):
-            self._roll_back(request, 0)
+            self._roll_back(envelope, request, 0)
         elif kind in MOVING:
             self._queue_move(envelope)
         elif isinstance(request, r.Commit):
@@ -294,18 +294,20 @@ class SimulatedHost(Node):
             self._stay()
         return Begun(self.server.address, None, None, *self._on_disk())
 
-    def _roll_back(self, request: r.RollBack, times: int) -> None:
+    def _roll_back(self, envelope: Envelope, request: r.RollBack, times: int) -> None:
         """With everything behind it waiting, as in a node."""
         try:
             self.server.roll_back(request.clock, request.era)
-        except Refused:
+        except Refused as error:
             self._busy = times < _TIMES - 1
             if self._busy:
-                self.later(0.05, lambda: self._roll_back(request, times + 1))
+                self.later(0.05, lambda: self._roll_back(envelope, request, times + 1))
             else:
+                self._answer(envelope, str(error), "Refused")
                 self._turn()
             return
         self.workers.rolled_back(request.clock, request.era)
+        self._answer(envelope)
         self._busy = False
         self._turn()
 

@@ -16,8 +16,9 @@ from runners.agile.wire import encode
 from solvers.elastic import answers, events, failure_detector
 from solvers.elastic.commands import Send
 from solvers.elastic.context import Context
+from solvers.elastic.loading import ShardsLoaded
 from solvers.elastic.member import Member
-from solvers.elastic.pending import GONE, ShardsLoaded
+from solvers.elastic.pending import GONE
 from solvers.elastic.placement import actions as act
 from solvers.elastic.placement.events import Ready
 from solvers.elastic.settings import Settings
@@ -27,7 +28,7 @@ from solvers.elastic.state import FailureDetector, initial
 def hello_of(**fields: Any) -> Hello | OtherVersion:
     """The first message of a node."""
     said = {"type": "hello", "version": VERSION, "plink": "1.2", "app": "App", "pid": 7, "tables": 1, "pieces": 8,
-            "batches": 1, "shapes": [[8, 125]], "memory": None, "pool": ""}  # fmt: skip
+            "batches": 1, "grains": 1, "shapes": [[8, 125]], "memory": None, "pool": ""}  # fmt: skip
     hello = decode_message(said | fields)
     assert isinstance(hello, Hello | OtherVersion)
     return hello
@@ -183,6 +184,7 @@ assert isinstance(OLDER, OtherVersion)
     [
         ([member(0), member(1, tables=2)], "h1 has other tables than h0"),
         ([member(0), member(1, batches=2)], "other mini-batches"),
+        ([member(0), member(1, grains=2)], "other grains of a mini-batch"),
         ([member(0, "transient")], "no reliable host"),
         ([member(0), member(1, version=0)], "h1 has plink 1.2, here it is "),
         ([member(0), Member(1, "h1", "reliable", 1, hello=OLDER)], "h1 has plink an older version"),
