@@ -329,8 +329,8 @@ class Node:
         return HostReport(
             serves=serves, backs=backs, gave=gave, era=era, number=number, loaded=tuple(self._loaded.here()),
             map=self._map, address=self.server.address, workers=self.workers.own(),
-            stands_in=self.workers.stands_in_for(), begun=self.workers.begun, finished=self.workers.finished, held=self.workers.held,
-            carried=self._carried(), thresholds=self._thresholds, saved=saved, own=own,
+            stands_in=self.workers.stands_in_for(), begun=self.workers.begun, finished=self.workers.finished,
+            held=self.workers.held, carried=self._carried(), thresholds=self._thresholds, saved=saved, own=own,
         )  # fmt: skip
 
     def bye(self, request: r.Bye) -> None:

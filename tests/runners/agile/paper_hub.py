@@ -25,10 +25,12 @@ from tests.runners.agile.test_small_parts import hello_of
 @dataclass
 class Paper:
     """``unreachable``: hosts that cannot be started. ``hello``: what some say first that others do not, by name.
+    ``short_lived``: hosts whose nodes end after their first message.
     ``tries``: to start some, in order. ``told``: what each controller was, in order. ``said``: to the user."""
 
     unreachable: set[str] = field(default_factory=set)
     silent: set[str] = field(default_factory=set)
+    short_lived: set[str] = field(default_factory=set)
     hello: dict[str, dict[str, Any]] = field(default_factory=dict)
     tries: list[list[str]] = field(default_factory=list)
     told: list[list[dict[str, Any]]] = field(default_factory=list)
@@ -110,6 +112,8 @@ def paper(monkeypatch: pytest.MonkeyPatch) -> Any:
             for name, number in self._numbers.items():
                 if name not in paper.silent:
                     self._hear(number, hello_of(**paper.hello.get(name, {})), "")
+                if name in paper.short_lived:
+                    self._hear(number, None, "its node ended with exit code 1")
 
         def last_lines(self, number: int) -> list[str]:
             return []

@@ -11,7 +11,7 @@ from runners.agile import adding, asking
 from runners.agile.asking import Answer, Asking, ask
 from runners.agile.hub import Hub
 from solvers.elastic import commands
-from tests.runners.agile.paper_hub import Paper, host, lose, paper
+from tests.runners.agile.paper_hub import Paper, host, hosts, lose, paper
 
 __all__ = ["paper"]
 
@@ -64,6 +64,17 @@ def test_a_job_does_not_begin_where_memory_does_not_do(paper: Paper) -> None:
     with pytest.raises(PlinkError, match=r"h0 would keep 1 kB of parameters, and has 900 B of memory: use smaller tab"):
         paper.run("rt")
     assert not paper.told
+
+
+@pytest.mark.parametrize(
+    ("hello", "error"),
+    [({"version": 1, "plink": "0.9"}, "h0 has plink 0.9, here it is"), ({}, "its node ended before the job began")],
+)
+def test_hosts_that_end_after_their_first_message(paper: Paper, hello: dict[str, Any], error: str) -> None:
+    names = hosts("rttt").names
+    paper.hello, paper.short_lived = dict.fromkeys(names, hello), set(names)
+    with pytest.raises(PlinkError, match=error):
+        paper.run("rttt")
 
 
 def test_an_answer_that_takes_long_is_waited_for_and_then_said_to_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:

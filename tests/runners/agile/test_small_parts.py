@@ -13,7 +13,7 @@ from plink.model.elastic.reports import Answer, Hello, Log, OtherVersion
 from plink.model.elastic.requests import LoadShards, Pause, Request
 from runners.agile.fitting import refuse
 from runners.agile.wire import encode
-from solvers.elastic import answers, events, failure_detector
+from solvers.elastic import dispatch, events, failure_detector
 from solvers.elastic.commands import Send
 from solvers.elastic.context import Context
 from solvers.elastic.loading import ShardsLoaded
@@ -58,7 +58,7 @@ class Channel:
     def answer(self, host: int, number: int, error: str | None = None, **result: Any) -> None:
         """As a host does."""
         ctx = Context(self.job, 0.0)
-        answers.answered(ctx, host, Answer(number, error, GONE if error else "", result))
+        dispatch.answered(ctx, host, Answer(number, error, GONE if error else "", result))
         self.job = ctx.state
         self.emitted += ctx.emitted
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from plink.model.elastic.reports import Answer
 from plink.model.elastic.requests import method_of, params_of
-from solvers.elastic import answers, rebalancing, rollback, timers
+from solvers.elastic import dispatch, rebalancing, rollback
 from solvers.elastic.commands import Send
 from solvers.elastic.context import Context
 from solvers.elastic.member import Member
@@ -136,7 +136,7 @@ class Table:
     def answer(self, word: Mapping[str, Any], why: str | None = None, **result: Any) -> None:
         """One of them is answered."""
         answer = Answer(word["id"], why, "", result)
-        self.act(lambda ctx: answers.answered(ctx, word["to"], answer))
+        self.act(lambda ctx: dispatch.answered(ctx, word["to"], answer))
 
     def hold(self, begun: int = -1) -> None:
         """All report what has begun."""
@@ -167,7 +167,7 @@ class Table:
         for number, request in self.state.requests.items():
             if request.host in hosts:
                 answer = Answer(number, "the host is gone", GONE)
-                self.act(lambda ctx, host=request.host, answer=answer: answers.answered(ctx, host, answer))  # type: ignore[misc]
+                self.act(lambda ctx, host=request.host, answer=answer: dispatch.answered(ctx, host, answer))  # type: ignore[misc]
         self.look()
 
     def wait(self) -> None:

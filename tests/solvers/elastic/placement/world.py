@@ -101,6 +101,10 @@ class World:
             self.copies[index][one.backup] = clock
             self.tell(PushedTo(index, clock, self.state.era))
 
+    def _clocks(self, latest: int) -> tuple[int, ...]:
+        """That a host of this world can go back to."""
+        return tuple(range(min(self.consistent, latest), latest + 1))
+
     def restart(self, missing: Iterable[int]) -> tuple[act.Action, ...]:
         """The controller dies, and some hosts with it; another one takes over from what is left."""
         old = self.state
@@ -111,7 +115,7 @@ class World:
                 old.number,
                 old.era,
                 {p: some[host.number] for p, some in enumerate(self.holds) if host.number in some},
-                {p: some[host.number] for p, some in enumerate(self.copies) if host.number in some},
+                {p: self._clocks(some[host.number]) for p, some in enumerate(self.copies) if host.number in some},
                 frozenset(index for index, piece in enumerate(old.pieces) if host.number in piece.loaded),
                 frozenset(self.working.get(host.number, ())),
             )
