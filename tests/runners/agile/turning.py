@@ -172,6 +172,6 @@ class Table:
 
     def wait(self) -> None:
         """What was put off is done."""
-        due, self.state.timers = self.state.timers, ()
-        for timer in due:
-            self.act(lambda ctx, due=timer.due: timers.dispatch(ctx, due))  # type: ignore[misc]
+        self.state.timers = tuple(replace(timer, at_s=0.0) for timer in self.state.timers)
+        for _ in self.state.timers:
+            self.act(dispatch.run_next_timer)
