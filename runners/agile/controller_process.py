@@ -1,4 +1,4 @@
-"""The controller as its hub sees it: a child that may die, or stand still, and is then started anew.
+"""The controller as its supervisor sees it: a child that may die, or stand still, and is then started anew.
 
 Nobody waits for it: what it is told is queued, for a thread that writes it.
 """

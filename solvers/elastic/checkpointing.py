@@ -43,7 +43,7 @@ class CheckpointDiscarded:
     host: int
 
 
-def found(ctx: Context, saved: SavedCheckpoint | None, folder: str) -> Checkpoint | None:
+def note_saved(ctx: Context, saved: SavedCheckpoint | None, folder: str) -> Checkpoint | None:
     """Take note of one that was there before, and return the last."""
     if saved is not None:
         last = Checkpoint(f"{folder}/{saved.folder}", saved.clock)
@@ -111,11 +111,14 @@ def look(ctx: Context, left_s: float | None = None) -> None:
     last = _own(ctx.state) if requested else now.last
     newer = last is None or now.clock > last.clock
     members = ctx.state.members
-    if not newer or not all(one.safe and not one.waiting and one.backup in members for one in cluster.partitions):
+    safe = (
+        partition.safe and not partition.waiting and partition.backup in members for partition in cluster.partitions
+    )
+    if not newer or not all(safe):
         return
     by_host: dict[int, list[int]] = {}
-    for index, one in enumerate(cluster.partitions):
-        by_host.setdefault(one.backup, []).append(index)
+    for index, partition in enumerate(cluster.partitions):
+        by_host.setdefault(partition.backup, []).append(index)
     checkpoint = Checkpoint(f"{settings.checkpoints}/{name_of(now.clock, settings.job)}", now.clock)
     attempt = CheckpointAttempt(checkpoint, urgent, tuple(by_host), frozenset(by_host))
     ctx.state.checkpointing = replace(now, urgent=False, attempt=attempt)
@@ -210,11 +213,11 @@ def _failed(ctx: Context) -> None:
         urgent = now.urgent or attempt.urgent
         ctx.state.checkpointing = replace(now, retry_s=ctx.now + _MIN_INTERVAL_S, urgent=urgent)
     elif attempt.kind != GONE:
-        why = f"no checkpoint could be written in {ctx.state.settings.checkpoints}: {attempt.error}"
+        text = f"no checkpoint could be written in {ctx.state.settings.checkpoints}: {attempt.error}"
         ctx.state.checkpointing = replace(now, failures=now.failures + 1, requests=())
-        ctx.say(why)
+        ctx.say(text)
         for _, ask in now.requests:
-            ctx.command(CheckpointAnswer(ask, {"why": why}))
+            ctx.command(CheckpointAnswer(ask, {"error": text}))
 
 
 def _own(state: State) -> Checkpoint | None:
@@ -229,7 +232,8 @@ def _answer_requests(ctx: Context) -> None:
     now, last = ctx.state.checkpointing, _own(ctx.state)
     if last is None:
         return
-    ctx.state.checkpointing = replace(now, requests=tuple(one for one in now.requests if one[0] > last.clock))
+    pending = tuple(request for request in now.requests if request[0] > last.clock)
+    ctx.state.checkpointing = replace(now, requests=pending)
     for wanted, ask in now.requests:
         if wanted <= last.clock:
             ctx.command(CheckpointAnswer(ask, {"clock": last.clock, "folder": last.folder}))

@@ -65,9 +65,9 @@ def point(ctx: Context) -> None:
     """Tell all members who serves what."""
     cluster = ctx.state.cluster
     owners = {
-        number: (ctx.state.address(one.owner), one.epoch)
-        for number, one in enumerate(cluster.partitions)
-        if one.owner in ctx.state.members
+        number: (ctx.state.address(partition.owner), partition.epoch)
+        for number, partition in enumerate(cluster.partitions)
+        if partition.owner in ctx.state.members
     }
     ctx.send_all(SetOwners(owners, cluster.number))
 

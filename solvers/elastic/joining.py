@@ -153,7 +153,7 @@ def folder_checked(ctx: Context, purpose: FolderChecked, answer: Answer, result:
 def _refuse_folder(ctx: Context, group: StartGroup, member: Member, error: str) -> None:
     text = f"--checkpoint {ctx.state.settings.checkpoints}: {member.name}: {error}"
     if group.late:
-        ctx.state.members = {host: one for host, one in ctx.state.members.items() if host != member.number}
+        ctx.state.members = {host: member for host, member in ctx.state.members.items() if host != member.number}
         ctx.say(text)
         _reject(ctx, member, error)
     else:
@@ -196,7 +196,7 @@ def take_ready(ctx: Context) -> tuple[list[Member], bool] | None:
         return None
     ctx.state.joining = replace(ctx.state.joining, arrivals=queue[1:])
     members = ctx.state.members
-    return [members[one.number] for one in queue[0].members if one.number in members], queue[0].bulk
+    return [members[member.number] for member in queue[0].members if member.number in members], queue[0].bulk
 
 
 def gather_reports(ctx: Context, members: tuple[Member, ...]) -> None:
@@ -240,18 +240,18 @@ def expected_no_longer(ctx: Context, host: int) -> bool:
 def _expect(ctx: Context, member: Member) -> None:
     joining = ctx.state.joining
     ctx.state.joining = replace(joining, starting={**joining.starting, member.number: member})
-    ctx.state.detector = failure_detector.heard(ctx.state.detector, member.number)
+    ctx.state.detector = failure_detector.message_received(ctx.state.detector, member.number)
 
 
 def _admit(ctx: Context, member: Member, result: Begun | HostReport) -> None:
     joining = ctx.state.joining
-    found = [saved for saved in (joining.own, result.own) if saved is not None]
-    own = max(found, key=lambda saved: saved.clock, default=None)
+    checkpoints = [saved for saved in (joining.own, result.own) if saved is not None]
+    own = max(checkpoints, key=lambda saved: saved.clock, default=None)
     ctx.state.joining = replace(joining, saved=joining.saved or result.saved, own=own)
     ctx.state.members = {**ctx.state.members, member.number: replace(member, address=result.address)}
     counters = {member.number: TrafficCounters(), **ctx.state.traffic.counters}
     ctx.state.traffic = replace(ctx.state.traffic, counters=counters)
-    ctx.state.detector = failure_detector.heard(ctx.state.detector, member.number)
+    ctx.state.detector = failure_detector.message_received(ctx.state.detector, member.number)
 
 
 def _set_group(ctx: Context, number: int | None, group: StartGroup) -> int:

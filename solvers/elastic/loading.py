@@ -40,11 +40,11 @@ def loaded(ctx: Context, purpose: ShardsLoaded, answer: Answer, result: Result |
         _could_not_load(ctx, purpose.action.host, purpose.action.pieces, answer.error)
 
 
-def _could_not_load(ctx: Context, host: int, pieces: tuple[int, ...], why: str) -> None:
+def _could_not_load(ctx: Context, host: int, pieces: tuple[int, ...], reason: str) -> None:
     cluster, member = ctx.state.cluster, ctx.state.members[host]
     if host in cluster.leaving:
         return
-    text = f"{member.name}: {why}"
+    text = f"{member.name}: {reason}"
     others = [other for other in cluster.hosts if other.number != host and other.number not in cluster.leaving]
     tried = [
         ctx.state.unloadable[piece]
@@ -53,10 +53,10 @@ def _could_not_load(ctx: Context, host: int, pieces: tuple[int, ...], why: str) 
     ]
     if not others:
         fail(ctx, f"{text}, and there is no other host")
-    elif member.reliable and not any(one.tier is Tier.RELIABLE for one in others):
+    elif member.reliable and not any(other.tier is Tier.RELIABLE for other in others):
         fail(ctx, f"{text}, and there is no other reliable host")
     elif tried:
         fail(ctx, f"{text} ({tried[0]} could not load it either)")
     else:
         ctx.state.unloadable = {**ctx.state.unloadable, **dict.fromkeys(pieces, member.name)}
-        ctx.emit(HostUnfit(host, why))
+        ctx.emit(HostUnfit(host, reason))

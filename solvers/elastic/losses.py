@@ -50,7 +50,7 @@ def lost(ctx: Context, event: HostsLost) -> None:
         warned = number in ctx.state.draining.deadlines
         (left if draining.gone(ctx, number) else failed).append(number)
         ctx.log(**member.line("left" if number in left else "failed", event.reason))
-        ctx.state.members = {host: one for host, one in ctx.state.members.items() if host != number}
+        ctx.state.members = {host: member for host, member in ctx.state.members.items() if host != number}
         ctx.command(DropHost(number, event.reason))  # it may come to again
         if number in failed and not warned and _ends_the_job(ctx, member, event.reason):
             return
@@ -78,10 +78,12 @@ def _answer_all(ctx: Context, host: int) -> None:
 
 def _holds_state(ctx: Context, host: int) -> bool:
     placement = ctx.state.placement
-    return placement is not None and any(host in (one.owner, one.backup) for one in placement.partitions)
+    if placement is None:
+        return False
+    return any(host in (partition.owner, partition.backup) for partition in placement.partitions)
 
 
-def _ends_the_job(ctx: Context, member: Member, why: str) -> bool:
+def _ends_the_job(ctx: Context, member: Member, reason: str) -> bool:
     """Whether the job ends because its program ends one host after another."""
     state, clock = ctx.state, -1
     if state.placement is not None:
@@ -89,7 +91,7 @@ def _ends_the_job(ctx: Context, member: Member, why: str) -> bool:
         behind = 1 + state.settings.apart
         clock = max(state.clock, state.progress.clock_done - behind)
     state.crash_loop, counts = crash_loop.died(
-        state.crash_loop, (member.number, member.name), why, clock, state.latest_request
+        state.crash_loop, (member.number, member.name), reason, clock, state.latest_request
     )
     if counts:
         for other in state.members:  # a request that changes nothing: who answers has not died at the same time

@@ -87,7 +87,7 @@ class MoveCommitted:
 
 
 def transfer(ctx: Context, action: act.HandOver | act.Drain | act.BackUp) -> None:
-    """Move a partition to its heir, or add a backup beside the one that is there."""
+    """Move a partition to its new owner, or add a backup beside the one that is there."""
     if isinstance(action, act.BackUp):
         replicas = {**ctx.state.migration.replicas, (action.partition, action.epoch): ctx.state.address(action.host)}
         ctx.state.migration = replace(ctx.state.migration, replicas=replicas)
@@ -166,7 +166,7 @@ def _gives_up_restore(ctx: Context, action: act.Restore, answer: Answer, failure
     return False
 
 
-def _has_to_wait(ctx: Context, due: StateTransferred, source: int, heir: int) -> bool:
+def _has_to_wait(ctx: Context, due: StateTransferred, source: int, target: int) -> bool:
     """Whether a partition waits for its turn.
 
     Where there is time those who leave first end what they work on: the servers that stay are fewer, and would have all
@@ -180,7 +180,7 @@ def _has_to_wait(ctx: Context, due: StateTransferred, source: int, heir: int) ->
     partitions, leaving = ctx.state.cluster.partitions, ctx.state.cluster.leaving
     beginning = ({origin, partitions[number].owner} for number, (_, origin) in migration.commits.items())
     busy = (*migration.in_transit.values(), *(ends for ends, _ in resting), *beginning)
-    in_the_way = any({source, heir} & ends for ends in busy) or any(map(ctx.state.rebalancing.works, leaving))
+    in_the_way = any({source, target} & ends for ends in busy) or any(map(ctx.state.rebalancing.works, leaving))
     return in_the_way and waited_s <= _max_wait_s(ctx, waited_s)
 
 
@@ -201,23 +201,23 @@ def _rest(ctx: Context, action: act.HandOver | act.Drain, seconds: float) -> Non
     ctx.state.migration = replace(migration, in_transit=in_transit, resting=resting)
 
 
-def _new_backup(state: State, number: int, heir: int) -> str:
-    """Address of the one that an heir shall replicate to; a reliable one is its own."""
-    safe = heir not in state.members or state.members[heir].reliable
+def _new_backup(state: State, number: int, target: int) -> str:
+    """Address of the replica that a target shall replicate to; a reliable one is its own."""
+    safe = target not in state.members or state.members[target].reliable
     return "" if safe else state.address(state.cluster.partitions[number].backup)
 
 
 def _is_replica(state: State, number: int, address: str) -> bool:
     """Whether a server is a partition's replica, or becomes one: it may have been added in another epoch since."""
-    one = state.cluster.partitions[number]
-    hosts = (one.backup, one.copy.to) if one.copy else (one.backup,)
+    partition = state.cluster.partitions[number]
+    hosts = (partition.backup, partition.copy.to) if partition.copy else (partition.backup,)
     return not state.cluster.halted and address in map(state.address, hosts)
 
 
 def _wanted(state: State, number: int, epoch: int) -> bool:
-    one = state.cluster.partitions[number]
-    moves = [move.epoch for move in (one.heir, one.copy) if move]
-    return not state.cluster.halted and (epoch in moves or (one.waiting and one.epoch == epoch))
+    partition = state.cluster.partitions[number]
+    moves = [move.epoch for move in (partition.move, partition.copy) if move]
+    return not state.cluster.halted and (epoch in moves or (partition.waiting and partition.epoch == epoch))
 
 
 # Who serves, and who is the backup.
@@ -256,7 +256,7 @@ def cancel(ctx: Context, action: act.Cancel) -> None:
     """Call off a move or a copy."""
     migration, key = ctx.state.migration, (action.partition, action.epoch)
     address = migration.replicas.get(key)
-    replicas = {other: known for other, known in migration.replicas.items() if other != key}
+    replicas = {other: address_of for other, address_of in migration.replicas.items() if other != key}
     ctx.state.migration = replace(migration, replicas=replicas)
     for host in action.hosts:
         if address is None:
@@ -280,17 +280,17 @@ def _replica_set(ctx: Context, purpose: ReplicaSet, answer: Answer, result: Resu
 
 
 def commit(ctx: Context, before: Cluster, after: Cluster, event: Moved) -> None:
-    """Where a move was decided on: have the heir begin, and the source end. Where a connection that was lost, or a
+    """Where a move was decided on: have the target begin, and the source end. Where a connection that was lost, or a
     roll-back, has called the move off the source has everything still: it is prepared once more."""
     number, epoch, members = event.partition, event.epoch, ctx.state.members
-    one = before.partitions[number]
-    if not one.heir or one.heir.epoch != epoch or after.partitions[number].epoch != epoch:
+    partition = before.partitions[number]
+    if not partition.move or partition.move.epoch != epoch or after.partitions[number].epoch != epoch:
         return
-    unreliable = one.heir.to not in members or not members[one.heir.to].reliable
-    backed = one.safe and (unreliable or one.heir.drain)
-    commits = {**ctx.state.migration.commits, number: (epoch, one.owner)}
+    unreliable = partition.move.to not in members or not members[partition.move.to].reliable
+    backed = partition.safe and (unreliable or partition.move.drain)
+    commits = {**ctx.state.migration.commits, number: (epoch, partition.owner)}
     ctx.state.migration = replace(ctx.state.migration, commits=commits)
-    _try_commit(ctx, MoveCommitted(number, epoch, one.owner, backed))
+    _try_commit(ctx, MoveCommitted(number, epoch, partition.owner, backed))
 
 
 @on_timer(MoveCommitted)
@@ -330,7 +330,7 @@ def _committed(ctx: Context, purpose: MoveCommitted, answer: Answer, result: Res
 
 def _end_commit(ctx: Context, number: int) -> None:
     migration = ctx.state.migration
-    commits = {other: known for other, known in migration.commits.items() if other != number}
+    commits = {other: other_commit for other, other_commit in migration.commits.items() if other != number}
     ctx.state.migration = replace(migration, commits=commits)
 
 
@@ -340,11 +340,11 @@ def _end_commit(ctx: Context, number: int) -> None:
 def give_up(ctx: Context, before: Cluster) -> None:
     """Before all go back: who is alive and serves no longer what it served must not take another update of it."""
     members = ctx.state.members
-    for number, (one, now) in enumerate(zip(before.partitions, ctx.state.cluster.partitions, strict=True)):
-        if one.owner != now.owner and one.owner in members and one.owner != now.backup:
-            ctx.send(one.owner, Drop(number, now.epoch))
+    for number, (partition, now) in enumerate(zip(before.partitions, ctx.state.cluster.partitions, strict=True)):
+        if partition.owner != now.owner and partition.owner in members and partition.owner != now.backup:
+            ctx.send(partition.owner, Drop(number, now.epoch))
         epoch, source = ctx.state.migration.commits.get(number, (now.epoch, -1))
-        if epoch != now.epoch:  # it is served from elsewhere than the heir that was to begin
+        if epoch != now.epoch:  # it is served from elsewhere than the target that was to begin
             _end_commit(ctx, number)
             if source in members and source not in (now.owner, now.backup):
                 ctx.send(source, Drop(number, now.epoch))
@@ -352,11 +352,11 @@ def give_up(ctx: Context, before: Cluster) -> None:
 
 def forget_backups(ctx: Context, before: Cluster) -> None:
     """Who is no backup any more has a state that it could not go back from with the others."""
-    for number, (one, now) in enumerate(zip(before.partitions, ctx.state.cluster.partitions, strict=True)):
+    for number, (partition, now) in enumerate(zip(before.partitions, ctx.state.cluster.partitions, strict=True)):
         _, source = ctx.state.migration.commits.get(number, (0, None))  # who still gives it away
-        gone = one.backup not in ctx.state.members
-        if one.backup != now.backup and not gone and one.backup not in (now.owner, source):
-            ctx.send(one.backup, Drop(number, now.epoch + 1))
+        gone = partition.backup not in ctx.state.members
+        if partition.backup != now.backup and not gone and partition.backup not in (now.owner, source):
+            ctx.send(partition.backup, Drop(number, now.epoch + 1))
 
 
 def rolled_back(migration: Migration, *, anew: bool) -> Migration:

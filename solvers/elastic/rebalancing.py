@@ -89,7 +89,7 @@ def clock_begun(ctx: Context, clock: int) -> None:
 
 
 def _without(workers: Mapping[int, _Value], worker: int) -> dict[int, _Value]:
-    return {number: one for number, one in workers.items() if number != worker}
+    return {number: worker for number, worker in workers.items() if number != worker}
 
 
 def _next(barrier: Barrier, clock: int, ahead: int, waiting: Iterable[int] = ()) -> Barrier:
@@ -250,8 +250,8 @@ def _assign(ctx: Context) -> None:
         history={**before.history, **history},
     )  # fmt: skip
     everywhere = {number: (worker.host, worker.pieces, worker.first) for number, worker in workers.items()}
-    left = tuple((one.host, one.until) for one in (*leaving.values(), *pending.values()))
-    hosts = {*after_rollback.values(), *(one.host for one in (*before.workers.values(), *workers.values()))}
+    left = tuple((worker.host, worker.until) for worker in (*leaving.values(), *pending.values()))
+    hosts = {*after_rollback.values(), *(worker.host for worker in (*before.workers.values(), *workers.values()))}
     for host in sorted(host for host in hosts if host in members):
         own = {number: worker.pieces for number, worker in workers.items() if worker.host == host}
         ctx.send(host, AssignShards(clock, before.era, own, everywhere, left))
@@ -276,7 +276,7 @@ def _assign_pending(ctx: Context) -> None:
     for worker, left in now.pending.items():
         if left.host >= 0 and left.host in members:
             continue
-        hosts = sorted({one.host for one in now.workers.values() if one.host in members})
+        hosts = sorted({worker.host for worker in now.workers.values() if worker.host in members})
         if not hosts:
             continue
         busy, pieces = [other.host for other in now.pending.values()], set(left.pieces)

@@ -151,7 +151,7 @@ class Rebalancing:
         """Whether a host has workers, or will have, also such as stand in for others."""
         workers = (*self.workers.values(), *self.next_workers.values())
         rest = (*self.pending.values(), *self.leaving.values())
-        return any(one.host == host for one in workers) or any(one.host == host for one in rest)
+        return host in {part.host for part in (*workers, *rest)}
 
 
 @dataclass(frozen=True)
@@ -294,14 +294,14 @@ class Traffic:
 @dataclass(frozen=True)
 class CrashLoop:
     """Deaths of nodes' processes since the job last got on: ``codes`` of those that count, ``all``: with those that may
-    have been lost together. ``asked``: the latest request when the last of those that count was noticed; ``answered``:
+    have been lost together. ``last_request``: the latest at the last that counts; ``answered``:
     the latest request that a host answered."""
 
     clock: int = -1
     codes: tuple[int, ...] = ()
     all: int = 0
     last: str = ""
-    asked: int = -1
+    last_request: int = -1
     answered: Mapping[int, int] = field(default_factory=dict)
 
 

@@ -137,7 +137,7 @@ def _host_message(ctx: Context, host: int, message: Message) -> None:
     member = state.members.get(host) or state.joining.starting.get(host)
     if member is None:
         return
-    state.detector = failure_detector.heard(state.detector, host)
+    state.detector = failure_detector.message_received(state.detector, host)
     match message:
         case Answer():
             state.crash_loop = crash_loop.answered(state.crash_loop, host, message.id)

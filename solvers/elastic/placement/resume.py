@@ -85,15 +85,17 @@ def resume(
     # A member that has not heard of the last roll-back has what the others went back from.
     recover(step, {_NOBODY}, effective=again or len({report.era for report in reports}) > 1)
     if not step.state.halted:
-        for index, one in enumerate(step.state.partitions):
-            if one.owner != one.backup and one.safe and not one.waiting:
+        for index, partition in enumerate(step.state.partitions):
+            if partition.owner != partition.backup and partition.safe and not partition.waiting:
                 step.act(
-                    act.PushTo(one.owner, index, one.backup, f"{step.cause}: who serves what and where it is safe")
+                    act.PushTo(
+                        partition.owner, index, partition.backup, f"{step.cause}: who serves what and where it is safe"
+                    )
                 )
         working.settle(step)
         moving.settle(step)
         step.change(version=step.next())
-        owners = tuple(one.owner for one in step.state.partitions)
+        owners = tuple(partition.owner for partition in step.state.partitions)
         step.act(act.PointWorkers(step.state.version, owners, f"{step.cause}: its map of owners"))
         working.load(step)
         working.tell(step, everybody=True)
@@ -102,7 +104,7 @@ def resume(
 
 def _stage(reports: Sequence[Report], partitions: Sequence[Partition], transient: Collection[int]) -> Stage:
     """That it was: the slack of a threshold holds it up, or not, as before."""
-    if not any(one.owner in transient for one in partitions):
+    if not any(partition.owner in transient for partition in partitions):
         return Stage.PARAMETER_SERVERS
     works = any(report.works for report in reports if report.host.number not in transient)
     return Stage.ACTIVE_AND_BACKUP if works else Stage.BACKUP_ONLY
@@ -130,10 +132,10 @@ def _partition(reports: Sequence[Report], index: int) -> Partition:
 def _common_clock(reports: Sequence[Report], partitions: Sequence[Partition]) -> int:
     """The latest clock that all backups can go back to: of some that have a later one, a push may have gone past it."""
     by_host = {report.host.number: {**report.gave, **report.backs} for report in reports}
-    backed = [(index, one) for index, one in enumerate(partitions) if one.safe]
-    clocks = [by_host[one.backup].get(index, (one.clock,)) for index, one in backed]
+    backed = [(index, partition) for index, partition in enumerate(partitions) if partition.safe]
+    clocks = [by_host[partition.backup].get(index, (partition.clock,)) for index, partition in backed]
     common = set(clocks[0]).intersection(*clocks[1:]) if clocks else {0}
-    return max(common, default=min((one.clock for _, one in backed), default=0))
+    return max(common, default=min((partition.clock for _, partition in backed), default=0))
 
 
 def _latest(clocks: Mapping[Host, Mapping[int, Clocks]], index: int) -> tuple[int, int] | None:
@@ -141,9 +143,9 @@ def _latest(clocks: Mapping[Host, Mapping[int, Clocks]], index: int) -> tuple[in
     first. None where none has any."""
     return max(
         (
-            (known[index][-1], -host.number)
-            for host, known in clocks.items()
-            if index in known and host.tier is Tier.RELIABLE
+            (clocks_by_partition[index][-1], -host.number)
+            for host, clocks_by_partition in clocks.items()
+            if index in clocks_by_partition and host.tier is Tier.RELIABLE
         ),
         default=None,
     )

@@ -118,6 +118,6 @@ class Step:
 
     def partition(self, index: int, **values: Any) -> None:
         """Replace fields of a partition."""
-        found = list(self.state.partitions)
-        found[index] = replace(found[index], **values)
-        self.change(partitions=tuple(found))
+        partitions = list(self.state.partitions)
+        partitions[index] = replace(partitions[index], **values)
+        self.change(partitions=tuple(partitions))

@@ -1,4 +1,4 @@
-"""The controller's process as its hub sees it: one that stands still holds up nobody, and is found out."""
+"""The controller's process as its supervisor sees it: one that stands still holds up nobody, and is found out."""
 
 import os
 import signal

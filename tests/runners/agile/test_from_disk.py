@@ -27,7 +27,7 @@ BEGUN = {"address": "1.2.3.4:6", "unwritable": None, "unsaved": None, "saved": N
 
 
 def member(number: int, tier: str) -> Member:
-    """As the hub tells of it."""
+    """As the supervisor tells of it."""
     return Member(number, f"h{number}", tier, 1)
 
 

@@ -226,7 +226,7 @@ def test_a_wish_while_an_older_one_is_written_waits_for_its_own() -> None:
 def test_a_wish_that_cannot_be_fulfilled_is_told_why() -> None:
     desk = Wishing()
     desk.written("disk full", "OSError")
-    assert desk.told == [{"why": "no checkpoint could be written in /c: disk full"}]
+    assert desk.told == [{"error": "no checkpoint could be written in /c: disk full"}]
     desk.look()
     assert len(desk.words("write_checkpoint")) == 2  # and is not tried again
 

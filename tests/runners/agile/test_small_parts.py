@@ -11,7 +11,7 @@ import pytest
 from plink.model.elastic.codec import VERSION, ProtocolError, decode_message
 from plink.model.elastic.reports import Answer, Hello, Log, OtherVersion
 from plink.model.elastic.requests import LoadShards, Pause, Request
-from runners.agile.fitting import refuse
+from runners.agile.compatibility import refuse
 from runners.agile.wire import encode
 from solvers.elastic import dispatch, events, failure_detector
 from solvers.elastic.commands import Send
@@ -90,7 +90,7 @@ def test_who_answers_what_makes_no_sense_is_as_good_as_gone() -> None:
     channel.answer(1, channel.asked[1], begun="2")
     (lost,) = channel.emitted
     assert lost.hosts == (1,)
-    assert lost.reason == "what it answered makes no sense: pause: Expected `int`, got `str` - at `$.begun`"
+    assert lost.reason == "invalid answer to pause: Expected `int`, got `str` - at `$.begun`"
 
 
 class Hearing:
@@ -110,7 +110,7 @@ class Hearing:
 
     def heard(self, member: Member) -> None:
         """A heartbeat."""
-        self.detector = failure_detector.heard(self.detector, member.number)
+        self.detector = failure_detector.message_received(self.detector, member.number)
 
     def silent(self, members: list[Member]) -> list[Member]:
         """Those that are as good as gone."""
@@ -210,7 +210,7 @@ def test_a_hello_that_makes_no_sense(field: dict[str, Any], error: str) -> None:
 
 
 def test_only_the_hub_gives_a_controller_its_settings() -> None:
-    """A node that sends such a message is ended before it gets there; those of nodes come in one of the hub's."""
+    """A node that sends such a message is ended before it gets there; a node's come inside one of the supervisor's."""
     settings = Settings("", 2, 3, ((10, 10),), 0.0, time.monotonic())
     with pytest.raises(ProtocolError):
         decode_message({"type": "settings", "settings": settings.to_json(), "term": 5})

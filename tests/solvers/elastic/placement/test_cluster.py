@@ -143,7 +143,7 @@ def test_when_all_transient_hosts_fail_backups_serve_and_reliable_hosts_work() -
     assert not world.moves
 
 
-def test_an_heir_that_fails_costs_no_roll_back_and_another_one_is_found() -> None:
+def test_a_move_target_that_fails_costs_no_roll_back_and_another_one_is_found() -> None:
     world = running(1, 4, partitions=4)
     warn(world, 1)
     assert {move.to for move in world.moves} == {3}

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from solvers.elastic.placement.eviction import Fate, Rescue, Threatened, rescue
 
-BACKUP, HEIR = 90, 91
+BACKUP, TARGET = 90, 91
 Jobs = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=6)
 
 
-def threatened(jobs: list[tuple[int, int, int]], heir: int | None = HEIR) -> list[Threatened]:
+def threatened(jobs: list[tuple[int, int, int]], target: int | None = TARGET) -> list[Threatened]:
     """(host, what the backup lacks, what it has already) of each partition."""
-    return [Threatened(i, host, BACKUP, heir, lacks + has, lacks) for i, (host, lacks, has) in enumerate(jobs)]
+    return [Threatened(i, host, BACKUP, target, lacks + has, lacks) for i, (host, lacks, has) in enumerate(jobs)]
 
 
 def most(sizes: list[tuple[float, float]], rate: float) -> int:
@@ -35,7 +35,7 @@ def saved(plan: tuple[Rescue, ...]) -> int:
 def test_as_many_get_through_a_backups_line_as_any_choice_brings_through(
     jobs: list[tuple[int, int, int]], deadlines: list[int], rate: int
 ) -> None:
-    plan = rescue(threatened(jobs, heir=None), dict(enumerate(deadlines)), {BACKUP: rate})
+    plan = rescue(threatened(jobs, target=None), dict(enumerate(deadlines)), {BACKUP: rate})
     assert saved(plan) == most([(deadlines[host], lacks) for host, lacks, _ in jobs], rate)
     assert {one.fate for one in plan} <= {Fate.DRAIN, Fate.FAIL}
 
@@ -56,10 +56,10 @@ def test_as_many_get_out_of_one_host_as_any_choice_brings_out(
 def test_no_line_is_given_more_than_it_carries_until_each_deadline(
     jobs: list[tuple[int, int, int]], deadlines: list[int], narrow: int, wide: int
 ) -> None:
-    rates = {0: narrow, 1: wide, 3: wide, BACKUP: wide, HEIR: narrow}
+    rates = {0: narrow, 1: wide, 3: wide, BACKUP: wide, TARGET: narrow}
     given_ = threatened(jobs)
     sent = [(given_[one.partition], one) for one in rescue(given_, dict(enumerate(deadlines)), rates)]
-    for line in (0, 1, 2, 3, BACKUP, HEIR):
+    for line in (0, 1, 2, 3, BACKUP, TARGET):
         for deadline in deadlines:
             load = sum(
                 what.move_bytes if one.fate is Fate.MOVE else what.drain_bytes
@@ -91,8 +91,8 @@ def test_hosts_whose_rate_nobody_knows_are_fast_enough() -> None:
     assert [one.fate for one in rescue(threatened([(0, 9, 9), (1, 9, 9)]), {0: 1e-3, 1: 30}, {})] == [Fate.MOVE] * 2
 
 
-def one(partition: int, host: int, move: float, drain: float, heir: int | None = HEIR) -> Threatened:
-    return Threatened(partition, host, BACKUP, heir, move, drain)
+def one(partition: int, host: int, move: float, drain: float, target: int | None = TARGET) -> Threatened:
+    return Threatened(partition, host, BACKUP, target, move, drain)
 
 
 def fates(threatened: list[Threatened], deadlines: dict[int, float], rates: dict[int, float]) -> dict[int, Fate]:

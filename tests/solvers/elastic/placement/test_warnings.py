@@ -66,7 +66,7 @@ def test_partitions_are_bound_for_all_servers_alike_though_what_was_under_way_wa
     assert len(of(act.BackUp, world.moves)) == 2
     warn(world, 5, 6)
     assert world.state.stage is ONE
-    bound = [one.heir.to for one in world.state.partitions if one.heir]
+    bound = [one.move.to for one in world.state.partitions if one.move]
     assert sorted(bound.count(server) for server in (0, 1, 7)) == [1, 1, 2]
     world.settle()
 

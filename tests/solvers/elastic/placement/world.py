@@ -231,7 +231,7 @@ def check(world: World, actions: Iterable[act.Action], number: int) -> None:
     for index, piece in enumerate(state.pieces):
         assert {piece.owner, *piece.near, *piece.previous} <= set(members)
         assert piece.owner in piece.near, "nobody works on it, nor will soon"
-        assert piece.heir is None or piece.heir in piece.near
+        assert piece.next_owner is None or piece.next_owner in piece.near
         assert piece.owner not in piece.previous
         assert piece.near & {host.number for host in state.hosts if host.tier is Tier.RELIABLE}, "no home"
         if piece.owner in piece.loaded:
@@ -254,22 +254,22 @@ def check_partition(world: World, index: int, one: Partition) -> None:
     if one.owner != one.backup:
         assert one.backup in world.pushes[one.owner, index], "its updates go to another backup"
     under_way = {(move.partition, move.epoch) for move in world.moves}
-    for move in (one.heir, one.copy):
+    for move in (one.move, one.copy):
         assert move is None or (index, move.epoch) in under_way, "waits for what nobody sends"
         assert move is None or move.to in members
     assert not one.waiting or (index, one.epoch) in under_way, "waits for what nobody sends"
-    if one.waiting or (one.heir and one.heir.drain and one.owner in state.leaving):
+    if one.waiting or (one.move and one.move.drain and one.owner in state.leaving):
         return
     right = Tier.RELIABLE if state.stage is Stage.PARAMETER_SERVERS else Tier.TRANSIENT
-    bound = one.heir.to if one.heir else one.owner
+    bound = one.move.to if one.move else one.owner
     assert members[bound].tier is right, f"in stage {state.stage} it belongs elsewhere"
     assert bound in state.servers
 
 
 def check_settled(state: Cluster) -> None:
     """What must hold when nothing is under way any more."""
-    assert not [one for one in state.partitions if one.heir or one.copy or one.waiting or not one.safe]
-    assert not [piece for piece in state.pieces if piece.heir or piece.loading]
+    assert not [one for one in state.partitions if one.move or one.copy or one.waiting or not one.safe]
+    assert not [piece for piece in state.pieces if piece.next_owner or piece.loading]
     assert not set(state.joining) - set(state.leaving), "has all its data and does not take part"
     for kind, able in (("owner", state.servers), ("backup", tuple(host.number for host in state.reliable))):
         counts = [sum(getattr(one, kind) == host for one in state.partitions) for host in able]

@@ -1,4 +1,4 @@
-"""Wishes of `plink elastic` to a job that runs: a local socket that the hub listens on, for its own user alone."""
+"""Control socket of an elastic job: takes requests of `plink elastic`, from the user who runs the job alone."""
 
 import contextlib
 import socket
@@ -20,8 +20,8 @@ _BREATH_S = 0.05
 Answer = Callable[[dict[str, Any]], None]
 
 
-class Asking:
-    """:param hear: gets a wish and what takes its answer, from a thread."""
+class ControlSocket:
+    """:param hear: gets a request and what takes its answer, from a thread."""
 
     def __init__(self, hear: Callable[[dict[str, Any], Answer], None]) -> None:
         # A file, in a folder of the user's own: abstract names end at a network namespace, and labs are in some.
@@ -70,25 +70,25 @@ class Asking:
             peer.settimeout(_ASK_S)
             with peer.makefile("rb") as file:
                 line = file.readline(_MOST)
-            wish = decode_line(line)
-            if wish is not None:
+            request = decode_line(line)
+            if request is not None:
                 self._waiting.add(done)
                 try:
-                    self._hear(wish, answer)
+                    self._hear(request, answer)
                     if not self._closed:
-                        done.wait(_patience_s(wish) + _MARGIN_S)
+                        done.wait(_patience_s(request) + _MARGIN_S)
                 finally:
                     self._waiting.discard(done)
 
 
-def ask(name: str, wish: dict[str, Any]) -> dict[str, Any]:
-    """What the hub of that name answers. :raises PlinkError: nobody is there, it refuses, or it takes too long."""
-    patience_s = _patience_s(wish)
+def ask(name: str, request: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer of the job that listens at ``name``. :raises PlinkError: it ended, refuses, or is too slow."""
+    patience_s = _patience_s(request)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
         sock.settimeout(patience_s)
         try:
             sock.connect(name)
-            sock.sendall(encode_line(wish))
+            sock.sendall(encode_line(request))
             with sock.makefile("rb") as file:
                 line = file.readline(_MOST)
         except TimeoutError:
@@ -102,10 +102,10 @@ def ask(name: str, wish: dict[str, Any]) -> dict[str, Any]:
     answer = decode_line(line)
     if answer is None:
         raise PlinkError("the job ended before it answered")
-    if why := answer.get("why"):
-        raise PlinkError(why)
+    if error := answer.get("error"):
+        raise PlinkError(error)
     return answer
 
 
-def _patience_s(wish: dict[str, Any]) -> float:
-    return _LONG_S if wish.get("do") in ("add", "checkpoint") else _ASK_S
+def _patience_s(request: dict[str, Any]) -> float:
+    return _LONG_S if request.get("method") in ("add", "checkpoint") else _ASK_S
