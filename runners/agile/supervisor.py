@@ -216,7 +216,7 @@ class Supervisor:
     def _remember(self, number: int, message: Message) -> None:
         """What is sent once, and must be known to a controller that takes over."""
         if isinstance(message, Notice):
-            self._warned[number] = (self._clock() + message.seconds, message.why)
+            self._warned[number] = (self._clock() + message.seconds, message.reason)
         elif isinstance(message, Failed):
             self._failed.setdefault(number, message)
 

@@ -22,8 +22,8 @@ class ResultWritten:
 
 def worker_finished(ctx: Context, report: WorkerFinished) -> None:
     """A worker has ended: told to leave, having stood in for another, or because nothing is left to do."""
-    if report.stood_in or report.told:
-        rebalancing.worker_ended(ctx, report.worker, report.clock if report.told else None)
+    if report.stood_in or report.released:
+        rebalancing.worker_ended(ctx, report.worker, report.clock if report.released else None)
     else:  # begun anew at a later one it ends there
         ending = ctx.state.ending
         ctx.state.ending = replace(ending, finished={report.worker: report.clock, **ending.finished})

@@ -146,9 +146,9 @@ def _host_message(ctx: Context, host: int, message: Message) -> None:
             counters = {**state.traffic.counters, host: message.carried}
             state.traffic = replace(state.traffic, counters=counters)
         case Notice():
-            draining.warn(ctx, {host: message.seconds}, message.why)
+            draining.warn(ctx, {host: message.seconds}, message.reason)
         case Failed():
-            fail(ctx, f"{member.name}: {message.why}")
+            fail(ctx, f"{member.name}: {message.error}")
         case PartitionsChanged() if state.placement is not None:
             replication.reported(ctx, host, message)
         case ClockDone() if state.placement is None:

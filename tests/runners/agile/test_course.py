@@ -53,8 +53,8 @@ class Told:
         first = clock % self.batches == (1 if self.batches > 1 else 0)
         self.seconds += 1.0
         told = {
-            "clock": clock, "iteration": iteration, "batches": self.batches, "seconds": 1.0, "leads": True,
-            "judged": iteration - 1 if first and iteration else None,
+            "clock": clock, "iteration": iteration, "batches": self.batches, "seconds": 1.0, "is_leader": True,
+            "evaluated_iteration": iteration - 1 if first and iteration else None,
             "objective": float(iteration - 1) if first and iteration else None,
         }  # fmt: skip
         report = ClockDone(**{"era": 0, **told, **more})
@@ -73,7 +73,7 @@ def test_an_iteration_has_the_time_of_its_clocks_and_the_objective_that_comes_la
     told = Told(batches=2)
     told.clock(0)
     told.clock(1)
-    told.clock(1, leads=False, seconds=5.0)
+    told.clock(1, is_leader=False, seconds=5.0)
     told.clocks(2, 2)
     assert not told.lines
     told.clocks(3, 4)
@@ -136,7 +136,7 @@ def test_an_objective_is_told_of_its_own_iteration(rule: Rule, batches: int) -> 
     told = Told(batches)
 
     def done(clock: Clock) -> None:
-        told.clock(clock.clock, leads=clock.leads, judged=clock.judged, objective=clock.objective)
+        told.clock(clock.clock, is_leader=clock.leads, evaluated_iteration=clock.judged, objective=clock.objective)
 
     app = Counts(batches)
     with store(job_layout(app, 1), rule) as made:
