@@ -105,7 +105,7 @@ def hub() -> Iterator[str]:
 
 @settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(words=st.binary(max_size=300) | st.sampled_from([b"[" * 5000, b"5", b"{}", b'{"do": null}', b"\xff"]))
-def test_a_job_answers_wishes_after_any_words(hub: str, words: bytes) -> None:
+def test_a_job_answers_requests_after_any_bytes(hub: str, words: bytes) -> None:
     with socket.socket(socket.AF_UNIX) as line:
         line.connect(hub)
         line.sendall(words + b"\n")

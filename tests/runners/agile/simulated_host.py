@@ -144,7 +144,12 @@ class SimulatedWorker:
 
     def _done_by_all(self, clock: int) -> bool:
         """Whether it does not matter what a worker sees, because nobody needs its update any more."""
-        seen = [one for server in self._host.net.servers.values() for one in server.status() if one.role == "serving"]
+        seen = [
+            status
+            for server in self._host.net.servers.values()
+            for status in server.status()
+            if status.role == "serving"
+        ]
         return all(one.clocks[-1] >= clock for one in seen)
 
     def _update(self) -> None:
@@ -391,10 +396,10 @@ class SimulatedHost(Node):
 
     def _watch(self) -> None:
         changed = {}
-        for one in self.server.status():
-            now = (one.role, one.era, one.epoch, one.clocks[-1] if one.clocks else -1, one.pushed)
-            if self._told.get(one.partition) != now:
-                self._told[one.partition] = changed[one.partition] = now
+        for status in self.server.status():
+            now = (status.role, status.era, status.epoch, status.clocks[-1] if status.clocks else -1, status.pushed)
+            if self._told.get(status.partition) != now:
+                self._told[status.partition] = changed[status.partition] = now
         if changed:
             self._send(PartitionsChanged(changed))
         self.later(0.05, self._watch)

@@ -112,7 +112,7 @@ def test_a_lost_reliable_host_comes_back_while_another_stays_away(
     paper.says(commands.StartReliableHosts())
     paper.until(lambda: bool(paper.heard("joined")))
     (joined,) = paper.heard("joined")
-    assert [one["name"] for one in joined["hosts"]] == ["h1"]
+    assert [row["name"] for row in joined["hosts"]] == ["h1"]
     paper.until(lambda: paper.tries.count(["h0"]) > 2)
     assert paper.tries.count(["h1"]) == 1
     assert set(supervisor._groups) >= set(supervisor._members)

@@ -34,7 +34,7 @@ class Told:
         ctx = Context(self.job, self.seconds)
         does(ctx)
         self.job = ctx.state
-        self.lines += [dict(one.fields) for one in ctx.entries if isinstance(one, LogLine)]
+        self.lines += [dict(entry.fields) for entry in ctx.entries if isinstance(entry, LogLine)]
 
     def rolled_back(self, clock: int) -> None:
         """All are at a clock again."""
@@ -109,7 +109,10 @@ def test_a_roll_back_into_the_midst_of_an_iteration_takes_no_more_than_what_is_d
         for line in told.lines
     ]
     kept = history_of(entries).kept
-    assert [(one.iteration, one.seconds, one.objective) for one in kept] == [(0, 100.0, 0.0), (1, 100.0, 1.0)]
+    assert [(iteration.iteration, iteration.seconds, iteration.objective) for iteration in kept] == [
+        (0, 100.0, 0.0),
+        (1, 100.0, 1.0),
+    ]
 
 
 class Counts(App[int]):

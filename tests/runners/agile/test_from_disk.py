@@ -46,7 +46,7 @@ class Told:
 
     def words(self, do: str) -> list[dict[str, Any]]:
         """To hosts, of a kind."""
-        sent = [(one["host"], one["request"]) for one in self.out if one["type"] == "send"]
+        sent = [(message["host"], message["request"]) for message in self.out if message["type"] == "send"]
         return [{"to": host, "id": one["id"], **one["params"]} for host, one in sent if one["method"] == do]
 
     def says(self, kind: str) -> list[dict[str, Any]]:

@@ -23,10 +23,10 @@ WORKER = 5 * BYTES + 9 * 8  # of one that touches all of the tables
 def job(tiers: str, gigabytes: float | None, slots: int = 1, **hello: Any) -> list[Member]:
     """Hosts h0, h1 ...: a letter a host, r or t, all with so much memory."""
     memory = None if gigabytes is None else round(gigabytes * GB)
-    found = [
+    members = [
         member(k, "reliable" if tier == "r" else "transient", memory=memory, **hello) for k, tier in enumerate(tiers)
     ]
-    return [replace(one, slots=slots) for one in found]
+    return [replace(host, slots=slots) for host in members]
 
 
 def having(one: Member, **hello: Any) -> Member:

@@ -53,7 +53,7 @@ class Channel:
         ctx = Context(self.job, 0.0)
         ctx.request(host, request or LoadShards(()), purpose)
         self.job = ctx.state
-        self.asked += [one.id for one in ctx.commands if isinstance(one, Send) and one.id is not None]
+        self.asked += [command.id for command in ctx.commands if isinstance(command, Send) and command.id is not None]
 
     def answer(self, host: int, number: int, error: str | None = None, **result: Any) -> None:
         """As a host does."""
@@ -81,7 +81,7 @@ def test_an_answer_goes_to_who_asked_and_once() -> None:
     assert channel.heard == [7]
 
 
-def test_who_answers_what_makes_no_sense_is_as_good_as_gone() -> None:
+def test_host_with_an_invalid_answer_is_lost() -> None:
     channel = Channel()
     channel.ask(1, 7, Pause(2))
     channel.answer(1, channel.asked[0], "not now")
@@ -209,7 +209,7 @@ def test_a_hello_that_makes_no_sense(field: dict[str, Any], error: str) -> None:
     assert str(raised.value) == error
 
 
-def test_only_the_hub_gives_a_controller_its_settings() -> None:
+def test_settings_come_from_the_supervisor_alone() -> None:
     """A node that sends such a message is ended before it gets there; a node's come inside one of the supervisor's."""
     settings = Settings("", 2, 3, ((10, 10),), 0.0, time.monotonic())
     with pytest.raises(ProtocolError):

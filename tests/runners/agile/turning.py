@@ -23,9 +23,9 @@ from solvers.elastic.state import Migration, Phase, Pieces, Rebalancing, Replica
 def requests_in(commands: Iterable[object]) -> list[dict[str, Any]]:
     """Requests to hosts, plainly: method, parameters, and the number of those that want an answer."""
     return [
-        {"to": one.host, "do": method_of(one.request), "id": one.id, **_plain(params_of(one.request))}
-        for one in commands
-        if isinstance(one, Send)
+        {"to": command.host, "do": method_of(command.request), "id": command.id, **_plain(params_of(command.request))}
+        for command in commands
+        if isinstance(command, Send)
     ]
 
 
@@ -161,7 +161,7 @@ class Table:
 
     def die(self, *hosts: int, wanted: Mapping[int, Pieces] | None = None) -> None:
         """Some are gone at once; ``wanted``: what is decided then."""
-        self.state.members = {number: one for number, one in self.state.members.items() if number not in hosts}
+        self.state.members = {number: member for number, member in self.state.members.items() if number not in hosts}
         if wanted is not None:
             self.set(wanted=dict(wanted))
         for number, request in self.state.requests.items():

@@ -101,5 +101,5 @@ def test_all_transient_hosts_at_once_may_go_at_any_time(
     world.tell(Failed(tuple(host.number for host in world.state.hosts if host.tier is Tier.TRANSIENT)))
     assert not world.state.halted
     assert world.state.stage is Stage.PARAMETER_SERVERS
-    assert {one.owner for one in world.state.partitions} <= set(range(reliable))
+    assert {partition.owner for partition in world.state.partitions} <= set(range(reliable))
     world.settle()

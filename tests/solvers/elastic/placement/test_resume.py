@@ -21,9 +21,13 @@ def test_in_a_quiet_moment_nothing_moves_and_everybody_is_told_again() -> None:
     before = world.state
     actions = world.restart(())
     assert {type(action) for action in actions} == {act.Forget, act.PushTo, act.PointWorkers, act.Work}
-    assert [one.owner for one in world.state.partitions] == [one.owner for one in before.partitions]
-    assert [one.backup for one in world.state.partitions] == [one.backup for one in before.partitions]
-    assert [one.owner for one in world.state.pieces] == [one.owner for one in before.pieces]
+    assert [partition.owner for partition in world.state.partitions] == [
+        partition.owner for partition in before.partitions
+    ]
+    assert [partition.backup for partition in world.state.partitions] == [
+        partition.backup for partition in before.partitions
+    ]
+    assert [piece.owner for piece in world.state.pieces] == [piece.owner for piece in before.pieces]
     assert world.state.stage is Stage.ACTIVE_AND_BACKUP
 
 
@@ -34,7 +38,7 @@ def test_who_died_with_the_controller_has_failed() -> None:
         world.push(index, 5)
     actions = world.restart((1,))
     assert of(act.RollBack, actions)[0].clock == 5
-    assert {one.to for one in of(act.Restore, actions)} == {3}
+    assert {action.to for action in of(act.Restore, actions)} == {3}
     world.settle()
 
 

@@ -224,9 +224,9 @@ def check(world: World, actions: Iterable[act.Action], number: int) -> None:
         for key in ("epoch", "version", "ticket", "era"):
             new = getattr(action, key, number + 1) > number
             assert new or isinstance(action, act.Cancel | act.Promote), f"not a new number: {action}"
-    for index, one in enumerate(state.partitions):
-        check_partition(world, index, one)
-        assert not {one.owner, one.backup} & state.let_go, "it may go, and is needed"
+    for index, partition in enumerate(state.partitions):
+        check_partition(world, index, partition)
+        assert not {partition.owner, partition.backup} & state.let_go, "it may go, and is needed"
     owned: dict[int, set[int]] = {}
     for index, piece in enumerate(state.pieces):
         assert {piece.owner, *piece.near, *piece.previous} <= set(members)
@@ -239,7 +239,7 @@ def check(world: World, actions: Iterable[act.Action], number: int) -> None:
     assert world.working == owned, "who was told to work on what"
     maps = [action for action in world.said if isinstance(action, act.PointWorkers)]
     assert [m.version for m in maps] == sorted({m.version for m in maps})
-    assert maps[-1].owners == tuple(one.owner for one in state.partitions)
+    assert maps[-1].owners == tuple(partition.owner for partition in state.partitions)
     assert maps[-1].version == state.version
 
 
@@ -268,11 +268,15 @@ def check_partition(world: World, index: int, one: Partition) -> None:
 
 def check_settled(state: Cluster) -> None:
     """What must hold when nothing is under way any more."""
-    assert not [one for one in state.partitions if one.move or one.copy or one.waiting or not one.safe]
+    assert not [
+        partition
+        for partition in state.partitions
+        if partition.move or partition.copy or partition.waiting or not partition.safe
+    ]
     assert not [piece for piece in state.pieces if piece.next_owner or piece.loading]
     assert not set(state.joining) - set(state.leaving), "has all its data and does not take part"
     for kind, able in (("owner", state.servers), ("backup", tuple(host.number for host in state.reliable))):
-        counts = [sum(getattr(one, kind) == host for one in state.partitions) for host in able]
+        counts = [sum(getattr(partition, kind) == host for partition in state.partitions) for host in able]
         assert sum(counts) == len(state.partitions), f"{kind}s elsewhere"
         assert max(counts) - min(counts) <= 1, f"{kind}s are not balanced"
     workers = state.workers(newcomers=False)
