@@ -14,11 +14,11 @@ from runners.agile.group import Group
 from solvers.elastic.crash_loop import ENDED
 from solvers.elastic.member import Member
 
-LOAD_S = 600.0  # for a program to be imported and made, on all hosts
-LATE = f"the program was not made within {LOAD_S:.0f} s"
-_LOOK_S = 0.2
-_AGAIN_S = 5.0  # after the first attempt; twice as long after every other, up to
-_MOST_S = 60.0
+PROGRAM_LOAD_TIMEOUT_S = 600.0  # for a program to be imported and made, on all hosts
+LATE = f"the program was not made within {PROGRAM_LOAD_TIMEOUT_S:.0f} s"
+_POLL_INTERVAL_S = 0.2
+_FIRST_RETRY_S = 5.0  # after the first attempt; twice as long after every other, up to
+_MAX_RETRY_S = 60.0
 
 
 @dataclass
@@ -72,7 +72,7 @@ class Adding:
 
         :param wait_s: before the next attempt. :param noted: why the last one failed, which need not be said again.
         """
-        after_s = wait_s or _AGAIN_S
+        after_s = wait_s or _FIRST_RETRY_S
         if self.over() or host.name in {member.name for member in self.members.values()}:
             return
         if host.name in self._names:  # by somebody else, who may not succeed
@@ -83,7 +83,7 @@ class Adding:
             if error := response.get("error"):
                 if error != noted:
                     self.note(f"{host.name}: {error}")
-                self._later(after_s, lambda: self.until_it_comes(host, min(2 * after_s, _MOST_S), error))
+                self._later(after_s, lambda: self.until_it_comes(host, min(2 * after_s, _MAX_RETRY_S), error))
 
         self.add([host], answer, True)
 
@@ -96,7 +96,7 @@ class Adding:
             group.close()
             self.soon(lambda: self._refuse(members, answer, text))
             return
-        self.soon(lambda: self._await_hello(group, members, answer, bulk, self.clock() + LOAD_S))
+        self.soon(lambda: self._await_hello(group, members, answer, bulk, self.clock() + PROGRAM_LOAD_TIMEOUT_S))
 
     def _await_hello(
         self, group: Group, members: list[Member], answer: Answer, bulk: bool, deadline: float
@@ -104,7 +104,7 @@ class Adding:
         """Comes back until all newcomers have said something."""
         late = self.clock() > deadline
         if not late and any(member.number not in self.hello for member in members):
-            self._later(_LOOK_S, lambda: self._await_hello(group, members, answer, bulk, deadline))
+            self._later(_POLL_INTERVAL_S, lambda: self._await_hello(group, members, answer, bulk, deadline))
             return
         newcomers = []
         for member in members:

@@ -24,7 +24,7 @@ from runners.job.proof import RankLocation, seats, verify
 from runners.job.result import kept
 from solvers.elastic.crash_loop import ENDED
 
-_LOOK_S = 0.5
+_POLL_INTERVAL_S = 0.5
 
 # number of the host, what its node says; None: it is gone, and why
 Hear = Callable[[int, Message | None, str], None]
@@ -118,7 +118,7 @@ class Group:
 
     def _listen(self) -> None:
         while not self._closed.is_set():
-            message = self._fleet.receive(_LOOK_S)
+            message = self._fleet.receive(_POLL_INTERVAL_S)
             if message is None:
                 continue
             number = self._numbers[message.host]

@@ -18,7 +18,7 @@ from plink.model.elastic.requests import Bye
 from plink.model.hosts import Host, Hosts
 from plink.remote.connector import Connector
 from plink.runtime.agileml.transport.keys import RunKeys
-from runners.agile.adding import LATE, LOAD_S, Adding, last_word
+from runners.agile.adding import LATE, PROGRAM_LOAD_TIMEOUT_S, Adding, last_word
 from runners.agile.compatibility import refuse
 from runners.agile.control_socket import Answer, ControlSocket
 from runners.agile.controller_process import ControllerProcess
@@ -38,8 +38,8 @@ from solvers.elastic.placement.partitions import partition_count
 from solvers.elastic.settings import Settings
 
 _TICK_S = 0.2
-_RESTARTS = 20
-_MOST_STATUSES = 50  # that nobody has answered: this asks for one a second
+_MAX_CONTROLLER_RESTARTS = 20
+_MAX_PENDING_STATUS_REQUESTS = 50  # that nobody has answered: this asks for one a second
 _BYE_S = 5.0
 _REQUESTS: dict[str, Callable[[int], Any]] = {
     "status": events.StatusRequested, "checkpoint": events.CheckpointRequested
@@ -175,7 +175,7 @@ class Supervisor:
 
     def _wait_for_hello(self, group: Group, members: list[Member]) -> list[Member]:
         """Return the members with their first messages. :raises PlinkError: when a program cannot be made."""
-        deadline = self._clock() + LOAD_S
+        deadline = self._clock() + PROGRAM_LOAD_TIMEOUT_S
         while waiting := [member for member in members if member.number not in self._hello]:
             if self._clock() > deadline:
                 raise PlinkError(f"{', '.join(member.name for member in waiting)}: {LATE}")
@@ -272,9 +272,10 @@ class Supervisor:
             if self._controller is not None:
                 self._controller.close()
             self._controller = None
-            if self._term > _RESTARTS:
+            if self._term > _MAX_CONTROLLER_RESTARTS:
                 self._end(
-                    1, f"the controller was lost {_RESTARTS} times; controller.err in the run's folder tells more"
+                    1,
+                    f"the controller was lost {_MAX_CONTROLLER_RESTARTS} times; controller.err in the run's folder tells more",
                 )
                 return
             self._callbacks.note("the controller is gone: another takes over")
@@ -383,7 +384,7 @@ class Supervisor:
         self._ask_number += 1
         asks = [*self._asks.items(), (self._ask_number, (what, answer))]
         shown = [number for number, (kind, _) in asks if kind == "status"]
-        self._asks = dict(ask for ask in asks if ask[0] not in shown[:-_MOST_STATUSES])
+        self._asks = dict(ask for ask in asks if ask[0] not in shown[:-_MAX_PENDING_STATUS_REQUESTS])
         self._tell_controller(_REQUESTS[what](self._ask_number))
 
     def _evict(self, names: list[str], seconds: float) -> str | None:

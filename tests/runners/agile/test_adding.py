@@ -89,11 +89,11 @@ def test_an_answer_that_takes_long_is_waited_for_and_then_said_to_be_missing(mon
 
     door = ControlSocket(hear)
     try:
-        monkeypatch.setattr(control_socket, "_ASK_S", 0.2)
+        monkeypatch.setattr(control_socket, "_REPLY_TIMEOUT_S", 0.2)
         with pytest.raises(PlinkError, match=r"has not answered within 0\.2 s, and may still do it"):
             ask(door.name, {"method": "status"})
         assert ask(door.name, {"method": "add", "silently": False}) == {"added": ["n0"]}
-        monkeypatch.setattr(control_socket, "_LONG_S", 0.2)
+        monkeypatch.setattr(control_socket, "_LONG_REPLY_TIMEOUT_S", 0.2)
         with pytest.raises(PlinkError, match=r"has not answered within 0\.2 s, and may still do it"):
             ask(door.name, {"method": "add", "silently": True})
     finally:
@@ -104,7 +104,7 @@ def test_a_lost_reliable_host_comes_back_while_another_stays_away(
     paper: Paper, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
     """And the other is tried again, until it comes too."""
-    monkeypatch.setattr(adding, "_AGAIN_S", 0.05)
+    monkeypatch.setattr(adding, "_FIRST_RETRY_S", 0.05)
     supervisor = paper.supervisor("rrt")
     for number in (0, 1):
         lose(supervisor, number, "no power")
@@ -124,7 +124,7 @@ def test_a_lost_reliable_host_comes_back_while_another_stays_away(
 def test_a_lost_reliable_host_that_somebody_added_is_not_tried_again(
     paper: Paper, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(adding, "_AGAIN_S", 0.05)
+    monkeypatch.setattr(adding, "_FIRST_RETRY_S", 0.05)
     supervisor = paper.supervisor("rrt")
     lose(supervisor, 0, "no power")
     paper.unreachable = {"h0"}
