@@ -273,8 +273,8 @@ class Supervisor:
                 self._controller.close()
             self._controller = None
             if self._term > _MAX_CONTROLLER_RESTARTS:
-                times = f"{_MAX_CONTROLLER_RESTARTS} times"
-                self._end(1, f"the controller was lost {times}; controller.err in the run's folder tells more")
+                count = _MAX_CONTROLLER_RESTARTS
+                self._end(1, f"the controller was lost {count} times; controller.err in the run's folder tells more")
                 return
             self._callbacks.note("the controller is gone: another takes over")
             self._start_controller(events.ControllerRestarted)
