@@ -153,7 +153,7 @@ def folder_checked(ctx: Context, purpose: FolderChecked, answer: Answer, result:
 def _refuse_folder(ctx: Context, group: StartGroup, member: Member, error: str) -> None:
     text = f"--checkpoint {ctx.state.settings.checkpoints}: {member.name}: {error}"
     if group.late:
-        ctx.state.members = {host: member for host, member in ctx.state.members.items() if host != member.number}
+        ctx.state.members = {host: other for host, other in ctx.state.members.items() if host != member.number}
         ctx.say(text)
         _reject(ctx, member, error)
     else:

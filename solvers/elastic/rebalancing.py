@@ -89,7 +89,7 @@ def clock_begun(ctx: Context, clock: int) -> None:
 
 
 def _without(workers: Mapping[int, _Value], worker: int) -> dict[int, _Value]:
-    return {number: worker for number, worker in workers.items() if number != worker}
+    return {number: value for number, value in workers.items() if number != worker}
 
 
 def _next(barrier: Barrier, clock: int, ahead: int, waiting: Iterable[int] = ()) -> Barrier:

@@ -226,10 +226,10 @@ def _resume(ctx: Context, reports: Mapping[int, HostReport]) -> act.Halt | None:
         )
         for number, report in reports.items()
     ]  # fmt: skip
-    thresholds, thresholds = settings.thresholds, latest_thresholds(reports)
-    if thresholds is not None:
-        traffic.resume(ctx, thresholds)
-        thresholds = Thresholds(thresholds.active, thresholds.backup_only)
+    thresholds, measured = settings.thresholds, latest_thresholds(reports)
+    if measured is not None:
+        traffic.resume(ctx, measured)
+        thresholds = Thresholds(measured.active, measured.backup_only)
     try:
         cluster, actions = resume(
             placed, settings.partition_bytes, settings.pieces, thresholds, again=something_was_under_way(reports)
