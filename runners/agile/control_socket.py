@@ -102,8 +102,8 @@ def ask(name: str, request: dict[str, Any]) -> dict[str, Any]:
     answer = decode_line(line)
     if answer is None:
         raise PlinkError("the job ended before it answered")
-    if error := answer.get("error"):
-        raise PlinkError(error)
+    if refusal := answer.get("error"):
+        raise PlinkError(refusal)
     return answer
 
 

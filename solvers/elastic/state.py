@@ -151,7 +151,7 @@ class Rebalancing:
         """Whether a host has workers, or will have, also such as stand in for others."""
         workers = (*self.workers.values(), *self.next_workers.values())
         rest = (*self.pending.values(), *self.leaving.values())
-        return host in {part.host for part in (*workers, *rest)}
+        return host in {worker.host for worker in workers} | {part.host for part in rest}
 
 
 @dataclass(frozen=True)
