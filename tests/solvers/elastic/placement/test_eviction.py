@@ -47,7 +47,7 @@ def test_as_many_get_out_of_one_host_as_any_choice_brings_out(
     jobs = [(0, lacks, has) for _, lacks, has in jobs]
     plan = rescue(threatened(jobs), {0: deadline}, {0: rate})
     assert saved(plan) == most([(deadline, lacks) for _, lacks, _ in jobs], rate)
-    sent = sum((lacks + has) if one.fate is Fate.MOVE else lacks if one.fate is Fate.DRAIN else 0
+    sent = sum((lacks + has) if rescued.fate is Fate.MOVE else lacks if rescued.fate is Fate.DRAIN else 0
                for rescued in plan for _, lacks, has in [jobs[rescued.partition]])  # fmt: skip
     assert sent <= rate * deadline
 
@@ -62,9 +62,11 @@ def test_no_line_is_given_more_than_it_carries_until_each_deadline(
     for line in (0, 1, 2, 3, BACKUP, TARGET):
         for deadline in deadlines:
             load = sum(
-                what.move_bytes if one.fate is Fate.MOVE else what.drain_bytes
-                for what, one in sent
-                if line in (what.host, one.to) and one.fate is not Fate.FAIL and deadlines[what.host] <= deadline
+                what.move_bytes if rescued.fate is Fate.MOVE else what.drain_bytes
+                for what, rescued in sent
+                if line in (what.host, rescued.to)
+                and rescued.fate is not Fate.FAIL
+                and deadlines[what.host] <= deadline
             )
             assert load <= rates.get(line, math.inf) * deadline or not load
 
