@@ -43,8 +43,8 @@ _HOMES = {
     "plink.model.plan": ("Plan",),
     "plink.model.plan_file": ("read_plan",),
     "runners.job.job": ("Job",),
-    "runners.job.proof": ("RankLocation",),
-    "runners.job.result": ("OrderNotKept", "RunResult"),
+    "runners.job.placement": ("RankLocation",),
+    "runners.job.result": ("PlacementError", "RunResult"),
     "runners.job.runner": ("DryRun",),
     "solvers.diagnosis.findings": ("Finding",),
 }

@@ -48,8 +48,8 @@ from plink.model.order import read_order as read_order
 from plink.model.plan import Plan as Plan
 from plink.model.plan_file import read_plan as read_plan
 from runners.job.job import Job as Job
-from runners.job.proof import RankLocation as RankLocation
-from runners.job.result import OrderNotKept as OrderNotKept
+from runners.job.placement import RankLocation as RankLocation
+from runners.job.result import PlacementError as PlacementError
 from runners.job.result import RunResult as RunResult
 from runners.job.runner import DryRun as DryRun
 from solvers.diagnosis.findings import Finding as Finding

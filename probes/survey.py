@@ -10,7 +10,7 @@ from plink.errors import PlinkError, UnknownHost
 from plink.model.hosts import Hosts
 from plink.remote.connector import Connector
 from plink.remote.fleet import Fleet
-from plink.remote.peers import few_peers
+from plink.remote.peers import sample_peers
 from plink.remote.program import AgentProgram
 from probes.conductor import CORES_EACH, Conductor
 from probes.measurements import Measurements
@@ -103,7 +103,7 @@ class Survey:
             if isinstance(error, UnknownHost):
                 raise error
             conductor.lose(index[name], error.why)
-        peers = few_peers([host.address for host in hosts])
+        peers = sample_peers([host.address for host in hosts])
         for host in hosts:
             self._fleet.send(host.name, do="begin", asked=host.address, peers=peers[host.address])
         deadline = self.clock() + _READY_S

@@ -19,7 +19,7 @@ _END_S = 5.0
 _EXITED = re.compile(r".*([Ee]xited|terminated) with exit code \d+")
 
 
-class ChildLine:
+class ChildConnection:
     """The line to an agent by way of a child process.
 
     :param let_s: so long the child may take to end once its line is cut; then its session is ended. None: it is the
@@ -58,7 +58,7 @@ class ChildLine:
         except ValueError as error:  # closed on our side
             raise BrokenPipeError(str(error)) from None
 
-    def last_words(self) -> str:
+    def exit_reason(self) -> str:
         """What it said last on standard error where that is heard, or its exit status, once it has ended."""
         try:
             code = self._process.wait(timeout=_END_S)
@@ -97,11 +97,11 @@ class ChildLine:
 
 def start(
     host: Host, words: Sequence[str], let_s: float | None = None, environment: Mapping[str, str] | None = None
-) -> ChildLine:
+) -> ChildConnection:
     """Run a command whose standard input and output are the line.
 
-    :param let_s: as for :class:`ChildLine`, for a command that leads to the agent; what it says on standard error is
-        kept, for :meth:`ChildLine.last_words`. :param environment: instead of this process's.
+    :param let_s: as for :class:`ChildConnection`, for a command that leads to the agent; what it says on standard error is
+        kept, for :meth:`ChildConnection.exit_reason`. :param environment: instead of this process's.
     :raises HostError: when it cannot be started.
     """
     try:
@@ -112,4 +112,4 @@ def start(
         )  # fmt: skip
     except OSError as error:
         raise HostError(host.name, f"cannot start {words[0]}: {error.strerror}") from None
-    return ChildLine(process, let_s)
+    return ChildConnection(process, let_s)

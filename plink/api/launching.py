@@ -17,8 +17,8 @@ from plink.records.scratch import scratch_folder
 from runners.choice import runner_named
 from runners.job.job import Job
 from runners.job.output import Sink
-from runners.job.proof import RankLocation
-from runners.job.result import OrderNotKept, RunResult, new_id
+from runners.job.placement import RankLocation
+from runners.job.result import PlacementError, RunResult, new_id
 from runners.job.runner import DryRun, Runner, Watch
 
 if TYPE_CHECKING:
@@ -61,12 +61,12 @@ class RunObserver:
 
     :param on_line: gets each line that a rank prints: the rank (None: the launcher itself), ``out`` or ``err``, the
         line.
-    :param on_proof: gets where every rank was found, before programs begin.
+    :param on_placement: gets where every rank was found, before programs begin.
     :param progress: gets (what, done, total): ``connecting`` counts hosts, ``copying`` bytes.
     """
 
     on_line: Sink = lambda rank, stream, line: None
-    on_proof: Callable[[list[RankLocation]], None] = lambda locations: None
+    on_placement: Callable[[list[RankLocation]], None] = lambda locations: None
     progress: Progress = lambda what, done, total: None
 
 
@@ -84,7 +84,7 @@ def launch(
 
     :param order: None: ranks as the hosts stand.
     :raises UsageError: for a runner that there is none of. :raises InputError: when the order is not of these hosts.
-    :raises OrderNotKept: when a rank was found elsewhere. :raises PlinkError: when the job could not be started.
+    :raises PlacementError: when a rank was found elsewhere. :raises PlinkError: when the job could not be started.
     """
     wanted, observer = request or LaunchRequest(), observer or RunObserver()
     arranged = hosts if order is None else order.arrange(hosts, "order")
@@ -96,16 +96,16 @@ def launch(
             current.line(rank, stream, line)
             observer.on_line(rank, stream, line)
 
-        def on_proof(locations: list[RankLocation]) -> None:
-            observer.on_proof(locations)
+        def on_placement(locations: list[RankLocation]) -> None:
+            observer.on_placement(locations)
             ranks = len(locations)
             who = "the rank is where it was" if ranks == 1 else f"all {ranks} ranks are where they were"
             _log.info("%s asked to be", who)
 
-        watch = replace(_watch(observer, wanted, current.folder), sink=on_line, on_proof=on_proof, run_id=run.id)
+        watch = replace(_watch(observer, wanted, current.folder), sink=on_line, on_placement=on_placement, run_id=run.id)
         try:
             result = runner.run(job, arranged, replace(watch, talk=talk))
-        except OrderNotKept as error:
+        except PlacementError as error:
             error.result = replace(error.result, id=run.id)
             raise
         current.outcome = result.to_json()
@@ -139,7 +139,7 @@ def runner_for(hosts: Hosts, request: LaunchRequest) -> Runner:
 def _watch(observer: RunObserver, request: LaunchRequest, folder: Path) -> Watch:
     return Watch(
         observer.on_line,
-        observer.on_proof,
+        observer.on_placement,
         time.monotonic,
         folder,
         connected=lambda done, total: observer.progress("connecting", done, total),

@@ -15,7 +15,7 @@ from plink.records import workspace
 from plink.records.runs import Record
 from plink.records.scratch import scratch_folder
 from runners.job.job import Job
-from runners.job.result import OrderNotKept
+from runners.job.result import PlacementError
 from runners.job.runner import Machines
 
 _log = logging.getLogger("plink.runs")
@@ -68,7 +68,7 @@ def recording(request: RecordRequest | None, run: RunDescription) -> Iterator[Re
         current = Recording(folder, record, {"exit_code": 130})  # unless something better is known of it
         try:
             yield current
-        except OrderNotKept as error:
+        except PlacementError as error:
             current.outcome = error.result.to_json()
             raise
         except PlinkError as error:

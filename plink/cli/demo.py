@@ -139,7 +139,7 @@ def _benchmark(ordered: "Hosts", connector: "Connector", network: "Network", siz
     import plink.runtime
     from plink.errors import PlinkError
     from runners.job.job import Job
-    from runners.job.launcher import FleetRunner
+    from runners.job.fleet_runner import FleetRunner
     from runners.job.runner import Watch
 
     script = Path(plink.runtime.__file__).parent / "allreduce_benchmark.py"

@@ -12,7 +12,7 @@ from plink.model.hostlist import fold_hostlist
 from plink.model.hosts import Hosts
 from runners.job.job import Job
 from runners.job.output import Sink
-from runners.job.result import OrderNotKept, RunResult
+from runners.job.result import PlacementError, RunResult
 from runners.job.runner import Command, DryRun
 
 _LAST_LINES = 10
@@ -92,7 +92,7 @@ def run(setup: JobSetup, on_line: Sink = lambda *_: None) -> RunResult:
                 shown, lambda locations: bars.close(), lambda what, done, total: advance[what](done, total)
             )
             return launch(setup.job, setup.hosts, None, setup.request, observer)
-    except OrderNotKept as error:
+    except PlacementError as error:
         for rank in error.locations:
             mark = f"  <- {rank.wrong}" if rank.wrong else ""
             say_error(f"rank {rank.rank:>{width}}: asked for {rank.host}, found {rank.hostname}{mark}")

@@ -50,7 +50,7 @@ def family_of(address: str) -> int:
     return socket.AF_INET6 if ":" in address else socket.AF_INET
 
 
-def source_towards(peer: str) -> str:
+def source_address_for(peer: str) -> str:
     """The local address that packets to ``peer`` (numeric) leave with; nothing is sent.
 
     :raises OSError: when there is no route to it.
@@ -89,7 +89,7 @@ def towards(peers: Sequence[str]) -> tuple[str, str | None]:
             if address in own:
                 here = address
             elif not _is_loopback(address):
-                return source_towards(address), None
+                return source_address_for(address), None
         except OSError as error:
             unknown.append(f"no way to {peer}: {error.strerror}")
             if len(unknown) == _MOST_UNKNOWN:
@@ -97,7 +97,7 @@ def towards(peers: Sequence[str]) -> tuple[str, str | None]:
     return here, unknown[0] if unknown else None
 
 
-def reached_at(asked: str, peers: Sequence[str] = ()) -> str:
+def reachable_address(asked: str, peers: Sequence[str] = ()) -> str:
     """The numeric address at which other hosts reach this one.
 
     The address that the controller used (``asked``) or, behind a NAT or a name, the one at which our sshd took the
@@ -162,7 +162,7 @@ def _is_loopback(address: str) -> bool:
     return ipaddress.ip_address(address.partition("%")[0]).is_loopback
 
 
-def machine_identity() -> dict[str, object]:
+def host_identity() -> dict[str, object]:
     """What tells this host from others: ``hostname``, ``boot_id`` (shared by containers of one kernel), ``cores``."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:

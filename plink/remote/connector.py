@@ -17,7 +17,7 @@ class Line(Protocol):
         :raises OSError: when the line is cut.
         """
 
-    def last_words(self) -> str:
+    def exit_reason(self) -> str:
         """After the end of the line: what the remote end said on standard error or as its exit status, one line."""
 
     def close(self) -> None:

@@ -14,9 +14,9 @@ from plink.errors import HostError
 from plink.model.hosts import Host
 from plink.remote.connector import Connector, Line
 from plink.remote.json_lines import LineBuffer, encode_line
-from plink.remote.lifeline import HELLO
+from plink.remote.stdio_channel import HELLO
 from plink.remote.program import AgentProgram
-from plink.remote.words import Nonsense, said_on
+from plink.remote.message_schema import ProtocolError, said_on
 
 LEASE_S = 30.0
 _RENEWALS_PER_LEASE = 5
@@ -28,7 +28,7 @@ _GREETING_BYTES = 1 << 16
 HELLO_S = 30.0
 _SILENT = "silence for {seconds:.0f} s after the log-in; does a file that its shell starts with (~/.bashrc) wait?"
 # The longest genuine message gives a program's arguments back: 2 MB at most (ARG_MAX), six times that as JSON.
-LONGEST_LINE = 1 << 24
+MAX_LINE_BYTES = 1 << 24
 # Messages that nobody has taken yet. Whoever has more to say waits: a rank's output is read no faster than it is shown.
 MOST_WAITING = 256
 _LOOK_S = 0.2
@@ -162,9 +162,9 @@ class Fleet:
                     body = said_on(text, self._program.says)
                     if body is not None and body["is"] != "alive":
                         self._put(Message(host.name, body))
-                if len(buffer) > LONGEST_LINE:
-                    raise Nonsense(f"it sent more than {LONGEST_LINE >> 20} MiB without the end of a line")
-            except Nonsense as error:
+                if len(buffer) > MAX_LINE_BYTES:
+                    raise ProtocolError(f"it sent more than {MAX_LINE_BYTES >> 20} MiB without the end of a line")
+            except ProtocolError as error:
                 agent.give_up(str(error))
                 break
             agent.unanswered, agent.heard_at, agent.listened_to = 0, time.monotonic(), True
@@ -172,7 +172,7 @@ class Fleet:
             agent.listened_to = False
             if not data or agent.given_up:
                 break
-        why = agent.given_up or agent.line.last_words() or "the connection was cut"
+        why = agent.given_up or agent.line.exit_reason() or "the connection was cut"
         if self.pause_s and not agent.given_up:
             why = f"{self.pause_told}: its lease of {self._lease_s:g} s ran out"
         agent.cut()  # its end of it: a job may lose hosts for days
@@ -311,7 +311,7 @@ def _shake_hands(host: Host, line: Line, bundle: bytes) -> bytes:
                 raise HostError(host.name, "no agent could be started: what answers there is a program of another kind")
             data = line.read()
             if not data:
-                why = _SILENT.format(seconds=HELLO_S) if late.is_set() else line.last_words() or "no answer"
+                why = _SILENT.format(seconds=HELLO_S) if late.is_set() else line.exit_reason() or "no answer"
                 raise HostError(host.name, f"no agent could be started: {why}")
             buffer += data
     finally:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 _FEW = 8  # some may be this very host under other names, or names that it cannot look up
 
 
-def few_peers(addresses: Sequence[str]) -> dict[str, list[str]]:
+def sample_peers(addresses: Sequence[str]) -> dict[str, list[str]]:
     """By each of the hosts' addresses, up to eight different ones of others, for
     :func:`plink.remote.addresses.towards`.
 

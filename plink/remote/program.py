@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from plink.errors import UsageError
-from plink.remote.words import ANYTHING, Words
+from plink.remote.message_schema import ANYTHING, MessageSchema
 
-LIFELINE = ("plink.remote.json_lines", "plink.remote.lifeline")
+CHANNEL_MODULES = ("plink.remote.json_lines", "plink.remote.stdio_channel")
 
 # Makes the modules (and bare packages above them) in the order given; calls main().
 _RUN = """\
@@ -76,11 +76,11 @@ class AgentProgram:
     whoever is sent another word takes the host for gone."""
 
     modules: tuple[str, ...]
-    says: Words = ANYTHING
+    says: MessageSchema = ANYTHING
 
     def bundle(self, settings: dict[str, object]) -> bytes:
         """What is written to the agent's standard input before any message."""
-        body = self._json((*LIFELINE, *self.modules), settings).encode()
+        body = self._json((*CHANNEL_MODULES, *self.modules), settings).encode()
         return f"{len(body):<11}\n".encode() + body
 
     def words(self, settings: dict[str, object]) -> tuple[str, ...]:

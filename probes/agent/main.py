@@ -23,8 +23,8 @@ import sys
 import time
 from typing import Any
 
-from plink.remote.addresses import family_of, machine_identity, reached_at
-from plink.remote.lifeline import ControllerGone, Lifeline
+from plink.remote.addresses import family_of, host_identity, reachable_address
+from plink.remote.stdio_channel import ControllerLost, AgentStdioChannel
 from probes.agent import flows, tools
 from probes.agent.echo import Echo
 from probes.agent.inspection import inspect
@@ -50,7 +50,7 @@ def _alone() -> socket.socket | None:
 class Agent:
     """The sockets of one agent and what it does with each message."""
 
-    def __init__(self, line: Lifeline, key: Key, address: str, source_ports: int, handshakes: bool) -> None:
+    def __init__(self, line: AgentStdioChannel, key: Key, address: str, source_ports: int, handshakes: bool) -> None:
         self._line, self._address = line, address
         self._echo = Echo(key, address, source_ports)
         # Handshakes end here and are closed at once: the port that the tcp method measures, open for it only.
@@ -73,7 +73,7 @@ class Agent:
             "tcp_port": None if self._handshakes is None else self._handshakes.getsockname()[1],
             "ssh_port": int(ssh[3]) if len(ssh) == 4 else None,
             "python": ".".join(map(str, sys.version_info[:3])),
-            **machine_identity(),
+            **host_identity(),
         }
 
     def run(self) -> None:
@@ -144,7 +144,7 @@ class Agent:
 def main(lease_s: float, key: str, source_ports: int, handshakes: bool = False) -> None:
     """Entry point on a host. ``key``: hexadecimal. The first message says which address the controller asked for, and
     those of the other hosts."""
-    line = Lifeline(lease_s)
+    line = AgentStdioChannel(lease_s)
     line.hello()
     gc.disable()  # nothing here refers to itself, and a collection in mid-burst delays packets
     try:
@@ -155,11 +155,11 @@ def main(lease_s: float, key: str, source_ports: int, handshakes: bool = False) 
             line.send(**{"is": "busy"})
             return
         try:
-            address = reached_at(first["asked"], first.get("peers", ()))
+            address = reachable_address(first["asked"], first.get("peers", ()))
         except OSError as error:
             sys.exit(error.strerror)  # the last words of this agent
         agent = Agent(line, Key(bytes.fromhex(key)), address, source_ports, handshakes)
         line.send(**{"is": "ready", **agent.ready()})
         agent.run()
-    except ControllerGone:
+    except ControllerLost:
         return

@@ -14,13 +14,13 @@ from plink.model.elastic.reports import Message
 from plink.model.hosts import Hosts
 from plink.remote.connector import Connector
 from plink.remote.fleet import Fleet
-from plink.remote.gentle import VARIABLE as GENTLE
-from runners.job.crew import Crew
+from plink.remote.low_priority import VARIABLE as GENTLE
+from runners.job.agent_pool import AgentPool
 from runners.job.job import Job
-from runners.job.launcher import PROGRAM, environments
+from runners.job.fleet_runner import PROGRAM, environments
 from runners.job.output import Sink
-from runners.job.preparing import prepare
-from runners.job.proof import RankLocation, seats, verify
+from runners.job.setup import prepare
+from runners.job.placement import RankLocation, seats, verify
 from runners.job.result import kept
 from solvers.elastic.crash_loop import ENDED
 
@@ -50,7 +50,7 @@ class Group:
         self._hosts = replace(hosts, members=tuple(replace(host, slots=1) for host in hosts))
         self._by_rank = [numbers[name] for name in self._hosts.names]
         self._fleet = Fleet(launcher.connector, PROGRAM)
-        self._crew = Crew(
+        self._crew = AgentPool(
             self._fleet, self._hosts, launcher.job,
             lambda rank, stream, line: launcher.sink(None if rank is None else self._by_rank[rank], stream, line),
             launcher.clock,
@@ -68,7 +68,7 @@ class Group:
         :param machines: what is known of the hosts; None: they are all this machine.
         :param peers: addresses of hosts of the job that are there already, beside whose work these start; None: it has
             not begun.
-        :raises PlinkError: when one cannot be started. :raises OrderNotKept: when one is elsewhere.
+        :raises PlinkError: when one cannot be started. :raises PlacementError: when one is elsewhere.
         """
         crew, fleet = self._crew, self._fleet
         beside = peers is not None

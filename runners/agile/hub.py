@@ -29,7 +29,7 @@ from runners.agile.spending import Spending
 from runners.agile.wire import RequestLine, decode, encode
 from runners.job.job import Job
 from runners.job.output import Sink
-from runners.job.proof import RankLocation
+from runners.job.placement import RankLocation
 from runners.job.result import TIMED_OUT
 from solvers.elastic import commands, events
 from solvers.elastic.member import Member
@@ -75,7 +75,7 @@ class Report:
     log: Callable[[dict[str, Any]], None]
     note: Callable[[str], None]
     say: Callable[[str], None]
-    on_proof: Callable[[list[RankLocation]], None]
+    on_placement: Callable[[list[RankLocation]], None]
     connected: Callable[[int, int], None] = lambda done, total: None
     copied: Callable[[int, int], None] = lambda done, total: None
     status: Callable[[dict[str, Any]], None] | None = None
@@ -126,7 +126,7 @@ class Hub:
         self._lab = hosts.lab
         group, members = self._group(hosts)
         try:
-            self._report.on_proof(group.start(self._report.connected, self._report.copied, self._machines))
+            self._report.on_placement(group.start(self._report.connected, self._report.copied, self._machines))
             self._wait_for_hello(group, members)
             members = [self._members[member.number] for member in members]
             if why := refuse(members):

@@ -26,17 +26,17 @@ import tarfile
 import time
 from typing import Any
 
-from plink.remote.addresses import local_addresses, machine_identity, reached_at
-from plink.remote.gentle import VARIABLE as GENTLE
-from plink.remote.gentle import gentle
-from plink.remote.lifeline import ControllerGone, Lifeline
+from plink.remote.addresses import local_addresses, host_identity, reachable_address
+from plink.remote.low_priority import VARIABLE as GENTLE
+from plink.remote.low_priority import gentle
+from plink.remote.stdio_channel import ControllerLost, AgentStdioChannel
 from plink.remote.supervisor import GRACE_S, ProcessTree, exec_program, on_signal, redirect_output, supervise
-from runners.job.copies import Copies
-from runners.job.rank_line import VARIABLE as LINE
-from runners.job.rank_line import RankLine
-from runners.job.reach import listening, reached
+from runners.job.workspace_cache import WorkspaceCache
+from runners.job.rank_channel import VARIABLE as LINE
+from runners.job.rank_channel import RankChannel
+from runners.job.connectivity import listening, reached
 from runners.job.stacks import stacks
-from runners.job.workplace import workplace
+from runners.job.execution_environment import workplace
 
 _READ = 1 << 16
 _DRAIN_READS = 1024
@@ -57,17 +57,17 @@ class Rank:
 class Agent:
     """State of one agent: its line, its ranks, and since when they are being ended."""
 
-    def __init__(self, line: Lifeline, stands_back: bool = False) -> None:
+    def __init__(self, line: AgentStdioChannel, stands_back: bool = False) -> None:
         self._line, self._stands_back = line, stands_back
         self._ranks: list[Rank] = []
         self._tree = ProcessTree()
         self._selector = selectors.DefaultSelector()
         self._selector.register(line, selectors.EVENT_READ)
         self._kill_at: float | None = None
-        self._copies = Copies()
+        self._copies = WorkspaceCache()
         self._copied = False  # or given up
         self._server: socket.socket | None = None
-        self._rank_line: RankLine | None = None  # to the rank that the controller wants to talk with
+        self._rank_line: RankChannel | None = None  # to the rank that the controller wants to talk with
 
     def run(self) -> None:
         """Do what the controller says until it is gone; no rank, and nothing that one started, outlives this."""
@@ -155,7 +155,7 @@ class Agent:
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
         for task in message["ranks"]:
             if task.get("line"):
-                self._rank_line = RankLine()
+                self._rank_line = RankChannel()
                 on_signal(signal.SIGTERM, self._warned)
                 task["env"][LINE] = self._rank_line.name
                 self._selector.register(self._rank_line, selectors.EVENT_READ)
@@ -264,18 +264,18 @@ def main(lease_s: float, kind: type[Agent] = Agent, stands_back: bool = False) -
         on_signal(number, _leave)
     try:
         _serve(lease_s, kind, stands_back)
-    except ControllerGone:
+    except ControllerLost:
         return
 
 
 def _serve(lease_s: float, kind: type[Agent], stands_back: bool) -> None:
     if stands_back:
         gentle(True)
-    line = Lifeline(lease_s)
+    line = AgentStdioChannel(lease_s)
     line.hello()
     while (first := line.receive(lease_s)) is None:  # other hosts are still being connected to
         pass
-    line.send(**{"is": "ready", "address": _address(first), **machine_identity()})
+    line.send(**{"is": "ready", "address": _address(first), **host_identity()})
     try:
         kind(line, stands_back).run()
     except OSError as error:  # no descriptors, no processes, no memory
@@ -284,10 +284,10 @@ def _serve(lease_s: float, kind: type[Agent], stands_back: bool) -> None:
 
 def _address(first: dict[str, Any]) -> str:
     try:
-        return reached_at(first["asked"], first.get("peers", ()))
+        return reachable_address(first["asked"], first.get("peers", ()))
     except OSError as error:
         sys.exit(error.strerror)  # the last words of this agent
 
 
 def _leave(number: int, frame: object) -> None:
-    raise ControllerGone
+    raise ControllerLost

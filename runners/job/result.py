@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plink.errors import PlinkError
-from runners.job.proof import RankLocation
+from runners.job.placement import RankLocation
 
 TIMED_OUT = 124  # as timeout(1) says it
 # "torch.distributed.DistStoreError: ...", as the traceback module writes it; PyTorch puts "[rank3]: " before it.
@@ -78,7 +78,7 @@ def new_id() -> str:
     return secrets.token_hex(4)
 
 
-class OrderNotKept(PlinkError):
+class PlacementError(PlinkError):
     """The ranks are not where they were asked to be. ``locations`` holds both lists, ``result`` is the run that was
     stopped, ``then`` says what became of the job; usually nothing of the user's ran."""
 
@@ -96,8 +96,8 @@ class OrderNotKept(PlinkError):
 def kept(locations: list[RankLocation]) -> list[RankLocation]:
     """The same locations, where each rank is where it was asked to be.
 
-    :raises OrderNotKept: when one is not.
+    :raises PlacementError: when one is not.
     """
     if any(location.wrong for location in locations):
-        raise OrderNotKept(locations)
+        raise PlacementError(locations)
     return locations

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from plink.model.hosts import Hosts
 from runners.job.job import Job
 from runners.job.output import Sink
-from runners.job.proof import RankLocation
+from runners.job.placement import RankLocation
 from runners.job.result import RunResult, new_id
 
 Machines = Mapping[str, dict[str, Any]]
@@ -23,7 +23,7 @@ class Watch:
     """What a runner is told to report to.
 
     :param sink: gets every line that a rank prints: rank (None: the launcher itself), stream (``out``, ``err``), line.
-    :param on_proof: called with the proof before the user's code starts.
+    :param on_placement: called with the proof before the user's code starts.
     :param clock: seconds, monotonic.
     :param connected: called with (done, total) for every host that was connected to, or given up.
     :param copied: called with (done, total) in bytes while a folder is copied to hosts.
@@ -34,7 +34,7 @@ class Watch:
     """
 
     sink: Sink
-    on_proof: Callable[[list[RankLocation]], None]
+    on_placement: Callable[[list[RankLocation]], None]
     clock: Callable[[], float]
     folder: Path | None = None
     connected: Callable[[int, int], None] = lambda done, total: None
@@ -102,5 +102,5 @@ class Runner(Writer, Protocol):
         """Run the job to its end. What it wrote for the launcher stays in ``watch.folder``.
 
         :raises UsageError: for a job or hosts that this way cannot express. :raises PlinkError: when it cannot start.
-        :raises OrderNotKept: when a rank is not where it was asked to be. Nothing of the user's ran in all three cases.
+        :raises PlacementError: when a rank is not where it was asked to be. Nothing of the user's ran in all three cases.
         """

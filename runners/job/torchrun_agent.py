@@ -20,7 +20,7 @@ import time
 from typing import Any
 
 from plink.remote.json_lines import LineBuffer, encode_line, is_own_user
-from plink.remote.lifeline import Lifeline
+from plink.remote.stdio_channel import AgentStdioChannel
 from plink.remote.supervisor import die_with
 from runners.job.rank_agent import Agent, Rank
 from runners.job.rank_agent import main as serve
@@ -46,7 +46,7 @@ class _Worker(Rank):
 class TorchrunAgent(Agent):
     """State of one agent: besides the ranks, the torchrun and the socket that its workers come to."""
 
-    def __init__(self, line: Lifeline, stands_back: bool = False) -> None:
+    def __init__(self, line: AgentStdioChannel, stands_back: bool = False) -> None:
         super().__init__(line, stands_back)
         self._torchrun: subprocess.Popen[bytes] | None = None
         self._door: socket.socket | None = None

@@ -8,16 +8,16 @@ from plink.model.hosts import Hosts
 from plink.remote.connector import Connector
 from plink.remote.fleet import Fleet
 from plink.remote.program import AgentProgram
-from runners.job.crew import Crew
-from runners.job.environment import environment, interface_environment
+from runners.job.agent_pool import AgentPool
+from runners.job.rank_environment import environment, interface_environment
 from runners.job.job import Job
-from runners.job.launcher import PROGRAM as RANKS
-from runners.job.launcher import proven
-from runners.job.preparing import Prepared, placed, prepare
-from runners.job.proof import Seat, seats
+from runners.job.fleet_runner import PROGRAM as RANKS
+from runners.job.fleet_runner import proven
+from runners.job.setup import HostSetups, placed, prepare
+from runners.job.placement import RankAssignment, seats
 from runners.job.result import RunResult
 from runners.job.runner import Command, DryRun, Watch
-from runners.job.watching import Watching
+from runners.job.monitor import JobMonitor
 
 PROGRAM = AgentProgram((*RANKS.modules, "runners.job.torchrun_worker", "runners.job.torchrun_agent"), RANKS.says)
 WORKER = AgentProgram(("plink.remote.addresses", "plink.remote.supervisor", "runners.job.torchrun_worker"))
@@ -37,7 +37,7 @@ class TorchrunRunner:
     def dry_run(self, job: Job, hosts: Hosts, watch: Watch) -> DryRun:
         """The torchrun of each host; in the job itself each worker reports before it becomes the program."""
         with Fleet(self._connector, PROGRAM) as fleet:
-            crew = Crew(fleet, hosts, job, watch.sink, watch.clock)
+            crew = AgentPool(fleet, hosts, job, watch.sink, watch.clock)
             prepared = _prepared(crew, watch)
             asked = seats(hosts, watch.machines)
             placed(asked, prepared)
@@ -54,7 +54,7 @@ class TorchrunRunner:
     def run(self, job: Job, hosts: Hosts, watch: Watch) -> RunResult:
         """See :class:`runners.job.runner.Runner`."""
         with Fleet(self._connector, PROGRAM) as fleet:
-            crew = Crew(fleet, hosts, job, watch.sink, watch.clock)
+            crew = AgentPool(fleet, hosts, job, watch.sink, watch.clock)
             prepared = _prepared(crew, watch)
             asked = seats(hosts, watch.machines)
             for name, words, env in torchruns(crew, prepared, watch.run_id):
@@ -65,15 +65,15 @@ class TorchrunRunner:
                     slots=hosts.by_name()[name].slots,
                 )  # fmt: skip
             proof = proven(asked, crew.ranks(_REPORT_S))
-            watch.on_proof(proof)
+            watch.on_placement(proof)
             began = watch.clock()
-            end = Watching(crew, asked).watch()
+            end = JobMonitor(crew, asked).watch()
         seconds = watch.clock() - began
         code = end.failure.code if end.failure else 0
         return RunResult(watch.run_id, code, tuple(proof), seconds, end.failure, end.timed_out, end.exits)
 
 
-def _prepared(crew: Crew, watch: Watch) -> Prepared:
+def _prepared(crew: AgentPool, watch: Watch) -> HostSetups:
     prepared = prepare(crew, watch.connected, watch.copied)
     # What is known of the interpreter of a command (`python3 train.py`) says nothing of torchrun's.
     known = prepared if crew.job.program.endswith(".py") else {}
@@ -89,7 +89,7 @@ def _python(job: Job, here: dict[str, Any]) -> str:
     return str(here["argv"][0]) if job.program.endswith(".py") else job.pythons[0]
 
 
-def torchruns(crew: Crew, prepared: Prepared, run_id: str) -> Iterator[tuple[str, list[str], dict[str, str]]]:
+def torchruns(crew: AgentPool, prepared: HostSetups, run_id: str) -> Iterator[tuple[str, list[str], dict[str, str]]]:
     """(host, words after ``python``, what is added to the environment), in order: a host's place is its node rank."""
     first = prepared[crew.hosts.names[0]]
     addresses = {"PLINK_ADDRESSES": _addresses(crew.hosts, prepared)}
@@ -99,12 +99,12 @@ def torchruns(crew: Crew, prepared: Prepared, run_id: str) -> Iterator[tuple[str
             f"--node-rank={place}", f"--nproc-per-node={host.slots}", f"--master-addr={first['address']}",
             f"--master-port={first['port']}", "--max-restarts=0",  # a worker that came anew would not be proven
         ]  # fmt: skip
-        env = environment(Seat(0, 0, host.name, None, None), place, crew.hosts, first)
+        env = environment(RankAssignment(0, 0, host.name, None, None), place, crew.hosts, first)
         ours = {name: env[name] for name in env if name.startswith(("PYTHON", "OMP_"))}  # the rest is torchrun's to say
         ours |= addresses
         yield host.name, words, ours | interface_environment(prepared[host.name]["interface"]) | crew.job.env
 
 
-def _addresses(hosts: Hosts, prepared: Prepared) -> str:
+def _addresses(hosts: Hosts, prepared: HostSetups) -> str:
     """The address of every rank, in order."""
     return ",".join(prepared[host.name]["address"] for host in hosts for _ in range(host.slots))

@@ -21,7 +21,7 @@ from typing import Any
 from plink.remote.addresses import local_addresses
 from plink.remote.supervisor import NOT_STARTED, die_with, exec_program, redirect_output
 
-GATE = "PLINK_GATE"  # the environment variable with the name of the agent's socket
+GATE = "PLINK_START_BARRIER"  # the environment variable with the name of the agent's socket
 _READ = 1 << 16
 # torchrun hands on what it is sent, and ends its workers with the first.
 _HANDED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)

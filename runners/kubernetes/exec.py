@@ -8,7 +8,7 @@ import shutil
 from plink.errors import UsageError
 from plink.model.hosts import Host
 from plink.remote.program import BOOTSTRAP
-from runners.child import ChildLine, start
+from runners.child import ChildConnection, start
 
 _LET_S = 5.0
 
@@ -23,7 +23,7 @@ class ExecConnector:
         if shutil.which("kubectl") is None:
             raise UsageError("--runner kubernetes: there is no kubectl here")
 
-    def open(self, host: Host) -> ChildLine:
+    def open(self, host: Host) -> ChildConnection:
         """In the pod of the host's name."""
         words = ("kubectl", "exec", "--stdin", "--quiet", host.name, "--", "python3", "-c", BOOTSTRAP)
         return start(host, words, _LET_S)

@@ -15,9 +15,9 @@ from runners.job.job import Job
 from runners.kubernetes.pods import LABEL, PORT, SHARED, config_map, metadata, template
 from runners.kubernetes.settings import JOB, MPI_JOB, PodSettings
 
-_MODULES = ("plink.remote.addresses", "runners.job.workplace", "runners.job.environment",
-            "plink.remote.supervisor", "runners.kubernetes.inside.meeting", "runners.kubernetes.inside.ranks",
-            "runners.kubernetes.inside.seat")  # fmt: skip
+_MODULES = ("plink.remote.addresses", "runners.job.execution_environment", "runners.job.rank_environment",
+            "plink.remote.supervisor", "runners.kubernetes.inside.rendezvous", "runners.kubernetes.inside.ranks",
+            "runners.kubernetes.inside.assignment")  # fmt: skip
 POD_PROGRAM = AgentProgram((*_MODULES, "runners.kubernetes.inside.pod"))
 MPI_PROGRAM = AgentProgram((*_MODULES, "runners.kubernetes.inside.mpi"))
 # Nodes may have to be started and images of many gigabytes be fetched before the last pod is there.
@@ -92,7 +92,7 @@ def _pytorch_job(name: str, job: Job, hosts: Hosts, settings: PodSettings, insid
     first, others = hosts.names[:1], hosts.names[1:]
 
     def replicas(nodes: list[str], meets: str) -> dict[str, Any]:
-        pods = template(name, settings, "pytorch", nodes, words, PLINK_MEETS=meets)
+        pods = template(name, settings, "pytorch", nodes, words, PLINK_RENDEZVOUS_HOST=meets)
         del pods["spec"]["restartPolicy"]  # the operator sets it from the replica's
         return {"replicas": len(nodes), "restartPolicy": "Never", "template": pods}
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from plink.remote.program import START
-from runners.kubernetes.inside.seat import NODE, POD
+from runners.kubernetes.inside.assignment import NODE, POD
 from runners.kubernetes.settings import PodSettings
 from runners.kubernetes.text import escaped
 

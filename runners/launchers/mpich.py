@@ -10,7 +10,7 @@ from types import MappingProxyType
 from plink.errors import PlinkError
 from plink.model.hosts import Hosts
 from plink.model.order import RankOrder
-from plink.remote.addresses import source_towards
+from plink.remote.addresses import source_address_for
 from runners.hostfiles.mpich import MACHINEFILE
 from runners.job.job import Job
 from runners.job.runner import Command, Watch
@@ -23,7 +23,7 @@ _MARK = re.compile(r"\[(\d{1,9})\] ")
 
 
 class Mpich:
-    """See :class:`runners.launchers.commanded.Launcher`."""
+    """See :class:`runners.launchers.external_runner.Launcher`."""
 
     name = "mpich"
     rank_variables: tuple[str, ...] = ("PMI_RANK",)
@@ -74,6 +74,6 @@ def _reached_at(hosts: Hosts) -> str:
     """This machine's address on the way to the hosts; its name may mean nothing to them."""
     host = hosts.members[0]
     try:
-        return source_towards(str(socket.getaddrinfo(host.address, None, type=socket.SOCK_DGRAM)[0][4][0]))
+        return source_address_for(str(socket.getaddrinfo(host.address, None, type=socket.SOCK_DGRAM)[0][4][0]))
     except OSError as error:
         raise PlinkError(f"no way to {host.name} ({host.address}): {error.strerror}") from None

@@ -39,7 +39,7 @@ _KILLED = re.compile(r"process rank (\d{1,9}) with PID \d+ on node \S+ exited on
 
 
 class OpenMpi:
-    """See :class:`runners.launchers.commanded.Launcher`. ``version``: 4 or 5."""
+    """See :class:`runners.launchers.external_runner.Launcher`. ``version``: 4 or 5."""
 
     name = "mpirun"
     rank_variables: tuple[str, ...] = ("OMPI_COMM_WORLD_RANK",)

@@ -29,7 +29,7 @@ _KEEPALIVE_S = 15
 _READ = 1 << 16
 
 
-class SshLine:
+class SshConnection:
     """The line to an agent behind an SSH connection.
 
     :param ends: closes the connection, and gives back those it was tunnelled through.
@@ -53,7 +53,7 @@ class SshLine:
         except (EOFError, paramiko.SSHException):  # what paramiko says of a connection that breaks meanwhile
             raise BrokenPipeError("the connection was cut") from None
 
-    def last_words(self) -> str:
+    def exit_reason(self) -> str:
         """What the remote end said on standard error, or its exit status."""
         said = b""
         self._channel.settimeout(1.0)
@@ -146,7 +146,7 @@ class SshConnector:
         """Where and how it is connected to. :raises ValueError: when the configuration's port is no number."""
         return settings_for(host, self._config, self.identity)
 
-    def open(self, host: Host) -> SshLine:
+    def open(self, host: Host) -> SshConnection:
         """Log in and start the bootstrap.
 
         :raises HostError: when any step fails; says which and why.
@@ -164,7 +164,7 @@ class SshConnector:
                 with _within(_START_TIMEOUT_S, "no program started", client):
                     channel = transport.open_session(timeout=_START_TIMEOUT_S)
                     channel.exec_command(REMOTE_COMMAND)
-                return SshLine(ends.pop_all(), channel)
+                return SshConnection(ends.pop_all(), channel)
         except JumpError as error:
             raise HostError(host.name, f"its jump host {error.jump}: {_explain(error.cause)}") from None
         except socket.gaierror:

@@ -265,7 +265,7 @@ def test_a_host_of_another_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(tmp_path)
     network = plink.Network(HERE, np.zeros((1, 1)), details={"machines": [{"hostname": "other", "addresses": []}]})
     request = plink.LaunchRequest("local", network.host_identities, record=plink.RecordRequest())
-    with pytest.raises(plink.OrderNotKept, match="was measured on the machine 'other'") as caught:
+    with pytest.raises(plink.PlacementError, match="was measured on the machine 'other'") as caught:
         plink.launch(plink.Job("touch", ("ran",)), HERE, None, request)
     assert [rank.rank for rank in caught.value.locations if rank.wrong] == [0, 1]
     (folder,) = (tmp_path / ".plink" / "runs").iterdir()

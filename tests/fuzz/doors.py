@@ -155,7 +155,7 @@ def pods(data: bytes) -> None:
             with contextlib.suppress(BlockingIOError):
                 caller.sendall(line + b"\n")
         with patch.object(meeting.socket, "create_server", lambda *where, **how: listening):
-            met = meeting.Meeting(["a", "b"], meeting.Bootstrap("this", "", 0, _WITHIN_S, True))
+            met = meeting.RendezvousServer(["a", "b"], meeting.Bootstrap("this", "", 0, _WITHIN_S, True))
         reports, refused = met.end()
     json.dumps([reports, refused])
     assert refused or reports.keys() == {0, 1}
@@ -265,9 +265,9 @@ def worker(data: bytes) -> None:
 
 def rank_line(data: bytes) -> None:
     """What a rank says over its line to the agent beside it: lines of text."""
-    from runners.job.rank_line import RankLine
+    from runners.job.rank_channel import RankChannel
 
-    line = RankLine()
+    line = RankChannel()
     with socket.socket(socket.AF_UNIX) as rank:
         rank.connect(f"\0{line.name}")
         rank.sendall(data[: 1 << 15])

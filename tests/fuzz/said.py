@@ -9,7 +9,7 @@ from typing import Any, cast
 from plink.errors import PlinkError
 from plink.model.hosts import Host
 from plink.remote.fleet import Fleet, Message
-from plink.remote.lifeline import ControllerGone, Lifeline
+from plink.remote.stdio_channel import ControllerLost, AgentStdioChannel
 
 ROSTER = (Host("a", "10.0.0.1"), Host("b", "10.0.0.2"))
 _MOST_ANSWERS = 200
@@ -75,8 +75,8 @@ def controllers_said(data: bytes) -> None:
         os.set_blocking(write, False)
         os.write(write, data[: 1 << 15])
         os.close(write)
-        line = Lifeline(1.0, read, theirs)
-        with contextlib.suppress(ControllerGone):
+        line = AgentStdioChannel(1.0, read, theirs)
+        with contextlib.suppress(ControllerLost):
             for _ in range(_MOST_ANSWERS):
                 told = line.receive(0.0)
                 assert told is None or isinstance(told, dict)

@@ -13,16 +13,16 @@ from plink.model.elastic.codec import ProtocolError, parse_message
 from plink.model.elastic.reports import Answer, Hello, OtherVersion
 from plink.model.hosts import Host, Hosts
 from plink.remote.fleet import Fleet, Message
-from plink.remote.words import Nonsense, Words, said_on
+from plink.remote.message_schema import ProtocolError, MessageSchema, said_on
 from runners.agile.controller import Controller
 from runners.agile.fitting import refuse
-from runners.job.crew import Crew
+from runners.job.agent_pool import AgentPool
 from runners.job.job import Job
-from runners.job.launcher import _at_the_gate
-from runners.job.preparing import prepare
-from runners.job.proof import seats
-from runners.job.said import SAID
-from runners.job.watching import Watching
+from runners.job.fleet_runner import _at_the_gate
+from runners.job.setup import prepare
+from runners.job.placement import seats
+from runners.job.agent_messages import AGENT_MESSAGES
+from runners.job.monitor import JobMonitor
 from solvers.elastic import events
 from solvers.elastic.member import Member
 from solvers.elastic.settings import Settings
@@ -75,7 +75,7 @@ class Crewmates:
 
     def _say_next(self) -> None:
         if self._lines and not self._gone:
-            said, why = heard(self._lines.pop(0), SAID)
+            said, why = heard(self._lines.pop(0), AGENT_MESSAGES)
             if said is not None:
                 self._messages.append(Message("h0", said))
             elif why:
@@ -93,11 +93,11 @@ class Crewmates:
         """Nobody needs to."""
 
 
-def heard(line: bytes, words: Words) -> tuple[dict[str, Any] | None, str]:
+def heard(line: bytes, words: MessageSchema) -> tuple[dict[str, Any] | None, str]:
     """The message on a line, and why it is none that is listened to any longer."""
     try:
         return said_on(line, words), ""
-    except Nonsense as error:
+    except ProtocolError as error:
         return None, str(error)
 
 
@@ -144,12 +144,12 @@ def agents_said(data: bytes) -> None:
     """A job of three ranks, two of them on the host that says what it likes: it ends, or is refused in a line."""
     fleet = Crewmates(data)
     job = Job("t.py", (), (str(_folder()),), ("python3",), {}, timeout_s=_JOB_S, sync=_folder())
-    crew = Crew(cast(Fleet, fleet), HOSTS, job, lambda *line: None, fleet.clock, lambda text: [])
+    crew = AgentPool(cast(Fleet, fleet), HOSTS, job, lambda *line: None, fleet.clock, lambda text: [])
     prepared = prepare(crew, lambda *done: None, lambda *done: None)
     asked = seats(HOSTS, {})
     for finding in _at_the_gate(crew, asked, prepared):
         json.dumps(finding.to_json())
-    end = Watching(crew, asked).watch()
+    end = JobMonitor(crew, asked).watch()
     assert set(end.exits) <= {0, 1, 2}
 
 

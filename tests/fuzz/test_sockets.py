@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from plink.errors import PlinkError
 from runners.agile.asking import Asking, ask
-from runners.kubernetes.inside.meeting import Bootstrap, Meeting, report_to
+from runners.kubernetes.inside.rendezvous import Bootstrap, RendezvousServer, report_to
 from runners.launchers import gate
 
 STRANGE = [
@@ -55,7 +55,7 @@ def pod(group: int) -> dict[str, Any]:
 @pytest.mark.parametrize("words", STRANGE, ids=range(len(STRANGE)))
 def test_pods_meet_whatever_a_stranger_says(words: bytes) -> None:
     bootstrap = Bootstrap("this", "127.0.0.1", free_port(), 30.0, True)
-    meeting = Meeting(["a", "b"], bootstrap)
+    meeting = RendezvousServer(["a", "b"], bootstrap)
     with socket.create_connection((bootstrap.host, bootstrap.port)) as stranger:
         with contextlib.suppress(OSError):  # it was hung up on already
             stranger.sendall(words)

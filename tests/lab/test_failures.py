@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from runners.job.job import Job
-from runners.job.launcher import FleetRunner
-from runners.job.proof import RankLocation
+from runners.job.fleet_runner import FleetRunner
+from runners.job.placement import RankLocation
 from runners.job.runner import Watch
 from runners.lab import kernel
 from runners.ssh.connector import SshConnector

@@ -121,7 +121,7 @@ def test_what_env_gives_stands_in_no_command(small_lab: Lab, runner: str, tmp_pa
         "    for word in words:\n"
         "        if word.startswith(b'eN'): word = zlib.decompress(base64.b64decode(word))\n"
         "        if mine.encode() in word and b'plink' not in words: print('seen in', path, words[:4])\n"
-        "print('PLINK_GIVEN' in os.environ, mine == 'hu' + 'sh ' * 99, os.environ['PLINK_ADDRESSES'])\n"
+        "print('PLINK_USER_ENVIRONMENT' in os.environ, mine == 'hu' + 'sh ' * 99, os.environ['PLINK_ADDRESSES'])\n"
     )
     script = write_script(tmp_path, text)
     secret = "hu" + "sh " * 99

@@ -14,7 +14,7 @@ from plink.model.storage import write_document
 from plink.model.truth import read_truth
 from plink.records import workspace
 from plink.records.runs import Record
-from plink.remote.addresses import machine_identity
+from plink.remote.addresses import host_identity
 from plink.remote.fleet import Message
 from probes.agent.inspection import inspect
 from runners.agile.asking import Asking
@@ -72,7 +72,7 @@ class Examined(FakeFleet):
         elif host != "h7":
             ports = {"port": 1, "tcp_port": 2, "ssh_port": 22}
             said = {"address": f"10.0.0.{host[1:]}", "stamps": host != "h1", "python": "3.11.2", **ports}
-            self.post(0.1, Message(host, {"is": "ready", **machine_identity(), "boot_id": host, **said}))
+            self.post(0.1, Message(host, {"is": "ready", **host_identity(), "boot_id": host, **said}))
 
     def _answer(self, host: str, body: Document) -> tuple[float, Document]:
         if body["do"] == "inspect":

@@ -4,7 +4,7 @@ import os
 import sys
 import time
 
-from plink.remote.lifeline import ControllerGone, Lifeline
+from plink.remote.stdio_channel import ControllerLost, AgentStdioChannel
 
 
 def main(lease_s: float, first: str) -> None:
@@ -12,7 +12,7 @@ def main(lease_s: float, first: str) -> None:
     hello, ``babble`` to say anything else."""
     if first == "die":
         sys.exit(3)
-    line = Lifeline(lease_s)
+    line = AgentStdioChannel(lease_s)
     if first == "babble":
         os.write(1, b"x" * (1 << 17))
     elif first != "silence":
@@ -34,5 +34,5 @@ def main(lease_s: float, first: str) -> None:
             if message["do"] == "chatter":
                 os.write(1, b"not json\n" + b"[" * 100_000 + b"\n")
             line.send(**{"is": "echo", "pid": os.getpid(), "said": message})
-    except ControllerGone:
+    except ControllerLost:
         return

@@ -17,8 +17,8 @@ from plink.model.hosts import Host
 from plink.remote.connector import Line
 from plink.remote.fleet import Fleet, Message
 from plink.remote.program import BOOTSTRAP, REMOTE_COMMAND, AgentProgram
-from plink.remote.words import Words, by_name, text
-from runners.child import ChildLine
+from plink.remote.message_schema import MessageSchema, by_name, text
+from runners.child import ChildConnection
 from tests.child_hosts import WAIT_S, ChildHosts, ends
 
 PROGRAM = AgentProgram(("tests.remote.fleet_agent",))
@@ -89,7 +89,7 @@ def test_an_agent_that_dies_is_reported_and_the_others_go_on(children: Callable[
 
 def test_an_agent_that_says_what_no_agent_says_is_gone(children: Callable[..., ChildHosts]) -> None:
     """What it said does not reach anybody, and the others go on."""
-    program = AgentProgram(PROGRAM.modules, Words({"echo": {"said": by_name(text)}}))
+    program = AgentProgram(PROGRAM.modules, MessageSchema({"echo": {"said": by_name(text)}}))
     with Fleet(children(), program) as fleet:
         start(fleet, HOSTS[:2])
         fleet.send("a", do="say", text="hello")
@@ -105,7 +105,7 @@ def test_a_line_without_end_is_the_end_of_its_agent(
     children: Callable[..., ChildHosts], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However much a host writes, this process keeps no more than a line's worth of it."""
-    monkeypatch.setattr(plink.remote.fleet, "LONGEST_LINE", 1 << 20)
+    monkeypatch.setattr(plink.remote.fleet, "MAX_LINE_BYTES", 1 << 20)
     with Fleet(children(), PROGRAM) as fleet:
         start(fleet, HOSTS[:2])
         fleet.send("a", do="endless")
@@ -162,7 +162,7 @@ class Grumbling:
         self._connector = connector
 
     def open(self, host: Host) -> Line:
-        class Raises(ChildLine):
+        class Raises(ChildConnection):
             def close(self) -> None:
                 super().close()
                 raise EOFError

@@ -8,8 +8,8 @@ from typing import Any
 
 from plink.model.hosts import Host, Hosts
 from runners.job.job import Job
-from runners.job.launcher import FleetRunner
-from runners.job.proof import RankLocation
+from runners.job.fleet_runner import FleetRunner
+from runners.job.placement import RankLocation
 from runners.job.result import RunResult
 from runners.job.runner import Watch
 from tests.child_hosts import ChildHosts

@@ -11,7 +11,7 @@ from plink.errors import PlinkError, UsageError
 from plink.model.hosts import Host, Hosts
 from plink.remote.addresses import local_addresses
 from runners.job.job import Job
-from runners.job.result import OrderNotKept
+from runners.job.result import PlacementError
 from tests.runners.child_jobs import ChildJobs
 
 PRINT_ARGUMENTS = "import json, sys; print(json.dumps(sys.argv[1:]))"
@@ -136,7 +136,7 @@ def test_the_first_folder_and_interpreter_that_are_there_are_taken(jobs: ChildJo
 def test_nothing_runs_when_two_hosts_are_one_machine(jobs: ChildJobs) -> None:
     two = Hosts((Host("a", "127.0.0.1"), Host("b", "127.0.0.1")))
     job = jobs.job(sys.executable, "-c", "open('ran', 'w')")
-    with pytest.raises(OrderNotKept, match=r"1 of 2 ranks .* is the same machine as a.*nothing was run") as caught:
+    with pytest.raises(PlacementError, match=r"1 of 2 ranks .* is the same machine as a.*nothing was run") as caught:
         jobs.launch(job, hosts=two)
     assert [finding.wrong for finding in caught.value.result.proof] == [None, "is the same machine as a"]
     assert jobs.proofs == []
@@ -147,7 +147,7 @@ def test_nothing_runs_when_two_hosts_are_one_machine(jobs: ChildJobs) -> None:
 def test_nothing_runs_on_a_machine_that_was_not_measured(jobs: ChildJobs) -> None:
     machines = {"here": {"hostname": "another", "addresses": ["192.0.2.77"]}}
     job = jobs.job(sys.executable, "-c", "open('ran', 'w')")
-    with pytest.raises(OrderNotKept, match="measured on the machine 'another'"):
+    with pytest.raises(PlacementError, match="measured on the machine 'another'"):
         jobs.launch(job, machines=machines)
     assert jobs.connector.all_end()
     assert os.listdir(jobs.folder) == []

@@ -10,9 +10,9 @@ import pytest
 
 from plink.errors import PlinkError
 from plink.model.hosts import Host, Hosts
-from runners.job.launcher import FleetRunner
-from runners.job.preflight import refuse, refuse_unreached
-from runners.job.proof import RankLocation
+from runners.job.fleet_runner import FleetRunner
+from runners.job.host_checks import refuse, refuse_unreached
+from runners.job.placement import RankLocation
 from runners.job.runner import Watch
 from tests.child_hosts import ends
 from tests.runners.child_jobs import ChildJobs

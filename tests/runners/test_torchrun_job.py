@@ -13,9 +13,9 @@ import pytest
 from plink.errors import PlinkError
 from plink.model.hosts import Host, Hosts
 from plink.remote.fleet import Fleet, Message
-from runners.job.crew import Crew
+from runners.job.agent_pool import AgentPool
 from runners.job.job import Job
-from runners.job.proof import RankLocation
+from runners.job.placement import RankLocation
 from runners.job.result import RunResult
 from runners.job.runner import Watch
 from runners.job.torchrun_runner import TorchrunRunner
@@ -68,7 +68,7 @@ def test_a_worker_of_another_order_never_starts(jobs: Jobs) -> None:
     dealt = [Message("here", {"rank": 0, **report}), Message("here", {"rank": 2, **report})]
     fleet = cast(Fleet, SimpleNamespace(receive=lambda timeout_s: dealt.pop(0)))
     hosts = Hosts((Host("here", "127.0.0.1", slots=2),))
-    crew = Crew(fleet, hosts, Job("train.py", (), ("/",)), lambda *line: None, time.monotonic)
+    crew = AgentPool(fleet, hosts, Job("train.py", (), ("/",)), lambda *line: None, time.monotonic)
     with pytest.raises(
         PlinkError, match=r"ranks came that were not asked for \(0 on here, 2 on here\); nothing was run"
     ):

@@ -33,8 +33,8 @@ from plink.model.elastic.fields import SavedCheckpoint, ShardMap, StageThreshold
 from plink.model.elastic.reports import Alive, Answer, Failed, Hello, Log, Message, PartitionsChanged
 from plink.model.elastic.requests import method_of
 from plink.model.elastic.results import Begun, HostReport, Paused, Result
-from plink.remote.gentle import VARIABLE as GENTLE
-from plink.remote.gentle import gentle
+from plink.remote.low_priority import VARIABLE as GENTLE
+from plink.remote.low_priority import gentle
 from plink.runtime.agileml import server_words
 from plink.runtime.agileml.app import App, layout_of
 from plink.runtime.agileml.blame import raised

@@ -18,10 +18,10 @@ import subprocess
 import sys
 from typing import Any
 
-from runners.job.workplace import workplace
-from runners.kubernetes.inside.meeting import Bootstrap, Meeting, address_towards, report_to
+from runners.job.execution_environment import workplace
+from runners.kubernetes.inside.rendezvous import Bootstrap, RendezvousServer, address_towards, report_to
 from runners.kubernetes.inside.ranks import REFUSED
-from runners.kubernetes.inside.seat import Members, say, say_placed, seat, stray, tell
+from runners.kubernetes.inside.assignment import Members, say, say_placed, seat, stray, tell
 
 _STRAY_S = 10.0  # to tell the others why they need not wait
 _CHECK_S = 300.0
@@ -70,7 +70,7 @@ def _worker(settings: dict[str, Any], program: str, args: list[str]) -> None:
 
 def _launcher(settings: dict[str, Any], words: list[str]) -> None:
     nodes, slots = settings["nodes"], settings["slots"]
-    reports, refused = Meeting(nodes, Bootstrap(**settings["bootstrap"])).end()
+    reports, refused = RendezvousServer(nodes, Bootstrap(**settings["bootstrap"])).end()
     if refused is not None:
         _refuse(refused)
     names = _names_of_the_operator()

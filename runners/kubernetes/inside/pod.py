@@ -9,10 +9,10 @@ import os
 import sys
 from typing import Any
 
-from runners.job.workplace import workplace
-from runners.kubernetes.inside.meeting import Bootstrap, Meeting, address_towards, report_to
+from runners.job.execution_environment import workplace
+from runners.kubernetes.inside.rendezvous import Bootstrap, RendezvousServer, address_towards, report_to
 from runners.kubernetes.inside.ranks import REFUSED, Ranks
-from runners.kubernetes.inside.seat import Members, say, say_placed, seat, stray, tell
+from runners.kubernetes.inside.assignment import Members, say, say_placed, seat, stray, tell
 
 _STRAY_S = 10.0  # to tell the others why they need not wait
 
@@ -22,9 +22,9 @@ def main(
 ) -> None:
     """Ends with the ranks' exit code, or with 125 where nothing was run.
 
-    :param bootstrap: fields of :class:`Bootstrap`; the pod of index 0 in a Job listens, or that told so by PLINK_MEETS.
+    :param bootstrap: fields of :class:`Bootstrap`; the pod of index 0 in a Job listens, or that told so by PLINK_RENDEZVOUS_HOST.
     :param nodes: names, in rank order. :param slots: of each, ranks.
-    :param ask: for :func:`runners.job.workplace.workplace`, without the program. :param env: given by the user.
+    :param ask: for :func:`runners.job.execution_environment.workplace`, without the program. :param env: given by the user.
     """
     rendezvous = Bootstrap(**bootstrap)
     group, who = seat(nodes)
@@ -33,8 +33,8 @@ def main(
         say(f"{why}; nothing was run")
         report_to(rendezvous, {**who, "group": None, "problems": [why]}, _STRAY_S)
         sys.exit(REFUSED)
-    meets = os.environ.get("PLINK_MEETS", os.environ.get("JOB_COMPLETION_INDEX")) in ("0", "yes")
-    here = Meeting(nodes, rendezvous) if meets else None
+    meets = os.environ.get("PLINK_RENDEZVOUS_HOST", os.environ.get("JOB_COMPLETION_INDEX")) in ("0", "yes")
+    here = RendezvousServer(nodes, rendezvous) if meets else None
     address = address_towards(rendezvous)
     if address is None:
         say(f"the name {rendezvous.host} does not resolve within {rendezvous.wait_s:.0f} s; nothing was run")

@@ -11,11 +11,11 @@ import plink.remote.fleet
 from plink.model.hosts import Host
 from plink.remote.connector import Line
 from plink.remote.fleet import Fleet
-from plink.remote.lifeline import ControllerGone, Lifeline
-from runners.child import ChildLine
+from plink.remote.stdio_channel import ControllerLost, AgentStdioChannel
+from runners.child import ChildConnection
 from tests.child_hosts import ChildHosts
 from tests.remote.test_fleet import HOSTS, PROGRAM, Grumbling, children, hear, start
-from tests.remote.test_lifeline import LONG, Pipes
+from tests.remote.test_stdio_channel import LONG, Pipes
 
 __all__ = ["children"]
 
@@ -68,8 +68,8 @@ def test_a_renewal_never_stands_in_the_middle_of_a_message(children: Callable[..
     connector = children()
 
     class Pieces:
-        def __init__(self, line: ChildLine) -> None:
-            self.read, self.last_words, self.close = line.read, line.last_words, line.close
+        def __init__(self, line: ChildConnection) -> None:
+            self.read, self.exit_reason, self.close = line.read, line.exit_reason, line.close
             self._line = line
 
         def write(self, data: bytes) -> None:
@@ -94,10 +94,10 @@ def test_a_silent_controller_loses_its_lease() -> None:
     pipes = Pipes(lease_s=0.2)
     try:
         began = time.monotonic()
-        with pytest.raises(ControllerGone):
+        with pytest.raises(ControllerLost):
             pipes.line.receive(LONG)
         assert 0.2 <= time.monotonic() - began < 2.0
-        with pytest.raises(ControllerGone):
+        with pytest.raises(ControllerLost):
             pipes.line.renew()
     finally:
         pipes.close()
@@ -115,7 +115,7 @@ def test_alive_renews_the_lease_and_is_no_message() -> None:
         pipes.say(b'{"do": "alive"}\n')
         assert pipes.line.receive(lease / 2) is None
         left_alone = time.monotonic()
-        with pytest.raises(ControllerGone):
+        with pytest.raises(ControllerLost):
             pipes.line.receive(LONG)
         assert time.monotonic() - left_alone < 0.9 * lease
     finally:
@@ -133,16 +133,16 @@ def pipes() -> Iterator[tuple[int, int, int, int]]:
 
 def test_a_line_that_nobody_reads_counts_as_cut_after_the_lease(pipes: tuple[int, int, int, int]) -> None:
     """A blocking write would keep the agent, and its ranks, for as long as TCP tries."""
-    line = Lifeline(0.3, read_fd=pipes[0], write_fd=pipes[3])
+    line = AgentStdioChannel(0.3, read_fd=pipes[0], write_fd=pipes[3])
     began = time.monotonic()
-    with pytest.raises(ControllerGone):
+    with pytest.raises(ControllerLost):
         line.send(text="x" * (1 << 20))
     assert 0.25 < time.monotonic() - began < 5
 
 
 def test_a_controller_that_reads_nothing_and_renews_the_lease_is_waited_for(pipes: tuple[int, int, int, int]) -> None:
     """Its terminal is held up; what it said meanwhile is obeyed later. When it closes the line, that is the end."""
-    line = Lifeline(0.5, read_fd=pipes[0], write_fd=pipes[3])
+    line = AgentStdioChannel(0.5, read_fd=pipes[0], write_fd=pipes[3])
     began = time.monotonic()
 
     def renew() -> None:
@@ -153,7 +153,7 @@ def test_a_controller_that_reads_nothing_and_renews_the_lease_is_waited_for(pipe
 
     controller = threading.Thread(target=renew)
     controller.start()
-    with pytest.raises(ControllerGone):
+    with pytest.raises(ControllerLost):
         line.send(text="x" * (1 << 20))
     assert time.monotonic() - began > 1.5
     controller.join()
@@ -172,7 +172,7 @@ def test_a_slow_reader_gets_all_of_it(pipes: tuple[int, int, int, int]) -> None:
 
     reader = threading.Thread(target=drain)
     reader.start()
-    Lifeline(2.0, read_fd=pipes[0], write_fd=write).send(text="x" * (1 << 20))
+    AgentStdioChannel(2.0, read_fd=pipes[0], write_fd=write).send(text="x" * (1 << 20))
     os.close(write)
     reader.join(timeout=10)
     os.close(read)

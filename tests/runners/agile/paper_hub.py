@@ -58,7 +58,7 @@ class Paper:
     def _hub(self) -> Hub:
         report = Report(
             sink=lambda number, stream, line: None, log=self.log.append, note=self.notes.append, say=self.said.append,
-            on_proof=lambda findings: None,
+            on_placement=lambda findings: None,
         )  # fmt: skip
         return Hub(LocalConnector(), Job("python3", (), ("/",)), Wishes(), report, None, time.monotonic)
 

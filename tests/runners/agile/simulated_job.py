@@ -1,6 +1,6 @@
 """A whole elastic job in one thread and no time: the real controller, hosts that are nearly real, and a hub on paper.
 
-Words keep their order between two ends; how long they take is drawn by chance, from a seed.
+MessageSchema keep their order between two ends; how long they take is drawn by chance, from a seed.
 """
 
 import heapq

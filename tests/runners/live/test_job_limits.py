@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import plink.remote.fleet
-import runners.job.launcher
-import runners.job.watching
+import runners.job.fleet_runner
+import runners.job.monitor
 from plink.model.hosts import Host
 from plink.remote.fleet import Fleet
 from runners.job import stacks
@@ -82,7 +82,7 @@ def test_ctrl_c_ends_the_ranks_also_where_nobody_reads_what_they_print(
     jobs: ChildJobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Like `plink launch ... | less` when Ctrl-C is typed: showing the next line takes until less is left."""
-    monkeypatch.setattr(runners.job.watching, "_END_S", 0.5)
+    monkeypatch.setattr(runners.job.monitor, "_END_S", 0.5)
     monkeypatch.setattr(plink.remote.fleet, "MOST_WAITING", 1)
     flood = "while True: print('x' * 1000)"
 
@@ -98,7 +98,7 @@ def test_ctrl_c_ends_the_ranks_also_where_nobody_reads_what_they_print(
 
 def test_an_agent_with_ranks_is_there_for_as_long_as_they_are(jobs: ChildJobs) -> None:
     """Ranks that print nothing for several leases are no reason to give their host up."""
-    with Fleet(jobs.connector, runners.job.launcher.PROGRAM, lease_s=0.5) as fleet:
+    with Fleet(jobs.connector, runners.job.fleet_runner.PROGRAM, lease_s=0.5) as fleet:
         fleet.start([Host("here", "127.0.0.1")], {})
         assert fleet.receive(1.5) is None  # other hosts are still being connected to
         fleet.send("here", do="begin", asked="127.0.0.1")

@@ -38,7 +38,7 @@ def test_the_proven_process_is_the_program(jobs: Jobs) -> None:
         same = {"WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "RANK": str(rank), "TORCHELASTIC_MAX_RESTARTS": "0"}
         own = {"GREETING": "it's\n$(me)", "PLINK_ADDRESSES": "127.0.0.1,127.0.0.1"}
         assert env | same | own | {"GLOO_SOCKET_IFNAME": "lo"} == env
-        assert "PLINK_GATE" not in env
+        assert "PLINK_START_BARRIER" not in env
         assert folder == str(jobs.folder)
         assert [line.split()[0] for line in rest] == [str(n) for n in range(MANY)]
         assert last == "unfinished"

@@ -12,18 +12,18 @@ import pytest
 from plink.errors import PlinkError
 from plink.runtime.agileml import control_line
 from plink.runtime.agileml.control_line import ControlLine
-from runners.job.rank_line import RankLine
+from runners.job.rank_channel import RankChannel
 
 
 @pytest.fixture
-def agent() -> Iterator[RankLine]:
+def agent() -> Iterator[RankChannel]:
     """The other end."""
-    line = RankLine()
+    line = RankChannel()
     yield line
     line.close()
 
 
-def heard(agent: RankLine, number: int) -> list[Any]:
+def heard(agent: RankChannel, number: int) -> list[Any]:
     """So many messages that the agent gets."""
     found: list[str] = []
     while len(found) < number:
@@ -32,7 +32,7 @@ def heard(agent: RankLine, number: int) -> list[Any]:
     return [json.loads(line) for line in found]
 
 
-def test_both_ends_hear_what_the_other_says(agent: RankLine) -> None:
+def test_both_ends_hear_what_the_other_says(agent: RankChannel) -> None:
     agent.send('{"do": "open", "partition": 3}')
     line = ControlLine(agent.name)
     line.send({"is": "hello", "text": "hé\n"})
@@ -45,7 +45,7 @@ def test_both_ends_hear_what_the_other_says(agent: RankLine) -> None:
     line.close()
 
 
-def test_what_is_long_comes_whole(agent: RankLine) -> None:
+def test_what_is_long_comes_whole(agent: RankChannel) -> None:
     line = ControlLine(agent.name)
     line.send({"text": "x" * 1_000_000})
     assert len(heard(agent, 1)[0]["text"]) == 1_000_000
@@ -61,7 +61,7 @@ def test_what_is_long_comes_whole(agent: RankLine) -> None:
 
 
 @pytest.mark.parametrize("words", ["", "no JSON", "[{}]", "[" * 100_000])
-def test_what_is_no_message_is_passed_over(agent: RankLine, words: str) -> None:
+def test_what_is_no_message_is_passed_over(agent: RankChannel, words: str) -> None:
     line = ControlLine(agent.name)
     agent.send(words)
     agent.send('{"do": "bye"}')
@@ -70,7 +70,7 @@ def test_what_is_no_message_is_passed_over(agent: RankLine, words: str) -> None:
     line.close()
 
 
-def test_when_the_agent_is_gone_nothing_more_is_heard(agent: RankLine) -> None:
+def test_when_the_agent_is_gone_nothing_more_is_heard(agent: RankChannel) -> None:
     line = ControlLine(agent.name)
     line.send({"is": "hello"})
     heard(agent, 1)
@@ -80,7 +80,7 @@ def test_when_the_agent_is_gone_nothing_more_is_heard(agent: RankLine) -> None:
     line.close()
 
 
-def test_last_words_are_sent(agent: RankLine) -> None:
+def test_last_words_are_sent(agent: RankChannel) -> None:
     line = ControlLine(agent.name)
     for number in range(50):
         line.send({"number": number})
@@ -88,7 +88,7 @@ def test_last_words_are_sent(agent: RankLine) -> None:
     assert [one["number"] for one in heard(agent, 50)] == list(range(50))
 
 
-def test_what_is_only_mentioned_does_not_pile_up(agent: RankLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_only_mentioned_does_not_pile_up(agent: RankChannel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control_line, "_MOST_WAITING", 0)
     line = ControlLine(agent.name)
     line.mention({"is": "alive"})
@@ -110,7 +110,7 @@ def test_with_nobody_at_the_other_end() -> None:
     gc.collect()
 
 
-def test_its_name_is_in_the_environment(agent: RankLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_name_is_in_the_environment(agent: RankChannel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(control_line.VARIABLE, agent.name)
     line = ControlLine()
     line.send({"is": "hello"})
