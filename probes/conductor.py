@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from plink.remote.fleet import Fleet, Message
+from plink.remote.fleet import AgentMessage, Fleet
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ class Conductor:
             return True
         return False
 
-    def note_gone(self, message: Message) -> int:
+    def note_gone(self, message: AgentMessage) -> int:
         """Note an agent's end; returns its host's index."""
         assert message.error is not None
         host = self._index[message.host]

@@ -19,10 +19,10 @@ def inspect_all(survey: Survey) -> dict[str, dict[str, Any]]:
 def _ask(survey: Survey, host: int, facts: dict[str, dict[str, Any]]) -> Steps:
     peers = [survey.work.address(other) for other in survey.ready if other != host][:1]
     try:
-        (answer,) = yield [Command(host, {"do": "inspect", "peers": peers}, _LIMIT_S)]
+        (answer,) = yield [Command(host, {"method": "inspect", "peers": peers}, _LIMIT_S)]
     except ErrandFailed:
         return
     ready = survey.ready[host]
     own = {key: ready[key] for key in ("hostname", "address", "python", "cores", "stamps")}
-    answer = {key: value for key, value in answer.items() if key not in ("is", "task")}
+    answer = {key: value for key, value in answer.items() if key not in ("type", "task")}
     facts[survey.found.hosts.names[host]] = own | answer

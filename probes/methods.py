@@ -73,7 +73,7 @@ def stamp(work: Work, a: int, b: int) -> Steps:
 
     def task(peer: int, ssid_out: int, ssid_in: int) -> dict[str, Any]:
         return {
-            "do": "pair",
+            "method": "pair",
             "peer": [work.address(peer), work.ready[peer]["port"]],
             "ssid_out": ssid_out,
             "ssid_in": ssid_in,
@@ -107,7 +107,7 @@ def icmp(work: Work, a: int, b: int) -> Steps:
     count = min(max(1, work.settings.count // 2), _MOST_PINGS)
 
     def body(peer: int) -> dict[str, Any]:
-        return {"do": "icmp", "peer": work.address(peer), "count": count, "timeout_s": work.settings.timeout_s}
+        return {"method": "icmp", "peer": work.address(peer), "count": count, "timeout_s": work.settings.timeout_s}
 
     return _tool(work, a, b, "icmp", body, _CONTROL_S + count * (_FPING_INTERVAL_S + work.settings.timeout_s))
 
@@ -118,7 +118,7 @@ def tcp(work: Work, a: int, b: int) -> Steps:
 
     def body(peer: int) -> dict[str, Any]:
         ports = [work.ready[peer]["tcp_port"], work.ready[peer]["ssh_port"]]
-        return {"do": "tcp", "peer": work.address(peer), "ports": ports, "count": count}
+        return {"method": "tcp", "peer": work.address(peer), "ports": ports, "count": count}
 
     return _tool(work, a, b, "tcp", body, _CONTROL_S + 5.0 + count * 0.05)
 
@@ -130,14 +130,14 @@ def iperf3(work: Work, a: int, b: int) -> Steps:
     for i, j in ((a, b), (b, a)):
         limit = settings.bandwidth_s + 30.0
         try:
-            (server,) = yield [Command(j, {"do": "iperf3_serve", "limit_s": limit}, _CONTROL_S)]
+            (server,) = yield [Command(j, {"method": "iperf3_serve", "limit_s": limit}, _CONTROL_S)]
             if server.get("error") or type(server.get("port")) is not int:
                 raise ErrandFailed(f"{found.hosts.names[j]}: {server.get('error', _UNREADABLE)}")
             (result,) = yield [
                 Command(
                     i,
                     {
-                        "do": "iperf3",
+                        "method": "iperf3",
                         "peer": [work.address(j), server["port"]],
                         "seconds": settings.bandwidth_s,
                         "bytes": settings.bandwidth_bytes,

@@ -179,17 +179,17 @@ def _there(survey: Survey, groups: list[list[int]]) -> list[list[int]]:
 def _flows(work: Work, pairs: list[tuple[int, int]], seconds: float, rates: list[float], why: list[str]) -> Steps:
     limit = seconds + _CONTROL_S
     try:
-        listening = yield [Command(sink, {"do": "flow_listen"}, _CONTROL_S) for _, sink in pairs]
+        listening = yield [Command(sink, {"method": "flow_listen"}, _CONTROL_S) for _, sink in pairs]
         tokens = [secrets.token_hex(32) for _ in pairs]
         sinks = [
-            Command(sink, {"do": "flow_receive", "token": token, "seconds": seconds}, limit)
+            Command(sink, {"method": "flow_receive", "token": token, "seconds": seconds}, limit)
             for (_, sink), token in zip(pairs, tokens, strict=True)
         ]
         sources = [
             Command(
                 source,
                 {
-                    "do": "flow_send",
+                    "method": "flow_send",
                     "peer": [work.address(sink), answer["port"]],
                     "token": token,
                     # A little longer, so that the last one to begin still sends when the first one is counted out.

@@ -105,7 +105,7 @@ class Survey:
             conductor.lose(index[name], error.why)
         peers = sample_peers([host.address for host in hosts])
         for host in hosts:
-            self._fleet.send(host.name, do="begin", asked=host.address, peers=peers[host.address])
+            self._fleet.send(host.name, method="begin", address=host.address, peers=peers[host.address])
         deadline = self.clock() + _READY_S
         while len(self.ready) + len(conductor.gone) < len(hosts):
             message = self._fleet.receive(deadline - self.clock())
@@ -114,7 +114,7 @@ class Survey:
             i = index[message.host]
             if message.body is None:
                 conductor.note_gone(message)
-            elif message.body["is"] == "busy":
+            elif message.body["type"] == "busy":
                 conductor.lose(i, "another plink probe is at work on it (or another name here is the same machine)")
             elif not _is_ready(message.body):
                 conductor.lose(i, "its agent says of itself nothing that plink can read")

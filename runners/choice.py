@@ -10,7 +10,7 @@ from runners.job.runner import Runner
 if TYPE_CHECKING:
     from runners.ssh.connector import SshConnector
 
-KUBERNETES = "kubernetes"  # no Runner: of elastic jobs, and a Writer of manifests
+KUBERNETES = "kubernetes"  # for elastic jobs and manifests; it is no Runner
 
 
 def _ssh(connect: Callable[[], Connector]) -> Runner:
@@ -58,7 +58,7 @@ def _slurm(connect: Callable[[], Connector]) -> Runner:
     from runners.launchers.external_runner import ExternalLauncherRunner
     from runners.launchers.slurm import Slurm
 
-    connect()  # from inside the lab, where the hosts are a lab's
+    connect()  # enters the lab where the hosts are a lab's
     return ExternalLauncherRunner(Slurm())
 
 
@@ -74,9 +74,10 @@ NAMES = tuple(_RUNNERS)
 
 
 def runner_named(name: str, connect: Callable[[], Connector]) -> Runner:
-    """The runner of that name. ``connect``: how hosts are reached, asked for only where plink itself reaches them.
+    """Return the runner of that name.
 
-    :raises UsageError: for a runner that does not exist, with those that do.
+    :param connect: makes the connector to the hosts; called only where plink itself connects to them.
+    :raises UsageError: for an unknown name; the message has the choices.
     """
     if name not in NAMES:
         raise UsageError(f"--runner {name}: choose one of {', '.join(NAMES)}")

@@ -1,4 +1,4 @@
-"""Reach a "host" that is a child process of this one: the same agents over pipes instead of SSH."""
+"""Connector to a "host" that is a child process of this one: the same agents, over pipes instead of SSH."""
 
 import sys
 
@@ -8,7 +8,7 @@ from runners.child import ChildConnection, start
 
 
 class LocalConnector:
-    """Starts every agent as a child process of this one."""
+    """Connector that starts every agent as a child process of this one."""
 
     def open(self, host: Host) -> ChildConnection:
         """Start the bootstrap with this interpreter."""

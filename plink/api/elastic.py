@@ -10,7 +10,6 @@ from typing import Any, TextIO
 from plink.api.connecting import connector_for
 from plink.api.elastic_events import ElasticEvents, log
 from plink.api.elastic_request import ElasticRequest
-from plink.api.launching import RunObserver
 from plink.api.recording import Recording, RunDescription, recording
 from plink.errors import PlinkError, UsageError
 from plink.model.hosts import Hosts
@@ -23,6 +22,7 @@ from runners.agile.hub import Ended, Hub, Report, Wishes
 from runners.job.job import Job
 from runners.job.placement import RankLocation
 from runners.job.result import new_id
+from runners.job.runner import RunObserver
 
 _NODE = ("-m", "plink.runtime.agileml.node")
 
@@ -163,16 +163,11 @@ def _report(observer: ElasticObserver, events: ElasticEvents, current: Recording
 
     def on_placement(locations: list[RankLocation]) -> None:
         observer.on_placement(locations)
-        if len(locations) == 1:
-            log.info("the host is where it was asked to be; it makes the program")
-        else:
-            log.info("%d hosts are where they were asked to be; they make the program", len(locations))
+        log.info("%d/%d hosts verified; starting the program", len(locations), len(locations))
 
     return Report(
         on_line, events.add, on_note, lambda text: log.warning("%s", text), on_placement,
-        lambda done, total: observer.progress("connecting", done, total),
-        lambda done, total: observer.progress("copying", done, total),
-        observer.on_status, current.folder,
+        observer.progress, observer.on_status, current.folder,
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plink.api.connecting import Progress, connector_for
+from plink.api.connecting import connector_for
 from plink.api.recording import RecordRequest, RunDescription, recording
 from plink.errors import PlinkError
 from plink.model.hosts import Hosts
@@ -16,10 +16,9 @@ from plink.model.order import RankOrder
 from plink.records.scratch import scratch_folder
 from runners.choice import runner_named
 from runners.job.job import Job
-from runners.job.output import Sink
 from runners.job.placement import RankLocation
 from runners.job.result import PlacementError, RunResult, new_id
-from runners.job.runner import DryRun, Runner, Watch
+from runners.job.runner import DryRun, RunContext, Runner, RunObserver
 
 if TYPE_CHECKING:
     from solvers.autotune.observed import Assignment
@@ -55,21 +54,6 @@ class LaunchRequest:
     autotune: AutotuneRequest | None = None
 
 
-@dataclass(frozen=True)
-class RunObserver:
-    """Callbacks of a run.
-
-    :param on_line: gets each line that a rank prints: the rank (None: the launcher itself), ``out`` or ``err``, the
-        line.
-    :param on_placement: gets where every rank was found, before programs begin.
-    :param progress: gets (what, done, total): ``connecting`` counts hosts, ``copying`` bytes.
-    """
-
-    on_line: Sink = lambda rank, stream, line: None
-    on_placement: Callable[[list[RankLocation]], None] = lambda locations: None
-    progress: Progress = lambda what, done, total: None
-
-
 def launch(
     job: Job,
     hosts: Hosts,
@@ -79,7 +63,7 @@ def launch(
 ) -> RunResult:
     """Run a program as the ranks of a job, to its end; the first rank that fails ends the others.
 
-    No rank's program begins before every rank was shown to be where it was asked to be. How it ended is in what is
+    No rank's program begins before the placement of every rank is verified. How it ended is in what is
     returned (``exit_code``, ``failure``), also where a rank failed.
 
     :param order: None: ranks as the hosts stand.
@@ -90,7 +74,10 @@ def launch(
     arranged = hosts if order is None else order.arrange(hosts, "order")
     runner = runner_for(arranged, wanted)
     run = RunDescription(new_id(), wanted.runner, job, arranged, wanted.identities)
-    with recording(wanted.record, run) as current, _autotuning(wanted.autotune, arranged, current.folder) as talk:
+    with (
+        recording(wanted.record, run) as current,
+        _autotuning(wanted.autotune, arranged, current.folder) as on_rank_line,
+    ):
 
         def on_line(rank: int | None, stream: str, line: str) -> None:
             current.line(rank, stream, line)
@@ -98,13 +85,12 @@ def launch(
 
         def on_placement(locations: list[RankLocation]) -> None:
             observer.on_placement(locations)
-            ranks = len(locations)
-            who = "the rank is where it was" if ranks == 1 else f"all {ranks} ranks are where they were"
-            _log.info("%s asked to be", who)
+            _log.info("%d/%d ranks placed; starting %s", len(locations), len(locations), job.program)
 
-        watch = replace(_watch(observer, wanted, current.folder), sink=on_line, on_placement=on_placement, run_id=run.id)
+        recorded = RunObserver(on_line, on_placement, observer.progress)
+        context = RunContext(recorded, time.monotonic, current.folder, wanted.identities, run.id, on_rank_line)
         try:
-            result = runner.run(job, arranged, replace(watch, talk=talk))
+            result = runner.run(job, arranged, context)
         except PlacementError as error:
             error.result = replace(error.result, id=run.id)
             raise
@@ -128,24 +114,12 @@ def dry_run(
     arranged = hosts if order is None else order.arrange(hosts, "order")
     runner = runner_for(arranged, wanted)
     with scratch_folder() as folder:
-        return runner.dry_run(job, arranged, _watch(observer, wanted, folder))
+        return runner.dry_run(job, arranged, RunContext(observer, time.monotonic, folder, wanted.identities))
 
 
 def runner_for(hosts: Hosts, request: LaunchRequest) -> Runner:
     """What starts the ranks. :raises PlinkError: what is needed for that is not here."""
     return runner_named(request.runner, lambda: connector_for(hosts, request.accept_new_host_keys))
-
-
-def _watch(observer: RunObserver, request: LaunchRequest, folder: Path) -> Watch:
-    return Watch(
-        observer.on_line,
-        observer.on_placement,
-        time.monotonic,
-        folder,
-        connected=lambda done, total: observer.progress("connecting", done, total),
-        copied=lambda done, total: observer.progress("copying", done, total),
-        machines=request.identities,
-    )
 
 
 @contextlib.contextmanager

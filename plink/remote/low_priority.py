@@ -1,6 +1,7 @@
-"""Standing back: a process that starts beside work in progress takes what cores that leaves it (Linux autogroups).
+"""Low CPU priority for a whole session, which can be lifted again (Linux autogroups).
 
-Runs on the hosts: standard library only.
+Runs on the hosts: standard library only. A process that starts beside a running job takes only the cores that the job
+leaves free.
 """
 
 from __future__ import annotations
@@ -8,30 +9,30 @@ from __future__ import annotations
 import os
 import time
 
-VARIABLE = "PLINK_LOW_PRIORITY"  # set: begin so, and go on like everybody else when there is work
+VARIABLE = "PLINK_LOW_PRIORITY"  # if set, a program starts at low priority until it has work
 _FILE = "/proc/self/autogroup"
 _NICE = b"10"  # a tenth of what others get; with 19 a host that is busy with something else never lets it begin
-# The kernel lets such changes through ten times a second, of all users together: to stand back is worth a second's
-# wait, and not to be held back for good one for a hundred others.
-_TIMES, _AGAIN_S = {True: 10, False: 100}, 0.1
+# The kernel lets such changes through ten times a second, of all users together. Lowering is worth a wait of a second;
+# raising must get through even where a hundred others try.
+_TRIES, _RETRY_S = {True: 10, False: 100}, 0.1
 
 
-def gentle(yes: bool) -> None:
-    """Let other sessions go first, or not any more: the whole session of this process, which must be plink's own.
+def set_low_priority(enabled: bool) -> None:
+    """Lower the CPU priority of this process's session, which must be plink's own, or restore it.
 
-    Where a nice value of the process would be for good (only root may lower it again), that of its session may be taken
-    back by anybody (sched(7), "The autogroup feature"). Where there are no autogroups nothing changes.
+    Only root may take back a nice value of a process, but anybody that of a session (sched(7), "The autogroup
+    feature"). Where there are no autogroups nothing changes.
     """
     try:
         file = os.open(_FILE, os.O_WRONLY | os.O_CLOEXEC)
     except OSError:
         return
     try:
-        for _ in range(_TIMES[yes]):
+        for _ in range(_TRIES[enabled]):
             try:
-                os.write(file, _NICE if yes else b"0")
+                os.write(file, _NICE if enabled else b"0")
             except BlockingIOError:
-                time.sleep(_AGAIN_S)
+                time.sleep(_RETRY_S)
             else:
                 break
     except OSError:

@@ -1,120 +1,142 @@
-"""What an agent may say to its controller: kinds of messages, and what must stand in the fields of each.
+"""Schemas of the messages that agents send: which types there are, and which fields each must have.
 
-An agent runs on a host that may be anybody's by now. A controller checks the form of what it hears in one place, before
-anything is made of it; what is well formed and untrue is for whoever uses it to see through.
+An agent runs on a host that may be anybody's by now. The controller therefore checks the form of each message here,
+before it uses it. Whoever uses a message has to allow for values that are well formed and untrue.
 """
 
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-Fits = Callable[[object], bool]
+from plink.errors import ProtocolError
 
-_LARGEST = 1 << 63
+Validator = Callable[[object], bool]
+
+_INT64_LIMIT = 1 << 63
 
 
 def text(value: object) -> bool:
-    """Any string."""
+    """Accept any string."""
     return isinstance(value, str)
 
 
-def flag(value: object) -> bool:
-    """True or false."""
+def boolean(value: object) -> bool:
+    """Accept true and false."""
     return isinstance(value, bool)
 
 
-def whole(value: object) -> bool:
-    """A whole number of 64 bits."""
-    return type(value) is int and -_LARGEST <= value < _LARGEST
+def integer(value: object) -> bool:
+    """Accept an integer of 64 bits."""
+    return type(value) is int and -_INT64_LIMIT <= value < _INT64_LIMIT
 
 
-def amount(value: object) -> bool:
-    """A finite number, not negative."""
-    return type(value) in (int, float) and 0 <= value < _LARGEST  # type: ignore[operator]
+def non_negative(value: object) -> bool:
+    """Accept a finite number that is not negative."""
+    return type(value) in (int, float) and 0 <= value < _INT64_LIMIT  # type: ignore[operator]
 
 
-def maybe(fits: Fits) -> Fits:
-    """That, or nothing."""
-    return lambda value: value is None or fits(value)
+def optional(is_valid: Validator) -> Validator:
+    """Accept null, and what ``is_valid`` accepts."""
+    return lambda value: value is None or is_valid(value)
 
 
-def one_of(*words: str) -> Fits:
-    """One of these strings."""
-    return lambda value: isinstance(value, str) and value in words
+def one_of(*choices: str) -> Validator:
+    """Accept one of these strings."""
+    return lambda value: isinstance(value, str) and value in choices
 
 
-def many(fits: Fits) -> Fits:
-    """A list of such."""
-    return lambda value: isinstance(value, list) and all(map(fits, value))
+def list_of(is_valid: Validator) -> Validator:
+    """Accept a list of valid items."""
+    return lambda value: isinstance(value, list) and all(map(is_valid, value))
 
 
-def some(fits: Fits) -> Fits:
-    """A list of such, with one at least."""
-    every = many(fits)
-    return lambda value: bool(value) and every(value)
+def non_empty_list_of(is_valid: Validator) -> Validator:
+    """Accept a list of at least one valid item."""
+    is_valid_list = list_of(is_valid)
+    return lambda value: bool(value) and is_valid_list(value)
 
 
-def row(*fits: Fits) -> Fits:
-    """A list of that length, with one of each."""
+def tuple_of(*validators: Validator) -> Validator:
+    """Accept a list of that length, each item valid by its own validator."""
     return lambda value: (
         isinstance(value, list)
-        and len(value) == len(fits)
-        and all(one(part) for one, part in zip(fits, value, strict=True))
+        and len(value) == len(validators)
+        and all(is_valid(item) for is_valid, item in zip(validators, value, strict=True))
     )
 
 
-def record(**fields: Fits) -> Fits:
-    """An object with these fields and no others."""
+def record(**fields: Validator) -> Validator:
+    """Accept an object with these fields and no others."""
     return lambda value: (
-        isinstance(value, dict) and value.keys() == fields.keys() and all(fits(value[k]) for k, fits in fields.items())
+        isinstance(value, dict)
+        and value.keys() == fields.keys()
+        and all(is_valid(value[name]) for name, is_valid in fields.items())
     )
 
 
-def by_name(fits: Fits) -> Fits:
-    """An object with such values."""
-    return lambda value: isinstance(value, dict) and all(map(fits, value.values()))
+def object_of(is_valid: Validator) -> Validator:
+    """Accept an object with valid values under any keys."""
+    return lambda value: isinstance(value, dict) and all(map(is_valid, value.values()))
 
 
-def by_number(fits: Fits) -> Fits:
-    """An object with such values, whose names are numbers from 0."""
-    return lambda value: isinstance(value, dict) and all(map(_is_number, value)) and all(map(fits, value.values()))
+def object_by_index(is_valid: Validator) -> Validator:
+    """Accept an object with valid values whose keys are numbers from 0."""
+    return lambda value: isinstance(value, dict) and all(map(_is_index, value)) and all(map(is_valid, value.values()))
 
 
-def _is_number(name: str) -> bool:
-    return len(name) < 19 and name.isascii() and name.isdigit()
+def _is_index(key: str) -> bool:
+    return len(key) < 19 and key.isascii() and key.isdigit()
 
 
 class MessageSchema:
-    """``kinds``: by what a message ``is``, the fields that it has at least. ``others``: whether messages of other kinds
-    pass, because whoever does not know them takes no notice."""
+    """Form of the messages of one sender.
 
-    def __init__(self, kinds: Mapping[str, Mapping[str, Fits]], *, others: bool = True) -> None:
-        self._kinds, self._others = kinds, others
+    :param types: by the ``type`` of a message, its required fields.
+    :param allow_other_types: accept messages of other types, which receivers then ignore.
+    """
 
-    def wrong(self, message: Mapping[str, Any]) -> str | None:
-        """What is wrong with a message, for a person; None: nothing.
+    def __init__(self, types: Mapping[str, Mapping[str, Validator]], *, allow_other_types: bool = True) -> None:
+        self._types, self._allow_other_types = types, allow_other_types
 
-        >>> MessageSchema({"port": {"number": whole}}).wrong({"is": "port", "number": "80"})
+    def problem(self, message: Mapping[str, Any]) -> str | None:
+        """Return what is invalid in a message, None if it is valid.
+
+        >>> MessageSchema({"port": {"number": integer}}).problem({"type": "port", "number": "80"})
         "'port' with number '80'"
         """
-        kind = message.get("is")
+        kind = message.get("type")
         if not isinstance(kind, str):
-            return f"what is {_short(kind)}"
-        if not self._others and kind not in self._kinds:
-            return f"nobody says {_short(kind)}"
-        return ill(kind, self._kinds.get(kind, {}), message)
+            return f"type {_short(kind)}"
+        if not self._allow_other_types and kind not in self._types:
+            return f"unknown type {_short(kind)}"
+        return field_problem(kind, self._types.get(kind, {}), message)
+
+    def decode(self, line: bytes | str) -> dict[str, Any] | None:
+        """Return the message on a line, None if the line is none: other programs write to the same output.
+
+        :raises ProtocolError: the message is invalid.
+        """
+        try:
+            body = json.loads(line)
+        except (ValueError, RecursionError):
+            return None
+        if not isinstance(body, dict) or "type" not in body:
+            return None
+        if problem := self.problem(body):
+            raise ProtocolError(f"invalid message: {problem}")
+        return body
 
 
-def ill(kind: str, fields: Mapping[str, Fits], message: Mapping[str, Any]) -> str | None:
-    """The same for the fields of one message.
+def field_problem(kind: str, fields: Mapping[str, Validator], message: Mapping[str, Any]) -> str | None:
+    """Return what is invalid in the fields of one message, None if they are valid.
 
-    >>> ill("port", {"number": whole}, {})
+    >>> field_problem("port", {"number": integer}, {})
     "'port' without number"
     """
-    for name, fits in fields.items():
+    for name, is_valid in fields.items():
         if name not in message:
             return f"{kind!r} without {name}"
-        if not fits(message[name]):
+        if not is_valid(message[name]):
             return f"{kind!r} with {name} {_short(message[name])}"
     return None
 
@@ -124,24 +146,4 @@ def _short(value: object) -> str:
     return shown if len(shown) <= 40 else shown[:37] + "..."
 
 
-class ProtocolError(Exception):
-    """What nobody says who is what it should be; one line."""
-
-
-def said_on(text: bytes | str, says: MessageSchema) -> dict[str, Any] | None:
-    """The message on a line; None where that is not ours: something on the host writes to the same output.
-
-    :raises ProtocolError: it is one, of a form that messages from there never have.
-    """
-    try:
-        body = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(body, dict) or "is" not in body:
-        return None
-    if why := says.wrong(body):
-        raise ProtocolError(f"what it said makes no sense: {why}")
-    return body
-
-
-ANYTHING = MessageSchema({})
+ANY_MESSAGE = MessageSchema({})

@@ -1,9 +1,9 @@
-"""The agent's end of the line to its controller: JSON lines on standard input and output, and a lease.
+"""Channel of an agent to its controller: JSON lines on standard input and output, with a heartbeat lease.
 
-Runs on the hosts: standard library only. The agent must end when its controller does. A closed
-standard input says so at once; when a network swallows the connection nothing does, so every message renews a lease
-and a lease that runs out means the same as the end of input. The other way round, ``alive`` messages are answered: a
-controller that hears nothing for a lease takes the host for gone. Whoever is busy for long calls ``renew`` meanwhile.
+Runs on the hosts: standard library only. The agent must end when its controller does. A closed standard input shows
+that at once. When a network drops the connection nothing shows it; so every message renews a lease, and a lease that
+runs out means the same as the end of input. In the other direction the agent answers ``alive`` messages: a controller
+that receives nothing for a lease marks the host as lost. Code that is busy for long calls ``renew`` meanwhile.
 """
 
 from __future__ import annotations
@@ -20,11 +20,14 @@ _READ = 1 << 16
 
 
 class ControllerLost(Exception):
-    """The controller closed the line, or its lease ran out."""
+    """The controller closed the channel, or the lease ran out."""
 
 
 class AgentStdioChannel:
-    """One end of the line; not thread-safe. ``lease_s``: seconds without any message after which it counts as cut."""
+    """The agent's end of the channel; not thread-safe.
+
+    :param lease_s: seconds without any message after which the controller counts as lost.
+    """
 
     def __init__(self, lease_s: float, read_fd: int = 0, write_fd: int = 1) -> None:
         self._lease_s = lease_s
@@ -32,40 +35,40 @@ class AgentStdioChannel:
         self._renewed = time.monotonic()
         self._buffer = LineBuffer()
         self._messages: list[dict[str, Any]] = []
-        self._asked = False  # for a sign of life
+        self._heartbeat_due = False  # the controller has sent ``alive``
 
     def hello(self) -> None:
-        """Say that the agent runs; whatever stood on standard output before (a login greeting) is not ours."""
+        """Send the line that says that the agent runs; the controller skips what a login shell printed before it."""
         os.write(self._write_fd, (HELLO + "\n").encode())
 
     def fileno(self) -> int:
-        """The descriptor that becomes readable when a message or the end of the line arrives."""
+        """Return the descriptor that becomes readable when a message or the end of the input arrives."""
         return self._read_fd
 
     def send(self, **message: Any) -> None:
-        """One message to the controller; waits while the line is full, for as long as the controller is there.
+        """Send one message; waits while the channel is full, for as long as the lease holds.
 
-        :raises ControllerLost: when nobody is there to read it.
+        :raises ControllerLost: when nobody can read it any more.
         """
         data = encode_line(message)
         try:
             while data:
-                left_s = max(0.0, self._renewed + self._lease_s - time.monotonic())
-                asked, room, _ = select.select([self._read_fd], [self._write_fd], [], left_s)
-                if room:
+                remaining_s = max(0.0, self._renewed + self._lease_s - time.monotonic())
+                readable, writable, _ = select.select([self._read_fd], [self._write_fd], [], remaining_s)
+                if writable:
                     # No more than is sure to fit: a longer write would block however long nobody reads.
                     data = data[os.write(self._write_fd, data[: select.PIPE_BUF]) :]
-                elif asked:
-                    # Busy elsewhere, and there: what it shows us on its screen is held up, the renewals are not.
+                elif readable:
+                    # The controller's output may be held up, but its renewals still arrive.
                     self._read()
                 else:
                     raise ControllerLost
         except OSError:
             raise ControllerLost from None
-        self._asked = False  # this was one
+        self._heartbeat_due = False  # any message is an answer to ``alive``
 
     def receive(self, timeout_s: float) -> dict[str, Any] | None:
-        """The next message, or None after ``timeout_s`` seconds without one; ``alive`` is answered and no message.
+        """Return the next message, or None after ``timeout_s`` seconds; answers ``alive`` and does not return it.
 
         :raises ControllerLost: at the end of input or of the lease.
         """
@@ -76,7 +79,7 @@ class AgentStdioChannel:
             until = min(deadline, self._renewed + self._lease_s)
             ready, _, _ = select.select([self._read_fd], [], [], max(0.0, until - time.monotonic()))
             if ready:
-                # Also when the lease looks over: whoever was busy for long finds its renewals waiting here.
+                # Also when the lease seems to be over: an agent that was busy for long finds its renewals waiting here.
                 self._read()
                 self._answer()
             elif time.monotonic() - self._renewed > self._lease_s:
@@ -85,7 +88,7 @@ class AgentStdioChannel:
                 return None
 
     def renew(self) -> None:
-        """Look, without waiting, whether the controller is there: what it said stays for :meth:`receive`.
+        """Read without waiting, to renew the lease; messages stay for :meth:`receive`.
 
         :raises ControllerLost: at the end of input or of the lease.
         """
@@ -101,11 +104,11 @@ class AgentStdioChannel:
             raise ControllerLost
         self._renewed = time.monotonic()
         messages = self._buffer.messages(data)
-        self._messages += [message for message in messages if message.get("do") != "alive"]
-        self._asked |= any(message.get("do") == "alive" for message in messages)
+        self._messages += [message for message in messages if message.get("method") != "alive"]
+        self._heartbeat_due |= any(message.get("method") == "alive" for message in messages)
 
     def _answer(self) -> None:
-        # Where there is no room, the controller finds signs of life enough when it reads on.
-        if self._asked and select.select([], [self._write_fd], [], 0)[1]:
-            self.send(**{"is": "alive"})
-        self._asked = False
+        # Where there is no room, the controller has messages enough to read.
+        if self._heartbeat_due and select.select([], [self._write_fd], [], 0)[1]:
+            self.send(type="alive")
+        self._heartbeat_due = False

@@ -24,7 +24,7 @@ import time
 from typing import Any
 
 from plink.remote.addresses import family_of, host_identity, reachable_address
-from plink.remote.stdio_channel import ControllerLost, AgentStdioChannel
+from plink.remote.stdio_channel import AgentStdioChannel, ControllerLost
 from probes.agent import flows, tools
 from probes.agent.echo import Echo
 from probes.agent.inspection import inspect
@@ -94,7 +94,7 @@ class Agent:
                         self._shake_hands()
                 result = self._echo.proceed()
                 if result is not None:
-                    self._line.send(**{"is": "done", **result})
+                    self._line.send(**{"type": "done", **result})
                 # However many packets come: the controller is looked for every second.
                 due = time.monotonic() - looked_s > _LOOK_S
                 if due or not events or any(fd == self._line.fileno() for fd, _ in events):
@@ -112,17 +112,17 @@ class Agent:
                 self._handshakes.accept()[0].close()
 
     def _obey(self, message: dict[str, Any]) -> None:
-        if message["do"] == "pair":
+        if message["method"] == "pair":
             self._echo.begin(message)
             return
-        self._line.send(**{"is": "done", "task": message["task"], **self._use(message)})
+        self._line.send(**{"type": "done", "task": message["task"], **self._use(message)})
 
     def _use(self, message: dict[str, Any]) -> dict[str, Any]:
         """Run what takes its time and is bounded in it; meanwhile this agent obeys nothing.
 
         What may take as long as a lease renews it; a flow, a server that comes up, are over long before.
         """
-        what, renew = message["do"], self._line.renew
+        what, renew = message["method"], self._line.renew
         if what in ("icmp", "tcp", "iperf3"):
             return {"icmp": tools.icmp, "tcp": tools.tcp, "iperf3": tools.iperf3}[what](message, renew)
         if what == "inspect":
@@ -152,14 +152,14 @@ def main(lease_s: float, key: str, source_ports: int, handshakes: bool = False) 
             pass
         lock = _alone()
         if lock is None:
-            line.send(**{"is": "busy"})
+            line.send(**{"type": "busy"})
             return
         try:
-            address = reachable_address(first["asked"], first.get("peers", ()))
+            address = reachable_address(first["address"], first.get("peers", ()))
         except OSError as error:
             sys.exit(error.strerror)  # the last words of this agent
         agent = Agent(line, Key(bytes.fromhex(key)), address, source_ports, handshakes)
-        line.send(**{"is": "ready", **agent.ready()})
+        line.send(**{"type": "ready", **agent.ready()})
         agent.run()
     except ControllerLost:
         return

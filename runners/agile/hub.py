@@ -76,8 +76,7 @@ class Report:
     note: Callable[[str], None]
     say: Callable[[str], None]
     on_placement: Callable[[list[RankLocation]], None]
-    connected: Callable[[int, int], None] = lambda done, total: None
-    copied: Callable[[int, int], None] = lambda done, total: None
+    progress: Callable[[str, int, int], None] = lambda phase, done, total: None
     status: Callable[[dict[str, Any]], None] | None = None
     folder: Path | None = None
 
@@ -126,7 +125,7 @@ class Hub:
         self._lab = hosts.lab
         group, members = self._group(hosts)
         try:
-            self._report.on_placement(group.start(self._report.connected, self._report.copied, self._machines))
+            self._report.on_placement(group.start(self._report.progress, self._machines))
             self._wait_for_hello(group, members)
             members = [self._members[member.number] for member in members]
             if why := refuse(members):

@@ -1,30 +1,39 @@
-"""What launching agents say (:mod:`runners.job.rank_agent`, :mod:`runners.job.torchrun_agent`)."""
+"""Schema of what launching agents send (:mod:`runners.job.rank_agent`, :mod:`runners.job.torchrun_agent`)."""
 
-from plink.remote.message_schema import MessageSchema, many, maybe, one_of, record, some, text, whole
+from plink.remote.message_schema import (
+    MessageSchema,
+    integer,
+    list_of,
+    non_empty_list_of,
+    one_of,
+    optional,
+    record,
+    text,
+)
 
-_MACHINE = {"hostname": text, "boot_id": text, "cores": whole, "addresses": many(text)}
+_IDENTITY = {"hostname": text, "boot_id": text, "cores": integer, "addresses": list_of(text)}
 
 AGENT_MESSAGES = MessageSchema(
     {
-        "ready": {"address": text, **_MACHINE},
-        "has": {"path": maybe(text)},
-        "took": {"bytes": whole},
-        "unpacked": {"path": maybe(text), "why": maybe(text)},
-        "prepared": {
-            "argv": some(text),
+        "ready": {"address": text, **_IDENTITY},
+        "digest": {"path": optional(text)},
+        "part_stored": {"bytes": integer},
+        "extracted": {"path": optional(text), "error": optional(text)},
+        "set_up": {
+            "argv": non_empty_list_of(text),
             "workdir": text,
             "interface": text,
             "address": text,
-            "port": whole,
-            "versions": maybe(record(python=maybe(text), torch=maybe(text), plink=maybe(text))),
-            "problems": many(text),
+            "port": integer,
+            "versions": optional(record(python=optional(text), torch=optional(text), plink=optional(text))),
+            "problems": list_of(text),
         },
-        "listening": {"why": maybe(text)},
-        "reached": {"why": maybe(text)},
-        "reported": {"rank": whole, "pid": whole, "hostname": text, "addresses": many(text)},
-        "output": {"rank": maybe(whole), "stream": one_of("out", "err"), "text": text},
+        "listener_opened": {"error": optional(text)},
+        "connected": {"error": optional(text)},
+        "rank_report": {"rank": integer, "pid": integer, "hostname": text, "addresses": list_of(text)},
+        "output": {"rank": optional(integer), "stream": one_of("out", "err"), "text": text},
         "line": {"text": text},
-        "exited": {"rank": whole, "code": whole},
-        "failed": {"why": text},
+        "exited": {"rank": integer, "code": integer},
+        "failed": {"error": text},
     }
 )

@@ -1,19 +1,24 @@
-"""The agents of one job: asked together, their answers gathered, what ranks print passed on meanwhile."""
+"""Pool of the agents of one job: sends to all, gathers their answers, and passes on what ranks print meanwhile."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from plink.errors import HostError, PlinkError
 from plink.model.hosts import Hosts
-from plink.remote.fleet import Fleet, Message
+from plink.remote.fleet import AgentMessage, Fleet
 from runners.job.job import Job
-from runners.job.output import Output, Sink
+from runners.job.output import RankOutput, Sink
 
-_ANSWER_S = 30.0
+_ANSWER_TIMEOUT_S = 30.0
+_MAX_NAMED_HOSTS = 4
 
 
 class AgentPool:
-    """Agents on the hosts of a job, which stand in rank order."""
+    """Agents on the hosts of a job.
+
+    :param hosts: in rank order.
+    :param on_rank_line: gets every line of rank 0 (:mod:`runners.job.rank_channel`), returns the answers.
+    """
 
     def __init__(
         self,
@@ -22,100 +27,95 @@ class AgentPool:
         job: Job,
         sink: Sink,
         clock: Callable[[], float],
-        talk: Callable[[str], list[str]] | None = None,
+        on_rank_line: Callable[[str], list[str]] | None = None,
     ) -> None:
-        """:param talk: gets every line of rank 0's (:mod:`runners.job.rank_channel`), returns those that answer it."""
         self.fleet, self.hosts, self.job, self.clock = fleet, hosts, job, clock
-        self.talk = talk
-        self._count = sum(host.slots for host in hosts)
-        self.output = Output(sink)
-
-    def gather(self, kind: str, count: int, answer_s: float = _ANSWER_S) -> list[tuple[str, dict[str, Any]]]:
-        """``count`` messages of one kind.
-
-        :raises HostError: when an agent goes meanwhile, or says that it failed.
-        :raises PlinkError: when answers do not come in time.
-        """
-        found: list[tuple[str, dict[str, Any]]] = []
-        deadline = self.clock() + answer_s
-        while len(found) < count:
-            try:
-                found += self.gather_any((kind,), deadline - self.clock())
-            except TimeoutError:
-                raise self._too_few(kind, found, count, answer_s, self.hosts.names) from None
-        return found
+        self.on_rank_line = on_rank_line
+        self._rank_count = sum(host.slots for host in hosts)
+        self.output = RankOutput(sink)
 
     def each(self, kind: str, names: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """One message of a kind of each of these hosts, by host.
+        """Return one message of a type from each of these hosts, by host.
 
-        :raises HostError: as :meth:`gather`. :raises PlinkError: as :meth:`gather`.
+        :raises HostError: when an agent is lost meanwhile, or fails.
+        :raises PlinkError: when answers do not come in time.
         """
-        found: dict[str, dict[str, Any]] = {}
-        wanted, deadline = set(names), self.clock() + _ANSWER_S
-        while len(found) < len(names):
+        answers: dict[str, dict[str, Any]] = {}
+        expected, deadline = set(names), self.clock() + _ANSWER_TIMEOUT_S
+        while len(answers) < len(names):
             try:
-                ((name, body),) = self.gather_any((kind,), deadline - self.clock())
+                name, body = self.next_of((kind,), deadline - self.clock())
             except TimeoutError:
-                raise self._too_few(kind, list(found.items()), len(names), _ANSWER_S, names) from None
-            if name in wanted:
-                found.setdefault(name, body)
-        return found
+                raise _missing_answers(kind, list(answers), len(names), _ANSWER_TIMEOUT_S, names) from None
+            if name in expected:
+                answers.setdefault(name, body)
+        return answers
 
-    def ranks(self, answer_s: float = _ANSWER_S) -> dict[int, tuple[str, dict[str, Any]]]:
-        """What the ranks of the job report of themselves, with the host whose agent passed it on, by rank.
+    def rank_reports(self, timeout_s: float = _ANSWER_TIMEOUT_S) -> dict[int, tuple[str, dict[str, Any]]]:
+        """Return by rank the host whose agent sent its report, and the report.
 
-        :raises HostError: as :meth:`gather`.
-        :raises PlinkError: as :meth:`gather`, and where others came than there are to be.
+        :raises HostError: as :meth:`each`.
+        :raises PlinkError: as :meth:`each`, and for ranks that the job does not have.
         """
-        reported = self.gather("reported", self._count, answer_s)
-        found = {report["rank"]: (name, report) for name, report in reported}
-        if found.keys() != set(range(self._count)):
-            said = ", ".join(f"{report['rank']} on {name}" for name, report in reported[:8])
-            raise PlinkError(f"ranks came that were not asked for ({said}); nothing was run")
-        return found
+        reports: list[tuple[str, dict[str, Any]]] = []
+        deadline = self.clock() + timeout_s
+        while len(reports) < self._rank_count:
+            try:
+                reports.append(self.next_of(("rank_report",), deadline - self.clock()))
+            except TimeoutError:
+                hosts = [host for host, _ in reports]
+                raise _missing_answers("rank_report", hosts, self._rank_count, timeout_s, self.hosts.names) from None
+        by_rank = {report["rank"]: (name, report) for name, report in reports}
+        if by_rank.keys() != set(range(self._rank_count)):
+            shown = ", ".join(f"{report['rank']} on {name}" for name, report in reports[:8])
+            raise PlinkError(f"ranks started that are not of this job ({shown}); nothing was run")
+        return by_rank
 
-    @staticmethod
-    def _too_few(
-        kind: str, found: list[tuple[str, Any]], count: int, answer_s: float, names: Sequence[str]
-    ) -> PlinkError:  # fmt: skip
-        silent = [name for name in names if name not in {host for host, _ in found}]
-        return PlinkError(
-            f"{count - len(found)} of {count} answers ({kind}) did not come within {answer_s:.0f} s"
-            + (f" (from {', '.join(silent[:4])}{' ...' if len(silent) > 4 else ''})" if silent else "")
-        )
+    def next_of(self, kinds: tuple[str, ...], timeout_s: float) -> tuple[str, dict[str, Any]]:
+        """Return the next message of one of these types, and its host.
 
-    def gather_any(self, kinds: tuple[str, ...], answer_s: float) -> list[tuple[str, dict[str, Any]]]:
-        """The next message of one of these kinds, as a list of one.
-
-        :raises HostError: when an agent goes, says that it failed, or loses a rank before the job has begun.
+        :raises HostError: when an agent is lost, fails, or a rank of its ends before the job has begun.
         :raises TimeoutError: when none comes in time.
         """
-        deadline = self.clock() + answer_s
+        deadline = self.clock() + timeout_s
         while True:
             message = self.fleet.receive(deadline - self.clock())
             if message is None:
-                raise TimeoutError(f"no answer within {answer_s:.0f} s")
+                raise TimeoutError(f"no answer within {timeout_s:.0f} s")
             if message.error is not None:
                 raise message.error
             assert message.body is not None
-            if message.body["is"] in kinds:
-                return [(message.host, message.body)]
-            if message.body["is"] == "failed":
-                raise HostError(message.host, message.body["why"])
-            for rank, code in self.note(message):
-                said = "".join(f"; it said: {line}" for line in self.output.last_lines(rank)[-1:])
-                raise HostError(message.host, f"rank {rank} ended before the job began, with exit code {code}{said}")
+            if message.body["type"] in kinds:
+                return message.host, message.body
+            if message.body["type"] == "failed":
+                raise HostError(message.host, message.body["error"])
+            for rank, code in self.handle(message):
+                last = "".join(f"; its last line: {line}" for line in self.output.last_lines(rank)[-1:])
+                raise HostError(message.host, f"rank {rank} ended before the job began, with exit code {code}{last}")
 
-    def note(self, message: Message) -> list[tuple[int, int]]:
-        """Show output, and answer what rank 0 says; returns (rank, exit code) of a rank that ended. What is said of
-        ranks that the job does not have is passed over."""
+    def handle(self, message: AgentMessage) -> list[tuple[int, int]]:
+        """Show output and answer lines of rank 0; return (rank, exit code) of a rank that ended.
+
+        Ignores messages about ranks that the job does not have.
+        """
         body = message.body or {}
-        of_a_rank = body.get("is") in ("output", "exited") and body["rank"] is not None
-        if of_a_rank and not 0 <= body["rank"] < self._count:
+        kind = body.get("type")
+        if kind in ("output", "exited") and body["rank"] is not None and not 0 <= body["rank"] < self._rank_count:
             return []
-        if body.get("is") == "line" and self.talk is not None:
-            for text in self.talk(body["text"]):
-                self.fleet.send(message.host, do="line", text=text)
-        if body.get("is") == "output":
+        if kind == "line" and self.on_rank_line is not None:
+            for text in self.on_rank_line(body["text"]):
+                self.fleet.send(message.host, method="line", text=text)
+        if kind == "output":
             self.output.add(body["rank"], body["stream"], body["text"])
-        return [(body["rank"], body["code"])] if body.get("is") == "exited" else []
+        return [(body["rank"], body["code"])] if kind == "exited" else []
+
+
+def _missing_answers(
+    kind: str, answered: Sequence[str], count: int, timeout_s: float, names: Sequence[str]
+) -> PlinkError:
+    missing = [name for name in names if name not in set(answered)]
+    more = " ..." if len(missing) > _MAX_NAMED_HOSTS else ""
+    return PlinkError(
+        f"{count - len(answered)} of {count} answers ({kind}) did not come within {timeout_s:.0f} s"
+        + (f" (from {', '.join(missing[:_MAX_NAMED_HOSTS])}{more})" if missing else "")
+    )

@@ -1,4 +1,4 @@
-"""A folder of the user's as an archive that is the same for the same content, to be copied to hosts."""
+"""Archive of the user's folder, to be copied to hosts; it is the same for the same content."""
 
 import hashlib
 import tarfile
@@ -8,48 +8,50 @@ from pathlib import Path
 
 from plink.errors import PlinkError, UsageError
 
-# What is no part of a program, or is made anew.
-LEFT_OUT = frozenset({".git", ".hg", ".plink", ".venv", "venv", "__pycache__", ".mypy_cache", ".pytest_cache"})
-_MOST_BYTES = 1 << 30
-_PIECE = 1 << 16  # on its way for a second or so at the slowest rates that anybody trains over
+# Not part of a program, or created again.
+EXCLUDED_FOLDERS = frozenset({".git", ".hg", ".plink", ".venv", "venv", "__pycache__", ".mypy_cache", ".pytest_cache"})
+_MAX_BYTES = 1 << 30
+_PART_BYTES = 1 << 16  # about a second at the slowest rates that anybody trains over
 
 
 @dataclass(frozen=True)
-class Package:
-    """``digest``: SHA-256 of the archive, hexadecimal; ``file``: the archive."""
+class WorkspaceArchive:
+    """An archive file.
+
+    :param digest: SHA-256 of the archive, hexadecimal.
+    """
 
     digest: str
     file: Path
 
     @property
     def size(self) -> int:
-        """Of the archive, in bytes."""
+        """Return its size in bytes."""
         return self.file.stat().st_size
 
-    def pieces(self) -> Iterator[bytes]:
-        """Its bytes, some at a time."""
+    def parts(self) -> Iterator[bytes]:
+        """Yield its bytes in parts."""
         with self.file.open("rb") as file:
-            while piece := file.read(_PIECE):
-                yield piece
+            while part := file.read(_PART_BYTES):
+                yield part
 
 
-def pack(folder: Path, target: Path) -> Package:
-    """Archive a folder's files into ``target``; links are followed, :data:`LEFT_OUT` is left out.
+def archive_folder(folder: Path, target: Path) -> WorkspaceArchive:
+    """Archive a folder's files into ``target``, without :data:`EXCLUDED_FOLDERS`; follows links.
 
-    :raises UsageError: when it is no folder, or too large to be copied this way. :raises PlinkError: when it cannot be
-        read, or there is no room for the archive.
+    :raises UsageError: when it is no folder, or too large. :raises PlinkError: when it cannot be read, or the disk is full.
     """
     if not folder.is_dir():
-        raise UsageError(f"--sync {folder}: there is no such folder")
+        raise UsageError(f"--sync {folder}: no such folder")
     try:
         size = 0
         with tarfile.open(target, "w", dereference=True) as tar:
             for path in _files(folder):
                 size += path.stat().st_size
-                if size > _MOST_BYTES:
+                if size > _MAX_BYTES:
                     raise UsageError(
-                        f"--sync {folder}: more than {_MOST_BYTES >> 30} GiB; give the folder of the program alone, "
-                        f"and have data on a file system that the hosts share"
+                        f"--sync {folder}: more than {_MAX_BYTES >> 30} GiB; copy the program's folder only, "
+                        f"and keep data on a file system that the hosts share"
                     )
                 entry = tar.gettarinfo(path, str(path.relative_to(folder)))
                 entry.uid = entry.gid = 0
@@ -61,12 +63,12 @@ def pack(folder: Path, target: Path) -> Package:
         with target.open("rb") as archive:
             digest = hashlib.file_digest(archive, "sha256").hexdigest()
     except OSError as error:
-        raise PlinkError(f"cannot pack {folder}: {error.strerror or error}") from None
-    return Package(digest, target)
+        raise PlinkError(f"cannot archive {folder}: {error.strerror or error}") from None
+    return WorkspaceArchive(digest, target)
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Regular files, sorted by their names; links are followed, but for one that leads back to a folder above it."""
+    """Yield regular files, sorted by name; follows links, but not back to a folder above them."""
     yield from _files_in(folder, (folder.resolve(),))
 
 
@@ -74,5 +76,5 @@ def _files_in(folder: Path, above: tuple[Path, ...]) -> Iterator[Path]:
     for path in sorted(folder.iterdir()):
         if path.is_file():
             yield path
-        elif path.is_dir() and path.name not in LEFT_OUT and (real := path.resolve()) not in above:
+        elif path.is_dir() and path.name not in EXCLUDED_FOLDERS and (real := path.resolve()) not in above:
             yield from _files_in(path, (*above, real))

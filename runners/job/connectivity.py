@@ -1,6 +1,6 @@
-"""Can every host reach the first rank's, where the rendezvous will be served?
+"""Connectivity check before a job: can every host reach rank 0's, where the rendezvous will be served?
 
-Runs on the hosts: standard library only. The first rank's host listens for a moment, the others connect and hang up.
+Runs on the hosts: standard library only. Rank 0's host listens for a moment, the others connect and disconnect.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from typing import cast
 
 from plink.remote.addresses import family_of
 
-_CONNECT_S = 5.0
-_MOST_AT_ONCE = 4096  # kernels cut it to net.core.somaxconn: 128 before Linux 5.4
+_CONNECT_TIMEOUT_S = 5.0
+_BACKLOG = 4096  # kernels cut it to net.core.somaxconn: 128 before Linux 5.4
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: a close without waiting, and without TIME_WAIT
 
 
-class _Door(socket.socket):
-    """Takes all who come, in a thread of its own, until it is closed; says nothing and hangs up after the other."""
+class _Listener(socket.socket):
+    """Listener with a thread that accepts all clients until it is closed; it sends nothing and disconnects last."""
 
     def open(self) -> None:
-        """Listen, and take those who come."""
-        self.listen(_MOST_AT_ONCE)
+        """Listen, and accept clients."""
+        self.listen(_BACKLOG)
         self.setblocking(False)
         self._wake, self._woken = socket.socketpair()
-        self._thread = threading.Thread(target=self._serve, daemon=True, name="plink-door")
+        self._thread = threading.Thread(target=self._serve, daemon=True, name="plink-listener")
         self._thread.start()
 
     def _serve(self) -> None:
@@ -38,8 +38,8 @@ class _Door(socket.socket):
             while self._woken not in ready:
                 for sock in ready:
                     if sock is self:
-                        self._take(selector)
-                    elif _gone(sock):
+                        self._accept(selector)
+                    elif _has_disconnected(sock):
                         selector.unregister(sock)
                         sock.close()
                 ready = [cast("socket.socket", key.fileobj) for key, _ in selector.select()]
@@ -47,16 +47,16 @@ class _Door(socket.socket):
                 if key.fileobj not in (self, self._woken):
                     cast("socket.socket", key.fileobj).close()
 
-    def _take(self, selector: selectors.BaseSelector) -> None:
-        with contextlib.suppress(OSError):  # who has gone again before
-            guest, _ = self.accept()
-            guest.setblocking(False)
-            # Who hangs up first keeps the port for a while: never this side, even where the other has not yet.
-            guest.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-            selector.register(guest, selectors.EVENT_READ)
+    def _accept(self, selector: selectors.BaseSelector) -> None:
+        with contextlib.suppress(OSError):  # it has disconnected again
+            client, _ = self.accept()
+            client.setblocking(False)
+            # Whoever disconnects first keeps the port for a while: never this side, even if the client is still connected.
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            selector.register(client, selectors.EVENT_READ)
 
     def close(self) -> None:
-        """Take nobody any more."""
+        """Stop listening."""
         if hasattr(self, "_thread"):
             self._wake.close()
             self._thread.join()
@@ -64,21 +64,21 @@ class _Door(socket.socket):
         super().close()
 
 
-def _gone(guest: socket.socket) -> bool:
+def _has_disconnected(client: socket.socket) -> bool:
     try:
-        return not guest.recv(1 << 12)
+        return not client.recv(1 << 12)
     except BlockingIOError:
         return False
     except OSError:
         return True
 
 
-def listening(address: str, port: int) -> socket.socket:
-    """A socket that takes everyone who connects, until it is closed, which leaves the port free.
+def open_listener(address: str, port: int) -> socket.socket:
+    """Return a socket that accepts all clients until it is closed; the port is free then.
 
-    :raises OSError: when the port cannot be had.
+    :raises OSError: when the port cannot be used.
     """
-    server = _Door(family_of(address), socket.SOCK_STREAM)
+    server = _Listener(family_of(address), socket.SOCK_STREAM)
     try:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         server.bind((address, port))
@@ -89,11 +89,11 @@ def listening(address: str, port: int) -> socket.socket:
     return server
 
 
-def reached(address: str, port: int) -> str | None:
-    """None when the port answers, else why not."""
+def connection_error(address: str, port: int) -> str | None:
+    """Return why a port cannot be reached, None if it can."""
     try:
-        # Who hangs up first keeps the port for a while (TIME_WAIT, RFC 9293 3.6.1): this side.
-        socket.create_connection((address, port), timeout=_CONNECT_S).close()
+        # Whoever disconnects first keeps the port for a while (TIME_WAIT, RFC 9293 3.6.1): this side.
+        socket.create_connection((address, port), timeout=_CONNECT_TIMEOUT_S).close()
     except OSError as error:
         return error.strerror or str(error)
     return None

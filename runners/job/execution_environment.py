@@ -1,4 +1,4 @@
-"""What a host would run, in which folder, and over which interface.
+"""Resolution of a job's execution environment on a host: program, folder and network interface.
 
 Runs on the hosts: standard library only.
 """
@@ -13,7 +13,7 @@ import socket
 import subprocess
 from typing import Any
 
-from plink.remote.addresses import family_of, interface_of, towards
+from plink.remote.addresses import family_of, interface_of, own_address_towards
 
 _VERSIONS = """
 import json, sys
@@ -25,32 +25,32 @@ def of(name):
         return None
 print(json.dumps({"python": "%d.%d" % sys.version_info[:2], "torch": of("torch"), "plink": of("plink-collectives")}))
 """
-_VERSIONS_S = 20.0
+_VERSIONS_TIMEOUT_S = 20.0
 _PYTHON = re.compile(r"python[0-9.]*")
 
 
-def workplace(ask: dict[str, Any]) -> dict[str, Any]:
-    """What this host would run, or the problems that keep it from running.
+def resolve_execution(request: dict[str, Any]) -> dict[str, Any]:
+    """Return what this host would run, or the problems that keep it from running.
 
-    ``ask``: ``program``, ``args``, ``workdirs`` and ``pythons`` as in :class:`runners.job.job.Job`; ``peers``,
-    addresses or names of the other hosts, this one's own may be among them; ``interface``, the one to use, None for the
-    one that leads to them; ``port``, where this host would serve the rendezvous, 0 for any that is free.
+    :param request: ``program``, ``args``, ``workdirs`` and ``pythons`` as in :class:`runners.job.job.Job`; ``peers``,
+        addresses or names of the other hosts, this one's own may be among them; ``interface``, the one to use, None for
+        the one that leads to them; ``port``, where this host would serve the rendezvous, 0 for any free port.
     """
     problems: list[str] = []
-    # "~" is the home of the user there, whoever started this here.
-    folders = [os.path.expanduser(path) for path in ask["workdirs"]]
+    # "~" is the home of this host's user.
+    folders = [os.path.expanduser(path) for path in request["workdirs"]]
     workdir = next((path for path in folders if os.path.isdir(path)), None)
     if workdir is None:
-        problems.append(f"there is no folder {ask['workdirs'][0]}")
+        problems.append(f"no such folder: {request['workdirs'][0]}")
     at = os.path.join(os.getcwd(), workdir or "/")
-    argv, is_python = _command(ask["program"], ask["args"], ask["pythons"], at, problems)
-    interface, address = _way(ask["peers"], ask["interface"], problems)
+    argv, is_python = _command(request["program"], request["args"], request["pythons"], at, problems)
+    interface, address = _route(request["peers"], request["interface"], problems)
     return {
-        "argv": [*argv, *ask["args"]],
+        "argv": [*argv, *request["args"]],
         "workdir": workdir or "/",
         "interface": interface,
         "address": address,
-        "port": _free_port(address, ask["port"], problems),
+        "port": _free_port(address, request["port"], problems),
         "versions": _versions(argv[0], problems) if is_python else None,
         "problems": problems,
     }
@@ -59,45 +59,45 @@ def workplace(ask: dict[str, Any]) -> dict[str, Any]:
 def _command(
     program: str, args: list[str], pythons: list[str], workdir: str, problems: list[str]
 ) -> tuple[list[str], bool]:
-    """(what stands before the arguments, whether the first of it is a Python that is there and has its script)."""
+    """Return (the command before its arguments, whether it is an existing Python with an existing script)."""
     if not program.endswith(".py"):
-        found = _found(program, workdir)
-        if found is None:
-            problems.append(f"there is no program {program}")
+        path = _find_program(program, workdir)
+        if path is None:
+            problems.append(f"no such program: {program}")
             return [program], False
-        runs = bool(_PYTHON.fullmatch(os.path.basename(program)) and args and args[0].endswith(".py"))
-        return [found], runs and _has(args[0], workdir, problems)
-    python = next((path for path in (_found(name, workdir) for name in pythons) if path), None)
+        is_python = bool(_PYTHON.fullmatch(os.path.basename(program)) and args and args[0].endswith(".py"))
+        return [path], is_python and _check_script(args[0], workdir, problems)
+    python = next((path for path in (_find_program(name, workdir) for name in pythons) if path), None)
     if python is None:
-        problems.append(f"there is no {pythons[0]}")
+        problems.append(f"no such program: {pythons[0]}")
         return [program], False
-    return ([python, program], True) if _has(program, workdir, problems) else ([program], False)
+    return ([python, program], True) if _check_script(program, workdir, problems) else ([program], False)
 
 
-def _found(name: str, workdir: str) -> str | None:
-    """The path of a program; where its name holds a slash, relative to the folder that it is started in."""
+def _find_program(name: str, workdir: str) -> str | None:
+    """Return the path of a program; a name with a slash is relative to the folder that it is started in."""
     return shutil.which(name if "/" not in name else os.path.join(workdir, name))
 
 
-def _has(script: str, workdir: str, problems: list[str]) -> bool:
-    there = os.path.isfile(os.path.join(workdir, script))
-    if not there:
-        problems.append(f"there is no {os.path.join(workdir, script)}")
-    return there
+def _check_script(script: str, workdir: str, problems: list[str]) -> bool:
+    exists = os.path.isfile(os.path.join(workdir, script))
+    if not exists:
+        problems.append(f"no such file: {os.path.join(workdir, script)}")
+    return exists
 
 
-def _way(peers: list[str], asked: str | None, problems: list[str]) -> tuple[str, str]:
-    """(the interface, this host's address on the way to the others)."""
+def _route(peers: list[str], interface_option: str | None, problems: list[str]) -> tuple[str, str]:
+    """Return (the interface, this host's address on the way to the others)."""
     if not peers:
-        return asked or "lo", "127.0.0.1"
-    address, unknown = towards(peers)
-    problems += [unknown] if unknown is not None else []
-    interface = asked or interface_of(address)
+        return interface_option or "lo", "127.0.0.1"
+    address, error = own_address_towards(peers)
+    problems += [error] if error is not None else []
+    interface = interface_option or interface_of(address)
     if interface is None:
-        problems.append(f"no interface is known that holds {address}")
-    elif asked is not None:
-        there = [name for _, name in socket.if_nameindex()]
-        problems += [f"there is no interface {name}" for name in asked.split(",") if name not in there]
+        problems.append(f"no interface has the address {address}")
+    elif interface_option is not None:
+        existing = [name for _, name in socket.if_nameindex()]
+        problems += [f"no such interface: {name}" for name in interface_option.split(",") if name not in existing]
     return interface or "", address
 
 
@@ -112,19 +112,23 @@ def _free_port(address: str, port: int, problems: list[str]) -> int:
 
 
 def _versions(python: str, problems: list[str]) -> dict[str, str | None] | None:
-    """Of Python, PyTorch and plink, as that interpreter has them; None when it does not tell."""
+    """Return the versions of Python, PyTorch and plink of that interpreter; None if it gives no valid answer."""
     try:
-        said = subprocess.run(
-            [python, "-c", _VERSIONS], cwd="/", stdin=subprocess.DEVNULL, capture_output=True, timeout=_VERSIONS_S
+        output = subprocess.run(
+            [python, "-c", _VERSIONS], cwd="/", stdin=subprocess.DEVNULL, capture_output=True, timeout=_VERSIONS_TIMEOUT_S
         )  # fmt: skip
-        found = json.loads(said.stdout)
+        versions = json.loads(output.stdout)
     except OSError as error:
         problems.append(f"cannot start {python}: {error.strerror}")
         return None
     except (ValueError, RecursionError, subprocess.TimeoutExpired):
         return None
-    # It may be any program: what it says is not taken for the agent's own word, whose form the controller checks.
-    if not isinstance(found, dict):
+    # It may be any program; the controller would give up an agent that sent something invalid.
+    if not isinstance(versions, dict):
         return None
-    known = {name: found.get(name) for name in ("python", "torch", "plink")}
-    return known if all(version is None or isinstance(version, str) for version in known.values()) else None
+    known_versions = {name: versions.get(name) for name in ("python", "torch", "plink")}
+    return (
+        known_versions
+        if all(version is None or isinstance(version, str) for version in known_versions.values())
+        else None
+    )

@@ -1,26 +1,27 @@
-"""Jobs whose ranks our own agents start: held at a gate until each has shown that it is where it was asked to be."""
+"""Runner whose ranks are started by agents of plink, and wait at a start barrier until their placement is verified."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from plink.model.hosts import Hosts
 from plink.remote.connector import Connector
 from plink.remote.fleet import Fleet
 from plink.remote.program import AgentProgram
-from runners.job.agent_pool import AgentPool
-from runners.job.rank_environment import environment, interface_environment
-from runners.job.job import Job
-from runners.job.setup import HostSetups, placed, prepare
-from runners.job.placement import RankLocation, RankAssignment, seats, verify
-from runners.job.result import RunResult, kept
-from runners.job.runner import Command, DryRun, Watch
 from runners.job.agent_messages import AGENT_MESSAGES
-from runners.job.monitor import JobMonitor
+from runners.job.agent_pool import AgentPool
+from runners.job.fleet_monitor import run_to_end
+from runners.job.job import Job
+from runners.job.placement import RankAssignment, assign_ranks
+from runners.job.rank_environment import interface_environment, rank_environment
+from runners.job.result import RunResult
+from runners.job.runner import DryRun, LaunchCommand, RunContext
+from runners.job.setup import HostSetups, set_up_hosts, verify_hosts
 
 PROGRAM = AgentProgram(
     (
         "plink.remote.addresses",
         "plink.remote.low_priority",
+        "plink.remote.start_barrier",
         "plink.remote.supervisor",
         "runners.job.execution_environment",
         "runners.job.connectivity",
@@ -34,66 +35,55 @@ PROGRAM = AgentProgram(
 
 
 class FleetRunner:
-    """Agents on the hosts start the ranks (over SSH, or as children of this process: ``connector``)."""
+    """Runner over a fleet of agents.
+
+    :param connector: how the agents get onto the hosts (SSH, or as child processes).
+    """
 
     def __init__(self, name: str, connector: Connector) -> None:
         self.name, self._connector = name, connector
 
-    def dry_run(self, job: Job, hosts: Hosts, watch: Watch) -> DryRun:
-        """See :class:`runners.job.runner.Runner`: every host is connected to, and says what it would run."""
+    def dry_run(self, job: Job, hosts: Hosts, context: RunContext) -> DryRun:
+        """See :class:`runners.job.runner.Runner`; connects to every host, which reports what it would run."""
         with Fleet(self._connector, PROGRAM) as fleet:
-            crew = AgentPool(fleet, hosts, job, watch.sink, watch.clock)
-            prepared = prepare(crew, watch.connected, watch.copied)
-            placed(seats(hosts, watch.machines), prepared)
+            pool = AgentPool(fleet, hosts, job, context.observer.on_line, context.clock)
+            setups = set_up_hosts(pool, context.observer.progress)
+            assignments = assign_ranks(hosts, context.host_identities)
+            verify_hosts(assignments, setups)
             commands = tuple(
-                Command(tuple(here["argv"]), env, seat.host, (seat.rank,), here["workdir"])
-                for seat, env in environments(crew, seats(hosts, watch.machines), prepared)
-                for here in (prepared[seat.host],)
+                LaunchCommand(tuple(setup["argv"]), env, assignment.host, (assignment.rank,), setup["workdir"])
+                for assignment, env in rank_environments(pool, assignments, setups)
+                for setup in (setups[assignment.host],)
             )
             return DryRun(self.name, commands)
 
-    def run(self, job: Job, hosts: Hosts, watch: Watch) -> RunResult:
+    def run(self, job: Job, hosts: Hosts, context: RunContext) -> RunResult:
         """See :class:`runners.job.runner.Runner`."""
         with Fleet(self._connector, PROGRAM) as fleet:
-            crew = AgentPool(fleet, hosts, job, watch.sink, watch.clock, watch.talk)
-            prepared = prepare(crew, watch.connected, watch.copied)
-            asked = seats(hosts, watch.machines)
-            proof = _at_the_gate(crew, asked, prepared)
-            watch.on_placement(proof)
-            began = watch.clock()
-            end = JobMonitor(crew, asked).watch()
-        seconds = watch.clock() - began
-        code = end.failure.code if end.failure else 0
-        return RunResult(watch.run_id, code, tuple(proof), seconds, end.failure, end.timed_out, end.exits)
+            pool = AgentPool(fleet, hosts, job, context.observer.on_line, context.clock, context.on_rank_line)
+            setups = set_up_hosts(pool, context.observer.progress)
+            assignments = assign_ranks(hosts, context.host_identities)
+            _start_ranks(pool, assignments, setups)
+            return run_to_end(pool, assignments, pool.rank_reports(), context)
 
 
-def environments(crew: AgentPool, asked: list[RankAssignment], prepared: HostSetups) -> Iterator[tuple[RankAssignment, dict[str, str]]]:
-    """What each rank is started with."""
-    master, groups = prepared[asked[0].host], {name: group for group, name in enumerate(crew.hosts.names)}
-    addresses = ",".join(prepared[seat.host]["address"] for seat in asked)
-    for seat in asked:
-        env = environment(seat, groups[seat.host], crew.hosts, master) | {"PLINK_ADDRESSES": addresses}
-        yield seat, env | interface_environment(prepared[seat.host]["interface"]) | crew.job.env
+def rank_environments(
+    pool: AgentPool, assignments: list[RankAssignment], setups: HostSetups
+) -> Iterator[tuple[RankAssignment, dict[str, str]]]:
+    """Yield each rank with the variables that its environment gets."""
+    master, groups = setups[assignments[0].host], {name: group for group, name in enumerate(pool.hosts.names)}
+    addresses = {"PLINK_ADDRESSES": ",".join(setups[assignment.host]["address"] for assignment in assignments)}
+    for assignment in assignments:
+        env = rank_environment(assignment, groups[assignment.host], pool.hosts, master) | addresses
+        yield assignment, env | interface_environment(setups[assignment.host]["interface"]) | pool.job.env
 
 
-def _at_the_gate(crew: AgentPool, asked: list[RankAssignment], prepared: HostSetups) -> list[RankLocation]:
-    """All ranks at the gate, and the proof that each is where it was asked to be.
-
-    :raises PlacementError: when one is not.
-    """
-    tasks: dict[str, list[dict[str, Any]]] = {name: [] for name in crew.hosts.names}
-    for seat, env in environments(crew, asked, prepared):
-        task = {"rank": seat.rank, "env": env, "line": seat.rank == 0 and crew.talk is not None}
-        tasks[seat.host].append(task)
-    for name, ranks in tasks.items():
-        here = prepared[name]
-        crew.fleet.send(name, do="start", ranks=ranks, argv=here["argv"], workdir=here["workdir"])
-    return proven(asked, crew.ranks())
-
-
-def proven(asked: list[RankAssignment], reports: Mapping[int, tuple[str, dict[str, Any]]]) -> list[RankLocation]:
-    """What ranks reported, compared with what was asked for.
-
-    :raises PlacementError: when one is elsewhere.
-    """
-    return kept(verify(asked, reports))
+def _start_ranks(pool: AgentPool, assignments: list[RankAssignment], setups: HostSetups) -> None:
+    """Start all ranks, which then wait at the start barrier and report."""
+    ranks: dict[str, list[dict[str, Any]]] = {name: [] for name in pool.hosts.names}
+    for assignment, env in rank_environments(pool, assignments, setups):
+        channel = assignment.rank == 0 and pool.on_rank_line is not None
+        ranks[assignment.host].append({"rank": assignment.rank, "env": env, "channel": channel})
+    for name, tasks in ranks.items():
+        setup = setups[name]
+        pool.fleet.send(name, method="start", ranks=tasks, argv=setup["argv"], workdir=setup["workdir"])

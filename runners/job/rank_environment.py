@@ -1,4 +1,4 @@
-"""What a rank is started with.
+"""Environment variables of a rank.
 
 Runs on hosts, too: standard library only.
 """
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from runners.job.placement import RankAssignment
 
 
-def environment(seat: RankAssignment, group: int, hosts: Hosts, master: dict[str, Any]) -> dict[str, str]:
-    """What torchrun gives a rank (PyTorch's documentation, "torchrun").
+def rank_environment(assignment: RankAssignment, group: int, hosts: Hosts, master: dict[str, Any]) -> dict[str, str]:
+    """Return the variables that torchrun sets for a rank (PyTorch's documentation, "torchrun").
 
-    ``master``: ``address`` and ``port`` of the rendezvous, on the first rank's host.
+    :param group: index of its host. :param master: ``address`` and ``port`` of the rendezvous, on rank 0's host.
     """
     slots = hosts.members[group].slots
     env = {
-        "RANK": str(seat.rank),
-        "LOCAL_RANK": str(seat.local_rank),
+        "RANK": str(assignment.rank),
+        "LOCAL_RANK": str(assignment.local_rank),
         "WORLD_SIZE": str(sum(host.slots for host in hosts)),
         "LOCAL_WORLD_SIZE": str(slots),
         "GROUP_RANK": str(group),
@@ -36,6 +36,6 @@ def environment(seat: RankAssignment, group: int, hosts: Hosts, master: dict[str
 
 
 def interface_environment(interface: str) -> dict[str, str]:
-    """What makes Gloo and NCCL use an interface of this host (or several, ``eth0,eth1``)."""
+    """Return the variables that make Gloo and NCCL use an interface of this host (or several, ``eth0,eth1``)."""
     # "=": these very names, not every name that begins so.
     return {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": "=" + interface}

@@ -1,5 +1,6 @@
-"""Before a job: agents on all hosts, the user's folder where it was to be copied, what each host would run, and whether
-the ranks can meet. Whatever keeps the job from running is told before anything of the user's is started.
+"""Setup of hosts before a job: agents, a copy of the user's folder, what each host would run, and connectivity.
+
+Whatever keeps the job from running is reported before anything of the user's is started.
 """
 
 import base64
@@ -14,157 +15,156 @@ from plink.errors import HostError, PlinkError, UsageError
 from plink.records.scratch import scratch_folder
 from plink.remote.peers import sample_peers
 from runners.job.agent_pool import AgentPool
+from runners.job.archive import archive_folder
+from runners.job.host_checks import check_connectivity, check_hosts
 from runners.job.job import Job
-from runners.job.archive import pack
-from runners.job.host_checks import refuse, refuse_unreached
-from runners.job.placement import RankAssignment, verify
-from runners.job.result import kept
+from runners.job.placement import RankAssignment, verify_placement
+from runners.job.result import check_placement
 
+# By host: what it would run (:func:`runners.job.execution_environment.resolve_execution`), and ``identity``.
 HostSetups = dict[str, dict[str, Any]]
-_UNPACK_S = 300.0
-_AHEAD = 4  # pieces on their way to a host
+_EXTRACT_TIMEOUT_S = 300.0
+_PARTS_IN_FLIGHT = 4  # to one host
+_MAX_NAMED_HOSTS = 4
 
 
-def prepare(
-    crew: AgentPool,
-    connected: Callable[[int, int], None],
-    copied: Callable[[int, int], None],
-    peers: Sequence[str] = (),
-    stands_back: bool = False,
+def set_up_hosts(
+    pool: AgentPool, progress: Callable[[str, int, int], None], peers: Sequence[str] = (), low_priority: bool = False
 ) -> HostSetups:
-    """What each host would run, by name (:func:`runners.job.execution_environment.workplace`).
+    """Start agents on all hosts and return what each host would run.
 
-    :param peers: addresses of hosts that these are to reach beside each other.
-    :param stands_back: agents leave the cores to what else runs there until ranks are let go.
+    :param progress: see :class:`runners.job.runner.RunObserver`.
+    :param peers: addresses of hosts of the job beside these.
+    :param low_priority: agents run at low priority until ranks start.
     :raises PlinkError: when hosts cannot be reached, or could not run the job; names them.
     """
-    hosts = crew.hosts
+    hosts, job = pool.hosts, pool.job
     done = itertools.count(1)
-    failures = crew.fleet.start(
-        hosts, {"stands_back": True} if stands_back else {}, lambda: connected(next(done), len(hosts))
-    )
+    settings: dict[str, object] = {"low_priority": True} if low_priority else {}
+    failures = pool.fleet.start(hosts, settings, lambda: progress("connecting", next(done), len(hosts)))
     if failures:
-        raise _first_of(list(failures.values()))
-    others = sample_peers([*peers, *(host.address for host in hosts)])
+        raise _merged_error(list(failures.values()))
+    samples = sample_peers([*peers, *(host.address for host in hosts)])
     for host in hosts:
-        crew.fleet.send(host.name, do="begin", asked=host.address, peers=others[host.address])
-    ready = crew.each("ready", hosts.names)
-    others = sample_peers([*peers, *(ready[name]["address"] for name in hosts.names)])
-    copies = {} if crew.job.sync is None else _copy(crew, crew.job.sync, copied)
+        pool.fleet.send(host.name, method="begin", address=host.address, peers=samples[host.address])
+    identities = pool.each("ready", hosts.names)
+    samples = sample_peers([*peers, *(identities[name]["address"] for name in hosts.names)])
+    copies = {} if job.sync is None else _copy_folder(pool, job.sync, progress)
     for host in hosts:
-        job = crew.job if host.name not in copies else _in_copy(crew.job, copies[host.name])
-        crew.fleet.send(
+        host_job = job if host.name not in copies else _job_in_copy(job, copies[host.name])
+        pool.fleet.send(
             host.name,
-            do="prepare",
-            peers=others[ready[host.name]["address"]],
-            program=job.program,
-            args=list(job.args),
-            workdirs=list(job.workdirs),
-            pythons=list(job.pythons),
-            interface=job.interface,
-            port=job.master_port if host is hosts.members[0] else 0,
+            method="set_up",
+            peers=samples[identities[host.name]["address"]],
+            program=host_job.program,
+            args=list(host_job.args),
+            workdirs=list(host_job.workdirs),
+            pythons=list(host_job.pythons),
+            interface=host_job.interface,
+            port=host_job.master_port if host is hosts.members[0] else 0,
         )
-    prepared = crew.each("prepared", hosts.names)
+    setups = pool.each("set_up", hosts.names)
     for name in hosts.names:
-        prepared[name]["machine"] = ready[name]
-    bad = [(name, prepared[name]["problems"]) for name in hosts.names if prepared[name]["problems"]]
-    refuse(bad, {name: prepared[name]["versions"] for name in hosts.names}, crew.job)
+        setups[name]["identity"] = identities[name]
+    invalid = [(name, setups[name]["problems"]) for name in hosts.names if setups[name]["problems"]]
+    check_hosts(invalid, {name: setups[name]["versions"] for name in hosts.names}, job)
     if len(hosts) > 1:
-        _meet(crew, prepared)
-    return prepared
+        _check_connectivity(pool, setups)
+    return setups
 
 
-def placed(asked: list[RankAssignment], prepared: HostSetups) -> None:
-    """Compare where ranks would be with where they were asked to be, by what the agents say of their machines.
+def verify_hosts(assignments: list[RankAssignment], setups: HostSetups) -> None:
+    """Verify, before ranks start, the placement that they would have, by the identities that agents report.
 
-    :raises PlacementError: when one would be elsewhere.
+    :raises PlacementError: when a rank would be on another host.
     """
-    machines = {name: {**here["machine"], "pid": 0} for name, here in prepared.items()}
-    kept(verify(asked, {seat.rank: (seat.host, machines[seat.host]) for seat in asked}))
+    reports = {name: {**setup["identity"], "pid": 0} for name, setup in setups.items()}
+    by_rank = {assignment.rank: (assignment.host, reports[assignment.host]) for assignment in assignments}
+    check_placement(verify_placement(assignments, by_rank))
 
 
-def _meet(crew: AgentPool, prepared: HostSetups) -> None:
-    """Every host reaches the port on the first rank's where the job's rendezvous will be."""
-    first, *others = crew.hosts.names
-    at = {"address": prepared[first]["address"], "port": prepared[first]["port"]}
-    crew.fleet.send(first, do="listen", **at)
-    answer = crew.each("listening", [first])[first]
-    if answer["why"] is not None:
-        refuse([(first, [f"port {at['port']} of {at['address']} cannot be used: {answer['why']}"])], {}, crew.job)
+def _check_connectivity(pool: AgentPool, setups: HostSetups) -> None:
+    """Check that every host reaches the port on rank 0's host where the job's rendezvous will be."""
+    first, *others = pool.hosts.names
+    address, port = setups[first]["address"], setups[first]["port"]
+    pool.fleet.send(first, method="open_listener", address=address, port=port)
+    error = pool.each("listener_opened", [first])[first]["error"]
+    if error is not None:
+        check_hosts([(first, [f"port {port} of {address} cannot be used: {error}"])], {}, pool.job)
     for name in others:
-        crew.fleet.send(name, do="reach", **at)
-    reached = crew.each("reached", others)
-    crew.fleet.send(first, do="hang up")
-    crew.each("hung up", [first])
-    refuse_unreached(first, **at, why={name: reached[name]["why"] for name in others if reached[name]["why"]})
+        pool.fleet.send(name, method="connect", address=address, port=port)
+    errors = {name: answer["error"] for name, answer in pool.each("connected", others).items()}
+    pool.fleet.send(first, method="close_listener")
+    pool.each("listener_closed", [first])
+    check_connectivity(first, address, port, {name: errors[name] for name in others if errors[name]})
 
 
-def _copy(crew: AgentPool, folder: Path, copied: Callable[[int, int], None]) -> dict[str, str]:
-    """The user's folder on every host; returns where, by host. Hosts that have it already are sent nothing.
+def _copy_folder(pool: AgentPool, folder: Path, progress: Callable[[str, int, int], None]) -> dict[str, str]:
+    """Copy the user's folder to the hosts that lack it; return the path of the copy by host.
 
-    A host is sent the next piece when it has taken another, so that renewals of its lease, and Ctrl-C, are not held up.
+    A host is sent the next part when it has stored another, so that lease renewals, and Ctrl-C, are not held up.
     """
     with scratch_folder() as scratch:
-        package = pack(folder, scratch / "archive.tar")
-        crew.fleet.send_all(do="have", digest=package.digest)
-        where = {name: answer["path"] for name, answer in crew.each("has", crew.hosts.names).items()}
-        left = {name: package.pieces() for name, path in where.items() if path is None}
-        total, taken = len(left) * package.size, 0
-        waited_for = set(left)
-        for name, pieces in left.items():
-            for _ in range(_AHEAD):
-                _send_next(crew, name, pieces, package.digest)
-        while waited_for:
+        archive = archive_folder(folder, scratch / "archive.tar")
+        pool.fleet.send_all(method="has_digest", digest=archive.digest)
+        paths = {name: answer["path"] for name, answer in pool.each("digest", pool.hosts.names).items()}
+        uploads = {name: archive.parts() for name, path in paths.items() if path is None}
+        total, stored = len(uploads) * archive.size, 0
+        pending = set(uploads)
+        for name, parts in uploads.items():
+            for _ in range(_PARTS_IN_FLIGHT):
+                _send_next(pool, name, parts, archive.digest)
+        while pending:
             try:
-                ((name, answer),) = crew.gather_any(("took", "unpacked"), _UNPACK_S)
+                name, answer = pool.next_of(("part_stored", "extracted"), _EXTRACT_TIMEOUT_S)
             except TimeoutError:
-                silent = ", ".join(sorted(waited_for)[:4])
-                raise PlinkError(f"{silent}: nothing was heard of the copy of {folder} for {_UNPACK_S:.0f} s") from None
-            if name not in waited_for:
+                named = ", ".join(sorted(pending)[:_MAX_NAMED_HOSTS])
+                raise PlinkError(f"{named}: no answer for {_EXTRACT_TIMEOUT_S:.0f} s while copying {folder}") from None
+            if name not in pending:
                 continue
-            if answer["is"] == "took":
-                taken += answer["bytes"]
-                copied(min(taken, total), total)
-                _send_next(crew, name, left[name], package.digest)
+            if answer["type"] == "part_stored":
+                stored += answer["bytes"]
+                progress("copying", min(stored, total), total)
+                _send_next(pool, name, uploads[name], archive.digest)
             elif answer["path"] is None:
-                raise HostError(name, f"cannot keep a copy of {folder}: {answer['why'] or 'it does not say why'}")
+                raise HostError(name, f"cannot store a copy of {folder}: {answer['error'] or 'no reason given'}")
             else:
-                where[name] = answer["path"]
-                waited_for.discard(name)
-    return where
+                paths[name] = answer["path"]
+                pending.discard(name)
+    return paths
 
 
-def _send_next(crew: AgentPool, name: str, pieces: Iterator[bytes], digest: str) -> None:
-    """The next piece, and after the last one the word to unpack."""
-    piece = next(pieces, None)
-    if piece is not None:
-        crew.fleet.send(name, do="piece", data=base64.b64encode(piece).decode())
+def _send_next(pool: AgentPool, name: str, parts: Iterator[bytes], digest: str) -> None:
+    """Send the next part, and after the last one the request to extract."""
+    part = next(parts, None)
+    if part is not None:
+        pool.fleet.send(name, method="upload_part", data=base64.b64encode(part).decode())
         return
-    # Told once for each piece that was ahead; the agent unpacks at the first.
-    crew.fleet.send(name, do="unpack", digest=digest)
+    # Sent once for each part in flight; the agent extracts at the first.
+    pool.fleet.send(name, method="extract", digest=digest)
 
 
-def _in_copy(job: Job, copy: str) -> Job:
-    """The job as it stands in a copy of its folder: what would be done in that folder is done in the copy.
+def _job_in_copy(job: Job, copy: str) -> Job:
+    """Return the job with its folder replaced by a copy.
 
     :raises UsageError: for a program that is not in the folder.
     """
     assert job.sync is not None
-    folder, here = job.sync.resolve(), Path(job.workdirs[0]).resolve()
-    inside = Path(copy, here.relative_to(folder) if here.is_relative_to(folder) else ".")
+    folder, workdir = job.sync.resolve(), Path(job.workdirs[0]).resolve()
+    copied_workdir = Path(copy, workdir.relative_to(folder) if workdir.is_relative_to(folder) else ".")
     if "/" not in job.program and not job.program.endswith(".py"):
-        return replace(job, workdirs=(str(inside),))
-    typed = Path(here, job.program)
-    program = typed.parent.resolve() / typed.name
+        return replace(job, workdirs=(str(copied_workdir),))
+    path = Path(workdir, job.program)
+    program = path.parent.resolve() / path.name
     if not program.is_relative_to(folder):
         if job.program.endswith(".py"):
             raise UsageError(f"--sync {job.sync}: {job.program} is not in it, so it would not be the copy that runs")
-        return replace(job, workdirs=(str(inside),))
-    copied = os.path.relpath(Path(copy, program.relative_to(folder)), inside)
-    return replace(job, workdirs=(str(inside),), program=copied if "/" in copied else f"./{copied}")
+        return replace(job, workdirs=(str(copied_workdir),))
+    copied = os.path.relpath(Path(copy, program.relative_to(folder)), copied_workdir)
+    return replace(job, workdirs=(str(copied_workdir),), program=copied if "/" in copied else f"./{copied}")
 
 
-def _first_of(errors: list[HostError]) -> PlinkError:
+def _merged_error(errors: list[HostError]) -> PlinkError:
     error = errors[0]
     if len(errors) == 1:
         return error

@@ -1,7 +1,7 @@
-"""WorkspaceCache of the user's folder on a host: each under the digest of what is in it, written whole or not at all.
+"""Cache of the user's folder on a host: copies by the digest of their content, written whole or not at all.
 
-Runs on the hosts: standard library only. Nothing of the user's is overwritten: copies live in ~/.cache/plink/sync.
-Beside each lies a file whose lock its users share (a file, not the folder: on NFS only files lock across hosts). Only
+Runs on the hosts: standard library only. It overwrites nothing of the user's: copies are in ~/.cache/plink/sync.
+Beside each is a lock file that its users share (a file, not the folder: on NFS only files lock across hosts). Only
 copies that nobody uses are removed.
 """
 
@@ -18,37 +18,37 @@ import tempfile
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
-_KEPT = 8
-_OLD = ".old-"
+_MAX_COPIES = 8
+_REMOVED_PREFIX = ".old-"
 
 
 class WorkspaceCache:
-    """The folder of copies, and the one that is being received."""
+    """Folder of copies, and the archive that is being received."""
 
     def __init__(self) -> None:
         cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
         self._folder = os.path.join(cache, "plink", "sync")
         self._file: str | None = None
-        self._held: int | None = None  # the lock of the copy that is used, until this process ends
+        self._lock_fd: int | None = None  # of the copy in use, until this process ends
 
     def find(self, digest: str) -> str | None:
-        """The copy with that digest, None when it has to be sent. It counts as new, and stays as long as this process.
+        """Return the copy with that digest, None when it has to be sent; it is kept until this process ends.
 
         :raises OSError: when it is no digest.
         """
         path = self._path(digest)
         if not os.path.isdir(path):
             return None
-        self._hold(path)
-        if not os.path.isdir(path):  # somebody removed it before it was held
+        self._share_lock(path)
+        if not os.path.isdir(path):  # removed before it was locked
             return None
         os.utime(path)
         return path
 
-    def add(self, data: str) -> int:
-        """The next piece of the archive, base64; returns its length in bytes.
+    def append(self, data: str) -> int:
+        """Append the next part of the archive, base64; return its length in bytes.
 
-        :raises OSError: when it cannot be kept.
+        :raises OSError: when it cannot be written.
         """
         if self._file is None:
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
@@ -57,17 +57,17 @@ class WorkspaceCache:
         with open(self._file, "ab") as file:
             return file.write(base64.b64decode(data))
 
-    def forget(self) -> None:
-        """Drop what was received so far."""
+    def discard(self) -> None:
+        """Delete what was received so far."""
         if self._file is not None:
             os.unlink(self._file)
             self._file = None
 
-    def unpack(self, digest: str, renew: Callable[[], None] = lambda: None) -> str:
-        """Make the copy of what was received, which stays as long as this process; returns its path. ``renew`` is
-        called now and then: it may take minutes.
+    def extract(self, digest: str, renew_lease: Callable[[], None] = lambda: None) -> str:
+        """Extract what was received; return the path of the copy, which is kept until this process ends.
 
-        :raises OSError: when there is no room, or the archive is not what it should be.
+        :param renew_lease: called now and then, for this may take minutes.
+        :raises OSError: when the disk is full, or the archive is damaged.
         """
         path, archive = self._path(digest), self._file
         self._file = None
@@ -76,26 +76,26 @@ class WorkspaceCache:
         folder = None
         try:
             with open(archive, "rb") as file:
-                if _digest(file, renew) != digest:
-                    raise OSError(0, "what was received is not what was sent")
+                if _digest(file, renew_lease) != digest:
+                    raise OSError(0, "the archive was damaged on its way")
             folder = tempfile.mkdtemp(prefix=".new-", dir=self._folder)
             with tarfile.open(archive) as tar:
                 for member in tar.getmembers():
-                    if not (member.isreg() or member.isdir()) or not _inside(member.name):
-                        raise OSError(0, f"{member.name} has no place in a copy")
-                    renew()
+                    if not (member.isreg() or member.isdir()) or not _is_inside(member.name):
+                        raise OSError(0, f"{member.name} is no plain file inside the folder")
+                    renew_lease()
                     tar.extract(member, folder)
-            self._hold(path)
+            self._share_lock(path)
             try:
                 os.rename(folder, path)
             except OSError:
-                if not os.path.isdir(path):  # another agent of this user was first: theirs is as good
+                if not os.path.isdir(path):  # another agent of this user was first
                     raise
         finally:
             os.unlink(archive)
             if folder is not None:
                 shutil.rmtree(folder, ignore_errors=True)
-        self._keep_few()
+        self._remove_old()
         return path
 
     def _path(self, digest: str) -> str:
@@ -103,8 +103,8 @@ class WorkspaceCache:
             raise OSError(0, f"{digest!r} is no digest")
         return os.path.join(self._folder, digest)
 
-    def _hold(self, path: str) -> None:
-        """Share the lock of a copy, there or to come, from now on; nothing where the file system has no locks."""
+    def _share_lock(self, path: str) -> None:
+        """Share the lock of a copy, which need not exist yet; nothing where the file system has no locks."""
         while True:
             try:
                 lock = os.open(_lock(path), os.O_RDWR | os.O_CREAT, 0o600)
@@ -113,43 +113,43 @@ class WorkspaceCache:
             try:
                 fcntl.flock(lock, fcntl.LOCK_SH)
                 if os.path.samestat(os.fstat(lock), os.stat(_lock(path))):
-                    if self._held is not None:
-                        os.close(self._held)
-                    self._held = lock
+                    if self._lock_fd is not None:
+                        os.close(self._lock_fd)
+                    self._lock_fd = lock
                     return
-            except FileNotFoundError:  # removed together with the copy, while it was waited for
+            except FileNotFoundError:  # removed together with the copy meanwhile
                 pass
             except OSError:
                 os.close(lock)
                 return
             os.close(lock)
 
-    def _keep_few(self) -> None:
-        """Only the copies used last are kept, and those that are in use."""
+    def _remove_old(self) -> None:
+        """Remove all but the copies used last, and those in use."""
         for name in os.listdir(self._folder):
-            if name.startswith(_OLD):  # nobody's: who was to remove it was ended meanwhile
+            if name.startswith(_REMOVED_PREFIX):  # left by an agent that was ended
                 shutil.rmtree(os.path.join(self._folder, name), ignore_errors=True)
-        there = [os.path.join(self._folder, name) for name in os.listdir(self._folder) if not name.startswith(".")]
-        for path in sorted(there, key=_used_at)[:-_KEPT]:
-            old = os.path.join(self._folder, _OLD + os.path.basename(path))
-            with _alone(path) as alone:
-                if not alone:
+        copies = [os.path.join(self._folder, name) for name in os.listdir(self._folder) if not name.startswith(".")]
+        for path in sorted(copies, key=_last_used)[:-_MAX_COPIES]:
+            removed = os.path.join(self._folder, _REMOVED_PREFIX + os.path.basename(path))
+            with _exclusive(path) as exclusive:
+                if not exclusive:
                     continue
-                # Out of the way at once: whoever waits for the lock need not wait for the rest.
+                # Renamed first: whoever waits for the lock does not wait for the removal.
                 with contextlib.suppress(OSError):
-                    os.rename(path, old)
+                    os.rename(path, removed)
                 os.unlink(_lock(path))
-            shutil.rmtree(old, ignore_errors=True)
+            shutil.rmtree(removed, ignore_errors=True)
 
 
 def _lock(path: str) -> str:
-    """The file beside a copy whose lock is that of the copy."""
+    """Return the lock file of a copy."""
     return os.path.join(os.path.dirname(path), f".lock-{os.path.basename(path)}")
 
 
 @contextlib.contextmanager
-def _alone(path: str) -> Iterator[bool]:
-    """Hold a copy's lock against all others; gives whether it could be had."""
+def _exclusive(path: str) -> Iterator[bool]:
+    """Lock a copy exclusively; yield whether that worked."""
     try:
         lock = os.open(_lock(path), os.O_RDWR | os.O_CREAT, 0o600)
     except OSError:
@@ -158,28 +158,28 @@ def _alone(path: str) -> Iterator[bool]:
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            alone = os.path.samestat(os.fstat(lock), os.stat(_lock(path)))
-        except OSError:  # in use, or a file system without locks; or removed by another a moment ago
-            alone = False
-        yield alone
+            exclusive = os.path.samestat(os.fstat(lock), os.stat(_lock(path)))
+        except OSError:  # in use, or no locks here, or removed by another agent
+            exclusive = False
+        yield exclusive
     finally:
         os.close(lock)
 
 
-def _used_at(path: str) -> float:
+def _last_used(path: str) -> float:
     try:
         return os.path.getmtime(path)
-    except OSError:  # another agent of this user removes copies, too
+    except OSError:  # removed by another agent of this user
         return 0.0
 
 
-def _inside(name: str) -> bool:
+def _is_inside(name: str) -> bool:
     return not os.path.isabs(name) and ".." not in name.split("/")
 
 
-def _digest(file: BinaryIO, renew: Callable[[], None]) -> str:
-    found = hashlib.sha256()
+def _digest(file: BinaryIO, renew_lease: Callable[[], None]) -> str:
+    digest = hashlib.sha256()
     while block := file.read(1 << 20):
-        renew()
-        found.update(block)
-    return found.hexdigest()
+        renew_lease()
+        digest.update(block)
+    return digest.hexdigest()

@@ -1,55 +1,55 @@
-"""What ranks say through a launcher's output."""
+"""Parser of a launcher's output, which carries what ranks write."""
 
 import json
 from collections.abc import Iterator
 from typing import Any
 
-from runners.launchers.frames import ERR, EXIT, OUT, REPORT, Frames
+from runners.launchers.frames import ERR, EXIT, OUT, REPORT, FrameDecoder
 from runners.launchers.launcher import Launcher
 
-# What is relied on later; who says less has been cut short, or is none of ours.
-_REPORT: dict[str, type] = {
+# Required fields; a message with less was cut short, or is not of plink.
+_REPORT_FIELDS: dict[str, type] = {
     "rank": int, "pid": int, "hostname": str, "addresses": list, "moved": bool, "problems": list, "port": int,
 }  # fmt: skip
-_EXIT: dict[str, type] = {"code": int, "told": bool, "out_of_time": bool}
+_EXIT_FIELDS: dict[str, type] = {"code": int, "signalled": bool, "timed_out": bool}
 
 
 class OutputParser:
-    """What the ranks said so far: their reports and their ends, by rank."""
+    """Parser of one job's output; keeps the ranks' reports and exits, by rank."""
 
     def __init__(self, launcher: Launcher) -> None:
         self._launcher = launcher
-        self._frames: dict[tuple[int, str], Frames] = {}
+        self._decoders: dict[tuple[int, str], FrameDecoder] = {}
         self.reports: dict[int, dict[str, Any]] = {}
         self.exits: dict[int, dict[str, Any]] = {}
 
-    def line(self, stream: str, line: str) -> Iterator[tuple[int | None, str, str]]:
-        """(rank, kind, text) of all that is whole now; rank None: the launcher itself. Output comes with its end."""
-        for rank, origin, piece in self._launcher.told_apart(stream, line):
-            usual = ERR if origin == "err" else OUT
+    def parse_line(self, stream: str, line: str) -> Iterator[tuple[int | None, str, str]]:
+        """Yield (rank, kind, text) of all frames that a line completes; rank None: the launcher itself."""
+        for rank, origin, part in self._launcher.parse_output_line(stream, line):
+            default = ERR if origin == "err" else OUT
             if rank is None:
-                yield None, usual, piece
+                yield None, default, part
                 continue
-            for kind, text in self._frames.setdefault((rank, origin), Frames()).add(piece):
-                told = _object(text) if kind in (REPORT, EXIT) else {}
-                if kind == REPORT and _fits(told, _REPORT):
-                    self.reports[told["rank"]] = told
-                    yield told["rank"], kind, text
-                elif kind == EXIT and _fits(told, _EXIT):
-                    self.exits[rank] = told
+            for kind, text in self._decoders.setdefault((rank, origin), FrameDecoder()).add(part):
+                message = _json_object(text) if kind in (REPORT, EXIT) else {}
+                if kind == REPORT and _has_fields(message, _REPORT_FIELDS):
+                    self.reports[message["rank"]] = message
+                    yield message["rank"], kind, text
+                elif kind == EXIT and _has_fields(message, _EXIT_FIELDS):
+                    self.exits[rank] = message
                     yield rank, kind, text
                 elif kind not in (REPORT, EXIT):
-                    yield rank, kind or usual, text if kind else text + "\n"
+                    yield rank, kind or default, text if kind else text + "\n"
 
 
-def _fits(told: dict[str, Any], kinds: dict[str, type]) -> bool:
-    return all(type(told.get(key)) is kind for key, kind in kinds.items())
+def _has_fields(message: dict[str, Any], fields: dict[str, type]) -> bool:
+    return all(type(message.get(key)) is kind for key, kind in fields.items())
 
 
-def _object(text: str) -> dict[str, Any]:
-    """What is said in it; nothing where the launcher lost a part of it."""
+def _json_object(text: str) -> dict[str, Any]:
+    """Return a JSON object; an empty one where the launcher lost a part of it."""
     try:
-        told = json.loads(text)
+        message = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return message if isinstance(message, dict) else {}

@@ -1,7 +1,7 @@
-"""What a launcher starts in the place of the user's program: it reports who and where it is, then runs that program.
+"""Shim that an external launcher starts in place of the user's program: reports its location, then runs the program.
 
 Runs on the hosts: standard library only. The report is one frame on standard output, which every launcher forwards to
-where it was started; nothing else of the network is needed. The process id in it is that of the process that becomes
+where it was started; it needs no other network connection. The process id in it is that of the process that becomes
 the user's program.
 """
 
@@ -16,16 +16,17 @@ from typing import Any, NamedTuple
 
 from plink.remote.addresses import local_addresses
 from plink.remote.supervisor import NOT_STARTED, supervise
-from runners.job.execution_environment import workplace
-from runners.launchers import gate, given
+from runners.job.execution_environment import resolve_execution
+from runners.launchers import environment_passthrough
 from runners.launchers.frames import REPORT
-from runners.launchers.rank_supervisor import HANDED_ON, RankSupervisor, write
+from runners.launchers.rank_supervisor import FORWARDED_SIGNALS, RankSupervisor, write_frame
+from runners.launchers.start_barrier import BarrierClosed, serve_barrier, wait_at_barrier
 
-_HOLD_S = 2.0  # a launcher ends all when the first ends: others that have the same trouble shall have told it
+_HOLD_S = 2.0  # a launcher ends all ranks when the first ends: others with the same problem shall report it before
 
 
 class RankEnvironments(NamedTuple):
-    """What the ranks' environments have beside what the launcher gives them.
+    """What the ranks' environments have besides what the launcher sets.
 
     ``by_rank``: without the names of interfaces, which are known on the hosts. ``common``: to every rank.
     ``interface_variables``: set where they are not set yet; ``{}`` in a value stands for the interface.
@@ -38,80 +39,83 @@ class RankEnvironments(NamedTuple):
     passthrough: bool
 
 
-class Placement(NamedTuple):
-    """Where the ranks were found by the job that only reported.
+class ExpectedPlacement(NamedTuple):
+    """Where the dry run found the ranks.
 
-    ``machines``: ``hostname`` and ``addresses`` of each rank's machine; the program does not run on another.
-    ``barrier``: ``address`` and ``port`` on ``host``, the first rank's, which all have to reach, and a ``token``; None
+    ``identities``: ``hostname`` and ``addresses`` of each rank's host; the program does not run on another.
+    ``barrier``: ``address`` and ``port`` on ``host``, rank 0's, to which all have to connect, and a ``token``; None
     where there is one host only.
     """
 
-    machines: list[dict[str, Any]]
+    identities: list[dict[str, Any]]
     barrier: dict[str, Any] | None
 
 
 def main(
-    rank_variables: list[str], ask: dict[str, Any], environments: dict[str, Any], placement: dict[str, Any] | None,
-    follows: bool, timeout_s: float | None,
+    rank_variables: list[str], request: dict[str, Any], environments: dict[str, Any],
+    placement: dict[str, Any] | None, runs_program: bool, timeout_s: float | None,
 ) -> None:  # fmt: skip
-    """Report, and run the user's program where there is one.
+    """Report, and run the user's program if asked to.
 
     :param rank_variables: the launcher puts the rank into the first of these that is set.
-    :param ask: of :func:`runners.job.execution_environment.workplace`.
+    :param request: of :func:`runners.job.execution_environment.resolve_execution`.
     :param environments: fields of :class:`RankEnvironments`.
-    :param placement: fields of :class:`Placement`; None: it is not known yet.
-    :param follows: whether the program is run, for ``timeout_s`` at most.
+    :param placement: fields of :class:`ExpectedPlacement`; None in the dry run.
+    :param runs_program: whether the program is run, for ``timeout_s`` at most.
     """
     variables = RankEnvironments(**environments)
-    expected = None if placement is None else Placement(**placement)
-    ranks = len(variables.by_rank)
+    expected = None if placement is None else ExpectedPlacement(**placement)
+    rank_count = len(variables.by_rank)
     rank = next((int(os.environ[name]) for name in rank_variables if name in os.environ), -1)
-    own_words = given.taken()
+    user_env = environment_passthrough.unpack_environment()
     with contextlib.suppress(OSError):
         os.chdir(os.path.expanduser("~"))  # which folders are relative to, as with SSH
-    here = workplace({**ask, "port": ask["port"] if rank == 0 else 0})
-    problems = here["problems"]
-    if not 0 <= rank < ranks:
-        problems.insert(0, f"none of {', '.join(rank_variables)} tells a rank below {ranks}")
-    if variables.passthrough and own_words is None:
-        problems.append(f"what --env gives did not arrive: let the launcher export {given.VARIABLE}")
+    execution = resolve_execution({**request, "port": request["port"] if rank == 0 else 0})
+    problems = execution["problems"]
+    if not 0 <= rank < rank_count:
+        problems.insert(0, f"none of {', '.join(rank_variables)} is a rank below {rank_count}")
+    if variables.passthrough and user_env is None:
+        problems.append(
+            f"the variables of --env did not arrive: let the launcher export {environment_passthrough.VARIABLE}"
+        )
     hostname, addresses = socket.gethostname(), local_addresses()
-    moved = bool(expected and not problems and not _same(expected.machines[rank], hostname, addresses))
-    apart = None
+    moved = bool(expected and not problems and not _is_same_host(expected.identities[rank], hostname, addresses))
+    barrier_error = None
     if expected is not None and expected.barrier is not None and not problems and not moved:
-        apart = _apart(expected.barrier, rank, ranks)
-        problems += [apart] if apart else []
-    keeper = None
-    if follows and not problems and not moved:
-        interface = here["interface"]
-        own = {name: value.format(interface) for name, value in variables.interface_variables.items()}
-        usual = {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": "=" + interface}
-        env = {**own, **os.environ, **usual, **variables.by_rank[rank], **variables.common, **(own_words or {})}
-        supervise(HANDED_ON, ends_with_parent=True)
-        keeper = RankSupervisor(here["argv"], here["workdir"], env)
-    report = {"rank": rank, "pid": keeper.pid if keeper else os.getpid(), "hostname": hostname, "addresses": addresses,
-              "moved": moved, "workdir": here["workdir"], "port": here["port"], "address": here["address"],
-              "versions": here["versions"], "problems": problems}  # fmt: skip
-    write(REPORT, json.dumps(report).encode())
-    if keeper is not None:
-        os._exit(keeper.run(timeout_s))
-    if apart is not None:
+        barrier_error = _pass_barrier(expected.barrier, rank, rank_count)
+        problems += [barrier_error] if barrier_error else []
+    supervisor = None
+    if runs_program and not problems and not moved:
+        interface = execution["interface"]
+        launcher_env = {name: value.format(interface) for name, value in variables.interface_variables.items()}
+        interface_env = {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": "=" + interface}
+        env = {**launcher_env, **os.environ, **interface_env, **variables.by_rank[rank], **variables.common,
+               **(user_env or {})}  # fmt: skip
+        supervise(FORWARDED_SIGNALS, ends_with_parent=True)
+        supervisor = RankSupervisor(execution["argv"], execution["workdir"], env)
+    report = {"rank": rank, "pid": supervisor.pid if supervisor else os.getpid(), "hostname": hostname,
+              "addresses": addresses, "moved": moved,
+              **{key: execution[key] for key in ("workdir", "port", "address", "versions")}, "problems": problems}  # fmt: skip
+    write_frame(REPORT, json.dumps(report).encode())
+    if supervisor is not None:
+        os._exit(supervisor.run(timeout_s))
+    if barrier_error is not None:
         time.sleep(_HOLD_S)
     os._exit(NOT_STARTED if problems or moved else 0)
 
 
-def _apart(barrier: dict[str, Any], rank: int, ranks: int) -> str | None:
-    """None when all ranks have reached the first one's port, else why this one knows of that not to be so."""
+def _pass_barrier(barrier: dict[str, Any], rank: int, rank_count: int) -> str | None:
+    """Return None when all ranks have connected to rank 0's port, else why they have not, as far as this one knows."""
     address, port, token = barrier["address"], barrier["port"], barrier["token"]
     if rank == 0:
-        return gate.keep(address, port, token, ranks - 1)
+        return serve_barrier(address, port, token, rank_count - 1)
     try:
-        why = gate.come(address, port, token, rank)
-    except gate.BarrierClosed:
+        error = wait_at_barrier(address, port, token, rank)
+    except BarrierClosed:
         os._exit(NOT_STARTED)
-    return why and f"cannot reach port {port} of {address} ({barrier['host']}, rank 0's host): {why}"
+    return error and f"cannot reach port {port} of {address} ({barrier['host']}, rank 0's host): {error}"
 
 
-def _same(place: dict[str, Any], hostname: str, addresses: list[str]) -> bool:
-    known = set(place["addresses"])
-    return bool(place["hostname"] == hostname and (not known or known & set(addresses)))
+def _is_same_host(identity: dict[str, Any], hostname: str, addresses: list[str]) -> bool:
+    expected = set(identity["addresses"])
+    return bool(identity["hostname"] == hostname and (not expected or expected & set(addresses)))

@@ -9,7 +9,7 @@ from typing import Any, cast
 from plink.errors import PlinkError
 from plink.model.hosts import Host
 from plink.remote.fleet import Fleet, Message
-from plink.remote.stdio_channel import ControllerLost, AgentStdioChannel
+from plink.remote.stdio_channel import AgentStdioChannel, ControllerLost
 
 ROSTER = (Host("a", "10.0.0.1"), Host("b", "10.0.0.2"))
 _MOST_ANSWERS = 200

@@ -8,21 +8,21 @@ from typing import Any, cast
 
 from msgspec import structs
 
-from plink.errors import HostError
-from plink.model.elastic.codec import ProtocolError, parse_message
+from plink.errors import HostError, ProtocolError
+from plink.model.elastic.codec import parse_message
 from plink.model.elastic.reports import Answer, Hello, OtherVersion
 from plink.model.hosts import Host, Hosts
 from plink.remote.fleet import Fleet, Message
-from plink.remote.message_schema import ProtocolError, MessageSchema, said_on
+from plink.remote.message_schema import MessageSchema
 from runners.agile.controller import Controller
 from runners.agile.fitting import refuse
-from runners.job.agent_pool import AgentPool
-from runners.job.job import Job
-from runners.job.fleet_runner import _at_the_gate
-from runners.job.setup import prepare
-from runners.job.placement import seats
 from runners.job.agent_messages import AGENT_MESSAGES
+from runners.job.agent_pool import AgentPool
+from runners.job.fleet_runner import _at_the_gate
+from runners.job.job import Job
 from runners.job.monitor import JobMonitor
+from runners.job.placement import seats
+from runners.job.setup import prepare
 from solvers.elastic import events
 from solvers.elastic.member import Member
 from solvers.elastic.settings import Settings

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from runners.job.job import Job
 from runners.job.fleet_runner import FleetRunner
+from runners.job.job import Job
 from runners.job.placement import RankLocation
 from runners.job.runner import Watch
 from runners.lab import kernel

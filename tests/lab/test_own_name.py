@@ -13,8 +13,8 @@ import pytest
 from plink.model.hosts import Hosts
 from probes.methods import Settings
 from probes.survey import Watcher, measure_all
-from runners.job.job import Job
 from runners.job.fleet_runner import FleetRunner
+from runners.job.job import Job
 from runners.job.runner import Watch
 from runners.lab import kernel
 from runners.ssh.connector import SshConnector

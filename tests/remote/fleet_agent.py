@@ -4,7 +4,7 @@ import os
 import sys
 import time
 
-from plink.remote.stdio_channel import ControllerLost, AgentStdioChannel
+from plink.remote.stdio_channel import AgentStdioChannel, ControllerLost
 
 
 def main(lease_s: float, first: str) -> None:

@@ -16,8 +16,8 @@ from plink.errors import HostError
 from plink.model.hosts import Host
 from plink.remote.connector import Line
 from plink.remote.fleet import Fleet, Message
-from plink.remote.program import BOOTSTRAP, REMOTE_COMMAND, AgentProgram
 from plink.remote.message_schema import MessageSchema, by_name, text
+from plink.remote.program import BOOTSTRAP, REMOTE_COMMAND, AgentProgram
 from runners.child import ChildConnection
 from tests.child_hosts import WAIT_S, ChildHosts, ends
 

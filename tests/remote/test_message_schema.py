@@ -7,8 +7,8 @@ import pytest
 
 from plink.remote.message_schema import (
     Fits,
-    ProtocolError,
     MessageSchema,
+    ProtocolError,
     amount,
     by_name,
     by_number,

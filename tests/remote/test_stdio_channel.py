@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plink.remote.stdio_channel import HELLO, ControllerLost, AgentStdioChannel
+from plink.remote.stdio_channel import HELLO, AgentStdioChannel, ControllerLost
 
 LONG = 60.0
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from plink.model.hosts import Host, Hosts
-from runners.job.job import Job
 from runners.job.fleet_runner import FleetRunner
+from runners.job.job import Job
 from runners.job.placement import RankLocation
 from runners.job.result import RunResult
 from runners.job.runner import Watch

@@ -17,10 +17,10 @@ import pytest
 from plink.errors import HostError, PlinkError, UsageError
 from plink.model.hosts import Host, Hosts
 from runners.job import copies, packing
-from runners.job.workspace_cache import WorkspaceCache
-from runners.job.fleet_runner import FleetRunner
 from runners.job.archive import pack
+from runners.job.fleet_runner import FleetRunner
 from runners.job.runner import Watch
+from runners.job.workspace_cache import WorkspaceCache
 from tests.child_hosts import ChildHosts
 from tests.runners.child_jobs import ChildJobs
 

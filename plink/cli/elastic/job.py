@@ -75,8 +75,8 @@ def run_job(program: str, args: list[str], runner: str, options: JobOptions, ela
             result = run_elastic(job, hosts, replace(request, network=_network()), observer)
         except PlacementError as error:
             for rank in error.locations:
-                if rank.wrong:
-                    say_error(f"asked for {rank.host}, found {rank.hostname}: {rank.wrong}")
+                if rank.problem:
+                    say_error(f"assigned to {rank.host}, runs on {rank.hostname}: {rank.problem}")
             raise
     if options.as_json:
         print_json(result.to_json())

@@ -1,4 +1,4 @@
-"""Which node of the order a pod is on, and with that which ranks are its own.
+"""Assignment of ranks to a pod by the node that it is on.
 
 Runs in pods: standard library only.
 """
@@ -11,25 +11,26 @@ import socket
 from typing import Any
 
 from plink.remote.addresses import local_addresses
-from runners.job.rank_environment import environment, interface_environment
+from runners.job.rank_environment import interface_environment, rank_environment
+from runners.kubernetes.inside.rendezvous import name_some
 
 MARK = "plink-rank "
 NODE, POD = "PLINK_NODE", "PLINK_POD"
 
 
-class Members:
-    """The nodes of the order, as far as ranks are counted: what :func:`runners.job.rank_environment.environment` asks."""
+class RankLayout:
+    """Nodes and their ranks, with the attributes that :func:`runners.job.rank_environment.rank_environment` reads."""
 
     class _Node:
         def __init__(self, slots: int) -> None:
             self.slots = slots
 
-    class _Seat:
+    class _Assignment:
         def __init__(self, rank: int, local_rank: int) -> None:
             self.rank, self.local_rank = rank, local_rank
 
     def __init__(self, slots: list[int]) -> None:
-        self.members = [self._Node(number) for number in slots]
+        self.members = [self._Node(count) for count in slots]
         self._first = [sum(slots[:group]) for group in range(len(slots))]
 
     def __iter__(self) -> Any:
@@ -39,46 +40,45 @@ class Members:
         return len(self.members)
 
     def ranks(self, group: int) -> list[int]:
-        """The ranks of one node."""
+        """Return the ranks of one node."""
         return [self._first[group] + local for local in range(self.members[group].slots)]
 
     def environment(self, group: int, rank: int, master: dict[str, Any], interface: str) -> dict[str, str]:
-        """What that rank is started with."""
-        seat: Any = self._Seat(rank, rank - self._first[group])
+        """Return what that rank's environment gets."""
+        assignment: Any = self._Assignment(rank, rank - self._first[group])
         nodes: Any = self
-        given = {**environment(seat, group, nodes, master), **interface_environment(interface)}
-        # An operator of others may number pods in its own way; torchrun, when that is the program, would follow it.
-        own = {"PET_NODE_RANK": given["GROUP_RANK"], "PET_MASTER_ADDR": given["MASTER_ADDR"],
-               "PET_MASTER_PORT": given["MASTER_PORT"], "PET_NNODES": given["GROUP_WORLD_SIZE"]}  # fmt: skip
-        return {**given, **{name: value for name, value in own.items() if name in os.environ}}
+        env = {**rank_environment(assignment, group, nodes, master), **interface_environment(interface)}
+        # The operator may number pods in its own way; torchrun, when that is the program, would follow it.
+        operator_env = {"PET_NODE_RANK": env["GROUP_RANK"], "PET_MASTER_ADDR": env["MASTER_ADDR"],
+                        "PET_MASTER_PORT": env["MASTER_PORT"], "PET_NNODES": env["GROUP_WORLD_SIZE"]}  # fmt: skip
+        return {**env, **{name: value for name, value in operator_env.items() if name in os.environ}}
 
 
-def seat(nodes: list[str]) -> tuple[int | None, dict[str, Any]]:
-    """(place in the order of the node that this pod is on, who this pod is); place None: not in the order."""
+def find_group(nodes: list[str]) -> tuple[int | None, dict[str, Any]]:
+    """Return (index of this pod's node in the order, name of the node and of the pod); None: it is not in the order."""
     node = os.environ.get(NODE, "")
-    who = {"node": node, "pod": os.environ.get(POD, socket.gethostname())}
-    return (nodes.index(node) if node in nodes else None), who
+    identity = {"node": node, "pod": os.environ.get(POD, socket.gethostname())}
+    return (nodes.index(node) if node in nodes else None), identity
 
 
-def stray(node: str, nodes: list[str]) -> str:
-    """Why a pod on that node has no rank."""
-    some = ", ".join(nodes[:4]) + (f" and {len(nodes) - 4} more" if len(nodes) > 4 else "")
-    where = f"on the node {node}, which is not" if node else f"not told its node ({NODE}): it is not known to be"
-    return f"this pod is {where} among those asked for ({some})"
+def unexpected_node(node: str, nodes: list[str]) -> str:
+    """Return why a pod on that node has no rank."""
+    subject = f"is on the node {node}, which" if node else f"does not know its node ({NODE} is not set), which"
+    return f"this pod {subject} is not one of the job's nodes ({name_some(nodes)})"
 
 
-def tell(rank: int, asked: str, who: dict[str, Any], pid: int) -> None:
-    """The proof of one rank: a line on standard output, in one write."""
-    report = {"rank": rank, "host": asked, "node": who["node"], "pod": who["pod"], "hostname": socket.gethostname(),
-              "addresses": local_addresses(), "pid": pid}  # fmt: skip
+def report_rank(rank: int, host: str, identity: dict[str, Any], pid: int) -> None:
+    """Write one rank's location to standard output, one line in one write, for placement verification."""
+    report = {"rank": rank, "host": host, "node": identity["node"], "pod": identity["pod"],
+              "hostname": socket.gethostname(), "addresses": local_addresses(), "pid": pid}  # fmt: skip
     os.write(1, (MARK + json.dumps(report) + "\n").encode())
 
 
 def say(text: str) -> None:
-    """A line for people."""
+    """Write a line to standard error."""
     os.write(2, f"plink: {text}\n".encode())
 
 
-def say_placed(ranks: int) -> None:
-    """Every rank of the job is on its node."""
-    say("the rank is where it was asked to be" if ranks == 1 else f"all {ranks} ranks are where they were asked to be")
+def say_placed(ranks: int, program: str) -> None:
+    """Write that every rank of the job is on its node."""
+    say(f"{ranks}/{ranks} ranks placed; starting {program}")

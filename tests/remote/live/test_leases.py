@@ -11,7 +11,7 @@ import plink.remote.fleet
 from plink.model.hosts import Host
 from plink.remote.connector import Line
 from plink.remote.fleet import Fleet
-from plink.remote.stdio_channel import ControllerLost, AgentStdioChannel
+from plink.remote.stdio_channel import AgentStdioChannel, ControllerLost
 from runners.child import ChildConnection
 from tests.child_hosts import ChildHosts
 from tests.remote.test_fleet import HOSTS, PROGRAM, Grumbling, children, hear, start

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from plink.model.hosts import Host, Hosts
-from runners.job.rank_environment import environment
 from runners.job.placement import seats
+from runners.job.rank_environment import environment
 from tests.runners.kubernetes.kubelet import Kubelet, ended
 from tests.runners.kubernetes.written import job, written
 
