@@ -73,7 +73,7 @@ def run_elastic(
     :param job: its program is a ``.py`` file that defines ``make(arguments)``, run by the first of ``pythons``.
     :param hosts: with a ``tier`` each; all of them are this machine where the runner is ``local``.
     :raises UsageError: for a program, hosts or a request that cannot be.
-    :raises PlacementError: when a node was found on another host. :raises PlinkError: when the job could not be started.
+    :raises PlacementError: when a node runs on another host. :raises PlinkError: when the job could not be started.
     """
     wanted, observer = request or ElasticRequest(), observer or ElasticObserver()
     settings = wanted.settings()

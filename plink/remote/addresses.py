@@ -77,7 +77,7 @@ def interface_of(address: str) -> str | None:
 
 
 def own_address_towards(peers: Sequence[str]) -> tuple[str, str | None]:
-    """Return (this host's address on the way to the first of ``peers`` that is another host, an error if there is none).
+    """Return (this host's address on the way to the first of ``peers`` that is another host, an error if none is).
 
     A host may be among its own peers, under a name that it resolves to a loopback address (Debian writes
     ``127.0.1.1 NAME`` into /etc/hosts). Where all peers are this host, the address is one by which others know it.
@@ -162,7 +162,7 @@ def _is_loopback(address: str) -> bool:
 
 
 def host_identity() -> dict[str, object]:
-    """Return what tells this host from others: ``hostname``, ``boot_id`` (shared by containers of one kernel), ``cores``."""
+    """Return what identifies this host: ``hostname``, ``boot_id`` (shared by containers of one kernel), ``cores``."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             boot = file.read().strip()

@@ -1,7 +1,7 @@
-"""An agent program: the source of a few stdlib-only modules, sent over the connection and run without touching the disk.
+"""Agent program: the source of a few stdlib-only modules, sent over the connection and run without using the disk.
 
-The host needs a ``python3`` (3.8 or later) and nothing else: no plink, no file, no folder. The remote shell sees one fixed line, the
-bootstrap; sources, arguments and settings follow on standard input.
+The host needs a ``python3`` (3.8 or later) and nothing else: no plink, no file, no folder. The remote shell
+sees one fixed line, the bootstrap; sources, arguments and settings follow on standard input.
 """
 
 import base64

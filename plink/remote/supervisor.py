@@ -159,7 +159,7 @@ class ProcessTree:
         self._codes: dict[int, int | None] = {}  # of children added
 
     def fork(self, run: Callable[[], object]) -> int:
-        """Fork a child in a session of its own, which dies with this process and calls ``run``; return its process id."""
+        """Fork a child, in a session of its own, that dies with this process and calls ``run``; return its id."""
         parent = os.getpid()
         pid = os.fork()
         if pid == 0:

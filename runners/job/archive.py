@@ -39,7 +39,7 @@ class WorkspaceArchive:
 def archive_folder(folder: Path, target: Path) -> WorkspaceArchive:
     """Archive a folder's files into ``target``, without :data:`EXCLUDED_FOLDERS`; follows links.
 
-    :raises UsageError: when it is no folder, or too large. :raises PlinkError: when it cannot be read, or the disk is full.
+    :raises UsageError: when it is no folder, or too large. :raises PlinkError: when it cannot be read or written.
     """
     if not folder.is_dir():
         raise UsageError(f"--sync {folder}: no such folder")

@@ -51,7 +51,7 @@ class _Listener(socket.socket):
         with contextlib.suppress(OSError):  # it has disconnected again
             client, _ = self.accept()
             client.setblocking(False)
-            # Whoever disconnects first keeps the port for a while: never this side, even if the client is still connected.
+            # Whoever disconnects first keeps the port for a while: never this side, even if the client stays.
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             selector.register(client, selectors.EVENT_READ)
 

@@ -25,7 +25,7 @@ def of(name):
         return None
 print(json.dumps({"python": "%d.%d" % sys.version_info[:2], "torch": of("torch"), "plink": of("plink-collectives")}))
 """
-_VERSIONS_TIMEOUT_S = 20.0
+_VERSION_LIMIT_S = 20.0
 _PYTHON = re.compile(r"python[0-9.]*")
 
 
@@ -115,7 +115,7 @@ def _versions(python: str, problems: list[str]) -> dict[str, str | None] | None:
     """Return the versions of Python, PyTorch and plink of that interpreter; None if it gives no valid answer."""
     try:
         output = subprocess.run(
-            [python, "-c", _VERSIONS], cwd="/", stdin=subprocess.DEVNULL, capture_output=True, timeout=_VERSIONS_TIMEOUT_S
+            [python, "-c", _VERSIONS], cwd="/", stdin=subprocess.DEVNULL, capture_output=True, timeout=_VERSION_LIMIT_S
         )  # fmt: skip
         versions = json.loads(output.stdout)
     except OSError as error:

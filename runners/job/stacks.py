@@ -1,7 +1,7 @@
 """Stacks of the threads of a rank that hangs.
 
 Runs on the hosts: standard library only. py-spy reads them without touching the program (https://github.com/benfred/py-spy);
-where it is missing or not permitted, SIGABRT makes a Python program that was started with PYTHONFAULTHANDLER=1 print the
+where it is missing or not permitted, SIGABRT makes a Python program started with PYTHONFAULTHANDLER=1 print the
 stack of every thread, and end ("faulthandler", Python's documentation).
 """
 

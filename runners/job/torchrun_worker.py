@@ -1,7 +1,7 @@
 """Supervisor of a rank under torchrun, which starts it as each of its workers.
 
-Runs on the hosts: standard library only. The supervisor asks the agent, over its UNIX socket, what to run and where output
-goes, and forks. The child reports who and where it is, waits at the start barrier, and becomes the user's program under
+Runs on the hosts: standard library only. The supervisor asks the agent, over its UNIX socket, what to run and where
+output goes, and forks. The child reports its location, waits at the start barrier, and becomes the user's program under
 the same process id. The supervisor then sends its exit code to the agent, for torchrun, its parent, reports none.
 
 Messages are JSON lines: from the agent one with two descriptors (standard output and error) and later a ``g``; to the

@@ -62,7 +62,7 @@ def objects(name: str, job: Job, hosts: Hosts, settings: PodSettings, run_id: st
         size = len(_json(document))
         if size > limit:
             raise UsageError(
-                f"the {document['kind']} of this job takes {size:,} bytes, Kubernetes {limit:,} at most: use fewer hosts, or "
+                f"the {document['kind']} of this job takes {size:,} bytes, at most {limit:,} fit: use fewer hosts, or "
                 "shorter arguments and --env (`--runner ssh` has no such limit)"
             )
     return documents

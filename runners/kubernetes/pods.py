@@ -77,8 +77,11 @@ def template(
 
 
 def _affinity(name: str, nodes: Sequence[str]) -> dict[str, Any]:
-    """Return the affinity to nodes by their names, as the DaemonSet controller has it: the label ``kubernetes.io/hostname`` is another name on
-    some clouds. A field takes one value, so there is a term a node, any of which may hold."""
+    """Return the affinity to nodes by their names, as the DaemonSet controller has it.
+
+    The label ``kubernetes.io/hostname`` is another name on some clouds. A field takes one value, so there is a term a
+    node, any of which may hold.
+    """
     return {
         "nodeAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": {

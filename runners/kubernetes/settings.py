@@ -55,7 +55,7 @@ class PodSettings:
         if self.name:
             if not _LABEL.fullmatch(self.name) or len(self.name) > limit:
                 raise UsageError(
-                    f"--job-name {self.name}: write a letter and then lower-case letters, digits and dashes, {limit} at "
+                    f"--job-name {self.name}: write a letter, then lower-case letters, digits and dashes, {limit} at "
                     f"limit (its pods are called {self.name[:8]}...{suffix})"
                 )
             return self.name

@@ -213,7 +213,7 @@ class _Launch:
 
 
 def _is_stuck(reports: Mapping[int, dict[str, Any]]) -> bool:
-    """Return whether other ranks would wait in vain at the barrier for one that has reported. Hydra does not end them."""
+    """Return whether others would wait in vain at the barrier for a rank that has reported. Hydra does not end them."""
     return any(report["moved"] or report["problems"] for report in reports.values())
 
 

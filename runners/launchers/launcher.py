@@ -48,4 +48,4 @@ class Launcher(Protocol):
         """
 
     def first_failure(self, own_lines: Sequence[str]) -> tuple[int, int] | None:
-        """Return (rank, exit code) of the first rank that failed, by the launcher's own lines; None if they do not say."""
+        """Return (rank, exit code) of the first rank that failed, by the launcher's own lines; None if unknown."""

@@ -95,7 +95,7 @@ def main(
         supervisor = RankSupervisor(execution["argv"], execution["workdir"], env)
     report = {"rank": rank, "pid": supervisor.pid if supervisor else os.getpid(), "hostname": hostname,
               "addresses": addresses, "moved": moved,
-              **{key: execution[key] for key in ("workdir", "port", "address", "versions")}, "problems": problems}  # fmt: skip
+              **{key: execution[key] for key in ("workdir", "port", "address", "versions", "problems")}}  # fmt: skip
     write_frame(REPORT, json.dumps(report).encode())
     if supervisor is not None:
         os._exit(supervisor.run(timeout_s))

@@ -51,7 +51,7 @@ class Slurm:
         missing = [name for name in ("srun", "salloc", "scancel") if shutil.which(name) is None]
         if missing:
             raise UsageError(
-                f"--runner slurm: {missing[0]} is not installed here; run plink where jobs are submitted from, or in a job"
+                f"--runner slurm: {missing[0]} is not installed here; run plink where jobs are submitted, or in a job"
             )
         return {_HOSTFILE: node_per_task(hosts, "--runner slurm")}
 
@@ -94,7 +94,7 @@ class Slurm:
             yield {"SLURM_JOB_ID": job_ids[0]}
 
     def parse_output_line(self, stream: str, line: str) -> Iterator[tuple[int | None, str, str]]:
-        """Split by srun's labels, which it pads with blanks; each part of a line that slurmstepd cut (1,024 bytes) has one.
+        """Split by srun's labels, padded with blanks; each part of a line that slurmstepd cut (1,024 bytes) has one.
 
         >>> list(Slurm().parse_output_line("out", " 3: loss: 0.7"))
         [(3, 'out', 'loss: 0.7')]

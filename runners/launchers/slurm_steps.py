@@ -54,8 +54,8 @@ class StepConnector:
             "-c",
             BOOTSTRAP,
         )
-        # The job that plink itself may run in has other resources (memory, devices) than this one. Nor did the agent come
-        # by the user's SSH connection.
+        # The job that plink itself may run in has other resources (memory, devices) than this one, and the agent does
+        # not run below the user's SSH connection.
         excluded = ("SLURM_", "SRUN_", "SSH_CONNECTION")
         env = {key: value for key, value in os.environ.items() if not key.startswith(excluded)}
         slurm_conf = {key: os.environ[key] for key in ("SLURM_CONF",) if key in os.environ}

@@ -32,7 +32,7 @@ class BarrierClosed(Exception):
 
 
 def serve_barrier(address: str, port: int, token: str, client_count: int) -> str | None:
-    """Serve the barrier in rank 0 until all other ranks have connected and left again; return an error, None if it opened.
+    """Serve the barrier in rank 0 until all other ranks have connected; return an error, None if it opened.
 
     :param token: of this job; clients that do not send it are dropped.
     """

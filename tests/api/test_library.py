@@ -297,7 +297,7 @@ def test_an_elastic_job_on_this_machine(
             plink.ElasticObserver(on_entry=lambda entry: entries.append(entry.what)),
         )  # fmt: skip
     assert (result.exit_code, result.iterations > 0) == (0, True), result.why
-    assert notes[0] == "2 hosts are where they were asked to be; they make the program"
+    assert notes[0] == "2/2 hosts verified; starting the program"
     assert "spot joined: spot is member 1, transient" in notes
     assert any(note.startswith("iteration ") for note in notes)
     assert (entries.count("iteration"), entries[-1]) == (result.iterations, "end")

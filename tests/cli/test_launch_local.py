@@ -87,7 +87,7 @@ def test_logs_can_be_watched(tmp_path: Path) -> None:
 
 
 def test_one_rank_is_spoken_of_as_one(tmp_path: Path) -> None:
-    for slots, said in (("1", "the rank is where it was"), ("2", "all 2 ranks are where they were")):
+    for slots, said in (("1", "1/1 ranks placed; starting"), ("2", "2/2 ranks placed; starting")):
         assert local(tmp_path, "--slots", slots, "true")[2] == f"plink: {said} asked to be\n"
 
 

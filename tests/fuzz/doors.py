@@ -130,21 +130,21 @@ def short_message(data: bytes) -> None:
 
 def gate(data: bytes) -> None:
     """The first rank's, at the port of the rendezvous: it opens when all have come, and strangers hear nothing."""
-    from runners.launchers import gate as kept
+    from runners.launchers import start_barrier
 
     words = tuple(f"token {rank}\n".encode() for rank in (1, 2))
-    quick = patch.multiple(kept, _LEAVE_S=0.0, _ALL_S=_WITHIN_S)
+    quick = patch.multiple(start_barrier, _DISCONNECT_TIMEOUT_S=0.0, _BARRIER_TIMEOUT_S=_WITHIN_S)
     with quick, _called(data, words) as (listening, calls):
-        assert kept._keep(listening, "token", {1, 2}) is None
+        assert start_barrier._serve(listening, "token", {1, 2}) is None
         listening.close()
         told = [(_answer(line), its) for line, its in calls]
-    assert all(answer in (b"", kept._GO) and (not answer or its in words) for answer, its in told)
+    assert all(answer in (b"", start_barrier._GO) and (not answer or its in words) for answer, its in told)
     assert sum(bool(answer) for answer, _ in told) >= len(words)
 
 
 def pods(data: bytes) -> None:
     """Where the pods of a job meet; each line is a caller's."""
-    from runners.kubernetes.inside import meeting
+    from runners.kubernetes.inside import rendezvous
 
     honest = [pod(group) for group in (0, 1)]
     with _called(b"", ()) as (listening, _), contextlib.ExitStack() as stack:
@@ -154,9 +154,9 @@ def pods(data: bytes) -> None:
             caller.setblocking(False)
             with contextlib.suppress(BlockingIOError):
                 caller.sendall(line + b"\n")
-        with patch.object(meeting.socket, "create_server", lambda *where, **how: listening):
-            met = meeting.RendezvousServer(["a", "b"], meeting.Bootstrap("this", "", 0, _WITHIN_S, True))
-        reports, refused = met.end()
+        with patch.object(rendezvous.socket, "create_server", lambda *where, **how: listening):
+            met = rendezvous.RendezvousServer(["a", "b"], rendezvous.Bootstrap("this", "", 0, _WITHIN_S, True))
+        reports, refused = met.finish()
     json.dumps([reports, refused])
     assert refused or reports.keys() == {0, 1}
     assert all(isinstance(report[key], str) for report in reports.values() for key in ("pod", "node"))
@@ -192,8 +192,8 @@ def _asking() -> Any:
 
 def handshake(data: bytes) -> None:
     """A stranger before a parameter server, or in the place of one: no byte of his is a message."""
-    from plink.runtime.agileml.keys import Stranger
-    from plink.runtime.agileml.records import Lost
+    from plink.runtime.agileml.transport.keys import Stranger
+    from plink.runtime.agileml.transport.records import Lost
 
     for meet in (_keys().accept, _keys().connect):
         here, there = socket.socketpair()
@@ -211,7 +211,7 @@ def handshake(data: bytes) -> None:
 
 @cache
 def _keys() -> Any:
-    from plink.runtime.agileml.keys import RunKeys
+    from plink.runtime.agileml.transport.keys import RunKeys
 
     return RunKeys.make()
 
@@ -222,7 +222,7 @@ PLAIN = b"a message, and another one" * 3
 
 def records(data: bytes) -> None:
     """What comes over a connection that is sealed: what the other end sealed, as far as it is whole, or nothing."""
-    from plink.runtime.agileml.records import Forged, Lost, SealedChannel
+    from plink.runtime.agileml.transport.records import Forged, Lost, SealedChannel
 
     here, there = socket.socketpair()
     with there:
@@ -242,7 +242,7 @@ def records(data: bytes) -> None:
 
 def sealed() -> bytes:
     """:data:`PLAIN` in two records."""
-    from plink.runtime.agileml.records import SealedChannel
+    from plink.runtime.agileml.transport.records import SealedChannel
 
     here, there = socket.socketpair()
     with there:
@@ -279,7 +279,7 @@ def rank_line(data: bytes) -> None:
 
 def node_told(data: bytes) -> None:
     """What is said to a node of an elastic job: objects, whatever stands between them."""
-    from plink.runtime.agileml.control_line import ControlLine
+    from plink.runtime.agileml.host.control_channel import ControlLine
 
     with _told(data, ControlLine) as line:
         assert all(isinstance(message, dict) for message in line)

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from plink.errors import PlinkError
 from plink.model.hosts import Host
-from plink.remote.fleet import Fleet, Message
+from plink.remote.fleet import AgentMessage, Fleet
 from plink.remote.stdio_channel import AgentStdioChannel, ControllerLost
 
 ROSTER = (Host("a", "10.0.0.1"), Host("b", "10.0.0.2"))
@@ -20,7 +20,7 @@ class Said:
 
     def __init__(self, data: bytes) -> None:
         self._lines = data.split(b"\n")
-        self._messages: list[Message] = []
+        self._messages: list[AgentMessage] = []
         self.now = 0.0
 
     def clock(self) -> float:
@@ -32,14 +32,14 @@ class Said:
         if host == "h1":
             good = {"sent": 1, "received": 1, "reflected": 1, "percentiles_us": [1.0] * 5, "halves_us": [1.0, 1.0],
                     "jitter_us": 0.0, "port": 5, "gbps": 1.0}  # fmt: skip
-            self._messages.append(Message(host, {"is": "done", "task": body["task"], **good}))
+            self._messages.append(AgentMessage(host, {"type": "done", "task": body["task"], **good}))
             return
         with contextlib.suppress(ValueError, RecursionError, IndexError):
             said = json.loads(self._lines.pop(0))
             if isinstance(said, dict):
-                self._messages.append(Message(host, {"is": "done", "task": body["task"], **said}))
+                self._messages.append(AgentMessage(host, {"type": "done", "task": body["task"], **said}))
 
-    def receive(self, timeout_s: float) -> Message | None:
+    def receive(self, timeout_s: float) -> AgentMessage | None:
         """The next message; time passes where there is none."""
         if self._messages:
             return self._messages.pop(0)
@@ -106,9 +106,9 @@ def _assignment() -> Any:
 
 def peer_said(data: bytes) -> None:
     """A server takes a message or closes the connection; a partition takes a part or refuses it."""
-    from plink.runtime.agileml.parts import begun, parts_of, take, update_part
-    from plink.runtime.agileml.records import Lost
-    from plink.runtime.agileml.wire import Kind, receive
+    from plink.runtime.agileml.partition.serialization import begun, parts_of, take, update_part
+    from plink.runtime.agileml.transport.records import Lost
+    from plink.runtime.agileml.transport.wire import Kind, receive
     from tests.fuzz.targets import _layout
     from tests.runtime.agileml.test_wire import Pipe
 

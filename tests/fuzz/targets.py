@@ -272,8 +272,8 @@ def checkpoint(data: bytes) -> None:
     """A partition in a file whose digest is right."""
     import hashlib
 
-    from plink.runtime.agileml.checkpoint import read_partition, write_partition
-    from plink.runtime.agileml.parts import parts_of
+    from plink.runtime.agileml.partition.checkpoint_file import read_partition, write_partition
+    from plink.runtime.agileml.partition.serialization import parts_of
 
     layout, path = _layout(), _file(data + hashlib.sha256(data).digest(), "partition")
     found = read_partition(path, layout, sees_ahead=False)
@@ -282,7 +282,7 @@ def checkpoint(data: bytes) -> None:
 
 def latest_checkpoint(data: bytes) -> None:
     """Which checkpoint is the latest."""
-    from plink.runtime.agileml.checkpoints import latest
+    from plink.runtime.agileml.host.checkpoint_folder import latest
 
     found = latest(_file(data, "latest.json").parent)
     assert found is None or isinstance(found["clock"], int)
@@ -290,7 +290,8 @@ def latest_checkpoint(data: bytes) -> None:
 
 @cache
 def _layout() -> Any:
-    from plink.runtime.agileml.layout import Layout, Table
+    from plink.elastic import Table
+    from plink.runtime.agileml.arrays.layout import Layout
 
     return Layout((Table("a", 10, 3), Table("b", 6, 1, "int64")), 2)
 
@@ -348,10 +349,10 @@ def launched(data: bytes) -> None:
     from runners.launchers.output_parser import OutputParser
     from runners.launchers.slurm import Slurm
 
-    heard = OutputParser(Slurm())
+    parser = OutputParser(Slurm())
     for line in _text(data).split("\n"):
-        list(heard.line("out", line))
-    assert all(isinstance(report, dict) for report in (*heard.reports.values(), *heard.exits.values()))
+        list(parser.parse_line("out", line))
+    assert all(isinstance(report, dict) for report in (*parser.reports.values(), *parser.exits.values()))
     Slurm().first_failure(_text(data).splitlines())
 
 
@@ -359,10 +360,10 @@ def given(data: bytes) -> None:
     """The user's environment on its way through a launcher."""
     import os
 
-    from runners.launchers.environment_passthrough import VARIABLE, taken
+    from runners.launchers.environment_passthrough import VARIABLE, unpack_environment
 
     os.environ[VARIABLE] = _text(data).replace("\0", "0")
-    found = taken()
+    found = unpack_environment()
     assert found is None or all(isinstance(value, str) for value in found.values())
 
 

@@ -74,7 +74,7 @@ def test_an_order_that_is_broken_on_purpose(
     words += ("--dry-run",) if rehearsal else ()
     done = plink(*words, write_script(tmp_path, TOUCH), cwd=tmp_path, PATH=f"{folder}:{os.environ['PATH']}")
     assert done.returncode == 1, done.stderr
-    assert "the order was not kept: " in done.stderr
+    assert "wrong placement: " in done.stderr
     if rehearsal:
         return
     assert "  <- " in done.stderr

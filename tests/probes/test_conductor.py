@@ -31,7 +31,7 @@ class Log:
         began = self.fleet.now
         try:
             for step in range(self.steps):
-                answers = yield [Command(host, {"do": "work", "step": step, "of": host}, 5.0) for host in hosts]
+                answers = yield [Command(host, {"method": "work", "step": step, "of": host}, 5.0) for host in hosts]
                 assert [answer["of"] for answer in answers] == list(hosts)
             self.said.append(f"done {hosts}")
         except ErrandFailed as error:
@@ -140,7 +140,7 @@ def test_an_errand_that_goes_on_without_one_of_its_hosts_fails_at_once(gone: int
     def both_ways() -> Steps:
         for host in (0, 1, 0):
             try:
-                yield [Command(host, {"do": "work", "of": host}, 60.0)]
+                yield [Command(host, {"method": "work", "of": host}, 60.0)]
                 said.append(f"h{host} answered")
             except ErrandFailed as error:
                 said.append(str(error))

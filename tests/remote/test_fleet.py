@@ -15,7 +15,7 @@ import plink.remote.fleet
 from plink.errors import HostError
 from plink.model.hosts import Host
 from plink.remote.connector import Line
-from plink.remote.fleet import Fleet, Message
+from plink.remote.fleet import AgentMessage, Fleet
 from plink.remote.message_schema import MessageSchema, by_name, text
 from plink.remote.program import BOOTSTRAP, REMOTE_COMMAND, AgentProgram
 from runners.child import ChildConnection
@@ -32,7 +32,7 @@ def children() -> Iterator[Callable[..., ChildHosts]]:
         yield lambda *command: stack.enter_context(ChildHosts(*command))
 
 
-def hear(fleet: Fleet) -> Message:
+def hear(fleet: Fleet) -> AgentMessage:
     """The next message, which must come."""
     message = fleet.receive(WAIT_S)
     assert message is not None
@@ -51,13 +51,13 @@ def test_every_agent_is_told_and_heard(children: Callable[..., ChildHosts]) -> N
         assert fleet.start(HOSTS, {"first": "hello"}, lambda: counted.append(1)) == {}
         assert len(counted) == 3
         assert sorted(fleet.alive) == ["a", "b", "c"]
-        fleet.send_all(do="say", text="zwölf\n")
+        fleet.send_all(method="say", text="zwölf\n")
         heard = {message.host: message.body for message in (hear(fleet) for _ in HOSTS)}
         assert {host: body["said"] for host, body in heard.items() if body} == {
-            name: {"do": "say", "text": "zwölf\n"} for name in ("a", "b", "c")
+            name: {"method": "say", "text": "zwölf\n"} for name in ("a", "b", "c")
         }
         assert len({body["pid"] for body in heard.values() if body}) == 3
-        fleet.send("b", do="say", text="only you")
+        fleet.send("b", method="say", text="only you")
         assert hear(fleet).host == "b"
         assert fleet.receive(0.0) is None
 
@@ -67,23 +67,23 @@ def test_a_greeting_before_hello_is_skipped(children: Callable[..., ChildHosts])
     noise = "import os\nos.write(1, b'Welcome to node-1!\\n{}\\nplink-agent-\\n\\xff no newline at the end')\n"
     with Fleet(children(sys.executable, "-c", noise + "os.write(1, b'\\n')\n" + BOOTSTRAP), PROGRAM) as fleet:
         assert start(fleet, HOSTS[:1]) == {}
-        fleet.send("a", do="say")
+        fleet.send("a", method="say")
         body = hear(fleet).body
         assert body is not None
-        assert body["said"] == {"do": "say"}
+        assert body["said"] == {"method": "say"}
 
 
 def test_an_agent_that_dies_is_reported_and_the_others_go_on(children: Callable[..., ChildHosts]) -> None:
     with Fleet(children(), PROGRAM) as fleet:
         start(fleet, HOSTS)
-        fleet.send("b", do="die", code=9)
+        fleet.send("b", method="die", code=9)
         gone = hear(fleet)
         assert (gone.host, gone.body) == ("b", None)
         assert gone.error is not None
         assert str(gone.error) == "b: its agent is gone: it ended with exit status 9"
         assert sorted(fleet.alive) == ["a", "c"]
-        fleet.send("b", do="say")  # to nobody: passed over
-        fleet.send("c", do="say")
+        fleet.send("b", method="say")  # to nobody: passed over
+        fleet.send("c", method="say")
         assert hear(fleet).host == "c"
 
 
@@ -92,9 +92,9 @@ def test_an_agent_that_says_what_no_agent_says_is_gone(children: Callable[..., C
     program = AgentProgram(PROGRAM.modules, MessageSchema({"echo": {"said": by_name(text)}}))
     with Fleet(children(), program) as fleet:
         start(fleet, HOSTS[:2])
-        fleet.send("a", do="say", text="hello")
+        fleet.send("a", method="say", text="hello")
         assert hear(fleet).body is not None
-        fleet.send("a", do="say", text=5)
+        fleet.send("a", method="say", text=5)
         gone = hear(fleet)
         assert gone.body is None
         assert str(gone.error) == "a: its agent is gone: what it said makes no sense: 'echo' with said a dict"
@@ -108,7 +108,7 @@ def test_a_line_without_end_is_the_end_of_its_agent(
     monkeypatch.setattr(plink.remote.fleet, "MAX_LINE_BYTES", 1 << 20)
     with Fleet(children(), PROGRAM) as fleet:
         start(fleet, HOSTS[:2])
-        fleet.send("a", do="endless")
+        fleet.send("a", method="endless")
         gone = hear(fleet)
         assert gone.error is not None
         assert str(gone.error) == "a: its agent is gone: it sent more than 1 MiB without the end of a line"
@@ -122,7 +122,7 @@ def test_closing_does_not_wait_for_messages_to_be_taken(
     connector = children()
     with Fleet(connector, PROGRAM, lease_s=600) as fleet:
         start(fleet, HOSTS)
-        fleet.send_all(do="flood", count=2000)
+        fleet.send_all(method="flood", count=2000)
         hear(fleet)
     assert connector.all_end()
 

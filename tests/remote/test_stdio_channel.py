@@ -49,15 +49,15 @@ def test_hello_is_the_first_line(pipes: Pipes) -> None:
 
 
 def test_messages_come_in_order(pipes: Pipes) -> None:
-    pipes.say(b'{"do": "a"}\n{"do": "b", "n": 1}\n')
-    assert pipes.line.receive(LONG) == {"do": "a"}
-    assert pipes.line.receive(LONG) == {"do": "b", "n": 1}
+    pipes.say(b'{"method": "a"}\n{"method": "b", "n": 1}\n')
+    assert pipes.line.receive(LONG) == {"method": "a"}
+    assert pipes.line.receive(LONG) == {"method": "b", "n": 1}
     assert pipes.line.receive(0.0) is None
 
 
 @given(st.lists(st.dictionaries(st.text(max_size=3), st.text(max_size=9), min_size=1), max_size=5), st.data())
 def test_messages_are_the_same_wherever_they_are_cut(bodies: list[dict[str, str]], data: st.DataObject) -> None:
-    messages = [{"do": "x", "body": body} for body in bodies]
+    messages = [{"method": "x", "body": body} for body in bodies]
     stream = "".join(json.dumps(message) + "\n" for message in messages).encode()
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=6)))
     pipes = Pipes(LONG)
@@ -74,9 +74,9 @@ def test_messages_are_the_same_wherever_they_are_cut(bodies: list[dict[str, str]
 
 
 def test_the_end_of_input_is_the_end(pipes: Pipes) -> None:
-    pipes.say(b'{"do": "last"}\n')
+    pipes.say(b'{"method": "last"}\n')
     os.close(pipes.to_agent)
-    assert pipes.line.receive(LONG) == {"do": "last"}
+    assert pipes.line.receive(LONG) == {"method": "last"}
     with pytest.raises(ControllerLost):
         pipes.line.receive(LONG)
 
@@ -89,23 +89,23 @@ def test_the_end_of_input_is_seen_without_waiting(pipes: Pipes) -> None:
 
 
 def test_a_message_seen_by_renew_is_kept(pipes: Pipes) -> None:
-    pipes.say(b'{"do": "a"}\n')
+    pipes.say(b'{"method": "a"}\n')
     pipes.line.renew()
-    assert pipes.line.receive(0.0) == {"do": "a"}
+    assert pipes.line.receive(0.0) == {"method": "a"}
 
 
 def test_alive_is_answered_once_and_between_messages(pipes: Pipes) -> None:
     """Also by an agent that is busy and only renews; what it was told before stays for later."""
     os.set_blocking(pipes.from_agent, False)
-    pipes.say(b'{"do": "a"}\n{"do": "alive"}\n')
+    pipes.say(b'{"method": "a"}\n{"method": "alive"}\n')
     pipes.line.renew()
-    assert os.read(pipes.from_agent, 1000) == b'{"is": "alive"}\n'
-    assert pipes.line.receive(0.0) == {"do": "a"}
-    pipes.say(b'{"do": "alive"}\n')
+    assert os.read(pipes.from_agent, 1000) == b'{"type": "alive"}\n'
+    assert pipes.line.receive(0.0) == {"method": "a"}
+    pipes.say(b'{"method": "alive"}\n')
     assert pipes.line.receive(0.0) is None
     pipes.line.renew()
-    pipes.line.send(**{"is": "x"})
-    assert os.read(pipes.from_agent, 1000) == b'{"is": "alive"}\n{"is": "x"}\n'
+    pipes.line.send(**{"type": "x"})
+    assert os.read(pipes.from_agent, 1000) == b'{"type": "alive"}\n{"type": "x"}\n'
 
 
 def test_a_full_line_is_not_waited_for_with_a_sign_of_life(pipes: Pipes) -> None:
@@ -114,18 +114,18 @@ def test_a_full_line_is_not_waited_for_with_a_sign_of_life(pipes: Pipes) -> None
         while True:
             os.write(pipes.agent_out, b"x" * (1 << 16))
     os.set_blocking(pipes.agent_out, True)
-    pipes.say(b'{"do": "alive"}\n{"do": "end"}\n')
-    assert pipes.line.receive(0.0) == {"do": "end"}
+    pipes.say(b'{"method": "alive"}\n{"method": "end"}\n')
+    assert pipes.line.receive(0.0) == {"method": "end"}
 
 
 def test_what_is_sent_is_one_line_of_json(pipes: Pipes) -> None:
-    pipes.line.send(**{"is": "x", "text": "two\nlines \udcff"})
+    pipes.line.send(**{"type": "x", "text": "two\nlines \udcff"})
     data = os.read(pipes.from_agent, 1000)
     assert data.count(b"\n") == 1
-    assert json.loads(data) == {"is": "x", "text": "two\nlines \udcff"}
+    assert json.loads(data) == {"type": "x", "text": "two\nlines \udcff"}
 
 
 def test_sending_to_nobody_is_the_end(pipes: Pipes) -> None:
     os.close(pipes.from_agent)
     with pytest.raises(ControllerLost):
-        pipes.line.send(**{"is": "x"})
+        pipes.line.send(**{"type": "x"})

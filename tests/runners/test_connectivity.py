@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from runners.job import reach
-from runners.job.connectivity import listening, reached
+from runners.job.connectivity import connection_error, open_listener
 
 _TIME_WAIT = "06"
 
@@ -21,20 +21,20 @@ def states(port: int) -> set[str]:
 def test_more_come_than_a_kernel_lets_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """With room for two that nobody has taken yet, sixty come, some of whom never hang up; then the port is free."""
     monkeypatch.setattr(reach, "_MOST_AT_ONCE", 1)
-    door = listening("127.0.0.1", 0)
+    door = open_listener("127.0.0.1", 0)
     port = door.getsockname()[1]
     staying = [socket.create_connection(("127.0.0.1", port), timeout=60) for _ in range(20)]
-    assert [reached("127.0.0.1", port) for _ in range(40)] == [None] * 40
+    assert [connection_error("127.0.0.1", port) for _ in range(40)] == [None] * 40
     door.close()
     assert _TIME_WAIT not in states(port)
     with socket.socket() as sock:  # without SO_REUSEADDR
         sock.bind(("127.0.0.1", port))
     for sock in staying:
         sock.close()
-    assert reached("127.0.0.1", port) == "Connection refused"
+    assert connection_error("127.0.0.1", port) == "Connection refused"
     assert not [thread for thread in threading.enumerate() if thread.name == "plink-door"]
 
 
 def test_a_port_that_cannot_be_had() -> None:
-    with listening("127.0.0.1", 0) as door, pytest.raises(OSError, match="in use"):
-        listening("127.0.0.1", door.getsockname()[1])
+    with open_listener("127.0.0.1", 0) as door, pytest.raises(OSError, match="in use"):
+        open_listener("127.0.0.1", door.getsockname()[1])

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from plink.remote import addresses
-from runners.job import workplace as module
+from runners.job import execution_environment as module
 from runners.job.agent_messages import AGENT_MESSAGES
-from runners.job.execution_environment import workplace
+from runners.job.execution_environment import resolve_execution
 
 # Documentation addresses (RFC 5737): this host is the first, the others are elsewhere.
 OWN, OTHER = "192.0.2.1", "192.0.2.2"
@@ -19,9 +19,9 @@ NAMES = {"node-01": "127.0.1.1", "node-02": OTHER, "also-here": OWN, "localhost"
 
 
 def ask(program: str = "true", *args: str, **more: Any) -> dict[str, Any]:
-    """What :func:`workplace` is asked."""
+    """What :func:`resolve_execution` is asked."""
     usual: dict[str, Any] = {"workdirs": ["/"], "pythons": [sys.executable], "peers": [], "interface": None, "port": 0}
-    return workplace({**usual, "program": program, "args": list(args), **more})
+    return resolve_execution({**usual, "program": program, "args": list(args), **more})
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_the_way_to_the_others_is_that_to_the_first_other(peers: list[str], way:
 @pytest.mark.usefixtures("network")
 def test_others_whose_names_mean_nothing_here() -> None:
     here = ask(peers=["node-01", *(f"nobody-{place}" for place in range(50))])
-    assert here["problems"] == ["no way to nobody-0: Name or service not known"]
+    assert here["problems"] == ["no route to nobody-0: Name or service not known"]
 
 
 def test_an_interpreter_stands_in_the_folder_of_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +71,7 @@ def test_an_interpreter_stands_in_the_folder_of_the_job(tmp_path: Path, monkeypa
         here = ask("train.py", pythons=["./py"], workdirs=[folder])
         assert (here["argv"], here["problems"]) == ([f"{tmp_path}/work/./py", "train.py"], [])
         assert ask("./py", workdirs=[folder])["argv"] == [f"{tmp_path}/work/./py"]
-    assert ask("train.py", pythons=["./py"], workdirs=[str(tmp_path)])["problems"] == ["there is no ./py"]
+    assert ask("train.py", pythons=["./py"], workdirs=[str(tmp_path)])["problems"] == ["no such program: ./py"]
 
 
 def test_a_script_of_a_named_interpreter(tmp_path: Path) -> None:
@@ -81,7 +81,9 @@ def test_a_script_of_a_named_interpreter(tmp_path: Path) -> None:
     assert here["argv"][1:] == ["train.py", "--epochs"]
     assert here["versions"]["python"]
     assert here["problems"] == []
-    assert ask("python3", "missing.py", workdirs=[str(tmp_path)])["problems"] == [f"there is no {tmp_path}/missing.py"]
+    assert ask("python3", "missing.py", workdirs=[str(tmp_path)])["problems"] == [
+        f"no such file: {tmp_path}/missing.py"
+    ]
     assert ask("python3", "-c", "missing.py")["problems"] == []
     assert ask("cat", "missing.py")["problems"] == []
 
@@ -115,4 +117,4 @@ def test_an_interpreter_that_answers_something_else(says: str, versions: object,
     os.chmod(tmp_path / "other", 0o755)
     here = ask("train.py", pythons=["./other"], workdirs=[str(tmp_path)])
     assert (here["versions"], here["problems"]) == (versions, [])
-    assert AGENT_MESSAGES.wrong({"is": "prepared", **here}) is None
+    assert AGENT_MESSAGES.problem({"type": "set_up", **here}) is None

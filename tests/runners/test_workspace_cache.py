@@ -16,10 +16,11 @@ import pytest
 
 from plink.errors import HostError, PlinkError, UsageError
 from plink.model.hosts import Host, Hosts
-from runners.job import copies, packing
-from runners.job.archive import pack
+from runners.job import archive as archive_module
+from runners.job import workspace_cache
+from runners.job.archive import archive_folder
 from runners.job.fleet_runner import FleetRunner
-from runners.job.runner import Watch
+from runners.job.runner import RunContext, RunObserver
 from runners.job.workspace_cache import WorkspaceCache
 from tests.child_hosts import ChildHosts
 from tests.runners.child_jobs import ChildJobs
@@ -110,7 +111,7 @@ def test_links_are_followed_but_not_round_and_round(folder: Path, tmp_path: Path
     (tmp_path / "data2" / "y.txt").write_text("y")
     (folder / "more").symlink_to(tmp_path / "data2")
     (folder / "data" / "up").symlink_to(folder)
-    with tarfile.open(pack(folder, tmp_path / "1.tar").file) as tar:
+    with tarfile.open(archive_folder(folder, tmp_path / "1.tar").file) as tar:
         names = tar.getnames()
         assert all(member.isreg() for member in tar)
     assert names == ["data/x.txt", "helper.py", "more/y.txt", "run.sh", "train.py"]
@@ -120,42 +121,43 @@ def test_a_copy_of_many_pieces_over_several_hosts(
     jobs: ChildJobs, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Piece by piece, as each is taken; what is told of the progress ends at all of it."""
-    monkeypatch.setattr(packing, "_PIECE", 1000)
+    monkeypatch.setattr(archive_module, "_PART_BYTES", 1000)
     (folder / "big").write_bytes(os.urandom(50_000))
-    told: list[tuple[int, int]] = []
+    progress: list[tuple[int, int]] = []
     hosts = Hosts((Host("a", "127.0.0.1"),))
-    watch = Watch(lambda *_: None, lambda _: None, time.monotonic, copied=lambda *now: told.append(now))
+    observer = RunObserver(progress=lambda phase, *now: progress.append(now) if phase == "copying" else None)
+    context = RunContext(observer, time.monotonic)
     job = replace(jobs.job(str(folder / "train.py")), sync=folder)
-    assert FleetRunner("children", jobs.connector).run(job, hosts, watch).exit_code == 0
-    assert told[-1][0] == told[-1][1] > 50_000
-    assert [done for done, _ in told] == sorted(done for done, _ in told)
-    assert len(told) > 50
+    assert FleetRunner("children", jobs.connector).run(job, hosts, context).exit_code == 0
+    assert progress[-1][0] == progress[-1][1] > 50_000
+    assert [done for done, _ in progress] == sorted(done for done, _ in progress)
+    assert len(progress) > 50
 
 
 def test_a_host_with_no_room_is_named(jobs: ChildJobs, folder: Path, tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file where the folder would be")
     job = replace(jobs.job(str(folder / "train.py")), sync=folder)
-    with pytest.raises(HostError, match=rf"here: cannot keep a copy of {folder}: .*"):
+    with pytest.raises(HostError, match=rf"here: cannot store a copy of {folder}: .*"):
         jobs.launch(job)
 
 
 def test_the_same_content_is_the_same_archive(folder: Path, tmp_path: Path) -> None:
-    first = pack(folder, tmp_path / "1.tar")
+    first = archive_folder(folder, tmp_path / "1.tar")
     os.utime(folder / "train.py", (1, 1))
-    assert pack(folder, tmp_path / "2.tar").digest == first.digest
+    assert archive_folder(folder, tmp_path / "2.tar").digest == first.digest
     (folder / "train.py").write_text("pass")
-    assert pack(folder, tmp_path / "3.tar").digest != first.digest
-    assert b"".join(first.pieces()) == (tmp_path / "1.tar").read_bytes()
+    assert archive_folder(folder, tmp_path / "3.tar").digest != first.digest
+    assert b"".join(first.parts()) == (tmp_path / "1.tar").read_bytes()
 
 
 def test_folders_that_cannot_be_packed(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UsageError, match="there is no such folder"):
-        pack(tmp_path / "nope", tmp_path / "1.tar")
-    with pytest.raises(PlinkError, match="cannot pack"):
-        pack(folder, tmp_path / "no" / "1.tar")
-    monkeypatch.setattr(packing, "_MOST_BYTES", 100)
-    with pytest.raises(UsageError, match="give the folder of the program alone"):
-        pack(folder, tmp_path / "1.tar")
+    with pytest.raises(UsageError, match="no such folder"):
+        archive_folder(tmp_path / "nope", tmp_path / "1.tar")
+    with pytest.raises(PlinkError, match="cannot archive"):
+        archive_folder(folder, tmp_path / "no" / "1.tar")
+    monkeypatch.setattr(archive_module, "_MAX_BYTES", 100)
+    with pytest.raises(UsageError, match="copy the program's folder only"):
+        archive_folder(folder, tmp_path / "1.tar")
 
 
 def archive(*names: str, kind: bytes = tarfile.REGTYPE) -> tuple[str, str]:
@@ -185,10 +187,10 @@ def test_archives_that_are_not_as_they_should_be(
 ) -> None:
     """No file of theirs is left, wherever it would have gone."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    found = WorkspaceCache()
-    found.add(data)
+    cache = WorkspaceCache()
+    cache.append(data)
     with pytest.raises((OSError, tarfile.TarError)):
-        found.unpack(digest)
+        cache.extract(digest)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
@@ -197,7 +199,7 @@ def test_the_copy_of_a_job_that_runs_stays(
 ) -> None:
     """However many come after it; once it is over it goes like any other, and its lock with it."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(copies, "_KEPT", 2)
+    monkeypatch.setattr(workspace_cache, "_MAX_COPIES", 2)
     (folder / "train.py").write_text(
         "import os, sys, time\n"
         "open('checkpoint', 'w').close()\n"
@@ -214,7 +216,7 @@ def test_the_copy_of_a_job_that_runs_stays(
             (tmp_path / "go").touch()
 
     where = tmp_path / "cache" / "plink" / "sync"
-    expected = where / pack(folder, tmp_path / "1.tar").digest
+    expected = where / archive_folder(folder, tmp_path / "1.tar").digest
     job = replace(jobs.job(str(folder / "train.py"), str(tmp_path / "go"), str(expected)), sync=folder)
     assert jobs.launch(job, on_line=others_come).exit_code == 0, jobs.printed
     assert jobs.lines(0) == [str(expected), "True"]
@@ -235,7 +237,7 @@ def test_where_no_lock_can_be_had_copies_are_used_and_stay(tmp_path: Path, monke
         raise OSError(errno.ENOSYS, "Function not implemented")
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(copies, "_KEPT", 1)
+    monkeypatch.setattr(workspace_cache, "_MAX_COPIES", 1)
     monkeypatch.setattr(fcntl, "flock", flock)
     first, second = _copy("first"), _copy("second")
     assert WorkspaceCache().find(Path(first).name) == first
@@ -246,10 +248,10 @@ def _copy(name: str) -> str:
     """A copy of an archive of one file, by an agent that ends then."""
     digest, data = archive(name)
     maker = WorkspaceCache()
-    maker.add(data)
-    path = maker.unpack(digest)
-    if maker._held is not None:
-        os.close(maker._held)
+    maker.append(data)
+    path = maker.extract(digest)
+    if maker._lock_fd is not None:
+        os.close(maker._lock_fd)
     return path
 
 

@@ -61,8 +61,8 @@ def _worker(settings: dict[str, Any], program: str, args: list[str]) -> None:
         json.dump({**identity, "group": group}, file)
     port = settings["request"]["port"] if group == 0 else 0  # only rank 0's pod serves the rendezvous
     execution = _resolve(settings, program, args, resolve_server(bootstrap), port)
-    report = {**identity, "group": group, "hostname": socket.gethostname(), "address": execution["address"],
-              "port": execution["port"], "versions": execution["versions"], "problems": execution["problems"]}  # fmt: skip
+    report = {**identity, "group": group, "hostname": socket.gethostname(),
+              **{key: execution[key] for key in ("address", "port", "versions", "problems")}}  # fmt: skip
     answer = send_report(bootstrap, report, _REFUSAL_TIMEOUT_S if execution["problems"] else bootstrap.wait_s)
     if execution["problems"]:
         _refuse(f"{identity['node']}: {'; '.join(execution['problems'])}")

@@ -54,7 +54,7 @@ class PodRanks:
         return {rank: pid for pid, rank in self._ranks.items()}
 
     def run(self) -> int:
-        """Open the barrier and wait; the first rank that fails ends the others. Return its exit code, as a shell has it."""
+        """Open the barrier and wait; the first rank that fails ends the others. Return its exit code."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._end)
         self._barrier.open(len(self._ranks))

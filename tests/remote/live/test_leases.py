@@ -27,11 +27,11 @@ def test_agents_wait_for_whoever_is_slow_to_take_their_messages(
     monkeypatch.setattr(plink.remote.fleet, "MOST_WAITING", 4)
     with Fleet(children(), PROGRAM, lease_s=0.5) as fleet:
         start(fleet, HOSTS[:1])
-        fleet.send("a", do="flood", count=2000)
+        fleet.send("a", method="flood", count=2000)
         time.sleep(1.5)
         taken_from = time.monotonic()
         bodies = [hear(fleet).body or {} for _ in range(2001)]
-        assert [body.get("is") for body in bodies] == ["flood"] * 2000 + ["echo"]
+        assert [body.get("type") for body in bodies] == ["flood"] * 2000 + ["echo"]
         assert bodies[-2]["at"] > taken_from
 
 
@@ -39,10 +39,10 @@ def test_an_agent_is_missed_whatever_its_line_says(children: Callable[..., Child
     """One that died and one that says nothing any more; the leases of the others are renewed as before."""
     with Fleet(Grumbling(children()), PROGRAM, lease_s=0.5) as fleet:
         start(fleet, HOSTS)
-        fleet.send("a", do="die", code=9)
+        fleet.send("a", method="die", code=9)
         assert hear(fleet).host == "a"
-        fleet.send("b", do="sleep", seconds=2)
-        assert str(hear(fleet).error) == "b: its agent is gone: no sign of life for 0.5 s"
+        fleet.send("b", method="sleep", seconds=2)
+        assert str(hear(fleet).error) == "b: its agent is gone: no heartbeat for 0.5 s"
         assert fleet.receive(1.0) is None
         assert fleet.alive == ["c"]
 
@@ -85,7 +85,7 @@ def test_a_renewal_never_stands_in_the_middle_of_a_message(children: Callable[..
 
     with Fleet(InPieces(), PROGRAM, lease_s=1.0) as fleet:
         start(fleet, HOSTS[:1])
-        fleet.send("a", do="say", text="x" * 1_000_000)
+        fleet.send("a", method="say", text="x" * 1_000_000)
         assert len((hear(fleet).body or {})["said"]["text"]) == 1_000_000
 
 
@@ -110,9 +110,9 @@ def test_alive_renews_the_lease_and_is_no_message() -> None:
     try:
         began = time.monotonic()
         while time.monotonic() - began < 2 * lease:
-            pipes.say(b'{"do": "alive"}\n')
+            pipes.say(b'{"method": "alive"}\n')
             assert pipes.line.receive(lease / 3) is None
-        pipes.say(b'{"do": "alive"}\n')
+        pipes.say(b'{"method": "alive"}\n')
         assert pipes.line.receive(lease / 2) is None
         left_alone = time.monotonic()
         with pytest.raises(ControllerLost):
@@ -146,9 +146,9 @@ def test_a_controller_that_reads_nothing_and_renews_the_lease_is_waited_for(pipe
     began = time.monotonic()
 
     def renew() -> None:
-        os.write(pipes[1], b'{"do": "end"}\n')
+        os.write(pipes[1], b'{"method": "end"}\n')
         while time.monotonic() - began < 1.5:
-            os.write(pipes[1], b'{"do": "alive"}\n')
+            os.write(pipes[1], b'{"method": "alive"}\n')
             time.sleep(0.1)
 
     controller = threading.Thread(target=renew)
@@ -157,7 +157,7 @@ def test_a_controller_that_reads_nothing_and_renews_the_lease_is_waited_for(pipe
         line.send(text="x" * (1 << 20))
     assert time.monotonic() - began > 1.5
     controller.join()
-    assert line.receive(0.0) == {"do": "end"}
+    assert line.receive(0.0) == {"method": "end"}
 
 
 def test_a_slow_reader_gets_all_of_it(pipes: tuple[int, int, int, int]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from plink.errors import ProtocolError
 from plink.model.elastic.codec import VERSION, decode_message
 from plink.model.elastic.reports import Answer, Hello, Log, OtherVersion
 from plink.model.elastic.requests import LoadShards, Pause, Request

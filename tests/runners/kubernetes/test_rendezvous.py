@@ -1,4 +1,4 @@
-"""The meeting of pods: anybody in the cluster can connect to it, and only the pods of the job count."""
+"""Bootstrap rendezvous: anybody in the cluster can connect to it, and only the pods of the job count."""
 
 import json
 import socket
@@ -11,18 +11,18 @@ REPORT = {"job": "j", "group": 0, "pod": "p", "node": "n", "problems": [], "vers
 
 
 @pytest.fixture
-def meeting() -> RendezvousServer:
-    return RendezvousServer(["n"], Bootstrap("j", "", 0, wait_s=60.0, mixed_versions=False))
+def server() -> RendezvousServer:
+    return RendezvousServer(["n"], Bootstrap("j", "", 0, wait_s=60.0, allow_version_mismatch=False))
 
 
-def send(meeting: RendezvousServer, line: bytes) -> socket.socket:
-    sock = socket.create_connection(("127.0.0.1", meeting._listener.getsockname()[1]), timeout=20)
+def send(server: RendezvousServer, line: bytes) -> socket.socket:
+    sock = socket.create_connection(("127.0.0.1", server._listener.getsockname()[1]), timeout=20)
     sock.sendall(line)
     return sock
 
 
 @pytest.mark.parametrize(
-    "stranger",
+    "client",
     [
         b"GET / HTTP/1.1\r\n\r\n",
         b"[" * 200_000 + b"\n",
@@ -44,8 +44,8 @@ def send(meeting: RendezvousServer, line: bytes) -> socket.socket:
         "no group",
     ],
 )
-def test_strangers_do_not_end_it(stranger: bytes, meeting: RendezvousServer) -> None:
-    with send(meeting, stranger), send(meeting, json.dumps(REPORT).encode() + b"\n") as pod:
+def test_clients_do_not_end_it(client: bytes, server: RendezvousServer) -> None:
+    with send(server, client), send(server, json.dumps(REPORT).encode() + b"\n") as pod:
         assert json.loads(pod.makefile().readline()) == {"master": REPORT}
-    reports, refused = meeting.end()
+    reports, refused = server.finish()
     assert (reports, refused) == ({0: REPORT}, None)

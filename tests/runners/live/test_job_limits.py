@@ -58,7 +58,7 @@ def test_a_job_that_hangs_shows_its_stacks_and_ends(
         assert "hangs.py" in told
     assert jobs.lines(1, "err") == []
     assert result.exits == {1: 0}
-    assert all(ends(finding.pid, within_s=0) for finding in result.proof)
+    assert all(ends(finding.pid, within_s=0) for finding in result.locations)
 
 
 def test_all_stacks_are_looked_for_in_the_time_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +90,7 @@ def test_ctrl_c_ends_the_ranks_also_where_nobody_reads_what_they_print(
         if len(jobs.printed) == 1:
             time.sleep(1.0)  # by then the line is full, and its agent waits
             raise KeyboardInterrupt
-        assert all(ends(finding.pid) for finding in jobs.proofs[0])
+        assert all(ends(finding.pid) for finding in jobs.placements[0])
 
     with pytest.raises(KeyboardInterrupt):
         jobs.launch(jobs.job(sys.executable, "-c", flood), slots=6, on_line=on_line)
@@ -101,10 +101,10 @@ def test_an_agent_with_ranks_is_there_for_as_long_as_they_are(jobs: ChildJobs) -
     with Fleet(jobs.connector, runners.job.fleet_runner.PROGRAM, lease_s=0.5) as fleet:
         fleet.start([Host("here", "127.0.0.1")], {})
         assert fleet.receive(1.5) is None  # other hosts are still being connected to
-        fleet.send("here", do="begin", asked="127.0.0.1")
+        fleet.send("here", method="begin", asked="127.0.0.1")
         task = {"rank": 0, "env": {"RANK": "0"}}
-        fleet.send("here", do="start", ranks=[task], argv=[sys.executable, "-c", STAY], workdir="/")
-        kinds = {(message.body or {}).get("is") for message in (fleet.receive(20.0), fleet.receive(20.0)) if message}
+        fleet.send("here", method="start", ranks=[task], argv=[sys.executable, "-c", STAY], workdir="/")
+        kinds = {(message.body or {}).get("type") for message in (fleet.receive(20.0), fleet.receive(20.0)) if message}
         assert kinds == {"ready", "reported"}
         assert fleet.receive(1.5) is None
         assert fleet.alive == ["here"]

@@ -29,11 +29,11 @@ def test_the_proven_process_is_the_program(jobs: Jobs) -> None:
     )
     result = jobs.run(text, *NASTY, env={"GREETING": "it's\n$(me)"})
     assert (result.exit_code, dict(result.exits)) == (0, {0: 0, 1: 0})
-    assert [(finding.rank, finding.wrong) for finding in jobs.proof] == [(0, None), (1, None)]
+    assert [(finding.rank, finding.problem) for finding in jobs.locations] == [(0, None), (1, None)]
     for rank in range(2):
         first, *rest, last = jobs.lines(rank)
         pid, args, env, folder = json.loads(first)
-        assert pid == jobs.proof[rank].pid
+        assert pid == jobs.locations[rank].pid
         assert tuple(args) == NASTY
         same = {"WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "RANK": str(rank), "TORCHELASTIC_MAX_RESTARTS": "0"}
         own = {"GREETING": "it's\n$(me)", "PLINK_ADDRESSES": "127.0.0.1,127.0.0.1"}
