@@ -33,7 +33,7 @@ class Agent:
             self.fleet = Fleet(children, PROGRAM, lease_s)
             settings = {"key": KEY.hex(), "source_ports": 2, "handshakes": True}
             assert self.fleet.start([Host("a", "127.0.0.1")], settings) == {}
-            self.fleet.send("a", method="begin", asked="127.0.0.1")
+            self.fleet.send("a", method="begin", address="127.0.0.1")
             self.ready = self.hear()
             if self.ready["type"] == "ready":
                 return
@@ -86,7 +86,7 @@ def test_a_second_agent_of_a_host_finds_it_busy(agent: Agent, children: ChildHos
     """Two probes of the same hosts at once are kept apart."""
     with Fleet(children, PROGRAM) as second:
         second.start([Host("a", "127.0.0.1")], {"key": KEY.hex(), "source_ports": 1})
-        second.send("a", method="begin", asked="127.0.0.1")
+        second.send("a", method="begin", address="127.0.0.1")
         said = second.receive(WAIT_S)
         assert said is not None
         assert said.body == {"type": "busy"}
@@ -149,7 +149,7 @@ def test_it_ends_with_its_controller(children: ChildHosts) -> None:
     before = len(children.started)
     fleet = Fleet(children, PROGRAM)
     fleet.start([Host("a", "127.0.0.1")], {"key": KEY.hex(), "source_ports": 1})
-    fleet.send("a", method="begin", asked="127.0.0.1")
+    fleet.send("a", method="begin", address="127.0.0.1")
     assert fleet.receive(WAIT_S) is not None
     fleet.close()
     assert all(ends(process.pid) for process in children.started[before:])

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from plink.remote import addresses
-from plink.remote.addresses import canonical, reachable_address, towards
+from plink.remote.addresses import canonical, own_address_towards, reachable_address
 
 # Documentation addresses (RFC 5737, RFC 3849): this host has the first two, the others are elsewhere.
 OWN, SECOND, OTHER, PUBLIC, LOG_IN = "192.0.2.1", "198.51.100.1", "192.0.2.2", "203.0.113.1", "203.0.113.9"
@@ -111,9 +111,9 @@ def test_names_that_mean_nothing_are_given_up_soon(host: pytest.MonkeyPatch) -> 
         raise socket.gaierror(-2, "Name or service not known")
 
     host.setattr(socket, "getaddrinfo", unknown)
-    assert towards([f"nobody-{k}" for k in range(50)]) == (
+    assert own_address_towards([f"nobody-{k}" for k in range(50)]) == (
         "127.0.0.1",
-        "no way to nobody-0: Name or service not known",
+        "no route to nobody-0: Name or service not known",
     )
     assert len(asked) == 3
 
@@ -121,7 +121,7 @@ def test_names_that_mean_nothing_are_given_up_soon(host: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("name", ["a..b", f"{'x' * 64}.example"])
 def test_a_name_that_cannot_be_one_is_no_way_either(host: pytest.MonkeyPatch, name: str) -> None:
     host.undo()
-    assert towards([name])[1] == f"no way to {name}: no name that can be looked up"
+    assert own_address_towards([name])[1] == f"no route to {name}: no name that can be looked up"
     host.setattr(addresses, "local_addresses", lambda: [OWN])
     assert reachable_address(name, [name]) == OWN
 

@@ -14,9 +14,9 @@ import pytest
 import plink.remote.fleet
 from plink.errors import HostError
 from plink.model.hosts import Host
-from plink.remote.connector import Line
+from plink.remote.connector import AgentConnection
 from plink.remote.fleet import AgentMessage, Fleet
-from plink.remote.message_schema import MessageSchema, by_name, text
+from plink.remote.message_schema import MessageSchema, object_of, text
 from plink.remote.program import BOOTSTRAP, REMOTE_COMMAND, AgentProgram
 from runners.child import ChildConnection
 from tests.child_hosts import WAIT_S, ChildHosts, ends
@@ -89,7 +89,7 @@ def test_an_agent_that_dies_is_reported_and_the_others_go_on(children: Callable[
 
 def test_an_agent_that_says_what_no_agent_says_is_gone(children: Callable[..., ChildHosts]) -> None:
     """What it said does not reach anybody, and the others go on."""
-    program = AgentProgram(PROGRAM.modules, MessageSchema({"echo": {"said": by_name(text)}}))
+    program = AgentProgram(PROGRAM.modules, MessageSchema({"echo": {"said": object_of(text)}}))
     with Fleet(children(), program) as fleet:
         start(fleet, HOSTS[:2])
         fleet.send("a", method="say", text="hello")
@@ -97,7 +97,7 @@ def test_an_agent_that_says_what_no_agent_says_is_gone(children: Callable[..., C
         fleet.send("a", method="say", text=5)
         gone = hear(fleet)
         assert gone.body is None
-        assert str(gone.error) == "a: its agent is gone: what it said makes no sense: 'echo' with said a dict"
+        assert str(gone.error) == "a: its agent is gone: invalid message: 'echo' with said a dict"
         assert fleet.alive == ["b"]
 
 
@@ -118,7 +118,7 @@ def test_a_line_without_end_is_the_end_of_its_agent(
 def test_closing_does_not_wait_for_messages_to_be_taken(
     children: Callable[..., ChildHosts], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plink.remote.fleet, "MOST_WAITING", 4)
+    monkeypatch.setattr(plink.remote.fleet, "MAX_QUEUED_MESSAGES", 4)
     connector = children()
     with Fleet(connector, PROGRAM, lease_s=600) as fleet:
         start(fleet, HOSTS)
@@ -161,7 +161,7 @@ class Grumbling:
     def __init__(self, connector: ChildHosts) -> None:
         self._connector = connector
 
-    def open(self, host: Host) -> Line:
+    def open(self, host: Host) -> AgentConnection:
         class Raises(ChildConnection):
             def close(self) -> None:
                 super().close()
@@ -225,7 +225,7 @@ def test_what_is_no_trouble_of_a_host_is_raised(children: Callable[..., ChildHos
         def __init__(self, error: Exception) -> None:
             self.error = error
 
-        def open(self, host: Host) -> Line:
+        def open(self, host: Host) -> AgentConnection:
             time.sleep(0.2 if host.name == "a" else 0)
             raise self.error
 

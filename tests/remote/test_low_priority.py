@@ -1,4 +1,4 @@
-"""Processes that stand back, and come forward again, in sessions of their own."""
+"""Low priority of sessions, and its end."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ NOBODY = 65534
 FILE = Path("/proc/self/autogroup")
 SCRIPT = """
 import ctypes, os, sys
-from plink.remote.low_priority import gentle  # before the user changes, who may not read it
+from plink.remote.low_priority import set_low_priority  # before the user changes, who may not read it
 if sys.argv[1]:
     os.setuid(int(sys.argv[1]))
     ctypes.CDLL(None).prctl(4, 1)  # PR_SET_DUMPABLE, or /proc/self would be root's
@@ -20,7 +20,7 @@ def nice():
     return open("/proc/self/autogroup").read().split()[-1]
 said = [nice()]
 for yes in (True, True, False):
-    gentle(yes)
+    set_low_priority(yes)
     said.append(nice())
 print(*said)
 """
@@ -30,7 +30,7 @@ print(*said)
 @pytest.mark.parametrize(
     "user", [None, pytest.param(NOBODY, marks=pytest.mark.skipif(os.geteuid() != 0, reason="root"))]
 )
-def test_a_session_stands_back_and_comes_forward_whoever_it_belongs_to(user: int | None) -> None:
+def test_low_priority_of_a_session_can_be_lifted_by_its_user(user: int | None) -> None:
     root = Path(__file__).parent.parent.parent
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(user or "")], capture_output=True, text=True, cwd=root,
@@ -40,27 +40,27 @@ def test_a_session_stands_back_and_comes_forward_whoever_it_belongs_to(user: int
     assert done.stdout.split() == ["0", "10", "10", "0"]
 
 
-def test_where_there_are_no_autogroups_nothing_changes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from plink.remote import gentle
+def test_without_autogroups_nothing_changes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from plink.remote import low_priority
 
-    monkeypatch.setattr(gentle, "_FILE", str(tmp_path / "none" / "autogroup"))
-    gentle.gentle(True)
+    monkeypatch.setattr(low_priority, "_FILE", str(tmp_path / "none" / "autogroup"))
+    low_priority.set_low_priority(True)
     assert not (tmp_path / "none").exists()
 
 
-def test_it_is_tried_again_for_a_second_at_most(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_retries_for_a_second_at_most(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The kernel refuses with EAGAIN while others change theirs."""
-    from plink.remote import gentle
+    from plink.remote import low_priority
 
     waits: list[float] = []
     (tmp_path / "autogroup").touch()
-    monkeypatch.setattr(gentle, "_FILE", str(tmp_path / "autogroup"))
+    monkeypatch.setattr(low_priority, "_FILE", str(tmp_path / "autogroup"))
 
     def busy(*_: object, **__: object) -> None:
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
     monkeypatch.setattr(os, "write", busy)
     monkeypatch.setattr(time, "sleep", waits.append)
-    gentle.gentle(True)
+    low_priority.set_low_priority(True)
     assert len(waits) == 10
     assert sum(waits) <= 1.01

@@ -91,7 +91,7 @@ def test_a_step_of_the_job_that_has_the_node(
 
 
 @pytest.mark.parametrize(
-    ("name", "why"), [("n2", "no running job of yours has this node; ask for it with salloc"), ("n3", "no such node")]
+    ("name", "why"), [("n2", "no running job of yours has this node; allocate it with salloc"), ("n3", "no such node")]
 )
 def test_a_node_that_nobody_has(name: str, why: str, calls: Path) -> None:
     """Nothing is run."""
@@ -120,7 +120,7 @@ def test_a_pod_without_python(calls: Path) -> None:
 def test_a_command_that_hears_nothing_is_ended(calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither its silence nor a full pipe keeps plink waiting, and nothing of it stays."""
     monkeypatch.setattr("plink.remote.fleet.HELLO_S", 1.0)
-    monkeypatch.setattr("runners.kubernetes.exec._LET_S", 1.0)
+    monkeypatch.setattr("runners.kubernetes.exec._END_TIMEOUT_S", 1.0)
     line = ExecConnector().open(Host("deaf", "10.0.0.1"))
 
     def write() -> None:

@@ -1,4 +1,4 @@
-"""The door at which hosts try whether they reach the first rank's: takes everyone, and leaves the port free."""
+"""Connectivity check: rank 0's listener accepts everyone, and leaves the port free."""
 
 import socket
 import threading
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runners.job import reach
+from runners.job import connectivity
 from runners.job.connectivity import connection_error, open_listener
 
 _TIME_WAIT = "06"
@@ -18,23 +18,23 @@ def states(port: int) -> set[str]:
     return {row[3] for row in rows if row[1].endswith(f":{port:04X}")}
 
 
-def test_more_come_than_a_kernel_lets_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_clients_than_the_backlog(monkeypatch: pytest.MonkeyPatch) -> None:
     """With room for two that nobody has taken yet, sixty come, some of whom never hang up; then the port is free."""
-    monkeypatch.setattr(reach, "_MOST_AT_ONCE", 1)
-    door = open_listener("127.0.0.1", 0)
-    port = door.getsockname()[1]
+    monkeypatch.setattr(connectivity, "_BACKLOG", 1)
+    listener = open_listener("127.0.0.1", 0)
+    port = listener.getsockname()[1]
     staying = [socket.create_connection(("127.0.0.1", port), timeout=60) for _ in range(20)]
     assert [connection_error("127.0.0.1", port) for _ in range(40)] == [None] * 40
-    door.close()
+    listener.close()
     assert _TIME_WAIT not in states(port)
     with socket.socket() as sock:  # without SO_REUSEADDR
         sock.bind(("127.0.0.1", port))
     for sock in staying:
         sock.close()
     assert connection_error("127.0.0.1", port) == "Connection refused"
-    assert not [thread for thread in threading.enumerate() if thread.name == "plink-door"]
+    assert not [thread for thread in threading.enumerate() if thread.name == "plink-listener"]
 
 
-def test_a_port_that_cannot_be_had() -> None:
-    with open_listener("127.0.0.1", 0) as door, pytest.raises(OSError, match="in use"):
-        open_listener("127.0.0.1", door.getsockname()[1])
+def test_port_in_use() -> None:
+    with open_listener("127.0.0.1", 0) as listener, pytest.raises(OSError, match="in use"):
+        open_listener("127.0.0.1", listener.getsockname()[1])

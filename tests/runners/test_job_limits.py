@@ -11,7 +11,7 @@ import pytest
 from plink.errors import PlinkError
 from plink.model.hosts import Host, Hosts
 from runners.job.fleet_runner import FleetRunner
-from runners.job.host_checks import check_hosts, refuse_unreached
+from runners.job.host_checks import check_connectivity, check_hosts
 from runners.job.placement import RankLocation
 from runners.job.runner import RunContext, RunObserver
 from tests.child_hosts import ends
@@ -83,9 +83,9 @@ def test_hosts_with_other_versions_are_named(jobs: ChildJobs) -> None:
 
 def test_hosts_that_cannot_reach_the_first_are_named_by_their_reasons() -> None:
     with pytest.raises(PlinkError) as refused:
-        refuse_unreached("a", "10.0.0.1", 29500, {"b": "timed out", "c": "no route", "d": "timed out"})
+        check_connectivity("a", "10.0.0.1", 29500, {"b": "timed out", "c": "no route", "d": "timed out"})
     assert str(refused.value) == (
         "b: cannot reach port 29500 of 10.0.0.1 (a, rank 0's host): timed out (and 1 more hosts: d) | "
         "c: cannot reach port 29500 of 10.0.0.1 (a, rank 0's host): no route; nothing was run"
     )
-    refuse_unreached("a", "10.0.0.1", 29500, {})
+    check_connectivity("a", "10.0.0.1", 29500, {})

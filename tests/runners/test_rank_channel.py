@@ -29,7 +29,7 @@ def turn(line: RankChannel, number: int, seconds: float = 60.0) -> list[str]:
     """So many lines from the rank."""
     found, end = [], time.monotonic() + seconds
     while len(found) < number and time.monotonic() < end:
-        found += line.turn()
+        found += line.poll()
         time.sleep(0.001)
     return found
 
@@ -49,12 +49,12 @@ def test_lines_both_ways() -> None:
     found: list[dict[str, object]] = []
     end = time.monotonic() + 60
     while len(found) < 2 and time.monotonic() < end:
-        line.turn()
+        line.poll()
         found += rank.received()
     assert [next(iter(message)) for message in found] == ["early", "late"]
     assert rank.received() == []
     rank.close()
-    line.turn()
+    line.poll()
     line.close()
     assert not LauncherLine(line.name).connected
 
@@ -63,7 +63,7 @@ def test_a_rank_that_never_calls_holds_nobody_up() -> None:
     line = RankChannel()
     for _ in range(100):
         line.send("x" * 1_000_000)
-    assert line.turn() == []
+    assert line.poll() == []
     assert len(line._waiting) <= 12 << 20
     line.close()
 
@@ -73,10 +73,10 @@ def test_a_rank_that_does_not_read_holds_nobody_up() -> None:
     rank = LauncherLine(line.name)
     line.send("x" * 10_000_000)
     began = time.monotonic()
-    assert [line.turn() for _ in range(50)] == [[]] * 50
+    assert [line.poll() for _ in range(50)] == [[]] * 50
     assert time.monotonic() - began < 30  # a write that waits would wait for ever
     rank.close()
-    line.turn()
+    line.poll()
     assert line._waiting == b""
     line.close()
 
@@ -89,7 +89,7 @@ def test_whoever_takes_its_place_is_answered() -> None:
         rank.send(lambda: {"told": 1})
         assert turn(line, 1) == ['{"told": 1}']
         rank.close()
-        line.turn()
+        line.poll()
     line.close()
 
 
@@ -106,7 +106,7 @@ def test_a_launcher_that_takes_nothing_holds_no_rank_up() -> None:
     assert time.monotonic() - began < 30
     assert rank._thread is not None
     assert not rank._thread.is_alive()
-    line.turn()
+    line.poll()
     line.close()
 
 
@@ -128,7 +128,7 @@ def test_another_user_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
     end = time.monotonic() + 60
     while caller.poll() is None and time.monotonic() < end:
         line.send("secret")
-        assert line.turn() == []
+        assert line.poll() == []
         time.sleep(0.01)
     caller.kill()
     assert caller.wait() == 0

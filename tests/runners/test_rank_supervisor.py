@@ -1,4 +1,4 @@
-"""Under launchers of others: no process that a program started outlives it, its keeper or the launcher."""
+"""Under launchers of others: no process that a program started outlives it, its rank_supervisor or the launcher."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from runners.launchers.frames import ERR, EXIT, OUT, Frames
+from runners.launchers.frames import ERR, EXIT, OUT, FrameDecoder
 from tests.child_hosts import WAIT_S
 from tests.lab.waiting import until
 from tests.marked import Marked, parent_of
@@ -18,8 +18,8 @@ from tests.marked import Marked, parent_of
 START = (
     "import os, sys\n"
     "from plink.remote.supervisor import supervise\n"
-    "from runners.launchers.rank_supervisor import HANDED_ON, RankSupervisor\n"
-    "supervise(HANDED_ON, ends_with_parent=True)\n"
+    "from runners.launchers.rank_supervisor import FORWARDED_SIGNALS, RankSupervisor\n"
+    "supervise(FORWARDED_SIGNALS, ends_with_parent=True)\n"
     "os._exit(RankSupervisor(sys.argv[1:], os.getcwd(), dict(os.environ)).run(None))\n"
 )
 DAEMON = "setsid -f sh -c 'trap \"\" TERM; sleep 304; true'"
@@ -41,7 +41,7 @@ class Launcher:
 
     def frames(self, kind: str) -> str:
         """What came out so far."""
-        frames = Frames()
+        frames = FrameDecoder()
         found = [frame for line in self._out.read_text().split("\n") for frame in frames.add(line)]
         return "".join(data for known, data in found if known == kind)
 
@@ -77,7 +77,7 @@ def supervisor(launcher: Launcher, program: int) -> int:
     return parent_of(parent_of(program))
 
 
-def keeper(launcher: Launcher, program: int) -> int:
+def rank_supervisor(launcher: Launcher, program: int) -> int:
     return parent_of(program)
 
 
@@ -85,7 +85,7 @@ def the_launcher(launcher: Launcher, program: int) -> int:
     return parent_of(supervisor(launcher, program))
 
 
-@pytest.mark.parametrize("victim", [supervisor, keeper, the_launcher])
+@pytest.mark.parametrize("victim", [supervisor, rank_supervisor, the_launcher])
 def test_whoever_is_killed_nothing_is_left(
     launcher: Launcher, marked: Marked, victim: Callable[[Launcher, int], int]
 ) -> None:
@@ -96,7 +96,7 @@ def test_whoever_is_killed_nothing_is_left(
 
 
 def test_signal_to_everything_reaches_the_program_once(launcher: Launcher) -> None:
-    """The supervisor and the keeper get it both, as from Slurm."""
+    """The supervisor and the rank_supervisor get it both, as from Slurm."""
     program = (
         "import os, signal, sys\n"
         "count = 0\n"
@@ -109,7 +109,7 @@ def test_signal_to_everything_reaches_the_program_once(launcher: Launcher) -> No
     process = launcher.start(sys.executable, "-c", program)
     pid = launcher.pid()
     for times in (1, 2):
-        for target in (supervisor(launcher, pid), keeper(launcher, pid)):
+        for target in (supervisor(launcher, pid), rank_supervisor(launcher, pid)):
             os.kill(target, signal.SIGUSR1)
         until(lambda times=times: launcher.frames(OUT).count("signal") >= times, WAIT_S, "the signal")
     os.kill(supervisor(launcher, pid), signal.SIGUSR2)

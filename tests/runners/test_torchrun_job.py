@@ -66,11 +66,11 @@ def test_an_interpreter_without_pytorch_is_refused(jobs: Jobs) -> None:
 def test_a_worker_of_another_order_never_starts(jobs: Jobs) -> None:
     """Ranks that were not asked for are refused before anything of the user's runs."""
     report = {"type": "rank_report", "hostname": "h", "addresses": [], "pid": 1}
-    dealt = [AgentMessage("here", {"rank": 0, **report}), AgentMessage("here", {"rank": 2, **report})]
-    fleet = cast(Fleet, SimpleNamespace(receive=lambda timeout_s: dealt.pop(0)))
+    messages = [AgentMessage("here", {"rank": 0, **report}), AgentMessage("here", {"rank": 2, **report})]
+    fleet = cast(Fleet, SimpleNamespace(receive=lambda timeout_s: messages.pop(0)))
     hosts = Hosts((Host("here", "127.0.0.1", slots=2),))
-    crew = AgentPool(fleet, hosts, Job("train.py", (), ("/",)), lambda *line: None, time.monotonic)
+    pool = AgentPool(fleet, hosts, Job("train.py", (), ("/",)), lambda *line: None, time.monotonic)
     with pytest.raises(
-        PlinkError, match=r"ranks came that were not asked for \(0 on here, 2 on here\); nothing was run"
+        PlinkError, match=r"ranks started that are not of this job \(0 on here, 2 on here\); nothing was run"
     ):
-        crew.ranks()
+        pool.rank_reports()

@@ -30,7 +30,7 @@ def silent_controller() -> Iterator[tuple["subprocess.Popen[bytes]", int]]:
         assert agent.stdin is not None
         assert agent.stdout is not None
         try:
-            agent.stdin.write(bundle + b'{"method": "begin", "asked": "127.0.0.1"}\n')
+            agent.stdin.write(bundle + b'{"method": "begin", "address": "127.0.0.1"}\n')
             agent.stdin.flush()
             agent.stdout.readline()  # hello
             said = json.loads(agent.stdout.readline())

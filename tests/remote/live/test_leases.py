@@ -9,7 +9,7 @@ import pytest
 
 import plink.remote.fleet
 from plink.model.hosts import Host
-from plink.remote.connector import Line
+from plink.remote.connector import AgentConnection
 from plink.remote.fleet import Fleet
 from plink.remote.stdio_channel import AgentStdioChannel, ControllerLost
 from runners.child import ChildConnection
@@ -24,7 +24,7 @@ def test_agents_wait_for_whoever_is_slow_to_take_their_messages(
     children: Callable[..., ChildHosts], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For longer than a lease, and nothing is lost: the last messages are sent when the first have been taken."""
-    monkeypatch.setattr(plink.remote.fleet, "MOST_WAITING", 4)
+    monkeypatch.setattr(plink.remote.fleet, "MAX_QUEUED_MESSAGES", 4)
     with Fleet(children(), PROGRAM, lease_s=0.5) as fleet:
         start(fleet, HOSTS[:1])
         fleet.send("a", method="flood", count=2000)
@@ -52,7 +52,7 @@ def test_agents_keep_while_other_hosts_are_connected_to(children: Callable[..., 
     connector = children()
 
     class Slow:
-        def open(self, host: Host) -> Line:
+        def open(self, host: Host) -> AgentConnection:
             if host.name == "b":
                 time.sleep(1.5)
             return connector.open(host)
@@ -80,7 +80,7 @@ def test_a_renewal_never_stands_in_the_middle_of_a_message(children: Callable[..
             self._line.write(data)
 
     class InPieces:
-        def open(self, host: Host) -> Line:
+        def open(self, host: Host) -> AgentConnection:
             return Pieces(connector.open(host))
 
     with Fleet(InPieces(), PROGRAM, lease_s=1.0) as fleet:

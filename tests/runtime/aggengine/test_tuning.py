@@ -60,7 +60,7 @@ class Launcher:
 
     def _work(self) -> None:
         while not self._ended.wait(0.002):
-            for text in self.line.turn():
+            for text in self.line.poll():
                 self.told.append(json.loads(text))
                 for said in self._talk(self.told[-1]):
                     self.line.send(said)

@@ -28,7 +28,7 @@ def heard(agent: RankChannel, number: int) -> list[Any]:
     found: list[str] = []
     while len(found) < number:
         assert select.select([agent], [], [], 10.0)[0], found
-        found += agent.turn()
+        found += agent.poll()
     return [json.loads(line) for line in found]
 
 
@@ -39,7 +39,7 @@ def test_both_ends_hear_what_the_other_says(agent: RankChannel) -> None:
     line.mention({"is": "alive"})
     assert heard(agent, 2) == [{"is": "hello", "text": "hé\n"}, {"is": "alive"}]
     agent.send('{"do": "bye"}')
-    agent.turn()
+    agent.poll()
     said = iter(line)
     assert [next(said), next(said)] == [{"do": "open", "partition": 3}, {"do": "bye"}]
     line.close()
@@ -54,7 +54,7 @@ def test_what_is_long_comes_whole(agent: RankChannel) -> None:
     reader.start()
     agent.send(json.dumps({"text": "y" * 1_000_000}))
     while reader.is_alive():
-        agent.turn()
+        agent.poll()
         reader.join(0.001)
     assert len(found[0]["text"]) == 1_000_000
     line.close()
@@ -65,7 +65,7 @@ def test_what_is_no_message_is_passed_over(agent: RankChannel, words: str) -> No
     line = ControlLine(agent.name)
     agent.send(words)
     agent.send('{"do": "bye"}')
-    agent.turn()
+    agent.poll()
     assert next(iter(line)) == {"do": "bye"}
     line.close()
 
