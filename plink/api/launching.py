@@ -131,18 +131,18 @@ def _autotuning(
         yield None
         return
     from runners.autotune.daemon import Daemon
-    from runners.autotune.log import NAME, Log
+    from runners.autotune.log import NAME, TuningLog
     from solvers.autotune.course import Settings
 
     names = [host.name for host in hosts for _ in range(host.slots)]
     settings = Settings(change=request.threshold)
     log = None
     try:
-        log = Log(folder / NAME, request.masters, settings, names)
+        log = TuningLog(folder / NAME, request.masters, settings, names)
     except PlinkError as error:
         _log.warning("%s", error)
     daemon = Daemon(request.masters, log, lambda text: _log.info("%s", text), settings)
     try:
-        yield daemon.talk
+        yield daemon.answer_line
     finally:
         daemon.close()

@@ -19,9 +19,9 @@ def _is_address(text: str) -> bool:
 
 
 def node_per_task(hosts: Hosts, option: str) -> str:
-    """Node names, one a line, a host's slots in a block.
+    """Return node names, one a line, a host's slots in a block.
 
-    :raises UsageError: naming the option ``option``, for a host whose name is an address.
+    :param option: of plink, for the error. :raises UsageError: for a host whose name is an address.
     """
     for host in hosts:
         if _is_address(host.name):

@@ -38,7 +38,7 @@ class _Listener(socket.socket):
             while self._woken not in ready:
                 for sock in ready:
                     if sock is self:
-                        self._accept(selector)
+                        self._accept_client(selector)
                     elif _has_disconnected(sock):
                         selector.unregister(sock)
                         sock.close()
@@ -47,7 +47,7 @@ class _Listener(socket.socket):
                 if key.fileobj not in (self, self._woken):
                     cast("socket.socket", key.fileobj).close()
 
-    def _accept(self, selector: selectors.BaseSelector) -> None:
+    def _accept_client(self, selector: selectors.BaseSelector) -> None:
         with contextlib.suppress(OSError):  # it has disconnected again
             client, _ = self.accept()
             client.setblocking(False)

@@ -56,7 +56,7 @@ class PodSettings:
             if not _LABEL.fullmatch(self.name) or len(self.name) > limit:
                 raise UsageError(
                     f"--job-name {self.name}: write a letter, then lower-case letters, digits and dashes, {limit} at "
-                    f"limit (its pods are called {self.name[:8]}...{suffix})"
+                    f"most (its pods are called {self.name[:8]}...{suffix})"
                 )
             return self.name
         stem = program.rsplit("/", 1)[-1].removesuffix(".py").lower()

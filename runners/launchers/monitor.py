@@ -80,9 +80,9 @@ class LauncherMonitor(JobMonitor):
                     break
                 self._on_timeout()
         if self._moved:
-            known = {location.rank: {"hostname": location.hostname, "addresses": location.addresses,
+            dry_run_reports = {location.rank: {"hostname": location.hostname, "addresses": location.addresses,
                                      "pid": location.pid} for location in self.locations}  # fmt: skip
-            reports = {**known, **self.parser.reports}
+            reports = {**dry_run_reports, **self.parser.reports}
             raise PlacementError(rank_locations(self.assignments, reports), "the job was ended")
 
     def finish(self, code: int) -> None:

@@ -267,7 +267,7 @@ def test_a_host_of_another_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     request = plink.LaunchRequest("local", network.host_identities, record=plink.RecordRequest())
     with pytest.raises(plink.PlacementError, match="was measured on the machine 'other'") as caught:
         plink.launch(plink.Job("touch", ("ran",)), HERE, None, request)
-    assert [rank.rank for rank in caught.value.locations if rank.wrong] == [0, 1]
+    assert [rank.rank for rank in caught.value.locations if rank.problem] == [0, 1]
     (folder,) = (tmp_path / ".plink" / "runs").iterdir()
     assert caught.value.result.id == folder.name
     assert json.loads((folder / "run.json").read_text())["proof"]["held"] is False

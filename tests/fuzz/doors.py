@@ -256,10 +256,10 @@ def sealed() -> bytes:
 def worker(data: bytes) -> None:
     """Whoever calls an agent that runs torchrun: a worker that says who it is, or nobody."""
     from plink.remote.json_lines import LineBuffer
-    from runners.job.torchrun_agent import known_message
+    from runners.job.torchrun_agent import valid_message
 
     for message in LineBuffer().messages(data + b"\n"):
-        found = known_message(message)
+        found = valid_message(message)
         assert not found or type(found.get("code")) is int or {type(found["rank"]), type(found["pid"])} == {int}
 
 

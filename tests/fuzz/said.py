@@ -92,7 +92,7 @@ def rank_said(data: bytes) -> None:
     told: list[str] = []
     daemon = Daemon(_assignment(), None, told.append, clock=lambda: 1.0)
     for line in data.decode("utf-8", "replace").split("\n")[:_MOST_ANSWERS]:
-        for answer in daemon.talk(line):
+        for answer in daemon.answer_line(line):
             assert set(json.loads(answer)) == {"epoch", "plan"}
     assert all("\n" not in line for line in told)
 

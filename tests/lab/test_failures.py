@@ -124,7 +124,7 @@ def test_a_host_that_dies_in_the_middle_ends_the_job(small_lab: Lab, tmp_path: P
         assert small_lab.plink("kill", victim, cwd=HERE).returncode == 0
 
     with kernel.inside(small_lab.blueprint.namespace("ctl")):
-        connector = SshConnector(identity=small_lab.state.identity, silence_s=3)
+        connector = SshConnector(identity=small_lab.state.identity, heartbeat_timeout_s=3)
         try:
             result = FleetRunner("ssh", connector).run(
                 job, small_lab.hosts, RunContext(RunObserver(on_placement=power_off), time.monotonic)

@@ -129,7 +129,7 @@ def test_closing_does_not_wait_for_messages_to_be_taken(
 
 @pytest.mark.parametrize(
     ("first", "why"),
-    [("die", ": it ended with exit status 3"), ("babble", ": what answers there is a program of another kind")],
+    [("die", ": it ended with exit status 3"), ("babble", ": another program answers there")],
 )
 def test_an_agent_that_never_says_hello_is_a_failure(first: str, why: str, children: Callable[..., ChildHosts]) -> None:
     with Fleet(children(), PROGRAM) as fleet:
@@ -243,7 +243,7 @@ def test_agents_end_when_their_controller_is_killed() -> None:
         "from plink.remote.program import AgentProgram\nfrom runners.local import LocalConnector\n"
         "fleet = Fleet(LocalConnector(), AgentProgram(('tests.remote.fleet_agent',)))\n"
         "fleet.start([Host('a', 'a')], {'first': 'hello'})\n"
-        "fleet.send('a', do='say')\n"
+        "fleet.send('a', method='say')\n"
         "print(fleet.receive(20).body['pid'], flush=True)\n"
         "threading.Event().wait()\n"
     )

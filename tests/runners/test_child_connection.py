@@ -63,7 +63,7 @@ def answers(connector: Connector, name: str) -> dict[str, HostError]:
     with Fleet(connector, ECHO) as fleet:
         failures = fleet.start([Host(name, "10.0.0.1")], {"first": "hello"})
         if not failures:
-            fleet.send(name, do="echo", what="hello")
+            fleet.send(name, method="echo", what="hello")
             message = fleet.receive(60)
             assert message is not None
             assert message.body is not None, message.error
@@ -141,7 +141,9 @@ def test_a_command_that_hears_nothing_is_ended(calls: Path, monkeypatch: pytest.
     assert ends(line._process.pid)
 
 
-@pytest.mark.parametrize(("connector", "said"), [(StepConnector, "there is no srun"), (ExecConnector, "no kubectl")])
+@pytest.mark.parametrize(
+    ("connector", "said"), [(StepConnector, "srun is not installed"), (ExecConnector, "kubectl is not installed")]
+)
 def test_where_there_is_no_such_thing(
     connector: type[Connector], said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

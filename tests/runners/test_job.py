@@ -121,7 +121,7 @@ def test_a_folder_or_interpreter_that_is_not_there_is_named(jobs: ChildJobs) -> 
     (jobs.folder / "train.py").write_text("")
     with pytest.raises(PlinkError, match="no such folder: /no/such/folder"):
         jobs.launch(Job("true", (), ("/no/such/folder",)))
-    with pytest.raises(PlinkError, match=r"there is no python9\.99; nothing was run"):
+    with pytest.raises(PlinkError, match=r"no such program: python9\.99; nothing was run"):
         jobs.launch(Job("train.py", (), (str(jobs.folder),), ("python9.99",)))
 
 

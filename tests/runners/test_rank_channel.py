@@ -64,7 +64,7 @@ def test_a_rank_that_never_calls_holds_nobody_up() -> None:
     for _ in range(100):
         line.send("x" * 1_000_000)
     assert line.poll() == []
-    assert len(line._waiting) <= 12 << 20
+    assert len(line._outgoing) <= 12 << 20
     line.close()
 
 
@@ -77,7 +77,7 @@ def test_a_rank_that_does_not_read_holds_nobody_up() -> None:
     assert time.monotonic() - began < 30  # a write that waits would wait for ever
     rank.close()
     line.poll()
-    assert line._waiting == b""
+    assert line._outgoing == b""
     line.close()
 
 
