@@ -1,7 +1,8 @@
 """Start barriers: processes wait until all have arrived, and only then become the user's program.
 
 Runs on the hosts and in pods: standard library only. :class:`StartBarrier` is for the child processes of one host,
-:class:`HelloServer` for clients on the network that identify themselves (ranks under external launchers, pods).
+:class:`HelloServer` for clients on the network that identify themselves (ranks under external launchers, pods). The
+rendezvous of AggEngine (plink/runtime/aggengine) is no barrier: it hands its connections over to the transport.
 """
 
 from __future__ import annotations
