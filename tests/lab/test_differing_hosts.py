@@ -80,7 +80,7 @@ def test_a_script_that_is_missing_on_one_host(small_lab: Lab, tmp_path: Path) ->
     third = small_lab.hosts.names[2]
     with mounted(small_lab, third, "-t", "tmpfs", "plink-test", at=project):
         said = refused(tmp_path, "project/train.py")
-    assert said == f"{third}: there is no {tmp_path}/project/train.py; nothing was run"
+    assert said == f"{third}: no such file: {tmp_path}/project/train.py; nothing was run"
     assert plink(*LAUNCH, "project/train.py", cwd=tmp_path).returncode == 0
     assert len(ran(tmp_path)) == 4
 

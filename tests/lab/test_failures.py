@@ -189,7 +189,7 @@ def test_a_script_that_the_hosts_do_not_have(small_lab: Lab, tmp_path: Path) -> 
     done = plink("launch", "--hosts", "hosts.txt", "--order", "given", "not_there.py", cwd=tmp_path)
     assert done.returncode == 1
     last = done.stderr.splitlines()[-1]
-    assert last.startswith("plink: error: node-01: there is no ")
+    assert last.startswith("plink: error: node-01: no such ")
     assert "not_there.py" in last
     assert "3 more hosts" in last
     assert done.stdout == ""
