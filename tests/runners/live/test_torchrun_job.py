@@ -66,6 +66,8 @@ def test_the_first_worker_that_fails_is_named(jobs: Jobs, end: str, code: int) -
 
 def test_a_torchrun_that_cannot_start_says_why(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torchrun_runner, "_TORCHRUN", ("-m", "torch.distributed.run", "--no-such-option"))
-    with pytest.raises(PlinkError, match=r"here: torchrun ended with exit code 2 before its workers connected: .*no-such"):
+    with pytest.raises(
+        PlinkError, match=r"here: torchrun ended with exit code 2 before its workers connected: .*no-such"
+    ):
         jobs.run("print('ran')")
     assert jobs.lines(0) == []
