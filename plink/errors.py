@@ -16,6 +16,10 @@ The message is one line: what, why, and what to type next where there is somethi
 _LONGEST = 400  # characters of what a file's author, or a host, can make as long as they like
 
 
+class ProtocolError(Exception):
+    """A peer sent a message that is not of the form agreed on; one line. Callers turn it into a :class:`HostError`."""
+
+
 class PlinkError(Exception):
     """Base of everything plink raises on purpose; ``str(error)`` is one line for a person, and nothing in it does
     anything to a terminal, whoever wrote the file or answered from afar."""

@@ -19,10 +19,10 @@ def inspect_all(session: ProbeSession) -> dict[str, dict[str, Any]]:
 def _inspect(session: ProbeSession, host: int, facts: dict[str, dict[str, Any]]) -> RequestBatches:
     peers = [session.context.address(other) for other in session.agents if other != host][:1]
     try:
-        (answer,) = yield [Request(host, {"do": "inspect", "peers": peers}, _LIMIT_S)]
+        (answer,) = yield [Request(host, {"method": "inspect", "peers": peers}, _LIMIT_S)]
     except TaskFailed:
         return
     report = session.agents[host]
     own = {key: report[key] for key in ("hostname", "address", "python", "cores", "stamps")}
-    answer = {key: value for key, value in answer.items() if key not in ("is", "task")}
+    answer = {key: value for key, value in answer.items() if key not in ("type", "task")}
     facts[session.measurements.hosts.names[host]] = own | answer

@@ -74,7 +74,7 @@ def stamp(context: MeasurementContext, a: int, b: int) -> RequestBatches:
 
     def request(peer: int, ssid_out: int, ssid_in: int) -> dict[str, Any]:
         return {
-            "do": "pair",
+            "method": "pair",
             "peer": [context.address(peer), context.agents[peer]["port"]],
             "ssid_out": ssid_out,
             "ssid_in": ssid_in,
@@ -113,7 +113,12 @@ def icmp(context: MeasurementContext, a: int, b: int) -> RequestBatches:
     count = min(max(1, context.settings.count // 2), _MAX_ECHOES)
 
     def request(peer: int) -> dict[str, Any]:
-        return {"do": "icmp", "peer": context.address(peer), "count": count, "timeout_s": context.settings.timeout_s}
+        return {
+            "method": "icmp",
+            "peer": context.address(peer),
+            "count": count,
+            "timeout_s": context.settings.timeout_s,
+        }
 
     return _tool(context, a, b, "icmp", request, _CONTROL_S + count * (_FPING_INTERVAL_S + context.settings.timeout_s))
 
@@ -124,7 +129,7 @@ def tcp(context: MeasurementContext, a: int, b: int) -> RequestBatches:
 
     def request(peer: int) -> dict[str, Any]:
         ports = [context.agents[peer]["tcp_port"], context.agents[peer]["ssh_port"]]
-        return {"do": "tcp", "peer": context.address(peer), "ports": ports, "count": count}
+        return {"method": "tcp", "peer": context.address(peer), "ports": ports, "count": count}
 
     return _tool(context, a, b, "tcp", request, _CONTROL_S + 5.0 + count * 0.05)
 
@@ -136,14 +141,14 @@ def iperf3(context: MeasurementContext, a: int, b: int) -> RequestBatches:
     for i, j in ((a, b), (b, a)):
         timeout_s = settings.bandwidth_s + 30.0
         try:
-            (server,) = yield [Request(j, {"do": "iperf3_serve", "limit_s": timeout_s}, _CONTROL_S)]
+            (server,) = yield [Request(j, {"method": "iperf3_serve", "limit_s": timeout_s}, _CONTROL_S)]
             if server.get("error") or type(server.get("port")) is not int:
                 raise TaskFailed(f"{measurements.hosts.names[j]}: {server.get('error', _UNREADABLE)}")
             (result,) = yield [
                 Request(
                     i,
                     {
-                        "do": "iperf3",
+                        "method": "iperf3",
                         "peer": [context.address(j), server["port"]],
                         "seconds": settings.bandwidth_s,
                         "bytes": settings.bandwidth_bytes,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from plink.remote.fleet import Fleet, Message
+from plink.remote.fleet import AgentMessage, Fleet
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ class ProbeScheduler:
             return True
         return False
 
-    def record_loss(self, message: Message) -> int:
+    def record_loss(self, message: AgentMessage) -> int:
         """Mark the host of an agent that ended as lost, and return its index."""
         assert message.error is not None
         host = self._index[message.host]

@@ -10,7 +10,7 @@ from plink.errors import PlinkError, UnknownHost
 from plink.model.hosts import Hosts
 from plink.remote.connector import Connector
 from plink.remote.fleet import Fleet
-from plink.remote.peers import few_peers
+from plink.remote.peers import sample_peers
 from plink.remote.program import AgentProgram
 from probes.measurements import Measurements
 from probes.methods import MeasurementContext, ProbeSettings, probe_task
@@ -98,9 +98,9 @@ class ProbeSession:
             if isinstance(error, UnknownHost):
                 raise error
             scheduler.mark_lost(index[name], error.why)
-        peers = few_peers([host.address for host in hosts])
+        peers = sample_peers([host.address for host in hosts])
         for host in hosts:
-            self._fleet.send(host.name, do="begin", address=host.address, peers=peers[host.address])
+            self._fleet.send(host.name, method="begin", address=host.address, peers=peers[host.address])
         deadline = self.clock() + _READY_S
         while len(self.agents) + len(scheduler.lost_hosts) < len(hosts):
             message = self._fleet.receive(deadline - self.clock())
@@ -109,7 +109,7 @@ class ProbeSession:
             i = index[message.host]
             if message.body is None:
                 scheduler.record_loss(message)
-            elif message.body["is"] == "busy":
+            elif message.body["type"] == "busy":
                 scheduler.mark_lost(i, "another plink probe is running on it (or two names are the same machine)")
             elif not _is_valid(message.body):
                 scheduler.mark_lost(i, "the first report of its agent is malformed")

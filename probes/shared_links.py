@@ -192,17 +192,17 @@ def _flows(
 ) -> RequestBatches:
     timeout_s = seconds + _CONTROL_S
     try:
-        listening = yield [Request(sink, {"do": "flow_listen"}, _CONTROL_S) for _, sink in pairs]
+        listening = yield [Request(sink, {"method": "flow_listen"}, _CONTROL_S) for _, sink in pairs]
         tokens = [secrets.token_hex(32) for _ in pairs]
         sinks = [
-            Request(sink, {"do": "flow_receive", "token": token, "seconds": seconds}, timeout_s)
+            Request(sink, {"method": "flow_receive", "token": token, "seconds": seconds}, timeout_s)
             for (_, sink), token in zip(pairs, tokens, strict=True)
         ]
         sources = [
             Request(
                 source,
                 {
-                    "do": "flow_send",
+                    "method": "flow_send",
                     "peer": [context.address(sink), answer["port"]],
                     "token": token,
                     # Slightly longer: the last sender to begin must send until the first receiver has finished.

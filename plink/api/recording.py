@@ -15,8 +15,8 @@ from plink.records import workspace
 from plink.records.runs import Record
 from plink.records.scratch import scratch_folder
 from runners.job.job import Job
-from runners.job.result import OrderNotKept
-from runners.job.runner import Machines
+from runners.job.result import PlacementError
+from runners.job.runner import HostIdentities
 
 _log = logging.getLogger("plink.runs")
 
@@ -38,7 +38,7 @@ class RunDescription:
     runner: str
     job: Job
     hosts: Hosts
-    identities: Machines
+    identities: HostIdentities
 
 
 @dataclass
@@ -68,7 +68,7 @@ def recording(request: RecordRequest | None, run: RunDescription) -> Iterator[Re
         current = Recording(folder, record, {"exit_code": 130})  # unless something better is known of it
         try:
             yield current
-        except OrderNotKept as error:
+        except PlacementError as error:
             current.outcome = error.result.to_json()
             raise
         except PlinkError as error:
@@ -111,7 +111,7 @@ def _new_record(request: RecordRequest, run: RunDescription) -> Record | None:
         "timeout_s": job.timeout_s,
         "interface": job.interface,
         "master_port": job.master_port,
-        "mixed_versions": job.mixed_versions,
+        "mixed_versions": job.allow_version_mismatch,
         "launcher_args": list(job.launcher_args),
         "sync": None if job.sync is None else str(job.sync.absolute()),
         "hosts": [host.to_json() for host in run.hosts],

@@ -138,9 +138,9 @@ def _benchmark(ordered: "Hosts", connector: "Connector", network: "Network", siz
 
     import plink.runtime
     from plink.errors import PlinkError
+    from runners.job.fleet_runner import FleetRunner
     from runners.job.job import Job
-    from runners.job.launcher import FleetRunner
-    from runners.job.runner import Watch
+    from runners.job.runner import RunContext, RunObserver
 
     script = Path(plink.runtime.__file__).parent / "allreduce_benchmark.py"
     job = Job(
@@ -151,14 +151,13 @@ def _benchmark(ordered: "Hosts", connector: "Connector", network: "Network", siz
         env={"OMP_NUM_THREADS": "1"},  # all hosts of the lab share this machine's cores
     )
     printed: list[str] = []
-    machines = network.host_identities
 
     def sink(rank: int | None, stream: str, line: str) -> None:
         if stream == "out":
             printed.append(line)
 
-    watch = Watch(sink, lambda findings: None, time.monotonic, machines=machines)
-    result = FleetRunner("ssh", connector).run(job, ordered, watch)
+    context = RunContext(RunObserver(sink), time.monotonic, host_identities=network.host_identities)
+    result = FleetRunner("ssh", connector).run(job, ordered, context)
     if result.failure is not None:
         why = (result.failure.last_lines or ("it printed nothing",))[-1]
         raise PlinkError(f"the benchmark failed on {result.failure.host}: {why}")

@@ -86,7 +86,7 @@ def with_options(job: Job, options: JobOptions, settings: LaunchSettings) -> Job
         timeout_s=options.timeout_s or job.timeout_s,
         interface=options.interface or job.interface,
         master_port=settings.master_port or job.master_port,
-        mixed_versions=settings.allow_version_mismatch or job.mixed_versions,
+        allow_version_mismatch=settings.allow_version_mismatch or job.allow_version_mismatch,
         sync=options.sync or job.sync,
         launcher_args=options.launcher_words or job.launcher_args,
     )

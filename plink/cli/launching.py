@@ -5,15 +5,15 @@ import sys
 from collections import deque
 from dataclasses import dataclass, field
 
-from plink.api.launching import LaunchRequest, RunObserver, dry_run, launch
+from plink.api.launching import LaunchRequest, dry_run, launch
 from plink.cli.job_options import JobOptions
 from plink.cli.screen import print_json, progress, say_error
 from plink.model.hostlist import fold_hostlist
 from plink.model.hosts import Hosts
 from runners.job.job import Job
 from runners.job.output import Sink
-from runners.job.result import OrderNotKept, RunResult
-from runners.job.runner import Command, DryRun
+from runners.job.result import PlacementError, RunResult
+from runners.job.runner import DryRun, LaunchCommand, RunObserver
 
 _LAST_LINES = 10
 
@@ -92,10 +92,10 @@ def run(setup: JobSetup, on_line: Sink = lambda *_: None) -> RunResult:
                 shown, lambda locations: bars.close(), lambda what, done, total: advance[what](done, total)
             )
             return launch(setup.job, setup.hosts, None, setup.request, observer)
-    except OrderNotKept as error:
+    except PlacementError as error:
         for rank in error.locations:
-            mark = f"  <- {rank.wrong}" if rank.wrong else ""
-            say_error(f"rank {rank.rank:>{width}}: asked for {rank.host}, found {rank.hostname}{mark}")
+            mark = f"  <- {rank.problem}" if rank.problem else ""
+            say_error(f"rank {rank.rank:>{width}}: assigned to {rank.host}, runs on {rank.hostname}{mark}")
         if setup.options.as_json:
             print_json(error.result.to_json())
         raise
@@ -127,7 +127,7 @@ def show_dry_run(found: DryRun, as_json: bool) -> None:
         print(_typed(command))
 
 
-def _typed(command: Command) -> str:
+def _typed(command: LaunchCommand) -> str:
     """The command as it would be typed into a shell."""
     import shlex
 
@@ -145,7 +145,7 @@ def tell_failure(result: RunResult) -> str | None:
         return None
     for line in failure.last_lines[-_LAST_LINES:]:
         say_error(line if failure.rank is None else f"[{failure.rank}] {line}")
-    owner = {rank.rank: rank.host for rank in result.proof}
+    owner = {rank.rank: rank.host for rank in result.locations}
     by_code: dict[int, list[int]] = {}
     for rank, code in sorted(result.exits.items()):
         if code:

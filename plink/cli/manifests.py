@@ -53,7 +53,7 @@ def manifests(
     from plink.model.storage import STANDARD, write_text
     from plink.records import workspace
     from runners.choice import KUBERNETES
-    from runners.job.runner import Watch
+    from runners.job.runner import RunContext, RunObserver
     from runners.kubernetes.settings import PodSettings, parse_resources
     from runners.kubernetes.writer import ObjectWriter
 
@@ -62,8 +62,8 @@ def manifests(
     pods = PodSettings(image, kind, job_name or "", namespace or "", parse_resources(resources or []))
     setup = new_job(program, args or [], options, KUBERNETES)
     writer = ObjectWriter(pods, json=options.as_json)
-    watch = Watch(lambda *line: None, lambda locations: None, time.monotonic, machines=setup.request.identities)
-    found = writer.dry_run(setup.job, setup.hosts, watch)
+    context = RunContext(RunObserver(), time.monotonic, host_identities=setup.request.identities)
+    found = writer.dry_run(setup.job, setup.hosts, context)
     if options.dry_run:
         show_dry_run(found, options.as_json)
         return

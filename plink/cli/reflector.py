@@ -38,10 +38,10 @@ def reflector(
 
 
 def _source(address: str) -> str:
-    from plink.remote.addresses import source_towards
+    from plink.remote.addresses import source_address_for
 
     try:
-        return source_towards(address)
+        return source_address_for(address)
     except OSError as error:
         raise HostError(address, f"no way to it: {error.strerror}") from None
 

@@ -41,7 +41,7 @@ def recorded_job(name: str, options: JobOptions) -> JobSetup:
         timeout_s=_value(run, "timeout_s", (int, float), None),
         interface=_value(run, "interface", (str,), None),
         master_port=_value(run, "master_port", (int,), 0),
-        mixed_versions=_value(run, "mixed_versions", (bool,), False),
+        allow_version_mismatch=_value(run, "mixed_versions", (bool,), False),
         launcher_args=_texts(run, "launcher_args"),
     )
     order = JobOrder(hosts, hosts, run.machines())

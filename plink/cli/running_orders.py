@@ -25,7 +25,7 @@ from plink.model.network import Network
 from plink.model.trials import Series, Trial
 from plink.model.units import format_bytes, format_us
 from runners.job.job import Job
-from runners.job.runner import Runner, Watch
+from runners.job.runner import RunContext, Runner, RunObserver
 from solvers.checking.orders import Order, orders_between
 from solvers.costs.by_name import model_for, pricing_for
 from solvers.schedules.catalogue import ALGORITHMS, schedule_for
@@ -142,7 +142,7 @@ def describe(planned: Planned) -> None:
 
 
 def run_orders(
-    network: Network, planned: Planned, runner_for: Callable[[str], Runner], machines: dict[str, dict[str, Any]],
+    network: Network, planned: Planned, runner_for: Callable[[str], Runner], identities: dict[str, dict[str, Any]],
     folder: Path,
 ) -> Series:  # fmt: skip
     """Run them, one job for all.
@@ -175,10 +175,8 @@ def run_orders(
             elif not line.startswith("plink: "):
                 lines.setdefault(rank, []).append(line)
 
-        watch = Watch(
-            sink, lambda findings: None, time.monotonic, folder, bars["connecting"], bars["copying"], machines
-        )
-        result = runner_for(name).run(job, hosts, watch)
+        observer = RunObserver(sink, progress=lambda phase, done, total: bars[phase](done, total))
+        result = runner_for(name).run(job, hosts, RunContext(observer, time.monotonic, folder, identities))
     if result.failure is not None:
         failure = result.failure
         said = " / ".join(line.strip() for line in failure.last_lines[-_LAST_LINES:]) or "it printed nothing"

@@ -28,7 +28,7 @@ class Proof(TypedDict):
     """Where every rank was before the program started. Null in the file of a run that did not come that far."""
 
     held: bool
-    """Every rank was where it was asked to be; a job of which this is not true is not run."""
+    """Every rank was on its host; otherwise the job is not run."""
     ranks: Annotated[list[RankEntry], Meta(min_length=1)]
     """One entry a rank, in rank order."""
 

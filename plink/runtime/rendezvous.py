@@ -34,7 +34,7 @@ from torch.distributed.launcher.api import LaunchConfig
 from plink.errors import PlinkError
 from plink.model.hosts import Host
 from plink.records import workspace
-from plink.remote.addresses import canonical, family_of, local_addresses, source_towards
+from plink.remote.addresses import canonical, family_of, local_addresses, source_address_for
 from plink.runtime.membership import Registration, folded, missing, refusal, registration_from
 from plink.runtime.roster import digest, find_self, is_loopback, numeric, read_roster
 
@@ -323,7 +323,7 @@ class PlinkRendezvous(RendezvousHandler):
             return resolved[0]
         endpoint = numeric(self._endpoint()[0])
         try:
-            return source_towards(endpoint[0])
+            return source_address_for(endpoint[0])
         except (OSError, IndexError):
             return listed
 

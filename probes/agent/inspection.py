@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Callable
 from typing import Any
 
-from plink.remote.addresses import interface_of, source_towards
+from plink.remote.addresses import interface_of, source_address_for
 from probes.agent.tools import run, which
 
 # Packets that AWS's ENA driver counts as dropped or queued because an allowance of the instance was used up.
@@ -57,7 +57,7 @@ def counters(interface: str, renew: Callable[[], None]) -> dict[str, int]:
 def inspect(address: str, peers: list[str], renew: Callable[[], None]) -> dict[str, Any]:
     """Return the host's facts; ``interface`` is the one towards the first of ``peers``."""
     try:
-        interface = interface_of(source_towards(peers[0]) if peers else address)
+        interface = interface_of(source_address_for(peers[0]) if peers else address)
     except OSError:
         interface = None
     device = f"/sys/class/net/{interface}"

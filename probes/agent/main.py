@@ -23,8 +23,8 @@ import sys
 import time
 from typing import Any
 
-from plink.remote.addresses import family_of, machine_identity, reached_at
-from plink.remote.lifeline import ControllerGone, Lifeline
+from plink.remote.addresses import family_of, host_identity, reachable_address
+from plink.remote.stdio_channel import AgentStdioChannel, ControllerLost
 from probes.agent import flows, tools
 from probes.agent.echo import Echo
 from probes.agent.inspection import inspect
@@ -50,7 +50,7 @@ def _acquire_lock() -> socket.socket | None:
 class ProbeAgent:
     """Sockets of one agent, and the handlers of its controller's messages."""
 
-    def __init__(self, channel: Lifeline, key: Key, address: str, source_ports: int, handshakes: bool) -> None:
+    def __init__(self, channel: AgentStdioChannel, key: Key, address: str, source_ports: int, handshakes: bool) -> None:
         self._channel, self._address = channel, address
         self._echo = Echo(key, address, source_ports)
         # The port that the tcp method measures, open for it only. Connections are closed at once.
@@ -73,7 +73,7 @@ class ProbeAgent:
             "tcp_port": None if self._handshake_listener is None else self._handshake_listener.getsockname()[1],
             "ssh_port": int(ssh[3]) if len(ssh) == 4 else None,
             "python": ".".join(map(str, sys.version_info[:3])),
-            **machine_identity(),
+            **host_identity(),
         }
 
     def run(self) -> None:
@@ -94,7 +94,7 @@ class ProbeAgent:
                         self._accept_handshakes()
                 result = self._echo.poll_result()
                 if result is not None:
-                    self._channel.send(**{"is": "done", **result})
+                    self._channel.send(**{"type": "done", **result})
                 # However many packets arrive, check for the controller every second.
                 due = time.monotonic() - checked_s > _POLL_S
                 if due or not events or any(fd == self._channel.fileno() for fd, _ in events):
@@ -112,17 +112,17 @@ class ProbeAgent:
                 self._handshake_listener.accept()[0].close()
 
     def _handle(self, message: dict[str, Any]) -> None:
-        if message["do"] == "pair":
+        if message["method"] == "pair":
             self._echo.begin(message)
             return
-        self._channel.send(**{"is": "done", "task": message["task"], **self._execute(message)})
+        self._channel.send(**{"type": "done", "task": message["task"], **self._execute(message)})
 
     def _execute(self, message: dict[str, Any]) -> dict[str, Any]:
         """Run a request that blocks this agent for a bounded time, and return its result.
 
         One that may last as long as a lease renews it; flows and the start of a server are far shorter.
         """
-        kind, renew = message["do"], self._channel.renew
+        kind, renew = message["method"], self._channel.renew
         if kind in ("icmp", "tcp", "iperf3"):
             return {"icmp": tools.icmp, "tcp": tools.tcp, "iperf3": tools.iperf3}[kind](message, renew)
         if kind == "inspect":
@@ -146,7 +146,7 @@ def main(lease_s: float, key: str, source_ports: int, handshakes: bool = False) 
 
     The first message has the address that the controller used, and those of the other hosts.
     """
-    channel = Lifeline(lease_s)
+    channel = AgentStdioChannel(lease_s)
     channel.hello()
     gc.disable()  # there are no reference cycles, and a collection during a burst delays packets
     try:
@@ -154,14 +154,14 @@ def main(lease_s: float, key: str, source_ports: int, handshakes: bool = False) 
             pass
         lock = _acquire_lock()
         if lock is None:
-            channel.send(**{"is": "busy"})
+            channel.send(**{"type": "busy"})
             return
         try:
-            address = reached_at(request["address"], request.get("peers", ()))
+            address = reachable_address(request["address"], request.get("peers", ()))
         except OSError as error:
             sys.exit(error.strerror)
         agent = ProbeAgent(channel, Key(bytes.fromhex(key)), address, source_ports, handshakes)
-        channel.send(**{"is": "ready", **agent.report()})
+        channel.send(**{"type": "ready", **agent.report()})
         agent.run()
-    except ControllerGone:
+    except ControllerLost:
         return

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from plink.remote.addresses import family_of, source_towards
+from plink.remote.addresses import family_of, source_address_for
 from probes.agent.summary import summary
 
 _INTERVAL_MS = 10  # the shortest that fping allows everybody
@@ -119,7 +119,7 @@ def _scapy(peer: str, count: int, timeout_s: float, renew: Callable[[], None]) -
         for sequence in range(count):
             renew()
             # The kernel's choice of source address: Scapy's own takes none for a host whose address is a /32.
-            request = IP(src=source_towards(peer), dst=peer) / ICMP(id=0x504C, seq=sequence & 0xFFFF)
+            request = IP(src=source_address_for(peer), dst=peer) / ICMP(id=0x504C, seq=sequence & 0xFFFF)
             answer = sr1(request, timeout=timeout_s)
             if answer is not None:
                 round_trips.append(int((float(answer.time) - float(request.sent_time or 0)) * 1e9))

@@ -265,9 +265,9 @@ def test_a_host_of_another_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(tmp_path)
     network = plink.Network(HERE, np.zeros((1, 1)), details={"machines": [{"hostname": "other", "addresses": []}]})
     request = plink.LaunchRequest("local", network.host_identities, record=plink.RecordRequest())
-    with pytest.raises(plink.OrderNotKept, match="was measured on the machine 'other'") as caught:
+    with pytest.raises(plink.PlacementError, match="was measured on the machine 'other'") as caught:
         plink.launch(plink.Job("touch", ("ran",)), HERE, None, request)
-    assert [rank.rank for rank in caught.value.locations if rank.wrong] == [0, 1]
+    assert [rank.rank for rank in caught.value.locations if rank.problem] == [0, 1]
     (folder,) = (tmp_path / ".plink" / "runs").iterdir()
     assert caught.value.result.id == folder.name
     assert json.loads((folder / "run.json").read_text())["proof"]["held"] is False
@@ -297,7 +297,7 @@ def test_an_elastic_job_on_this_machine(
             plink.ElasticObserver(on_entry=lambda entry: entries.append(entry.what)),
         )  # fmt: skip
     assert (result.exit_code, result.iterations > 0) == (0, True), result.why
-    assert notes[0] == "2 hosts are where they were asked to be; they make the program"
+    assert notes[0] == "2/2 hosts verified; starting the program"
     assert "spot joined: spot is member 1, transient" in notes
     assert any(note.startswith("iteration ") for note in notes)
     assert (entries.count("iteration"), entries[-1]) == (result.iterations, "end")

@@ -120,7 +120,7 @@ def test_a_place_that_cannot_be_written_is_named(target: str, code: int, said: s
     ("words", "said"),
     [
         (("--algo", "star"), "--algo star: there are ring"),
-        (("--format", "slrum"), "--format slrum: there are order, hosts, openmpi"),
+        (("--format", "slrum"), "--format slrum: choose one of order, hosts, openmpi"),
         (("--json", "--format", "hosts"), "--json prints the order itself"),
     ],
 )

@@ -86,12 +86,11 @@ def test_logs_can_be_watched(tmp_path: Path) -> None:
     assert local(tmp_path, "--slots", "1", "waits.py")[1] == "[0] begun\n[0] seen 1\n"
 
 
-def test_one_rank_is_spoken_of_as_one(tmp_path: Path) -> None:
-    for slots, said in (("1", "the rank is where it was"), ("2", "all 2 ranks are where they were")):
-        assert local(tmp_path, "--slots", slots, "true")[2] == f"plink: {said} asked to be\n"
+def test_placement_is_reported(tmp_path: Path) -> None:
+    assert local(tmp_path, "--slots", "2", "true")[2] == "plink: 2/2 ranks placed; starting true\n"
 
 
-def test_a_rehearsal_starts_nothing(tmp_path: Path, script: str) -> None:
+def test_dry_run_starts_nothing(tmp_path: Path, script: str) -> None:
     (tmp_path / "marks.py").write_text("open('mark', 'w')")
     code, out, err = local(tmp_path, "--dry-run", "--slots", "2", "--env", "X=it's", "marks.py", "$(a)\n")
     assert code == 0, err
@@ -110,7 +109,7 @@ def test_a_rehearsal_starts_nothing(tmp_path: Path, script: str) -> None:
     assert rehearsal["commands"][1]["argv"][1:] == ["marks.py", "$(a)\n"]
     code, _, err = local(tmp_path, "--dry-run", "nowhere.py")
     assert code == 1
-    assert "there is no" in err
+    assert "no such" in err
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def test_the_order_and_the_options_reach_the_pods(tmp_path: Path) -> None:
     settings = json.loads(documents["ConfigMap"]["data"]["settings.json"])["settings"]
     assert (settings["nodes"], settings["slots"]) == (["node-b", "node-c", "node-a"], [1, 1, 2])
     assert settings["env"] == {"A": "$(B)"}
-    assert settings["ask"] == {"workdirs": ["/srv"], "pythons": ["python3.12"], "interface": "eth1", "port": 29500}
+    assert settings["request"] == {"workdirs": ["/srv"], "pythons": ["python3.12"], "interface": "eth1", "port": 29500}
     assert documents["Job"]["spec"]["activeDeadlineSeconds"] == 7200
     (container,) = documents["Job"]["spec"]["template"]["spec"]["containers"]
     assert container["args"] == ["train.py", "$$(A)"]
@@ -92,7 +92,7 @@ def test_a_dry_run_is_a_rehearsal(tmp_path: Path) -> None:
     [
         (["--image", ""], "--image: write the name of an image, with python3 and the program in it"),
         ([], "--image"),
-        (["--image", "i", "--job-name", "My_Job"], "--job-name My_Job: write a letter and then lower-case"),
+        (["--image", "i", "--job-name", "My_Job"], "--job-name My_Job: write a letter, then lower-case"),
         (["--image", "i", "--namespace", "a.b"], "--namespace a.b: write lower-case letters"),
         (["--image", "i", "--resources", "gpus=8"], "--resources gpus=8: write cpu=4"),
         (["--image", "i", "--tail", "3"], "No such option: --tail"),

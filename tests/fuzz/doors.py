@@ -130,21 +130,21 @@ def short_message(data: bytes) -> None:
 
 def gate(data: bytes) -> None:
     """The first rank's, at the port of the rendezvous: it opens when all have come, and strangers hear nothing."""
-    from runners.launchers import gate as kept
+    from runners.launchers import start_barrier
 
     words = tuple(f"token {rank}\n".encode() for rank in (1, 2))
-    quick = patch.multiple(kept, _LEAVE_S=0.0, _ALL_S=_WITHIN_S)
+    quick = patch.multiple(start_barrier, _DISCONNECT_TIMEOUT_S=0.0, _BARRIER_TIMEOUT_S=_WITHIN_S)
     with quick, _called(data, words) as (listening, calls):
-        assert kept._keep(listening, "token", {1, 2}) is None
+        assert start_barrier._serve(listening, "token", {1, 2}) is None
         listening.close()
         told = [(_answer(line), its) for line, its in calls]
-    assert all(answer in (b"", kept._GO) and (not answer or its in words) for answer, its in told)
+    assert all(answer in (b"", start_barrier._GO) and (not answer or its in words) for answer, its in told)
     assert sum(bool(answer) for answer, _ in told) >= len(words)
 
 
 def pods(data: bytes) -> None:
     """Where the pods of a job meet; each line is a caller's."""
-    from runners.kubernetes.inside import meeting
+    from runners.kubernetes.inside import rendezvous
 
     honest = [pod(group) for group in (0, 1)]
     with _called(b"", ()) as (listening, _), contextlib.ExitStack() as stack:
@@ -154,9 +154,9 @@ def pods(data: bytes) -> None:
             caller.setblocking(False)
             with contextlib.suppress(BlockingIOError):
                 caller.sendall(line + b"\n")
-        with patch.object(meeting.socket, "create_server", lambda *where, **how: listening):
-            met = meeting.Meeting(["a", "b"], meeting.Bootstrap("this", "", 0, _WITHIN_S, True))
-        reports, refused = met.end()
+        with patch.object(rendezvous.socket, "create_server", lambda *where, **how: listening):
+            met = rendezvous.RendezvousServer(["a", "b"], rendezvous.Bootstrap("this", "", 0, _WITHIN_S, True))
+        reports, refused = met.finish()
     json.dumps([reports, refused])
     assert refused or reports.keys() == {0, 1}
     assert all(isinstance(report[key], str) for report in reports.values() for key in ("pod", "node"))
@@ -256,23 +256,23 @@ def sealed() -> bytes:
 def worker(data: bytes) -> None:
     """Whoever calls an agent that runs torchrun: a worker that says who it is, or nobody."""
     from plink.remote.json_lines import LineBuffer
-    from runners.job.torchrun_agent import known_message
+    from runners.job.torchrun_agent import valid_message
 
     for message in LineBuffer().messages(data + b"\n"):
-        found = known_message(message)
+        found = valid_message(message)
         assert not found or type(found.get("code")) is int or {type(found["rank"]), type(found["pid"])} == {int}
 
 
 def rank_line(data: bytes) -> None:
     """What a rank says over its line to the agent beside it: lines of text."""
-    from runners.job.rank_line import RankLine
+    from runners.job.rank_channel import RankChannel
 
-    line = RankLine()
+    line = RankChannel()
     with socket.socket(socket.AF_UNIX) as rank:
         rank.connect(f"\0{line.name}")
         rank.sendall(data[: 1 << 15])
         rank.shutdown(socket.SHUT_WR)
-        heard = line.turn()
+        heard = line.poll()
         line.close()
     assert len(heard) == data[: 1 << 15].count(b"\n")
 

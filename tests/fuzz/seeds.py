@@ -114,7 +114,7 @@ def seeds() -> dict[str, Sequence[bytes]]:
         "given": (base64.b64encode(zlib.compress(json.dumps({"A": "b"}).encode())),),
         "stamp": _stamp(),
         "agent_said": (_lines(*[answer] * 6), _lines(answer | {"percentiles_us": [None] * 5}, *[{"error": "no"}] * 4)),
-        "controller_said": (_lines({"do": "alive"}, {"do": "pair", "task": 1}),),
+        "controller_said": (_lines({"method": "alive"}, {"method": "pair", "task": 1}),),
         "tuning": (_lines(stretch, stretch | {"seconds": 2.0}, stretch),),
         "message": _partition(),
         "registration": _json(registration),
@@ -250,10 +250,14 @@ def _lab() -> dict[str, Any]:
 
 
 def _launched(report: dict[str, Any]) -> bytes:
-    from runners.launchers.frames import ERR, EXIT, OUT, REPORT, framed
+    from runners.launchers.frames import ERR, EXIT, OUT, REPORT, encode_frame
 
-    said = [framed(REPORT, json.dumps({"rank": 0} | report).encode()), framed(OUT, b"[hello]\n"), framed(ERR, b"x\n")]
-    said.append(framed(EXIT, json.dumps({"code": 3, "last_lines": ["x"]}).encode()))
+    said = [
+        encode_frame(REPORT, json.dumps({"rank": 0} | report).encode()),
+        encode_frame(OUT, b"[hello]\n"),
+        encode_frame(ERR, b"x\n"),
+    ]
+    said.append(encode_frame(EXIT, json.dumps({"code": 3, "last_lines": ["x"]}).encode()))
     return b"".join(b"0: " + one for one in said) + b"srun: error: n: task 4: Exited with exit code 7\n"
 
 
@@ -278,13 +282,15 @@ def _job_agents() -> tuple[bytes, ...]:
     """Of a job that goes well, and of one whose rank fails."""
     from tests.fuzz.said_in_jobs import answers
 
-    words: list[dict[str, Any]] = [{"do": do} for do in ("begin", "have", "unpack", "prepare", "listen")]
-    words += [{"do": "hang up"}, {"do": "start", "ranks": [{"rank": 0}, {"rank": 1}]}, {"do": "go"}]
+    words: list[dict[str, Any]] = [
+        {"method": method} for method in ("begin", "has_digest", "extract", "set_up", "open_listener")
+    ]
+    words += [{"method": "close_listener"}, {"method": "start", "ranks": [{"rank": 0}, {"rank": 1}]}, {"method": "go"}]
     said = [answer for word in words for answer in answers(0, word)]
     return (
-        _lines(*said, {"is": "exited", "rank": 1, "code": 0}),
-        _lines(*said, {"is": "line", "text": "{}"}, {"is": "exited", "rank": 1, "code": 3}, {"is": "stacks"}),
-        _lines(*said[:4], {"is": "failed", "why": "no"}),
+        _lines(*said, {"type": "exited", "rank": 1, "code": 0}),
+        _lines(*said, {"type": "line", "text": "{}"}, {"type": "exited", "rank": 1, "code": 3}, {"type": "stacks"}),
+        _lines(*said[:4], {"type": "failed", "error": "no"}),
     )
 
 

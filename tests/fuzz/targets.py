@@ -346,13 +346,13 @@ def figure(data: bytes) -> None:
 
 def launched(data: bytes) -> None:
     """What ranks and launchers print, mixed and cut."""
-    from runners.launchers.heard import Heard
+    from runners.launchers.output_parser import OutputParser
     from runners.launchers.slurm import Slurm
 
-    heard = Heard(Slurm())
+    parser = OutputParser(Slurm())
     for line in _text(data).split("\n"):
-        list(heard.line("out", line))
-    assert all(isinstance(report, dict) for report in (*heard.reports.values(), *heard.exits.values()))
+        list(parser.parse_line("out", line))
+    assert all(isinstance(report, dict) for report in (*parser.reports.values(), *parser.exits.values()))
     Slurm().first_failure(_text(data).splitlines())
 
 
@@ -360,10 +360,10 @@ def given(data: bytes) -> None:
     """The user's environment on its way through a launcher."""
     import os
 
-    from runners.launchers.given import VARIABLE, taken
+    from runners.launchers.environment_passthrough import VARIABLE, unpack_environment
 
     os.environ[VARIABLE] = _text(data).replace("\0", "0")
-    found = taken()
+    found = unpack_environment()
     assert found is None or all(isinstance(value, str) for value in found.values())
 
 

@@ -74,7 +74,7 @@ def test_an_order_that_is_broken_on_purpose(
     words += ("--dry-run",) if rehearsal else ()
     done = plink(*words, write_script(tmp_path, TOUCH), cwd=tmp_path, PATH=f"{folder}:{os.environ['PATH']}")
     assert done.returncode == 1, done.stderr
-    assert "the order was not kept: " in done.stderr
+    assert "wrong placement: " in done.stderr
     if rehearsal:
         return
     assert "  <- " in done.stderr
@@ -121,7 +121,7 @@ def test_what_env_gives_stands_in_no_command(small_lab: Lab, runner: str, tmp_pa
         "    for word in words:\n"
         "        if word.startswith(b'eN'): word = zlib.decompress(base64.b64decode(word))\n"
         "        if mine.encode() in word and b'plink' not in words: print('seen in', path, words[:4])\n"
-        "print('PLINK_GIVEN' in os.environ, mine == 'hu' + 'sh ' * 99, os.environ['PLINK_ADDRESSES'])\n"
+        "print('PLINK_USER_ENVIRONMENT' in os.environ, mine == 'hu' + 'sh ' * 99, os.environ['PLINK_ADDRESSES'])\n"
     )
     script = write_script(tmp_path, text)
     secret = "hu" + "sh " * 99
@@ -255,7 +255,7 @@ def test_a_rehearsal(small_lab: Lab, runner: str, tmp_path: Path) -> None:
     assert list(tmp_path.glob("ran-*")) == []
     done = plink(*words, "missing.py", cwd=tmp_path)
     assert done.returncode == 1
-    assert "there is no" in done.stderr
+    assert "no such " in done.stderr
 
 
 @pytest.mark.skipif(not OPEN_MPI, reason="needs Open MPI")

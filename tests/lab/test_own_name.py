@@ -13,9 +13,9 @@ import pytest
 from plink.model.hosts import Hosts
 from probes.methods import ProbeSettings
 from probes.session import ProbeProgress, measure_all
+from runners.job.fleet_runner import FleetRunner
 from runners.job.job import Job
-from runners.job.launcher import FleetRunner
-from runners.job.runner import Watch
+from runners.job.runner import RunContext, RunObserver
 from runners.lab import kernel
 from runners.ssh.connector import SshConnector
 from runners.ssh.settings import Identity
@@ -72,7 +72,8 @@ def test_it_takes_part_in_a_job(small_lab: Lab, connector: SshConnector, tmp_pat
     said: dict[int | None, str] = {}
     program = "import os; print(os.environ['MASTER_ADDR'], os.environ['GLOO_SOCKET_IFNAME'])"
     job = Job(sys.executable, ("-c", program), (str(tmp_path),), (sys.executable,), {})
-    watch = Watch(lambda rank, _, line: said.update({rank: line.strip()}), lambda _: None, time.monotonic)
+    observer = RunObserver(lambda rank, _, line: said.update({rank: line.strip()}))
+    watch = RunContext(observer, time.monotonic)
     with kernel.inside(small_lab.blueprint.namespace(hosts.names[0])):
         assert FleetRunner("ssh", connector).run(job, hosts, watch).exit_code == 0
     first = small_lab.hosts.members[0]

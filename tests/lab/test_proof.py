@@ -49,7 +49,7 @@ def test_hosts_that_changed_places_since_they_were_probed(small_lab: Lab, measur
         line = next(line for line in done.stderr.splitlines() if f"rank {rank}:" in line)
         assert f"asked for {names[rank]}, found {found}" in line
         assert ("<-" in line) == (rank in (0, 2))
-    assert done.stderr.splitlines()[-1].startswith("plink: error: the order was not kept: 2 of 4 ranks")
+    assert done.stderr.splitlines()[-1].startswith("plink: error: wrong placement: 2 of 4 ranks")
     assert "nothing was run" in done.stderr.splitlines()[-1]
     assert ran(measured) == []
 

@@ -101,7 +101,7 @@ def test_hosts_that_changed_places_are_caught(lab: Lab, tmp_path: Path) -> None:
         f"rank {b:>2}: asked for {order[b]}, found {order[a]}",
     ]
     last = done.stderr.splitlines()[-1]
-    assert last.startswith("plink: error: the order was not kept: 2 of 16 ranks")
+    assert last.startswith("plink: error: wrong placement: 2 of 16 ranks")
     assert "nothing was run" in last
     assert ran(tmp_path) == []
 

@@ -411,7 +411,7 @@ def test_a_greeting_of_the_login_shell_is_passed_over(user: User, servers: list[
     """What a login prints on standard output is not taken for the agent's words."""
     shell = tmp_path / "greet"
     shell.write_text(
-        '#!/bin/sh\necho "Welcome to host"\necho \'{"is": "ready"}\'\n"$@"\nexec sh -c "$SSH_ORIGINAL_COMMAND"\n'
+        '#!/bin/sh\necho "Welcome to host"\necho \'{"type": "ready"}\'\n"$@"\nexec sh -c "$SSH_ORIGINAL_COMMAND"\n'
     )
     shell.chmod(0o755)
     server = Server(tmp_path / "d", f"ForceCommand {shell}")

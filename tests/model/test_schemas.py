@@ -30,7 +30,7 @@ LOGS = {"agile/1", "autotune/1"}  # JSON lines: a schema is of a document, and t
 @pytest.fixture(scope="module")
 def measured() -> Network:
     """What the probe's own code makes of samples; c answers nobody, but hears the others."""
-    from plink.remote.addresses import machine_identity
+    from plink.remote.addresses import host_identity
     from probes.agent.summary import summary
     from probes.measurements import Measurements
 
@@ -40,7 +40,7 @@ def measured() -> Network:
         samples = [] if j == 2 else [50_000 + 1000 * i, 52_500, 49_000, 51_125]
         result = {"sent": 4, "reflected": len(samples), "hops": 1, "clock": "kernel", **summary(samples)}
         found.record(i, j, "stamp", result)
-    found.machines = [None, *({**machine_identity(), "address": "10.0.0.1"} for _ in range(2))]
+    found.machines = [None, *({**host_identity(), "address": "10.0.0.1"} for _ in range(2))]
     network = found.network()
     latency = np.where(np.isnan(network.latency_us), network.latency_us.T, network.latency_us)
     return Network(network.hosts, latency, None, network.details)

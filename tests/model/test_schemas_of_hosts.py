@@ -14,8 +14,8 @@ from plink.model.storage import write_document
 from plink.model.truth import read_truth
 from plink.records import workspace
 from plink.records.runs import Record
-from plink.remote.addresses import machine_identity
-from plink.remote.fleet import Message
+from plink.remote.addresses import host_identity
+from plink.remote.fleet import AgentMessage
 from probes.agent.inspection import inspect
 from runners.agile.control_socket import ControlSocket
 from runners.lab.blueprint import Settings, draw
@@ -67,15 +67,15 @@ class Examined(FakeFleet):
 
     def send(self, host: str, **body: Any) -> None:
         """The first word is answered with who it is."""
-        if body["do"] != "begin":
+        if body["method"] != "begin":
             super().send(host, **body)
         elif host != "h7":
             ports = {"port": 1, "tcp_port": 2, "ssh_port": 22}
             said = {"address": f"10.0.0.{host[1:]}", "stamps": host != "h1", "python": "3.11.2", **ports}
-            self.post(0.1, Message(host, {"is": "ready", **machine_identity(), "boot_id": host, **said}))
+            self.post(0.1, AgentMessage(host, {"type": "ready", **host_identity(), "boot_id": host, **said}))
 
     def _answer(self, host: str, body: Document) -> tuple[float, Document]:
-        if body["do"] == "inspect":
+        if body["method"] == "inspect":
             wrong: dict[str, Document] = {
                 "h2": {"mtu": 1280},
                 "h3": {"clocksource": "hpet"},
@@ -84,7 +84,7 @@ class Examined(FakeFleet):
             }
             return 0.1, {**self._facts, **wrong.get(host, {})}
         peer = f"h{host_at(body['peer'][0] if body['do'] == 'pair' else body['peer'])}"
-        if body["do"] == "icmp" and "h6" in (host, peer):
+        if body["method"] == "icmp" and "h6" in (host, peer):
             return 0.5, round_trips(None)
         return 0.5, round_trips(300.0 if "h0" in (host, peer) else 30.0)
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from plink.errors import HostError
 from plink.model.hosts import Host, Hosts
-from plink.remote.fleet import Fleet, Message
+from plink.remote.fleet import AgentMessage, Fleet
 from probes.measurements import Measurements
 from probes.methods import MeasurementContext, ProbeSettings
 from probes.scheduler import ProbeScheduler
@@ -27,7 +27,7 @@ class FakeFleet:
     now: float = 0.0
     sent: list[tuple[float, str, dict[str, Any]]] = field(default_factory=list)
     dead: set[str] = field(default_factory=set)
-    _events: list[tuple[float, int, Message]] = field(default_factory=list)
+    _events: list[tuple[float, int, AgentMessage]] = field(default_factory=list)
     _order: "itertools.count[int]" = field(default_factory=itertools.count)
 
     def clock(self) -> float:
@@ -39,18 +39,18 @@ class FakeFleet:
         self.sent.append((self.now, host, body))
         answer = None if host in self.dead else self.behave(host, body)
         if answer is not None:
-            self.post(answer[0], Message(host, {"is": "done", "task": body["task"], **answer[1]}))
+            self.post(answer[0], AgentMessage(host, {"type": "done", "task": body["task"], **answer[1]}))
 
     def lose(self, host: str, after_s: float, reason: str = "killed") -> None:
         """Its connection will be cut; what it said before comes first."""
         self.dead.add(host)
-        self.post(after_s, Message(host, None, HostError(host, f"its agent is gone: {reason}")))
+        self.post(after_s, AgentMessage(host, None, HostError(host, f"its agent is gone: {reason}")))
 
-    def post(self, after_s: float, message: Message) -> None:
+    def post(self, after_s: float, message: AgentMessage) -> None:
         """Something will come."""
         heapq.heappush(self._events, (self.now + after_s, next(self._order), message))
 
-    def receive(self, timeout_s: float) -> Message | None:
+    def receive(self, timeout_s: float) -> AgentMessage | None:
         """The next message within that time; the clock goes on."""
         until = self.now + max(0.0, timeout_s)
         if self._events and self._events[0][0] <= until:

@@ -33,11 +33,11 @@ class AgentUnderTest:
             self.fleet = Fleet(children, PROGRAM, lease_s)
             settings = {"key": KEY.hex(), "source_ports": 2, "handshakes": True}
             assert self.fleet.start([Host("a", "127.0.0.1")], settings) == {}
-            self.fleet.send("a", do="begin", address="127.0.0.1")
+            self.fleet.send("a", method="begin", address="127.0.0.1")
             self.ready = self.hear()
-            if self.ready["is"] == "ready":
+            if self.ready["type"] == "ready":
                 return
-            assert self.ready == {"is": "busy"}
+            assert self.ready == {"type": "busy"}
             assert time.monotonic() < deadline
             self.fleet.close()
 
@@ -51,9 +51,9 @@ class AgentUnderTest:
     def ask(self, do: str, **more: Any) -> dict[str, Any]:
         """One command and its answer."""
         self.tasks += 1
-        self.fleet.send("a", do=do, task=self.tasks, **more)
+        self.fleet.send("a", method=do, task=self.tasks, **more)
         answer = self.hear()
-        assert (answer["is"], answer["task"]) == ("done", self.tasks)
+        assert (answer["type"], answer["task"]) == ("done", self.tasks)
         return answer
 
 
@@ -86,10 +86,10 @@ def test_a_second_agent_of_a_host_finds_it_busy(agent: AgentUnderTest, children:
     """Two probes of the same hosts at once are kept apart."""
     with Fleet(children, PROGRAM) as second:
         second.start([Host("a", "127.0.0.1")], {"key": KEY.hex(), "source_ports": 1})
-        second.send("a", do="begin", address="127.0.0.1")
+        second.send("a", method="begin", address="127.0.0.1")
         reply = second.receive(WAIT_S)
         assert reply is not None
-        assert reply.body == {"is": "busy"}
+        assert reply.body == {"type": "busy"}
         end = second.receive(WAIT_S)
         assert end is not None
         assert end.body is None
@@ -132,7 +132,7 @@ def test_its_reflector_answers_the_pair_it_was_told_of(agent: AgentUnderTest) ->
     with udp("127.0.0.2") as peer:
         peer.settimeout(WAIT_S)
         task = {"ssid_out": 1, "ssid_in": 2, "count": 10, "window": 4, "timeout_s": 0.2, "task": 10_000}
-        agent.fleet.send("a", do="pair", peer=["127.0.0.2", peer.getsockname()[1]], **task)
+        agent.fleet.send("a", method="pair", peer=["127.0.0.2", peer.getsockname()[1]], **task)
         assert len(peer.recv(2000)) == 112  # its greeting: it knows of the pair now
         peer.sendto(probe(Key(KEY), 5, 2), ("127.0.0.1", agent.ready["port"]))
         while True:
@@ -149,7 +149,7 @@ def test_it_ends_with_its_controller(children: ChildHosts) -> None:
     before = len(children.started)
     fleet = Fleet(children, PROGRAM)
     fleet.start([Host("a", "127.0.0.1")], {"key": KEY.hex(), "source_ports": 1})
-    fleet.send("a", do="begin", address="127.0.0.1")
+    fleet.send("a", method="begin", address="127.0.0.1")
     assert fleet.receive(WAIT_S) is not None
     fleet.close()
     assert all(ends(process.pid) for process in children.started[before:])

@@ -19,7 +19,7 @@ def fabric(n: int, closed: dict[int, set[str]], one_way: bool = False) -> ProbeS
     """Hosts whose firewalls drop some methods; ``one_way``: what the host itself began is let through (stateful)."""
 
     def behave(host: str, body: dict[str, Any]) -> tuple[float, dict[str, Any]]:
-        host_index, method = int(host[1:]), METHOD[body["do"]]
+        host_index, method = int(host[1:]), METHOD[body["method"]]
         peer = host_at(body["peer"][0] if method == "stamp" else body["peer"])
         lost = method in closed.get(peer, set()) or (method in closed.get(host_index, set()) and not one_way)
         return 0.5, round_trips(None if lost else 30.0)

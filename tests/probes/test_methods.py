@@ -32,7 +32,7 @@ def test_both_ends_of_a_stamp_pair_are_told_the_same_at_the_same_time() -> None:
     assert (to_a["ssid_out"], to_a["ssid_in"]) == (to_b["ssid_in"], to_b["ssid_out"])
     assert to_a["ssid_out"] != to_a["ssid_in"]
     for request in (to_a, to_b):
-        assert (request["do"], request["count"], request["window"], request["timeout_s"]) == ("pair", 500, 16, 0.5)
+        assert (request["method"], request["count"], request["window"], request["timeout_s"]) == ("pair", 500, 16, 0.5)
     assert session.measurements.latency[0, 1] == 30.0
     assert session.measurements.latency[1, 0] == 50.0
 
@@ -108,7 +108,7 @@ def iperf3_of(rates: dict[str, float]) -> Behaviour:
     """Agents with an iperf3; each sends at its rate."""
 
     def behave(host: str, body: dict[str, Any]) -> tuple[float, dict[str, Any]]:
-        if body["do"] == "iperf3_serve":
+        if body["method"] == "iperf3_serve":
             return 0.1, {"port": 5000}
         return 1.0, {"gbps": rates[host], "min_rtt_us": 44}
 
@@ -119,7 +119,7 @@ def test_bandwidth_is_measured_one_direction_after_the_other() -> None:
     fleet, session = measured(
         iperf3_of({"h0": 1.0, "h1": 2.0}), "iperf3", ProbeSettings(streams=4, bandwidth_bytes=5_000_000)
     )
-    assert [(host, body["do"]) for _, host, body in fleet.sent] == [
+    assert [(host, body["method"]) for _, host, body in fleet.sent] == [
         ("h1", "iperf3_serve"),
         ("h0", "iperf3"),
         ("h0", "iperf3_serve"),
@@ -142,7 +142,7 @@ def test_bandwidth_is_measured_one_direction_after_the_other() -> None:
 )
 def test_a_bandwidth_that_cannot_be_had_says_whose_fault_it_is(at: str, reason: str) -> None:
     def behave(host: str, body: dict[str, Any]) -> tuple[float, dict[str, Any]]:
-        if body["do"] == at and (host == "h1") == (at == "iperf3_serve"):
+        if body["method"] == at and (host == "h1") == (at == "iperf3_serve"):
             return 0.1, {"error": "iperf3 is not installed there"}
         return iperf3_of({"h0": 1.0, "h1": 2.0})(host, body)  # type: ignore[return-value]
 

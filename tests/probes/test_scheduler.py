@@ -31,7 +31,7 @@ class EventLog:
         began = self.fleet.now
         try:
             for batch in range(self.batches):
-                answers = yield [Request(host, {"do": "work", "step": batch, "of": host}, 5.0) for host in hosts]
+                answers = yield [Request(host, {"method": "work", "step": batch, "of": host}, 5.0) for host in hosts]
                 assert [answer["of"] for answer in answers] == list(hosts)
             self.events.append(f"done {hosts}")
         except TaskFailed as error:
@@ -140,7 +140,7 @@ def test_task_that_uses_a_lost_host_fails_at_once(gone: int) -> None:
     def both_ways() -> RequestBatches:
         for host in (0, 1, 0):
             try:
-                yield [Request(host, {"do": "work", "of": host}, 60.0)]
+                yield [Request(host, {"method": "work", "of": host}, 60.0)]
                 events.append(f"h{host} answered")
             except TaskFailed as error:
                 events.append(str(error))

@@ -30,10 +30,10 @@ def two_groups(sizes: tuple[int, int], host: float, into: tuple[float, float]) -
     flows: list[str] = []
 
     def behave(name: str, body: dict[str, Any]) -> tuple[float, dict[str, Any]]:
-        if body["do"] == "flow_listen":
+        if body["method"] == "flow_listen":
             flows.append(name)
             return 0.01, {"port": 7000}
-        if body["do"] == "flow_send":
+        if body["method"] == "flow_send":
             flows.clear()
             return body["seconds"], {"sent_bytes": 1}
         group = 0 if int(name[1:]) < sizes[0] else 1
@@ -103,7 +103,7 @@ def test_the_number_of_flows_grows_only_while_it_helps() -> None:
     """A link of 2.5 hosts: 8 flows bring no more than 4 did, so those are run twice more; each way, each group."""
     fleet, session = two_groups((8, 8), 1.0, (2.5, 2.5))
     shared_links(session, groups_of([8, 8]), SETTINGS, lambda done, total: None)
-    runs = Counter(when for when, _, body in fleet.sent if body["do"] == "flow_listen")
+    runs = Counter(when for when, _, body in fleet.sent if body["method"] == "flow_listen")
     assert list(runs.values()) == [1, 2, 4, 8, 4, 4] * 4
 
 
@@ -138,7 +138,7 @@ def test_a_host_that_dies_meanwhile_leaves_the_capacity_unknown() -> None:
 
 def test_a_flow_that_fails_spoils_its_run_and_no_other() -> None:
     fleet = FakeFleet(
-        lambda host, body: (0.1, {"port": 1} if body["do"] == "flow_listen" else {"error": "the flow ended early"})
+        lambda host, body: (0.1, {"port": 1} if body["method"] == "flow_listen" else {"error": "the flow ended early"})
     )
     rows = shared_links(session_of(fleet, 4), groups_of([2, 2]), SETTINGS, lambda done, total: None)
     assert [(row["out_gbps"], row["out_flows"], row["out_limited_by"]) for row in rows] == [(None, 0, None)] * 2

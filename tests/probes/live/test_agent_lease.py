@@ -30,14 +30,14 @@ def silent_controller() -> Iterator[tuple["subprocess.Popen[bytes]", int]]:
         assert agent.stdin is not None
         assert agent.stdout is not None
         try:
-            agent.stdin.write(bundle + b'{"do": "begin", "address": "127.0.0.1"}\n')
+            agent.stdin.write(bundle + b'{"method": "begin", "address": "127.0.0.1"}\n')
             agent.stdin.flush()
             agent.stdout.readline()  # hello
             report = json.loads(agent.stdout.readline())
-            if report["is"] == "ready":
+            if report["type"] == "ready":
                 yield agent, report["port"]
                 return
-            assert report["is"] == "busy"  # somebody else on this machine is probing
+            assert report["type"] == "busy"  # somebody else on this machine is probing
             assert time.monotonic() < deadline
         finally:
             agent.kill()
@@ -78,7 +78,7 @@ def test_a_tool_ends_with_the_controller(tmp_path: Path) -> None:
     with ChildHosts() as children:
         children.environment["PATH"] = str(tmp_path)
         agent = AgentUnderTest(children)
-        agent.fleet.send("a", do="icmp", task=1, peer="127.0.0.1", count=1, timeout_s=60.0)
+        agent.fleet.send("a", method="icmp", task=1, peer="127.0.0.1", count=1, timeout_s=60.0)
         tool = int(began.read_text())
         agent.fleet.close()
         assert ends(tool)

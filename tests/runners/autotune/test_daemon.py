@@ -11,7 +11,7 @@ import pytest
 from plink.errors import InputError
 from plink.runtime.aggengine.aggregation import from_bytes
 from runners.autotune.daemon import Daemon, schedule_for
-from runners.autotune.log import NAME, Log, read_log, stretch_from
+from runners.autotune.log import NAME, TuningLog, read_log, stretch_from
 from solvers.autotune.trajectory import AutotuneSettings, TuningTrajectory, decide
 from solvers.schedules.verifier import verify
 from tests.solvers.ranks_on_paper import CHUNK, GROUPS, RATE, dealt, seen
@@ -28,7 +28,7 @@ class Job:
         self.said: list[str] = []
         self.daemon = Daemon(
             self.assignment,
-            Log(self.path, self.assignment, AutotuneSettings(), NODES),
+            TuningLog(self.path, self.assignment, AutotuneSettings(), NODES),
             self.said.append,
             clock=lambda: 5.0,
         )
@@ -42,7 +42,7 @@ class Job:
             for i, j in zip(*np.nonzero(observed.sent_bytes), strict=True)
         ]
         told = {"epoch": self.epoch, "jobs": 1, "bytes": int(64 * CHUNK), "seconds": seconds, "seen": rows}
-        answers = self.daemon.talk(json.dumps(told))
+        answers = self.daemon.answer_line(json.dumps(told))
         if answers:
             self.epoch = json.loads(answers[-1])["epoch"]
             self.assignment = self.daemon._course.assignment
@@ -102,7 +102,7 @@ def test_the_log_gives_the_same_decisions_again(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_what_is_not_understood_is_told_once_and_changes_nothing(text: str, tmp_path: Path) -> None:
     job = Job(tmp_path)
-    assert [job.daemon.talk(text) for _ in range(3)] == [[], [], []]
+    assert [job.daemon.answer_line(text) for _ in range(3)] == [[], [], []]
     assert len(job.said) == 1
     assert job.said[0].startswith("autotune: ")
     job.daemon.close()

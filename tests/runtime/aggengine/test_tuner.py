@@ -19,7 +19,7 @@ from plink.runtime.aggengine.connections import PeerConnections
 from plink.runtime.aggengine.launcher_channel import LauncherChannel
 from plink.runtime.aggengine.reductions import reduction_for
 from plink.runtime.aggengine.tuner import RankTuner
-from runners.job.rank_line import RankLine
+from runners.job.rank_channel import RankChannel
 from solvers.schedules.catalogue import schedule_for
 from solvers.schedules.hierarchical import two_level_reduce_scatter
 from solvers.schedules.masters import Weights, equal_chunks
@@ -50,7 +50,7 @@ class Launcher:
     """Answers rank 0's lines through the agent's end of the line, as ``talk`` says."""
 
     def __init__(self, talk: Callable[[dict[str, object]], list[str]]) -> None:
-        self.line, self.reports = RankLine(), []  # type: tuple[RankLine, list[dict[str, object]]]
+        self.line, self.reports = RankChannel(), []  # type: tuple[RankChannel, list[dict[str, object]]]
         self._talk, self._ended = talk, threading.Event()
         self._thread = threading.Thread(target=self._work, daemon=True)
 
