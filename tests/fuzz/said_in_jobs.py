@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from msgspec import structs
-from runners.agile.fitting import refuse
 
 from plink.errors import HostError, ProtocolError
 from plink.model.elastic.codec import parse_message
@@ -15,6 +14,7 @@ from plink.model.elastic.reports import Answer, Hello, OtherVersion
 from plink.model.hosts import Host, Hosts
 from plink.remote.fleet import AgentMessage, Fleet
 from plink.remote.message_schema import MessageSchema
+from runners.agile.compatibility import refuse
 from runners.agile.controller import Controller
 from runners.job.agent_messages import AGENT_MESSAGES
 from runners.job.agent_pool import AgentPool
