@@ -15,11 +15,11 @@ import numpy as np
 
 from benchmarks.clouds import three_tier
 from benchmarks.record import Bar, record
-from plink.api.facts import facts_of
 from plink.api.host_map import fitted_map
+from plink.api.report_data import report_data_of
 from plink.api.report_request import ReportRequest
-from plink.report.facts import Facts, Route
 from plink.report.page import page
+from plink.report.report_data import ReportData, Route
 from solvers.grouping.even import leaves
 from tests.report.chromium import PROGRAM, chromium
 
@@ -28,14 +28,14 @@ _TIMES = 9
 _SECONDS, _MEGABYTES = 3.0, 8.0
 
 
-def facts_for(hosts: int) -> Facts:
+def facts_for(hosts: int) -> ReportData:
     """What there is to show of such a cloud; the order is that of the leaves of its hierarchy."""
     cloud = three_tier(hosts, 0)
     network = cloud.network(np.random.default_rng(0))
     order = leaves(cloud.rtt_us)
     hops = np.stack([order, np.roll(order, 1)], axis=1)
-    found = facts_of(network, ReportRequest(), lambda known: fitted_map(network, known))
-    return replace(found, route=Route("ring", order, hops, (int(order[0]), int(order[-1]))))
+    data = report_data_of(network, ReportRequest(), lambda data: fitted_map(network, data))
+    return replace(data, route=Route("ring", order, hops, (int(order[0]), int(order[-1]))))
 
 
 def main() -> int:
@@ -47,9 +47,9 @@ def main() -> int:
     bars = []
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, chromium(Path(folder)) as browser:
         for hosts in _HOSTS:
-            facts = facts_for(hosts)
+            data = facts_for(hosts)
             began = time.perf_counter()
-            text = page(facts)
+            text = page(data)
             drew = time.perf_counter() - began
             path = Path(folder) / f"{hosts}.html"
             path.write_text(text)

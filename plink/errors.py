@@ -13,7 +13,7 @@
 The message is one line: what, why, and what to type next where there is something to type.
 """
 
-_LONGEST = 400  # characters of what a file's author, or a host, can make as long as they like
+_MAX_QUOTED_CHARS = 400  # characters of what a file's author, or a host, can make as long as they like
 
 
 class PlinkError(Exception):
@@ -33,21 +33,21 @@ class UsageError(PlinkError):
 
 
 class InputError(PlinkError):
-    """A file or value handed in cannot be used; ``where`` names the file and the line or key."""
+    """A file or value handed in cannot be used; ``location`` names the file and the line or key."""
 
     exit_code = 2
 
-    def __init__(self, where: str, why: str) -> None:
-        self.where, self.why = _short(_printable(where)), _short(_printable(why))
-        super().__init__(f"{self.where}: {self.why}")
+    def __init__(self, location: str, reason: str) -> None:
+        self.location, self.reason = _short(_printable(location)), _short(_printable(reason))
+        super().__init__(f"{self.location}: {self.reason}")
 
 
 class HostError(PlinkError):
     """One host could not be reached or used."""
 
-    def __init__(self, host: str, why: str) -> None:
-        self.host, self.why = host, _short(_printable(why))
-        super().__init__(f"{host}: {self.why}")
+    def __init__(self, host: str, reason: str) -> None:
+        self.host, self.reason = host, _short(_printable(reason))
+        super().__init__(f"{host}: {self.reason}")
 
 
 class UnknownHost(HostError):
@@ -72,9 +72,9 @@ def _printable(text: str) -> str:
     """Ends of lines, controls and halves of characters as Python writes them."""
     if text.isprintable():
         return text
-    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
 
 
 def _short(text: str) -> str:
     """Beginning and end of what is too long."""
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 100]} ... {text[-80:]}"
+    return text if len(text) <= _MAX_QUOTED_CHARS else f"{text[: _MAX_QUOTED_CHARS - 100]} ... {text[-80:]}"

@@ -162,5 +162,5 @@ class Conductor:
         """Note an agent's end; returns its host's index."""
         assert message.error is not None
         host = self._index[message.host]
-        self.lose(host, message.error.why)
+        self.lose(host, message.error.reason)
         return host

@@ -161,7 +161,7 @@ def resumed(network: Network) -> Measurements:
 
     for p, rows in details.get("percentiles_us", {}).items():
         if p in map(str, PERCENTILES):
-            found.percentiles[int(p)] = matrix_from_json(rows, n, f"{network.where}: percentiles_us.{p}")
+            found.percentiles[int(p)] = matrix_from_json(rows, n, f"{network.location}: percentiles_us.{p}")
     found.percentiles[10] = network.latency_us.copy()
     found.halves = list(network.halves() or found.halves)
     found.jitter = matrix("jitter_us")

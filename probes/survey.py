@@ -102,7 +102,7 @@ class Survey:
         for name, error in self._fleet.start(hosts, settings, on_start).items():
             if isinstance(error, UnknownHost):
                 raise error
-            conductor.lose(index[name], error.why)
+            conductor.lose(index[name], error.reason)
         peers = few_peers([host.address for host in hosts])
         for host in hosts:
             self._fleet.send(host.name, do="begin", asked=host.address, peers=peers[host.address])

@@ -11,7 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from plink.cli.notes import PANEL
+from plink.cli.log_handler import PANEL
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference.md"
 

@@ -15,12 +15,12 @@ RequestedGroups = int | Sequence[Sequence[str]]
 
 
 def constraints_from(
-    pins: Mapping[str, int], groups: RequestedGroups | None, hosts: "Hosts", rtt_us: "Matrix", where: str = "groups"
+    pins: Mapping[str, int], groups: RequestedGroups | None, hosts: "Hosts", rtt_us: "Matrix", location: str = "groups"
 ) -> "Wishes":
     """:param pins: the first rank of hosts, by name.
     :param groups: the names of the hosts in each; or a number of groups to be formed of hosts near each other.
     :param rtt_us: shape (N, N), symmetric, complete.
-    :param where: names the groups in errors.
+    :param location: names the groups in errors.
     :raises UsageError: for names of no host, more groups than hosts.
     :raises InputError: for groups that name hosts that are not there, or one twice.
     """
@@ -37,12 +37,12 @@ def constraints_from(
     if isinstance(groups, int):
         check_number(groups, len(hosts))
         return Wishes(pinned, even_groups(rtt_us, groups))
-    strange = [name for group in groups for name in group if name not in index]
-    if strange:
-        raise InputError(where, f"there is no host {strange[0]}; there are {_some(hosts.names)}")
-    twice = [name for name, times in Counter(name for group in groups for name in group).items() if times > 1]
-    if twice:
-        raise InputError(where, f"{twice[0]} is named more than once; a host is in one group")
+    unknown = [name for group in groups for name in group if name not in index]
+    if unknown:
+        raise InputError(location, f"there is no host {unknown[0]}; there are {_some(hosts.names)}")
+    repeated = [name for name, times in Counter(name for group in groups for name in group).items() if times > 1]
+    if repeated:
+        raise InputError(location, f"{repeated[0]} is named more than once; a host is in one group")
     return Wishes(pinned, [[index[name] for name in group] for group in groups])
 
 

@@ -24,7 +24,7 @@ from solvers.diagnosis.findings import diagnose as findings_of
 from solvers.diagnosis.latency import Limits, known_good, slow_hosts, slow_links
 
 _COUNT = 1000
-_AGAIN = 4000
+_RETEST_COUNT = 4000
 _PROTOCOLS = {"stamp": "UDP", "icmp": "ICMP", "tcp": "TCP"}
 _log = logging.getLogger("plink.doctor")
 
@@ -54,30 +54,30 @@ def examine(
     if len(hosts) < 2:
         raise UsageError(f"one host ({hosts.names[0]}) has no network to diagnose; give at least two")
     connector = connector_for(hosts, accept_new_host_keys)
-    found = Measurements(hosts)
+    measurements = Measurements(hosts)
     names = hosts.names
-    with Survey(found, connector, Settings(count=_COUNT, handshakes=True), time.monotonic) as survey:
-        survey.start(Watcher(lambda done, total: progress("connecting", done, total)))
-        facts = inspect_all(survey)
+    with Survey(measurements, connector, Settings(count=_COUNT, handshakes=True), time.monotonic) as session:
+        session.start(Watcher(lambda done, total: progress("connecting", done, total)))
+        facts = inspect_all(session)
         for method in ORDER:
-            through = reached(survey, method, set())
-            for host in survey.ready.keys() - survey.conductor.gone.keys():
+            through = reached(session, method, set())
+            for host in session.ready.keys() - session.conductor.gone.keys():
                 facts.setdefault(names[host], {}).setdefault("reached_by", {})[method] = host in through
         plan = AllPairs(len(hosts), seed=0)
         done = 0
-        while (pairs := plan.next_round(found.latency)) is not None:
-            survey.measure(pairs, "stamp", lambda: None)
+        while (pairs := plan.next_round(measurements.latency)) is not None:
+            session.measure(pairs, "stamp", lambda: None)
             done += len(pairs)
             progress("measuring", done, plan.most_pairs)
-        after = inspect_all(survey)
-        findings = _from_facts(facts, after)
-        network = found.network()
+        after = inspect_all(session)
+        findings = _findings_from_facts(facts, after)
+        network = measurements.network()
         measured = _pairs_measured(network)
-        _log.info("preflight of %d hosts, %d of %d pairs measured", len(survey.ready), measured, plan.most_pairs)
-        findings += findings_of(network, label_groups(network.latency_us), _measured_again(survey, network))
+        _log.info("preflight of %d hosts, %d of %d pairs measured", len(session.ready), measured, plan.most_pairs)
+        findings += findings_of(network, label_groups(network.latency_us), _retest_suspects(session, network))
     unreachable = [
-        Finding("unreachable", [names[host]], why, f"try `ssh {names[host]}`, then plink doctor again")
-        for host, why in sorted(survey.conductor.gone.items())
+        Finding("unreachable", [names[host]], reason, f"try `ssh {names[host]}`, then plink doctor again")
+        for host, reason in sorted(session.conductor.gone.items())
     ]
     return Examination(facts, unreachable + findings)
 
@@ -88,15 +88,15 @@ def _pairs_measured(network: Network) -> int:
     return int(np.isfinite(network.rtt_us[rows, columns]).sum())
 
 
-def _from_facts(before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]]) -> list[Finding]:
+def _findings_from_facts(before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]]) -> list[Finding]:
     """What hosts say of themselves that should not be so."""
     findings = []
     mtus = {name: fact["mtu"] for name, fact in before.items() if fact.get("mtu")}
-    usual = max(set(mtus.values()), key=list(mtus.values()).count, default=None)
-    odd = [name for name, mtu in mtus.items() if mtu != usual]
-    if odd:
-        evidence = f"MTU {', '.join(str(mtus[name]) for name in odd[:5])}, the others have {usual}"
-        findings.append(Finding("MTU mismatch", odd, evidence, f"set it: ip link set dev IFACE mtu {usual}"))
+    common_mtu = max(set(mtus.values()), key=list(mtus.values()).count, default=None)
+    deviating = [name for name, mtu in mtus.items() if mtu != common_mtu]
+    if deviating:
+        evidence = f"MTU {', '.join(str(mtus[name]) for name in deviating[:5])}, the others have {common_mtu}"
+        findings.append(Finding("MTU mismatch", deviating, evidence, f"set it: ip link set dev IFACE mtu {common_mtu}"))
     for name, fact in before.items():
         closed = [_PROTOCOLS[method] for method, through in fact.get("reached_by", {}).items() if not through]
         if closed:
@@ -114,20 +114,20 @@ def _from_facts(before: dict[str, dict[str, Any]], after: dict[str, dict[str, An
         if fact.get("governor") in ("powersave", "ondemand", "conservative"):
             advice = "cpupower frequency-set -g performance"
             findings.append(Finding("governor", [name], f"its CPUs are governed by {fact['governor']}", advice))
-        rose = {
+        increases = {
             key: after[name]["counters"][key] - value
             for key, value in fact.get("counters", {}).items()
             if name in after and after[name]["counters"].get(key, value) > value
         }
-        if rose:
-            evidence = ", ".join(f"{key} rose by {value}" for key, value in rose.items())
+        if increases:
+            evidence = ", ".join(f"{key} rose by {value}" for key, value in increases.items())
             findings.append(
                 Finding("tainted", [name], evidence, "the instance's allowance is used up: probe again later")
             )
     return findings
 
 
-def _measured_again(survey: Survey, network: Network) -> dict[tuple[int, int], float]:
+def _retest_suspects(session: Survey, network: Network) -> dict[tuple[int, int], float]:
     """Suspects against hosts above suspicion, and suspect links themselves, with more probes."""
     cost, groups, limits = network.rtt_us, label_groups(network.latency_us), Limits()
     hosts, offsets = slow_hosts(cost, groups, limits)
@@ -136,7 +136,7 @@ def _measured_again(survey: Survey, network: Network) -> dict[tuple[int, int], f
     pairs = [(min(link.hosts), max(link.hosts)) for link in links[:16]]
     for suspect in hosts[:16]:
         (host,) = suspect.hosts
-        good = known_good(cost, offsets, suspects, host)
-        if good is not None:
-            pairs.append((min(host, good), max(host, good)))
-    return measure_again(survey, pairs, _AGAIN)
+        healthy = known_good(cost, offsets, suspects, host)
+        if healthy is not None:
+            pairs.append((min(host, healthy), max(host, healthy)))
+    return measure_again(session, pairs, _RETEST_COUNT)

@@ -145,8 +145,8 @@ def _logs(current: Recording) -> Iterator[tuple[ElasticLog, TextIO]]:
         kept.close()
         with contextlib.suppress(OSError):
             notes.close()
-        if kept.trouble is not None and (current.record is None or current.record.trouble is None):
-            log.warning("%s", kept.trouble)
+        if kept.write_error is not None and (current.record is None or current.record.write_error is None):
+            log.warning("%s", kept.write_error)
 
 
 def _report(observer: ElasticObserver, events: ElasticEvents, current: Recording, notes: TextIO) -> Report:

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from plink.api.connecting import Progress
-from plink.api.denoising import device_for, setting_json, verdict_json, verdict_on
+from plink.api.smoothing import device_for, setting_json, verdict_json, verdict_on
 from plink.errors import UsageError
 from plink.model.network import Network, to_rows
 from plink.model.storage import write_document
 from solvers.embedding.embed import Embedding
-from solvers.embedding.embed import embed as fitted
+from solvers.embedding.embed import embed as fit_embedding
 from solvers.embedding.fitting import STEPS
 from solvers.embedding.settings import Wishes
 from solvers.embedding.verdict import Verdict
@@ -41,10 +41,10 @@ class EmbedRequest:
             raise UsageError(f"--loss {self.loss}: choose one of {', '.join(_RELATIVE)}")
         if self.seed < 0:
             raise UsageError(f"--seed {self.seed}: cannot be negative")
-        self.wishes.settings(4)
+        self.constraints.settings(4)
 
     @property
-    def wishes(self) -> Wishes:
+    def constraints(self) -> Wishes:
         """As the solver takes them."""
         return Wishes(self.dimension, self.alpha, self.heights, _RELATIVE[self.loss])
 
@@ -66,25 +66,25 @@ class NetworkEmbedding:
 
     def to_json(self) -> dict[str, Any]:
         """``plink.embedding/1``."""
-        names, found = self.network.hosts.names, self.embedding
-        placed = np.setdiff1d(np.arange(len(names)), np.array(found.left_out, dtype=np.intp))
+        names, embedding = self.network.hosts.names, self.embedding
+        placed = np.setdiff1d(np.arange(len(names)), np.array(embedding.left_out, dtype=np.intp))
         among = np.ix_(placed, placed)
-        violations = found.triangle_violations
+        violations = embedding.triangle_violations
         return {
             "schema": "plink.embedding/1",
             "network": self.network.fingerprint(),
             "hosts": [names[host] for host in placed],
             "left_out": list(self.left_out),
-            **setting_json(found.setting),
-            "settings_tried": found.tried,
-            "steps": found.steps,
+            **setting_json(embedding.setting),
+            "settings_tried": embedding.tried,
+            "steps": embedding.steps,
             "seed": self.seed,
-            "held_out_error": round(found.held_out_error, 6),
+            "held_out_error": round(embedding.held_out_error, 6),
             "triangle_violations": None if np.isnan(violations) else round(violations, 6),
             "verdict": verdict_json(self.verdict),
-            "coordinates": [[round(value, 4) for value in row] for row in found.coordinates[placed].tolist()],
-            "heights_us": [round(value, 3) for value in found.heights_us[placed].tolist()],
-            "fitted_us": to_rows(found.fitted_us[among]),
+            "coordinates": [[round(value, 4) for value in row] for row in embedding.coordinates[placed].tolist()],
+            "heights_us": [round(value, 3) for value in embedding.heights_us[placed].tolist()],
+            "fitted_us": to_rows(embedding.fitted_us[among]),
             "measured_us": to_rows(self.network.rtt_us[among]),
         }
 
@@ -105,12 +105,14 @@ def embed(
     :raises UsageError: for a request that cannot be met, or a device that cannot be used.
     :raises NoAnswer: when fewer than four hosts have measured pairs, or too few pairs say where they lie.
     """
-    wanted = request or EmbedRequest()
-    wanted.check()
+    request = request or EmbedRequest()
+    request.check()
     names = network.hosts.names
-    device = device_for(wanted.device, len(names))
-    found = fitted(network.latency_us, wanted.wishes, wanted.seed, device, fitting_steps(progress), names)
-    return NetworkEmbedding(network, found, verdict_on(network, found, wanted.seed), wanted.seed)
+    device = device_for(request.device, len(names))
+    embedding = fit_embedding(
+        network.latency_us, request.constraints, request.seed, device, fitting_steps(progress), names
+    )
+    return NetworkEmbedding(network, embedding, verdict_on(network, embedding, request.seed), request.seed)
 
 
 def fitting_steps(progress: Progress) -> Callable[[], bool]:

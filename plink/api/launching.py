@@ -86,11 +86,11 @@ def launch(
     :raises UsageError: for a runner that there is none of. :raises InputError: when the order is not of these hosts.
     :raises OrderNotKept: when a rank was found elsewhere. :raises PlinkError: when the job could not be started.
     """
-    wanted, observer = request or LaunchRequest(), observer or RunObserver()
+    request, observer = request or LaunchRequest(), observer or RunObserver()
     arranged = hosts if order is None else order.arrange(hosts, "order")
-    runner = runner_for(arranged, wanted)
-    run = RunDescription(new_id(), wanted.runner, job, arranged, wanted.identities)
-    with recording(wanted.record, run) as current, _autotuning(wanted.autotune, arranged, current.folder) as talk:
+    runner = runner_for(arranged, request)
+    run = RunDescription(new_id(), request.runner, job, arranged, request.identities)
+    with recording(request.record, run) as current, _autotuning(request.autotune, arranged, current.folder) as talk:
 
         def on_line(rank: int | None, stream: str, line: str) -> None:
             current.line(rank, stream, line)
@@ -99,10 +99,10 @@ def launch(
         def on_proof(locations: list[RankLocation]) -> None:
             observer.on_proof(locations)
             ranks = len(locations)
-            who = "the rank is where it was" if ranks == 1 else f"all {ranks} ranks are where they were"
-            _log.info("%s asked to be", who)
+            subject = "the rank is where it was" if ranks == 1 else f"all {ranks} ranks are where they were"
+            _log.info("%s asked to be", subject)
 
-        watch = replace(_watch(observer, wanted, current.folder), sink=on_line, on_proof=on_proof, run_id=run.id)
+        watch = replace(_watch(observer, request, current.folder), sink=on_line, on_proof=on_proof, run_id=run.id)
         try:
             result = runner.run(job, arranged, replace(watch, talk=talk))
         except OrderNotKept as error:
@@ -124,11 +124,11 @@ def dry_run(
 
     :raises PlinkError: whatever :func:`launch` would refuse.
     """
-    wanted, observer = request or LaunchRequest(), observer or RunObserver()
+    request, observer = request or LaunchRequest(), observer or RunObserver()
     arranged = hosts if order is None else order.arrange(hosts, "order")
-    runner = runner_for(arranged, wanted)
+    runner = runner_for(arranged, request)
     with scratch_folder() as folder:
-        return runner.dry_run(job, arranged, _watch(observer, wanted, folder))
+        return runner.dry_run(job, arranged, _watch(observer, request, folder))
 
 
 def runner_for(hosts: Hosts, request: LaunchRequest) -> Runner:

@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from plink.api.algorithms import Given, fabric_from, options_of, order_from, rank_groups
+from plink.api.algorithms import OptionValues, fabric_from, options_of, order_from, rank_groups
 from plink.api.constraints import RequestedGroups, constraints_from
-from plink.api.fitting import Fitting, at_the_farthest, fitting_of, unknown_pairs, without_guesses
+from plink.api.search_data import (
+    SearchData,
+    prepare_search_data,
+    reprice_without_guesses,
+    unknown_pairs,
+    with_farthest_for_unknown,
+)
 from plink.errors import UsageError
 from plink.model.network import Network
 from plink.model.topology import Topology
@@ -24,10 +30,10 @@ from solvers.ordering.seats import Seats
 from solvers.ordering.task import OBJECTIVES, Found, Task
 
 if TYPE_CHECKING:
-    from plink.api.denoising import Denoised
+    from plink.api.smoothing import SmoothedLatencies
 
 _log = logging.getLogger("plink.reorder")
-_MANY_MOVES = 1 << 50
+_UNLIMITED_MOVES = 1 << 50
 _LIMIT_S = 10.0
 _PROOF_S = 60.0
 _PROOF_SHARE = 0.5  # of the time with proofs: what the search before them may take
@@ -37,27 +43,27 @@ CONFIDENCE = 0.95
 @dataclass(frozen=True)
 class OrderRequest:
     """What is asked of an order. ``options``: of the algorithm (``{"base": 4}``). ``pins``: first ranks of hosts, by
-    name. ``groups``: hosts kept together, by name, or how many groups to form; ``groups_from`` names them in errors.
+    name. ``groups``: hosts kept together, by name, or how many groups to form; ``groups_source`` names them in errors.
     ``prior``: how near hosts are that were not measured. ``time_limit_s`` None: until nothing has come of the search
-    for long, 10 s at most (60 s with ``prove``). ``moves``: with them no clock is looked at, so that a seed gives the
+    for long, 10 s at most (60 s with ``prove``). ``max_moves``: with them no clock is looked at, so that a seed gives the
     same order however busy the machine is. ``force``: the order that was found, even where its gain is within the
-    noise. ``denoise``: round trips as an embedding fits them."""
+    noise. ``smooth_latencies``: round trips as an embedding fits them."""
 
     algo: str = "ring"
     size_bytes: float = 100e6
     model: str = "auto"
-    options: Given = field(default_factory=dict)
+    options: OptionValues = field(default_factory=dict)
     objective: str = "auto"
     pins: Mapping[str, int] = field(default_factory=dict)
     groups: RequestedGroups | None = None
-    groups_from: str = "groups"
+    groups_source: str = "groups"
     prior: Topology | None = None
     time_limit_s: float | None = None
-    moves: int | None = None
+    max_moves: int | None = None
     seed: int = 0
     prove: bool = False
     force: bool = False
-    denoise: bool = False
+    smooth_latencies: bool = False
 
     def check(self) -> None:
         """Refuse what is wrong whatever the network.
@@ -68,10 +74,10 @@ class OrderRequest:
             raise UsageError(f"--algo {self.algo}: there are {', '.join(NAMES)}")
         if self.objective not in OBJECTIVES:
             raise UsageError(f"--objective {self.objective}: there are {', '.join(OBJECTIVES)}")
-        if self.moves is not None and self.time_limit_s is not None:
-            raise UsageError("--moves is instead of a time; leave --time-limit away or give one of the two")
+        if self.max_moves is not None and self.time_limit_s is not None:
+            raise UsageError("--max-moves is instead of a time; leave --time-limit away or give one of the two")
         for option, number, least in (
-            ("moves", self.moves, 1),
+            ("max-moves", self.max_moves, 1),
             ("time-limit", self.time_limit_s, 0),
             ("seed", self.seed, 0),
         ):
@@ -85,42 +91,42 @@ class OrderRequest:
 
 @dataclass(frozen=True)
 class Solved:
-    """What was found; ``judged``: what it saves on samples that it was not fitted to, None where there are none;
-    ``kept``: the given order stays, for that is within the noise; ``notes``: what else to tell people; ``sparse``: the
-    bound is only of orders without pairs that were not measured; ``given_cannot``: why the given order cannot stay;
-    ``denoised``: how the round trips were fitted, where they are not the measured ones; ``interrupted``: the search
+    """What was found; ``validation``: what it saves on samples that it was not fitted to, None where there are none;
+    ``baseline_kept``: the given order stays, for that is within the noise; ``notes``: what else to tell people; ``sparse``: the
+    bound is only of orders without pairs that were not measured; ``baseline_problem``: why the given order cannot stay;
+    ``smoothing``: how the round trips were fitted, where they are not the measured ones; ``interrupted``: the search
     was stopped before its end."""
 
     task: Task
-    found: Found
-    judged: Judgement | None
-    kept: bool
+    result: Found
+    validation: Judgement | None
+    baseline_kept: bool
     notes: tuple[str, ...]
     sparse: bool = False
-    given_cannot: str | None = None
-    denoised: "Denoised | None" = None
+    baseline_problem: str | None = None
+    smoothing: "SmoothedLatencies | None" = None
     interrupted: bool = False
 
     @property
     def changed(self) -> bool:
         """Whether the order that was found is another than the given one."""
-        return not np.array_equal(self.task.given, self.found.order)
+        return not np.array_equal(self.task.given, self.result.order)
 
 
-def check_alone(network: Network, wanted: OrderRequest) -> None:
+def check_alone(network: Network, request: OrderRequest) -> None:
     """Refuse for one host what would be refused for more.
 
     :raises PlinkError: as :func:`solve`.
     """
-    wanted.check()
-    model_for(wanted.model, fabric_from(network))
-    wishes = constraints_from(wanted.pins, wanted.groups, network.hosts, np.zeros((1, 1)), wanted.groups_from)
-    Seats(np.zeros(network.hosts.members[0].slots, dtype=np.intp), network.hosts.names, wishes)
+    request.check()
+    model_for(request.model, fabric_from(network))
+    constraints = constraints_from(request.pins, request.groups, network.hosts, np.zeros((1, 1)), request.groups_source)
+    Seats(np.zeros(network.hosts.members[0].slots, dtype=np.intp), network.hosts.names, constraints)
 
 
 def solve(
     network: Network,
-    wanted: OrderRequest,
+    request: OrderRequest,
     show: Callable[[Progress], None] = lambda progress: None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Solved:
@@ -130,49 +136,55 @@ def solve(
     :param stopped: asked now and then; once it says yes the search ends with the best order so far.
     :raises PlinkError: whatever :func:`solvers.ordering.search.search` and the models refuse.
     """
-    wanted.check()
-    fitting = fitting_of(network, wanted.prior, wanted.denoise)
-    task = _task(network, fitting.fabric, wanted)
-    begun = time.monotonic()
-    limit = wanted.time_limit_s if wanted.time_limit_s is not None else _PROOF_S if wanted.prove else _LIMIT_S
-    clock = wanted.moves is None
-    first = begun + limit * (_PROOF_SHARE if wanted.prove else 1.0) if clock else None
-    patient = not clock or (wanted.time_limit_s is not None and not wanted.prove)
-    budget = SearchBudget(_MANY_MOVES if clock else wanted.moves or 0, _watch(show, first, stopped), patient)
-    found = search(task, wanted.seed, budget)
-    _log.debug("%s: %.6g after %d moves, %.2f s", found.objective, found.cost, found.moves, time.monotonic() - begun)
-    if wanted.prove or (len(task.given) <= WHOLE and not task.by_hops):  # of few ranks a proof costs next to nothing
-        found = _proved(task, found, wanted, begun + limit if clock else None, stopped)
+    request.check()
+    data = prepare_search_data(network, request.prior, request.smooth_latencies)
+    task = _task(network, data.fabric, request)
+    started = time.monotonic()
+    limit = request.time_limit_s if request.time_limit_s is not None else _PROOF_S if request.prove else _LIMIT_S
+    timed = request.max_moves is None
+    search_deadline = started + limit * (_PROOF_SHARE if request.prove else 1.0) if timed else None
+    patient = not timed or (request.time_limit_s is not None and not request.prove)
+    budget = SearchBudget(
+        _UNLIMITED_MOVES if timed else request.max_moves or 0, _watch(show, search_deadline, stopped), patient
+    )
+    result = search(task, request.seed, budget)
+    _log.debug(
+        "%s: %.6g after %d moves, %.2f s", result.objective, result.cost, result.moves, time.monotonic() - started
+    )
+    if request.prove or (len(task.given) <= WHOLE and not task.by_hops):  # of few ranks a proof costs next to nothing
+        result = _prove(task, result, request, started + limit if timed else None, stopped)
     interrupted = stopped()
-    judged = _judged(task, found, fitting, wanted.seed)
-    moved = not np.array_equal(task.given, found.order)
-    cannot = _given_cannot(task, found, fitting)
-    kept = judged is not None and judged.within_noise and moved and cannot is None and not wanted.force
+    validation = _validate(task, result, data, request.seed)
+    changed = not np.array_equal(task.given, result.order)
+    problem = _baseline_problem(task, result, data)
+    baseline_kept = (
+        validation is not None and validation.within_noise and changed and problem is None and not request.force
+    )
     notes: list[str] = []
-    if fitting.unknown is not None:
-        found, note = without_guesses(task, found, fitting.unknown, wanted.seed)
+    if data.unknown is not None:
+        result, note = reprice_without_guesses(task, result, data.unknown, request.seed)
         notes.append(note)
-    if wanted.prove and not proven(found) and not interrupted:
-        early = clock and time.monotonic() < begun + limit
-        notes.append(_no_proof(task, found, fitting, limit if clock else None, early))
+    if request.prove and not proven(result) and not interrupted:
+        finished_early = timed and time.monotonic() < started + limit
+        notes.append(_no_proof(task, result, data, limit if timed else None, finished_early))
     return Solved(
-        task, found, judged, kept, tuple(notes), fitting.unknown is not None, cannot, fitting.denoised,
+        task, result, validation, baseline_kept, tuple(notes), data.unknown is not None, problem, data.smoothing,
         interrupted,
     )  # fmt: skip
 
 
-def _task(network: Network, fabric: Fabric, wanted: OrderRequest) -> Task:
-    given = order_from(network, None)
-    wishes = constraints_from(wanted.pins, wanted.groups, network.hosts, fabric.rtt_us, wanted.groups_from)
-    groups = rank_groups(fabric, given)
-    if wishes.groups is not None:
-        seats = Seats(given, fabric.names, wishes)
-        group_of = [seats.group_of[host] for host in seats.arrange(seats.hosts).tolist()]
+def _task(network: Network, fabric: Fabric, request: OrderRequest) -> Task:
+    baseline = order_from(network, None)
+    constraints = constraints_from(request.pins, request.groups, network.hosts, fabric.rtt_us, request.groups_source)
+    groups = rank_groups(fabric, baseline)
+    if constraints.groups is not None:
+        assignment = Seats(baseline, fabric.names, constraints)
+        group_of = [assignment.group_of[host] for host in assignment.arrange(assignment.hosts).tolist()]
         groups = [[rank for rank, group in enumerate(group_of) if group == k] for k in dict.fromkeys(group_of)]
-    options = options_of(wanted.options, [wanted.algo], groups)
-    hops = wanted.objective in ("sum", "bottleneck") and wanted.model == "auto"
-    model = "latency" if hops else model_for(wanted.model, fabric)
-    return Task(fabric, given, wanted.algo, options, wanted.size_bytes, model, wanted.objective, wishes)
+    options = options_of(request.options, [request.algo], groups)
+    hops = request.objective in ("sum", "bottleneck") and request.model == "auto"
+    model = "latency" if hops else model_for(request.model, fabric)
+    return Task(fabric, baseline, request.algo, options, request.size_bytes, model, request.objective, constraints)
 
 
 def _watch(show: Callable[[Progress], None], deadline: float | None, stopped: Callable[[], bool]) -> Watch:
@@ -183,46 +195,48 @@ def _watch(show: Callable[[Progress], None], deadline: float | None, stopped: Ca
     return watch
 
 
-def _proved(
-    task: Task, found: Found, wanted: OrderRequest, deadline: float | None, stopped: Callable[[], bool]
+def _prove(
+    task: Task, result: Found, request: OrderRequest, deadline: float | None, stopped: Callable[[], bool]
 ) -> Found:
     if deadline is None:
-        return prove(task, found, wanted.seed, Budget(None, lambda: not stopped()))
-    left = deadline - time.monotonic()
-    if left <= 0 or stopped():
-        return found
-    return prove(task, found, wanted.seed, Budget(left, lambda: not stopped() and time.monotonic() < deadline))
+        return prove(task, result, request.seed, Budget(None, lambda: not stopped()))
+    remaining_s = deadline - time.monotonic()
+    if remaining_s <= 0 or stopped():
+        return result
+    return prove(task, result, request.seed, Budget(remaining_s, lambda: not stopped() and time.monotonic() < deadline))
 
 
-def _judged(task: Task, found: Found, fitting: Fitting, seed: int) -> Judgement | None:
-    if fitting.held_out_us is None:
+def _validate(task: Task, result: Found, data: SearchData, seed: int) -> Judgement | None:
+    if data.held_out_us is None:
         return None
-    fabric = task.fabric if fitting.unknown is None else at_the_farthest(task.fabric, fitting.unknown)
+    fabric = task.fabric if data.unknown is None else with_farthest_for_unknown(task.fabric, data.unknown)
     parts = parts_of(task.algo, task.size_bytes)
     patterns = [(weight, pattern_for(name, len(task.given), task.options)) for weight, name in parts]
-    if found.objective == "bottleneck":  # the longest hop, not their sum
+    if result.objective == "bottleneck":  # the longest hop, not their sum
         patterns = [(weight, replace(pattern, pace="rounds")) for weight, pattern in patterns]
     priced = Priced(patterns, fabric, task.size_bytes, task.model)
-    return judge(priced, found.order, task.given, fitting.held_out_us, seed, CONFIDENCE)
+    return judge(priced, result.order, task.given, data.held_out_us, seed, CONFIDENCE)
 
 
-def _no_proof(task: Task, found: Found, fitting: Fitting, limit_s: float | None, early: bool) -> str:
+def _no_proof(task: Task, result: Found, data: SearchData, limit_s: float | None, early: bool) -> str:
     if task.algo in MIXED:
         return f"no proof: no exact method knows {task.algo}"
-    if fitting.unknown is not None and unknown_pairs(task, found.order, fitting.unknown):
+    if data.unknown is not None and unknown_pairs(task, result.order, data.unknown):
         return "no proof: it would need the pairs that were not measured"
     if early:
         return "no proof: the exact methods have nothing left to ask"
     return "no proof" if limit_s is None else f"no proof within {limit_s:g} s; a longer --time-limit may find one"
 
 
-def _given_cannot(task: Task, found: Found, fitting: Fitting) -> str | None:
+def _baseline_problem(task: Task, result: Found, data: SearchData) -> str | None:
     """Why the given order cannot stay even where nothing is won by another."""
-    seats = Seats(task.given, task.fabric.names, task.wishes)
-    if not np.array_equal(seats.arrange(seats.hosts), task.given):
+    assignment = Seats(task.given, task.fabric.names, task.wishes)
+    if not np.array_equal(assignment.arrange(assignment.hosts), task.given):
         return "it is not as was wished"
-    if fitting.unknown is not None:
-        given, other = (len(unknown_pairs(task, order, fitting.unknown)) for order in (task.given, found.order))
-        if given > other:
+    if data.unknown is not None:
+        baseline_count, result_count = (
+            len(unknown_pairs(task, order, data.unknown)) for order in (task.given, result.order)
+        )
+        if baseline_count > result_count:
             return "it needs pairs that were not measured"
     return None

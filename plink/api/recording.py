@@ -83,8 +83,8 @@ def recording(request: RecordRequest | None, run: RunDescription) -> Iterator[Re
         finally:
             if record is not None:
                 record.finish(current.outcome)
-                if record.trouble is not None:
-                    _log.warning("%s", record.trouble)
+                if record.write_error is not None:
+                    _log.warning("%s", record.write_error)
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from plink.api.denoising import device_for
+from plink.api.smoothing import device_for
 from plink.cli.screen import say
 from plink.errors import NoAnswer
 from plink.model.network import Matrix, Network

@@ -51,24 +51,26 @@ def replay(
     settings = replace(settings, change=settings.change if change is None else change)
     if epsilon is not None:
         settings = replace(settings, finetune=replace(settings.finetune, epsilon=epsilon))
-    course, rows = Course(assignment), []
-    at_work = {0: assignment}  # by epoch
+    trajectory, rows = Course(assignment), []
+    assignment_by_epoch = {0: assignment}  # by epoch
     for line, stretch in lines:
-        course, decision = decide(course, stretch, settings)
-        at_work[course.epoch] = course.assignment
-        same = _same(line, decision)
+        trajectory, decision = decide(trajectory, stretch, settings)
+        assignment_by_epoch[trajectory.epoch] = trajectory.assignment
+        matches = _matches_log(line, decision)
         rows.append(
             {
                 "at_s": line.get("at_s"),
                 "epoch": stretch.epoch,
                 "bytes_per_s": round(stretch.throughput),
-                "imbalance": round(imbalance(at_work[stretch.epoch]), 3) if stretch.epoch in at_work else None,
+                "imbalance": round(imbalance(assignment_by_epoch[stretch.epoch]), 3)
+                if stretch.epoch in assignment_by_epoch
+                else None,
                 "action": decision.action,
                 "reason": decision.reason,
-                "as_logged": same,
+                "as_logged": matches,
             }
         )
-        if not same and decision.action != WAIT:
+        if not matches and decision.action != WAIT:
             break  # what follows was seen under other masters
     differs = bool(rows) and not rows[-1]["as_logged"]
     if as_json:
@@ -93,7 +95,7 @@ def _path(log: str) -> Path:
     return path
 
 
-def _same(line: dict[str, Any], decision: "Decision") -> bool:
+def _matches_log(line: dict[str, Any], decision: "Decision") -> bool:
     """Whether it is what the log has."""
     if line.get("action") != decision.action:
         return False

@@ -36,7 +36,7 @@ def compare(
 
     Example: plink compare --hosts hosts.txt --pairs 5 --metric step_s train.py
     """
-    from plink.cli.comparing import Comparison, compare_orders
+    from plink.cli.comparing import ComparisonRequest, compare_orders
     from plink.cli.job_setup import new_job
     from plink.cli.metrics import metric_from
 
@@ -47,4 +47,4 @@ def compare(
     if metric is not None:
         metric_from(metric)  # refused before hosts are probed, which takes long
     setup = new_job(program, args or [], options, options.runner or "ssh")
-    compare_orders(setup, Comparison(pairs, metric, higher_is_better))
+    compare_orders(setup, ComparisonRequest(pairs, metric, higher_is_better))

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-_MOST_BYTES = 8 << 20  # of a network file: what is read in a moment
+_MAX_FILE_BYTES = 8 << 20  # of a network file: what is read in a moment
 _LABS = Path("/run/plink/labs")
 ALGORITHMS = (
     "ring", "ring-chunked", "halving-doubling", "recursive-doubling", "tree", "double-binary-tree", "bcube", "2lha",
@@ -80,13 +80,13 @@ def _offer(words: str, parameter: Any) -> Offer | None:
         if values is not None:
             return lambda ctx, incomplete, values=values: values  # type: ignore[misc]
     if "--algos" in parameter.opts:
-        return _several_algorithms
+        return _algorithm_list
     if "--pin" in parameter.opts:
         return lambda ctx, incomplete: (f"{name}=" for name in _measured_hosts())
     if parameter.metavar in ("RUN", "ID", "LOG"):
-        return lambda ctx, incomplete: _runs()
+        return lambda ctx, incomplete: _run_ids()
     if words.startswith("lab ") and parameter.metavar in ("HOST", "HOST|RACK", "FROM", "TO"):
-        return lambda ctx, incomplete: _lab(ctx, racks=parameter.metavar == "HOST|RACK")
+        return lambda ctx, incomplete: _lab_hosts(ctx, racks=parameter.metavar == "HOST|RACK")
     if words.startswith("lab ") and "--name" in parameter.opts:
         return lambda ctx, incomplete: sorted(path.name for path in _LABS.iterdir() if path.is_dir())
     if words.startswith("elastic ") and parameter.metavar == "HOST...":
@@ -94,7 +94,7 @@ def _offer(words: str, parameter: Any) -> Offer | None:
     return None
 
 
-def _several_algorithms(ctx: Any, incomplete: str) -> Iterable[str]:
+def _algorithm_list(ctx: Any, incomplete: str) -> Iterable[str]:
     before, comma, _ = incomplete.rpartition(",")
     return (f"{before}{comma}{name}" for name in NAMES if name not in before.split(","))
 
@@ -103,7 +103,7 @@ def _read_names(path: Path) -> list[str]:
     """Names of the hosts in a network or run file."""
     from plink.model.storage import read_document
 
-    if path.stat().st_size > _MOST_BYTES:
+    if path.stat().st_size > _MAX_FILE_BYTES:
         return []
     return [str(host["name"]) for host in read_document(path).get("hosts", [])]
 
@@ -115,7 +115,7 @@ def _measured_hosts() -> list[str]:
     return _read_names(workspace.NETWORK)
 
 
-def _runs() -> list[str]:
+def _run_ids() -> list[str]:
     from plink.records import workspace
 
     return ["last", *sorted((path.parent.name for path in workspace.RUNS.glob("*/run.json")), reverse=True)]
@@ -128,7 +128,7 @@ def _hosts_of_run(ctx: Any) -> list[str]:
     return _read_names(run_named(workspace.RUNS, str(ctx.params.get("name") or "last")).folder / "run.json")
 
 
-def _lab(ctx: Any, racks: bool) -> list[str]:
+def _lab_hosts(ctx: Any, racks: bool) -> list[str]:
     """Hosts of the lab, in their order, and its racks where one can be meant."""
     from plink.model.storage import read_document
 

@@ -31,9 +31,11 @@ def cost(
     ] = None,
     random: Annotated[int, typer.Option(min=0, max=100_000, help="Random orders to compare with.")] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Draws the random orders.")] = 0,
-    denoise: Annotated[
+    smooth_latencies: Annotated[
         bool,
-        typer.Option("--denoise", help="Take round trips as an embedding fits them; `plink embed` says if it helps."),
+        typer.Option(
+            "--smooth-latencies", help="Take round trips as an embedding fits them; `plink embed` says if it helps."
+        ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
@@ -54,64 +56,64 @@ def cost(
     size_bytes, options = parse_bytes(size), parse_set_options(set_ or [])
     options_of(options, [algo])
     network = network_from(network_file)
-    asked = CostRequest(algo, size_bytes, model, options, str(order), denoise)
-    found = cost_of(network, None if order is None else read_order(order), asked)
-    ranks, fabric, chosen, total, detail = found.order, found.fabric, found.model, found.cost_us, found.parts
+    request = CostRequest(algo, size_bytes, model, options, str(order), smooth_latencies)
+    result = cost_of(network, None if order is None else read_order(order), request)
+    ranks, fabric, model_name, total, detail = result.order, result.fabric, result.model, result.cost_us, result.parts
     rng = np.random.default_rng(seed)
     hosts, slots = np.unique(ranks), np.bincount(ranks, minlength=len(fabric.names))
-    drawn = _priced(found.price, (with_slots(rng.permutation(hosts), slots) for _ in range(random)))
+    random_costs = _costs_of_measured(result.price, (with_slots(rng.permutation(hosts), slots) for _ in range(random)))
     document: dict[str, Any] = {
         "schema": "plink.cost/1",
         "algo": algo,
-        "model": chosen,
+        "model": model_name,
         "size_bytes": size_bytes,
         "ranks": len(ranks),
         "order": "as the hosts stand" if order is None else str(order),
-        "hosts": found.hosts,
+        "hosts": result.hosts,
         "cost_us": round(total, 3),
         "capacities": fabric.capacities,
         "network": network.fingerprint(),
-        **({"denoised": True} if denoise else {}),
+        **({"denoised": True} if smooth_latencies else {}),
         "random": None
-        if not len(drawn)
+        if not len(random_costs)
         else {
-            "orders": len(drawn),
+            "orders": len(random_costs),
             "seed": seed,
-            "min_us": round(float(drawn.min()), 3),
-            "median_us": round(float(np.median(drawn)), 3),
-            "max_us": round(float(drawn.max()), 3),
-            "dearer": round(float((drawn > total).mean()), 4),
+            "min_us": round(float(random_costs.min()), 3),
+            "median_us": round(float(np.median(random_costs)), 3),
+            "max_us": round(float(random_costs.max()), 3),
+            "dearer": round(float((random_costs > total).mean()), 4),
         },
         "parts": [{"algo": name, "weight": round(weight, 4), **part.to_json()} for weight, name, part in detail],
     }
     if as_json:
         print_json(document)
         return
-    print(f"{algo}, {len(ranks)} ranks, {format_bytes(size_bytes)}, model {chosen}: {format_us(total)}")
+    print(f"{algo}, {len(ranks)} ranks, {format_bytes(size_bytes)}, model {model_name}: {format_us(total)}")
     for weight, name, part in detail:
         _explain(name if len(detail) > 1 else "", weight, part)
-    if len(drawn):
-        others = document["random"]
+    if len(random_costs):
+        random_document = document["random"]
         print(
-            f"random orders ({len(drawn)}): {format_us(others['min_us'])} to {format_us(others['max_us'])}, median "
-            f"{format_us(others['median_us'])}; {others['dearer']:.0%} of them are dearer than this one"
+            f"random orders ({len(random_costs)}): {format_us(random_document['min_us'])} to {format_us(random_document['max_us'])}, median "
+            f"{format_us(random_document['median_us'])}; {random_document['dearer']:.0%} of them are dearer than this one"
         )
-    if chosen == "contention" and not fabric.measured:
+    if model_name == "contention" and not fabric.measured:
         say(f"what groups share was not measured; it is {fabric.capacities}")
 
 
-def _priced(price: Any, orders: Any) -> Any:
+def _costs_of_measured(price: Any, orders: Any) -> Any:
     """The prices of those orders that have one: where pairs were not measured, some use them."""
     import numpy as np
 
-    found, drawn = [], 0
+    costs, order_count = [], 0
     for order in orders:
-        drawn += 1
+        order_count += 1
         with contextlib.suppress(NoAnswer):
-            found.append(price(order))
-    if len(found) < drawn:
-        say(f"{drawn - len(found)} of {drawn} random orders use pairs that were not measured: left out")
-    return np.array(found)
+            costs.append(price(order))
+    if len(costs) < order_count:
+        say(f"{order_count - len(costs)} of {order_count} random orders use pairs that were not measured: left out")
+    return np.array(costs)
 
 
 def _explain(name: str, weight: float, price: "Price") -> None:
@@ -120,15 +122,15 @@ def _explain(name: str, weight: float, price: "Price") -> None:
         print(f"  {name}, which counts {weight:.0%}: {format_us(price.cost_us)}")
     print(f"  slowest pair used: {price.slowest[0]} - {price.slowest[1]}")
     if price.model == "latency" and price.cost_us != price.latency_us.sum():
-        how = "the sum of all hops" if price.cost_us > price.latency_us.sum() else "the longest chain of hops"
-        print(f"  the price is {how}, not of the rounds:")
+        chain = "the sum of all hops" if price.cost_us > price.latency_us.sum() else "the longest chain of hops"
+        print(f"  the price is {chain}, not of the rounds:")
     rows = list(zip(price.latency_us.tolist(), price.transfer_us.tolist(), price.busiest, strict=True))
     start = 0
     for end in range(1, len(rows) + 1):
         if end == len(rows) or rows[end] != rows[start]:
             latency, transfer, busiest = rows[start]
-            which = f"round {start + 1}" if end - start == 1 else f"rounds {start + 1}-{end}"
-            by = "" if busiest == "latency" else f" + {format_us(transfer)}, {busiest}"
+            rounds_text = f"round {start + 1}" if end - start == 1 else f"rounds {start + 1}-{end}"
+            transfer_text = "" if busiest == "latency" else f" + {format_us(transfer)}, {busiest}"
             farthest = "farthest hop" if price.model == "latency" else "latency"
-            print(f"  {which}: {format_us(latency)} {farthest}{by}")
+            print(f"  {rounds_text}: {format_us(latency)} {farthest}{transfer_text}")
             start = end

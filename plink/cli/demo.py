@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from plink.remote.connector import Connector
     from runners.lab.blueprint import Blueprint
 
-_LEAST_BYTES = 4  # one number
+_MIN_BYTES = 4  # one number
 
 
 def demo(
@@ -40,8 +40,8 @@ def demo(
     from runners.ssh.connector import SshConnector
 
     bits, size_bytes = parse_rate(rate), parse_bytes(size)
-    if size_bytes < _LEAST_BYTES:
-        raise UsageError(f"--size {size}: an all-reduce has {_LEAST_BYTES} bytes at least")
+    if size_bytes < _MIN_BYTES:
+        raise UsageError(f"--size {size}: an all-reduce has {_MIN_BYTES} bytes at least")
     if racks == hosts_per_rack == 1:
         raise UsageError("--racks 1 --hosts-per-rack 1: one host has nobody to stand in order with")
     seed = secrets.randbelow(1 << 31) if seed is None else seed
@@ -87,11 +87,11 @@ def _measure(
         network = measure_all(hosts, connector, Settings(count=1000, seed=seed), watcher, time.monotonic).network()
     say("plink reorder --algo ring")
     order = reorder(network, OrderRequest(model="latency", seed=seed))
-    arranged = order.arrange(hosts, "order")
+    plink_hosts = order.arrange(hosts, "order")
     groups = nearest_tier(network.rtt_us)
     n = len(hosts)
     index = {host: i for i, host in enumerate(hosts.names)}
-    orders = {"given": hosts, "plink": arranged}
+    orders = {"given": hosts, "plink": plink_hosts}
     seconds: dict[str, list[float]] = {}
     predicted: dict[str, float] = {}
     for which, ordered in orders.items():
@@ -103,15 +103,15 @@ def _measure(
         seconds[which] = _benchmark(ordered, connector, network, size_bytes)
     racks = {place.name: place.rack for place in blueprint.places}
     bound = 8 * size_bytes * 2 * (n - 1) / n / bits_per_s
-    given, ours = (statistics.median(seconds[which]) for which in orders)
+    baseline_s, plink_s = (statistics.median(seconds[which]) for which in orders)
     return {
         "schema": "plink.demo/1",
-        "hosts": arranged.names,
-        "racks_recovered": _contiguous([racks[host] for host in arranged.names]),
-        "given_s": given,
-        "plink_s": ours,
+        "hosts": plink_hosts.names,
+        "racks_recovered": _racks_contiguous([racks[host] for host in plink_hosts.names]),
+        "given_s": baseline_s,
+        "plink_s": plink_s,
         "bound_s": round(bound, 6),
-        "speedup": round(given / ours, 3),
+        "speedup": round(baseline_s / plink_s, 3),
         "predicted_given_s": round(predicted["given"], 6),
         "predicted_plink_s": round(predicted["plink"], 6),
         "given_samples_s": seconds["given"],
@@ -124,7 +124,7 @@ def _measure(
     }
 
 
-def _contiguous(racks: list[int]) -> bool:
+def _racks_contiguous(racks: list[int]) -> bool:
     """Whether each rack's hosts stand in one block of the ring (which closes on itself)."""
     changes = sum(a != b for a, b in zip(racks, racks[1:] + racks[:1], strict=True))
     return changes == (len(set(racks)) if len(set(racks)) > 1 else 0)
@@ -151,17 +151,17 @@ def _benchmark(ordered: "Hosts", connector: "Connector", network: "Network", siz
         env={"OMP_NUM_THREADS": "1"},  # all hosts of the lab share this machine's cores
     )
     printed: list[str] = []
-    machines = network.host_identities
+    identities = network.host_identities
 
     def sink(rank: int | None, stream: str, line: str) -> None:
         if stream == "out":
             printed.append(line)
 
-    watch = Watch(sink, lambda findings: None, time.monotonic, machines=machines)
+    watch = Watch(sink, lambda findings: None, time.monotonic, machines=identities)
     result = FleetRunner("ssh", connector).run(job, ordered, watch)
     if result.failure is not None:
-        why = (result.failure.last_lines or ("it printed nothing",))[-1]
-        raise PlinkError(f"the benchmark failed on {result.failure.host}: {why}")
+        last_line = (result.failure.last_lines or ("it printed nothing",))[-1]
+        raise PlinkError(f"the benchmark failed on {result.failure.host}: {last_line}")
     return [float(value) for value in json.loads(printed[-1])["seconds"]]
 
 
@@ -181,5 +181,5 @@ def _show(result: dict[str, Any], title: str) -> None:
     table.add_row("bound (link rates)", "", "", f"{result['bound_s']:.3f} s", "100%", style="dim")
     console = Console()
     console.print(table)
-    found = "every rack found" if result["racks_recovered"] else "racks NOT found"
-    console.print(f"{found}; {result['speedup']:.2f} times as fast in plink's order")
+    verdict = "every rack found" if result["racks_recovered"] else "racks NOT found"
+    console.print(f"{verdict}; {result['speedup']:.2f} times as fast in plink's order")

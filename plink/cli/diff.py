@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from solvers.changes.finding import Finding, Limits
 
 _UNITS = {"latency": "us", "loss": "share", "rate": "Gbit/s", "capacity": "Gbit/s", "hops": "hops"}
-_LEAST_SHARE, _MOST_SHARE = 0.01, 100.0
-_MOST_FLOOR_S = 1.0
+_MIN_SHARE, _MAX_SHARE = 0.01, 100.0
+_MAX_FLOOR_S = 1.0
 
 
 def diff(
@@ -48,27 +48,27 @@ def diff(
     limits = Limits(share=_share(threshold), floor_us=_floor(floor))
     try:
         networks = read_network(old), read_network(new)
-        found = compare(*networks, limits)
+        comparison = compare(*networks, limits)
     except PlinkError as error:
         if junit is not None:  # else that of another day might stand there
             write_junit(junit, [Case("diff", "diff", None, str(error))])
         raise
     if junit is not None:
-        write_junit(junit, cases(found))
+        write_junit(junit, cases(comparison))
     if as_json:
-        print_json(_document(found, networks, limits))
+        print_json(_document(comparison, networks, limits))
     else:
-        show(found, networks)
-    if found.worse:
-        raise PlinkError(f"{found.worse} {'thing' if found.worse == 1 else 'things'} got worse")
+        show(comparison, networks)
+    if comparison.worse:
+        raise PlinkError(f"{comparison.worse} {'thing' if comparison.worse == 1 else 'things'} got worse")
 
 
 def _share(threshold: float) -> float:
     """:raises UsageError: for what is no number, which is no greater and no less than any other."""
     if math.isnan(threshold):
         raise UsageError("--threshold nan: that is no number; give a share, 0.25 is a quarter")
-    if not _LEAST_SHARE <= threshold <= _MOST_SHARE:
-        raise UsageError(f"--threshold {threshold:g}: give a share, {_LEAST_SHARE:g} to {_MOST_SHARE:g}")
+    if not _MIN_SHARE <= threshold <= _MAX_SHARE:
+        raise UsageError(f"--threshold {threshold:g}: give a share, {_MIN_SHARE:g} to {_MAX_SHARE:g}")
     return threshold
 
 
@@ -82,32 +82,32 @@ def _floor(text: str) -> float:
     seconds = parse_duration(text)
     if text.strip()[-1:].isdigit():
         raise UsageError(f"--floor {text}: of which unit? Write {text.strip()}us, or ms")
-    if seconds > _MOST_FLOOR_S:
-        raise UsageError(f"--floor {text}: no round trip changes by more than {_MOST_FLOOR_S:g} s; write it like 10us")
+    if seconds > _MAX_FLOOR_S:
+        raise UsageError(f"--floor {text}: no round trip changes by more than {_MAX_FLOOR_S:g} s; write it like 10us")
     return seconds * 1e6
 
 
-def _document(found: "Comparison", networks: "tuple[Network, Network]", limits: "Limits") -> dict[str, Any]:
+def _document(comparison: "Comparison", networks: "tuple[Network, Network]", limits: "Limits") -> dict[str, Any]:
     sides = [
-        {"file": network.where, "measured_at": network.details.get("measured_at"), "network": network.fingerprint()}
+        {"file": network.location, "measured_at": network.details.get("measured_at"), "network": network.fingerprint()}
         for network in networks
     ]
     return {
         "schema": "plink.diff/1",
-        "ok": not found.worse,
+        "ok": not comparison.worse,
         "old": sides[0],
         "new": sides[1],
         "threshold": limits.share,
         "floor_us": limits.floor_us,
-        "hosts": list(found.hosts),
-        "gone": list(found.gone),
-        "come": list(found.come),
-        "moved": list(found.moved),
-        "compared": {"round_trips": found.pairs, "rates": found.rates, "capacities": found.shared},
-        "shift": round(found.shift, 6),
-        "noise": round(found.noise, 6),
-        "findings": [_row(finding) for finding in found.findings],
-        "notes": list(found.notes),
+        "hosts": list(comparison.hosts),
+        "gone": list(comparison.gone),
+        "come": list(comparison.come),
+        "moved": list(comparison.moved),
+        "compared": {"round_trips": comparison.pairs, "rates": comparison.rates, "capacities": comparison.shared},
+        "shift": round(comparison.shift, 6),
+        "noise": round(comparison.noise, 6),
+        "findings": [_row(finding) for finding in comparison.findings],
+        "notes": list(comparison.notes),
     }
 
 

@@ -29,17 +29,17 @@ def doctor(
     if str(subject).endswith((".json", ".json.gz")):
         from plink.model.network import read_network
 
-        found = Examination({}, diagnose(read_network(subject)))
+        examination = Examination({}, diagnose(read_network(subject)))
     else:
         from plink.model.hosts import read_hosts
 
         hosts = read_hosts(subject)
         with progress("connecting", "measuring") as bars:
-            found = examine(hosts, accept_new_host_keys, lambda what, done, total: bars[what](done, total))
-    findings = found.findings
+            examination = examine(hosts, accept_new_host_keys, lambda what, done, total: bars[what](done, total))
+    findings = examination.findings
     if as_json:
         rows = [asdict(finding) for finding in findings]
-        print_json({"schema": "plink.doctor/1", "ok": not findings, "hosts": found.facts, "findings": rows})
+        print_json({"schema": "plink.doctor/1", "ok": not findings, "hosts": examination.facts, "findings": rows})
     else:
         for finding in findings:
             # What hosts say of themselves is among the evidence.

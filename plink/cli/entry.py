@@ -22,7 +22,7 @@ _WORKSPACE_COMMANDS = {
 }  # fmt: skip
 
 # Those that run a job.
-_JOBS = (["launch"], ["compare"], ["runs", "rerun"], ["elastic", "run"])
+_JOB_COMMANDS = (["launch"], ["compare"], ["runs", "rerun"], ["elastic", "run"])
 
 
 def run(words: list[str]) -> int:
@@ -54,24 +54,24 @@ def run(words: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         # A job that lost its reader was ended, and is not done.
         below = [word for word in after if not word.startswith("-")][:1]
-        return 128 + signal.SIGPIPE if [name] in _JOBS or [name, *below] in _JOBS else 0
+        return 128 + signal.SIGPIPE if [name] in _JOB_COMMANDS or [name, *below] in _JOB_COMMANDS else 0
     except PlinkError as error:
         # After a Ctrl-C it is that which ended the command, and this is what came of it.
-        return _say(error, str(error), stop.exit_code if stop.number else error.exit_code)
+        return _print_error(error, str(error), stop.exit_code if stop.number else error.exit_code)
     except Exception as error:
         # Typer's usage errors: their class moved between its releases, what they offer did not.
         if hasattr(error, "format_message") and hasattr(error, "exit_code"):
-            where = getattr(getattr(error, "ctx", None), "command_path", "plink")
+            command_path = getattr(getattr(error, "ctx", None), "command_path", "plink")
             message = str(error.format_message())
             if not message:  # a bare `plink` or `plink lab`: its help has been shown
                 return int(error.exit_code)
-            told = f"{_at(error, where, words)}{message} (`{where} --help` tells more)"
-            return _say(error, told, int(error.exit_code))
+            text = f"{_file_location(error, command_path, words)}{message} (`{command_path} --help` tells more)"
+            return _print_error(error, text, int(error.exit_code))
         if type(error).__name__ == "Abort":  # Typer makes one of every EOFError too
             if stop.number or not isinstance(error.__cause__, EOFError):
                 return stop.exit_code
             error = error.__cause__
-        return _say(error, limits.explain(error) or _defect(error), stop.exit_code if stop.number else 1)
+        return _print_error(error, limits.explain(error) or _defect(error), stop.exit_code if stop.number else 1)
 
 
 def _command(words: list[str]) -> tuple[str, list[str]]:
@@ -82,7 +82,7 @@ def _command(words: list[str]) -> tuple[str, list[str]]:
     return (rest[0], rest[1:]) if rest else ("", [])
 
 
-def _at(error: Any, command: str, words: list[str]) -> str:
+def _file_location(error: Any, command: str, words: list[str]) -> str:
     """The line of a file that a refused value stands in, unless it was typed."""
     from plink.cli.config import line_of
 
@@ -98,7 +98,7 @@ def _defect(error: Exception) -> str:
     return f"{type(error).__name__}: {error} (a defect in plink; `plink --debug ...` shows where)"
 
 
-def _say(error: Exception, message: str, code: int) -> int:
+def _print_error(error: Exception, message: str, code: int) -> int:
     if verbosity.debugging():
         traceback.print_exception(error)
     with contextlib.suppress(BrokenPipeError):

@@ -25,7 +25,7 @@ def info(
 
     Example: plink info > info.txt
     """
-    from plink.cli.about import gather
+    from plink.cli.environment_report import gather
 
     document = gather(full)
     if as_json:
@@ -42,11 +42,11 @@ def info(
 
 def _lines(title: str, part: dict[str, Any]) -> list[str]:
     width = max(map(len, part), default=0) + 2
-    rows = [f"  {key:<{width}} {_said(key, value)}".rstrip() for key, value in part.items()]
+    rows = [f"  {key:<{width}} {_format_value(key, value)}".rstrip() for key, value in part.items()]
     return [title, *(rows or [f"  {_NONE}"])]
 
 
-def _said(key: str, value: Any) -> str:
+def _format_value(key: str, value: Any) -> str:
     from plink.model.units import format_bytes, format_duration
 
     if value is None or value == []:
@@ -56,7 +56,7 @@ def _said(key: str, value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value))
     if isinstance(value, dict):
-        return ", ".join(f"{_said(name, one)}{_OF.get(name, '')}" for name, one in value.items())
+        return ", ".join(f"{_format_value(name, item)}{_OF.get(name, '')}" for name, item in value.items())
     if key.endswith("bytes"):
         return format_bytes(value)
     return format_duration(value) if key.endswith("_s") else str(value)

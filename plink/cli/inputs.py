@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plink.cli.screen import say, took
+from plink.cli.screen import say, say_read
 from plink.records import workspace
 
 if TYPE_CHECKING:
@@ -18,9 +18,9 @@ def network_from(path: Path | None) -> Any:
 
     if path is not None:
         return read_network(path)
-    found = workspace.latest(workspace.NETWORK, "plink probe hosts.txt")
-    network = read_network(found)
-    took(found)
+    latest = workspace.latest(workspace.NETWORK, "plink probe hosts.txt")
+    network = read_network(latest)
+    say_read(latest)
     return network
 
 
@@ -34,7 +34,7 @@ def last_groups(network: "Network") -> "RequestedGroups | None":
     if read_document(workspace.GROUPS).get("network") != network.fingerprint():
         say(f"{workspace.GROUPS} is for another network and is left aside")
         return None
-    took(workspace.GROUPS)
+    say_read(workspace.GROUPS)
     return read_groups(workspace.GROUPS)
 
 
@@ -48,7 +48,7 @@ def last_order(network: "Network") -> "RankOrder | None":
     if set(order.hosts) != set(network.hosts.names):
         say(f"{workspace.ORDER} is for other hosts and is left aside")
         return None
-    took(workspace.ORDER)
+    say_read(workspace.ORDER)
     other = "" if order.network in (None, network.fingerprint()) else ", on another measurement of these hosts"
     say(f"the order is one for {order.algo}{other}")
     return order

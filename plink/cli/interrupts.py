@@ -10,12 +10,12 @@ from types import FrameType
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class Stop:
+class SignalHandler:
     """The handler: the first signal raises KeyboardInterrupt, or is only noted where a search keeps what it has."""
 
     def __init__(self) -> None:
         self.number = 0
-        self.noting = False
+        self.deferring = False
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         if self.number:
@@ -23,7 +23,7 @@ class Stop:
         self.number = number
         with contextlib.suppress(OSError):  # a closed terminal is one of the reasons to stop
             print("\nplink: stopping; once more to leave at once", file=sys.stderr, flush=True)
-        if not self.noting:
+        if not self.deferring:
             raise KeyboardInterrupt
 
     @property
@@ -32,24 +32,26 @@ class Stop:
         return 128 + (self.number or signal.SIGINT)
 
 
-def install() -> Stop:
+def install() -> SignalHandler:
     """Handle these signals from now on, but those that are ignored: under nohup a closed terminal is survived."""
-    stop = Stop()
+    handler = SignalHandler()
     for number in _SIGNALS:
         if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, stop)
-    return stop
+            signal.signal(number, handler)
+    return handler
 
 
 @contextlib.contextmanager
-def noted() -> Iterator[Callable[[], bool]]:
+def deferred_interrupts() -> Iterator[Callable[[], bool]]:
     """Within it a signal ends nothing by itself: ask now and then whether one came."""
-    stop = next((one for one in map(signal.getsignal, _SIGNALS) if isinstance(one, Stop)), None)
-    if stop is None:
+    installed = next(
+        (handler for handler in map(signal.getsignal, _SIGNALS) if isinstance(handler, SignalHandler)), None
+    )
+    if installed is None:
         yield lambda: False
         return
-    stop.noting = True
+    installed.deferring = True
     try:
-        yield lambda: stop.number != 0
+        yield lambda: installed.number != 0
     finally:
-        stop.noting = False
+        installed.deferring = False

@@ -76,7 +76,7 @@ def set_up(
     if autotune is not None and settings.autotune_threshold is not None:
         autotune = replace(autotune, threshold=settings.autotune_threshold)
     request = replace(request, identities=order.identities, autotune=autotune)
-    return JobSetup(replace(job, env=env | options.environment), order.hosts, order.given, request, options)
+    return JobSetup(replace(job, env=env | options.environment), order.hosts, order.baseline, request, options)
 
 
 def with_options(job: Job, options: JobOptions, settings: LaunchSettings) -> Job:
@@ -99,7 +99,7 @@ def _sources(options: JobOptions, settings: LaunchSettings) -> Sources:
         hosts_file=options.hosts_file,
         order_file=None if planned else order,
         plan_file=order if planned else None,
-        as_given=options.order == GIVEN_ORDER,
+        keep_order=options.order == GIVEN_ORDER,
         max_age_s=settings.max_network_age_s,
         algo=options.algo,
         accept_new_host_keys=options.accept_new_host_keys,

@@ -10,7 +10,7 @@ from plink.cli.job_options import Arguments, JobOptions, Program, option, takes
 _PANEL = "The objects"
 
 
-class Kind(StrEnum):
+class ObjectKind(StrEnum):
     """What Kubernetes runs."""
 
     JOB = "job"
@@ -27,7 +27,7 @@ def manifests(
     options: JobOptions,
     image: Annotated[str, option(_PANEL, "Of the pods; needs python3 and the program.")],
     args: Arguments = None,
-    kind: Annotated[Kind, option(_PANEL, "Which object runs the pods.")] = Kind.JOB,
+    kind: Annotated[ObjectKind, option(_PANEL, "Which object runs the pods.")] = ObjectKind.JOB,
     job_name: Annotated[str | None, option(_PANEL, "Default: of the program and the run.")] = None,
     namespace: Annotated[str | None, option(_PANEL, "Default: the one that kubectl uses.")] = None,
     resources: Annotated[
@@ -63,14 +63,14 @@ def manifests(
     setup = new_job(program, args or [], options, KUBERNETES)
     writer = ObjectWriter(pods, json=options.as_json)
     watch = Watch(lambda *line: None, lambda locations: None, time.monotonic, machines=setup.request.identities)
-    found = writer.dry_run(setup.job, setup.hosts, watch)
+    preview = writer.dry_run(setup.job, setup.hosts, watch)
     if options.dry_run:
-        show_dry_run(found, options.as_json)
+        show_dry_run(preview, options.as_json)
         return
-    ((name, text),) = found.files.items()
+    ((name, text),) = preview.files.items()
     file = str(output or STANDARD)
     write_text(file, text)
-    where = f" -n {namespace}" if namespace else ""
-    selected = f"--max-log-requests={len(setup.hosts) + 1} -l plink-job={Path(name).stem}"
-    logs = f"kubectl logs{where} --prefix --tail=-1 {selected}"
+    namespace_args = f" -n {namespace}" if namespace else ""
+    selection = f"--max-log-requests={len(setup.hosts) + 1} -l plink-job={Path(name).stem}"
+    logs = f"kubectl logs{namespace_args} --prefix --tail=-1 {selection}"
     say(f"`kubectl apply -f {file}` starts it; `{logs} | grep plink-rank` shows where each rank is")

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
-_MOST_SHOWN = 10_000_000  # a limit above that is the computer's, and says nothing to a person
+_MAX_SHOWN_LIMIT = 10_000_000  # a limit above that is the computer's, and says nothing to a person
 _BY_OPTION = {
     "--size": "SIZE", "--bandwidth-bytes": "SIZE", "--rate": "RATE", "--host-bandwidth": "RATE",
     "--uplink-rate": "RATE", "--uplink-delay": "TIME", "--budget": "TIME", "--bandwidth-time": "TIME",
@@ -29,8 +29,8 @@ def attach(command: Any) -> None:
                 parameter.metavar = _metavar(parameter)
             low, high = (getattr(parameter, end, None) for end in ("min", "max"))
             if high is not None and hasattr(parameter, "_get_number_range_help_str"):
-                said = None if high > _MOST_SHOWN else f"{_plain(low or 0)}-{_plain(high)}"
-                parameter._get_number_range_help_str = lambda said=said: said
+                range_text = None if high > _MAX_SHOWN_LIMIT else f"{_plain(low or 0)}-{_plain(high)}"
+                parameter._get_number_range_help_str = lambda range_text=range_text: range_text
     _strip_help(command)
     for child in getattr(command, "commands", {}).values():
         attach(child)
@@ -38,15 +38,15 @@ def attach(command: Any) -> None:
 
 def _strip_help(command: Any) -> None:
     """``--help`` is a flag too, which is made when it is first asked for."""
-    made = command.get_help_option
+    original = command.get_help_option
 
-    def bare(context: Any) -> Any:
-        option = made(context)
+    def without_metavar(context: Any) -> Any:
+        option = original(context)
         if option is not None:
             option.metavar = ""
         return option
 
-    command.get_help_option = bare
+    command.get_help_option = without_metavar
 
 
 def _name_kind(argument: Any) -> None:

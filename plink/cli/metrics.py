@@ -32,11 +32,11 @@ def _last(lines: Sequence[str], read: Callable[[str], float | None]) -> float | 
 
 
 def _from_text(line: str, expression: re.Pattern[str]) -> float | None:
-    found = expression.findall(line)
+    matches = expression.findall(line)
     try:
-        return float(found[-1]) if found else None
+        return float(matches[-1]) if matches else None
     except ValueError:
-        raise UsageError(f"--metric {expression.pattern}: {str(found[-1])[:40]!r} is no number") from None
+        raise UsageError(f"--metric {expression.pattern}: {str(matches[-1])[:40]!r} is no number") from None
 
 
 def _from_json(line: str, key: str) -> float | None:
@@ -45,7 +45,7 @@ def _from_json(line: str, key: str) -> float | None:
     except (ValueError, AttributeError, RecursionError):
         return None
     values = value if isinstance(value, list) else [value]
-    if not values or any(isinstance(one, bool) or not isinstance(one, int | float) for one in values):
+    if not values or any(isinstance(item, bool) or not isinstance(item, int | float) for item in values):
         return None
     try:
         return float(statistics.median(values))

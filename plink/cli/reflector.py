@@ -8,13 +8,13 @@ import typer
 from plink.cli.screen import print_json, say
 from plink.errors import HostError, PlinkError, UsageError
 
-_LAST_PORT = 65535
+_MAX_PORT = 65535
 
 
 def reflector(
     listen: Annotated[str, typer.Option(help="Address to listen on.")] = "0.0.0.0",
     port: Annotated[
-        int, typer.Option(min=0, max=_LAST_PORT, help="UDP port; 862 is the assigned one (needs root).")
+        int, typer.Option(min=0, max=_MAX_PORT, help="UDP port; 862 is the assigned one (needs root).")
     ] = 18862,
     duration: Annotated[str, typer.Option(help="End after so long.")] = "1h",
 ) -> None:
@@ -68,8 +68,8 @@ def stamp(
     if not colon or not port.isdigit() or name.endswith(":"):
         name, port = target, str(PORT)
     name = name.strip("[]")
-    if not 1 <= int(port) <= _LAST_PORT:
-        raise UsageError(f"{target}: there are ports 1 to {_LAST_PORT}")
+    if not 1 <= int(port) <= _MAX_PORT:
+        raise UsageError(f"{target}: there are ports 1 to {_MAX_PORT}")
     try:
         address = str(socket.getaddrinfo(name, int(port), type=socket.SOCK_DGRAM)[0][4][0])
     except (OSError, OverflowError, UnicodeError):
@@ -77,13 +77,13 @@ def stamp(
     if is_lab_address(address) and not is_lab_address(_source(address)):
         raise UsageError(f"{address} exists only inside an emulated lab: `plink lab exec HOST -- plink stamp ...`")
     try:
-        found = query(Target(address, int(port)), count, parse_duration(interval), parse_limit(timeout), ssid=1)
+        summary = query(Target(address, int(port)), count, parse_duration(interval), parse_limit(timeout), ssid=1)
     except OSError as error:
         raise HostError(target, str(error.strerror)) from None
     if as_json:
-        print_json({"schema": "plink.stamp/1", "target": target, **found})
-    elif found["received"]:
-        values = ", ".join(f"p{p} {v:.1f}" for p, v in zip(PERCENTILES, found["percentiles_us"], strict=True))
-        print(f"{found['received']} of {count} answered, round trip in us: {values} ({found['clock']} clock)")
-    if not found["received"]:
+        print_json({"schema": "plink.stamp/1", "target": target, **summary})
+    elif summary["received"]:
+        values = ", ".join(f"p{p} {v:.1f}" for p, v in zip(PERCENTILES, summary["percentiles_us"], strict=True))
+        print(f"{summary['received']} of {count} answered, round trip in us: {values} ({summary['clock']} clock)")
+    if not summary["received"]:
         raise HostError(target, f"none of {count} probes was answered; is a STAMP reflector there?")

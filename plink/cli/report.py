@@ -9,7 +9,7 @@ import typer
 from plink.cli.screen import say
 from plink.records import workspace
 
-_PAGE = Path("report.html")
+_DEFAULT_PAGE = Path("report.html")
 
 
 def report(
@@ -25,7 +25,7 @@ def report(
     results: Annotated[
         Path | None, typer.Option(help="Orders that were run, predicted and achieved; see docs/report.md.")
     ] = None,
-    output: Annotated[Path, typer.Option("-o", "--output", help="The page, - for standard output.")] = _PAGE,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The page, - for standard output.")] = _DEFAULT_PAGE,
     png: Annotated[
         Path | None, typer.Option(help="Also write its pictures as PNG and SVG: a folder, or a file's name.")
     ] = None,
@@ -39,24 +39,24 @@ def report(
 
     Example: plink report cloud.json --order order.json -o report.html
     """
-    from plink.api.facts import facts_of
+    from plink.api.report_data import report_data_of
     from plink.cli.report_inputs import host_map, network_to_draw, report_request
+    from plink.model.benchmark_runs import read_benchmark_runs
     from plink.model.storage import STANDARD, write_text
-    from plink.model.trials import read_series
     from plink.report.files import check_target, write_pictures
     from plink.report.page import page
 
-    read = (network_file or workspace.NETWORK, order or workspace.ORDER, groups or workspace.GROUPS, results)
-    workspace.check_output(output, None, read)
+    inputs = (network_file or workspace.NETWORK, order or workspace.ORDER, groups or workspace.GROUPS, results)
+    workspace.check_output(output, None, inputs)
     if png is not None:
         check_target(png)
-    series = () if results is None else read_series(results)
+    benchmark_runs = () if results is None else read_benchmark_runs(results)
     network = network_to_draw(network_file)
-    request = replace(report_request(network, order, groups), results=series)
-    facts = facts_of(network, request, lambda known: host_map(network, known, seed))
-    write_text(output, page(facts))
+    request = replace(report_request(network, order, groups), results=benchmark_runs)
+    data = report_data_of(network, request, lambda data: host_map(network, data, seed))
+    write_text(output, page(data))
     if str(output) != STANDARD:
         say(f"report -> {output}")
     if png is not None:
-        written = write_pictures(facts, png)
+        written = write_pictures(data, png)
         say(f"{len(written)} pictures -> {written[0]} and others")

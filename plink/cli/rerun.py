@@ -64,10 +64,10 @@ def _texts(run: Run, key: str) -> tuple[str, ...]:
     return run.texts(key) if key in run.document else ()
 
 
-def _value(run: Run, key: str, kinds: tuple[type, ...], default: Any) -> Any:
+def _value(run: Run, key: str, types: tuple[type, ...], default: Any) -> Any:
     value = run.document.get(key)
     if value is None:
         return default
-    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
         raise InputError(f"{run.folder / 'run.json'}: {key}", f"{str(value)[:40]!r} was not expected there")
     return value

@@ -31,7 +31,7 @@ def printable(text: str) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
 
 
-def took(path: Path) -> None:
+def say_read(path: Path) -> None:
     """Say which file was read and how old it is."""
     from plink.records import workspace
 
@@ -65,7 +65,7 @@ def progress(*titles: str) -> Iterator[dict[str, Advance]]:
 
 
 @contextlib.contextmanager
-def searching() -> "Iterator[Callable[[Progress], None]]":
+def search_status() -> "Iterator[Callable[[Progress], None]]":
     """A line on a terminal that says how a search stands: the best cost so far, the bound, how far apart they are."""
     if quiet or not sys.stderr.isatty():
         yield lambda progress: None

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import BinaryIO, TextIO
 
-_FAILED = 1
+_FAILED_CODE = 1
 
 
 class _Output(io.FileIO):
@@ -40,9 +40,9 @@ def run_guarded(command: Callable[[], int]) -> int:
 
     Streams that were closed before the program began count too: what is written to standard output is lost, and told.
     """
-    lost_error = _reopen()
+    stderr_was_closed = _reopen()
     error = _Output(2, lambda error: None)
-    output = _Output(1, _tell)
+    output = _Output(1, _report_error)
     # On a descriptor of its own: what Python made of the old ones would be written at its end once more.
     sys.stderr = _text(error, sys.stderr, "backslashreplace")
     sys.stdout = _text(output, sys.stdout, None)
@@ -54,8 +54,8 @@ def run_guarded(command: Callable[[], int]) -> int:
             BrokenPipeError
         ):  # what is left would fail once more when the interpreter ends, with an exit code of its own
             os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
-    lost = output.error is not None or (error.error is not None and not lost_error)
-    return _FAILED if lost and code == 0 else code
+    output_lost = output.error is not None or (error.error is not None and not stderr_was_closed)
+    return _FAILED_CODE if output_lost and code == 0 else code
 
 
 def _reopen() -> bool:
@@ -81,7 +81,7 @@ def _text(raw: _Output, old: TextIO | None, errors: str | None) -> TextIO:
     return io.TextIOWrapper(buffered, encoding, errors, line_buffering=lines)
 
 
-def _tell(error: OSError) -> None:
+def _report_error(error: OSError) -> None:
     print(
         f"plink: error: cannot write to standard output: {error.strerror}; nothing more is written there",
         file=sys.stderr, flush=True,

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from plink.cli import screen
-from plink.cli.notes import PANEL, show_notes
+from plink.cli.log_handler import PANEL, show_log
 
 DEBUG = "--debug"
 
@@ -19,7 +19,7 @@ def begin(helping: bool = False) -> None:
     global _debugging, _helping
     _debugging = screen.quiet = False
     _helping = helping
-    show_notes()
+    show_log()
 
 
 def helping() -> bool:
@@ -42,30 +42,30 @@ def attach(command: Any) -> None:
 def _options() -> list[Any]:
     """As Typer makes them, whatever its release wants to know of an option."""
     app = typer.Typer(add_completion=False)
-    app.command()(_carrier)
+    app.command()(_option_holder)
     made: list[Any] = list(typer.main.get_command(app).params)
     for option in made:
         option.expose_value = False
     return made
 
 
-def _verbose(wanted: bool) -> None:
-    if wanted:
-        show_notes(logging.DEBUG)
+def _verbose(enabled: bool) -> None:
+    if enabled:
+        show_log(logging.DEBUG)
 
 
-def _quiet(wanted: bool) -> None:
-    if wanted:
+def _quiet(enabled: bool) -> None:
+    if enabled:
         screen.quiet = True
-        show_notes(logging.WARNING)
+        show_log(logging.WARNING)
 
 
-def _debug(wanted: bool) -> None:
+def _debug(enabled: bool) -> None:
     global _debugging
-    _debugging = _debugging or wanted
+    _debugging = _debugging or enabled
 
 
-def _carrier(
+def _option_holder(
     verbose: Annotated[
         bool,
         typer.Option(

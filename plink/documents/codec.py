@@ -26,28 +26,28 @@ _NAMES = {
 }  # fmt: skip
 
 
-def decode(kind: type[T], value: object, where: str) -> T:
+def decode(kind: type[T], value: object, location: str) -> T:
     """A document from its JSON object, checked; keys that its kind does not declare are left out.
 
-    :param kind: a class of :mod:`plink.documents` that declares ``schema``. :param where: names the file in errors.
+    :param kind: a class of :mod:`plink.documents` that declares ``schema``. :param location: names the file in errors.
     :raises InputError: naming the key, like ``cloud.json: hosts[3].slots``, what was expected and what is there.
     """
     expected: str = schema_name(kind)  # type: ignore[arg-type]
     schema = value.get("schema") if isinstance(value, dict) else None
     if schema != expected:
-        raise InputError(f"{where}: schema", f"expected {expected!r}, got {_short(schema)}")
-    return convert(kind, value, where)
+        raise InputError(f"{location}: schema", f"expected {expected!r}, got {_short(schema)}")
+    return convert(kind, value, location)
 
 
 @overload
-def convert(kind: type[T], value: object, where: str, key: str = "") -> T: ...
+def convert(kind: type[T], value: object, location: str, key: str = "") -> T: ...
 
 
 @overload
-def convert(kind: Any, value: object, where: str, key: str = "") -> Any: ...
+def convert(kind: Any, value: object, location: str, key: str = "") -> Any: ...
 
 
-def convert(kind: Any, value: object, where: str, key: str = "") -> Any:
+def convert(kind: Any, value: object, location: str, key: str = "") -> Any:
     """The same of any declared type; ``key``: where in the file the value is.
 
     :raises InputError: as :func:`decode`.
@@ -56,10 +56,10 @@ def convert(kind: Any, value: object, where: str, key: str = "") -> Any:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         path, reason = _explain(kind, value, str(error))
-        location = (key + path).removeprefix(".")
-        raise InputError(f"{where}: {location}" if location else where, reason) from None
+        key_path = (key + path).removeprefix(".")
+        raise InputError(f"{location}: {key_path}" if key_path else location, reason) from None
     except UnicodeEncodeError as error:
-        raise InputError(where, f"{_short(error.object)} is no text: it has half of a surrogate pair") from None
+        raise InputError(location, f"{_short(error.object)} is no text: it has half of a surrogate pair") from None
 
 
 @cache

@@ -97,10 +97,10 @@ def parse_rule(spec: str) -> Rule:
     """The rule that a user typed. :raises UsageError: there is no such rule.."""
     if spec == "bsp":
         return BSP()
-    if found := _SSP.fullmatch(spec):
-        return SSP(int(found[1]))
+    if match := _SSP.fullmatch(spec):
+        return SSP(int(match[1]))
     for parse in rules.parsers():
-        added: Rule | None = parse(spec)
-        if added is not None:
-            return added
+        extension: Rule | None = parse(spec)
+        if extension is not None:
+            return extension
     raise UsageError(f"rule {spec!r}: choose one of bsp, ssp:N")

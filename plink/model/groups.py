@@ -91,16 +91,16 @@ def read_groups(path: str | Path) -> list[list[str]]:
     return parse_groups(read_text(path), name_of(path))
 
 
-def parse_groups(text: str, where: str) -> list[list[str]]:
-    """The same of a text; ``where`` names the file in errors."""
+def parse_groups(text: str, location: str) -> list[list[str]]:
+    """The same of a text; ``location`` names the file in errors."""
     if text.lstrip().startswith("{"):
-        listed = convert(GroupsList, parse_document(text, where), where)["groups"]
-        rows = [(f"{where}: groups[{k}]", group) for k, group in enumerate(listed)]
+        listed = convert(GroupsList, parse_document(text, location), location)["groups"]
+        rows = [(f"{location}: groups[{k}]", group) for k, group in enumerate(listed)]
     else:
         lines = enumerate(text.splitlines(), 1)
-        rows = [(f"{where}:{k}", line.partition("#")[0].replace(",", " ").split()) for k, line in lines]
+        rows = [(f"{location}:{k}", line.partition("#")[0].replace(",", " ").split()) for k, line in lines]
         rows = [(at, names) for at, names in rows if names]
     groups = [[check_name(name, at) for name in names] for at, names in rows]
     if not groups:
-        raise InputError(where, "no groups: write one a line, the names of its hosts separated by blanks")
+        raise InputError(location, "no groups: write one a line, the names of its hosts separated by blanks")
     return groups

@@ -116,8 +116,8 @@ def _schedule_to_json(schedule: Schedule) -> dict[str, Any]:
     """The schedule without what its transfers wait for where that follows from the rounds: half of the bytes."""
     if schedule.after is not None:
         return schedule.to_json()
-    nothing = (np.zeros(len(schedule) + 1, dtype=np.int64), np.zeros(0, dtype=np.int32))
-    document = replace(schedule, after=nothing).to_json()  # working out what they wait for would take seconds
+    no_dependencies = (np.zeros(len(schedule) + 1, dtype=np.int64), np.zeros(0, dtype=np.int32))
+    document = replace(schedule, after=no_dependencies).to_json()  # working out what they wait for would take seconds
     for row in document["transfers"]:
         del row["after"]
     return document

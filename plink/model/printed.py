@@ -3,7 +3,7 @@
 import re
 
 _EMPTY = "the file is empty; what plink writes is in .plink/, or goes where `-o FILE` says"
-_FOR_PEOPLE = (
+_PRINTED_TEXTS = (
     (
         re.compile(r"[\w.-]+, [\w-]+, \d+ ranks[^:]*: \d+ rounds, \d+ transfers of \d+ chunks\s*$"),
         "this is the text for people that `plink schedule` prints; `-o FILE` or `--json` writes the schedule",
@@ -21,4 +21,4 @@ def instead_of_json(text: str) -> str | None:
     if not text.strip():
         return _EMPTY
     first = text.split("\n", 1)[0]
-    return next((said for pattern, said in _FOR_PEOPLE if pattern.match(first)), None)
+    return next((explanation for pattern, explanation in _PRINTED_TEXTS if pattern.match(first)), None)

@@ -19,9 +19,9 @@ from plink.errors import InputError, PlinkError, UsageError
 from plink.model.printed import instead_of_json
 
 STANDARD = "-"
-_FEW = 16  # numbers or names that fit on the line of what they belong to
-MOST_BYTES = 1 << 30  # of a document: one of 10,000 hosts, with all of its matrices, has less
-_PIECE = 1 << 20
+_MAX_INLINE_ITEMS = 16  # numbers or names that fit on the line of what they belong to
+MAX_DOCUMENT_BYTES = 1 << 30  # of a document: one of 10,000 hosts, with all of its matrices, has less
+_READ_BYTES = 1 << 20
 _MAX_LINKS = 40  # one leading to the next, as the kernel has it (path_resolution(7))
 _HUGE = re.compile(r"[eE]\+?\d{3}|\d{300}")
 
@@ -47,34 +47,34 @@ def read_text(path: str | Path) -> str:
 
     :raises InputError: when it is missing, unreadable or not UTF-8.
     """
-    where = name_of(path)
+    location = name_of(path)
     try:
         if str(path) == STANDARD:
             if sys.stdin is None:
-                raise InputError(where, "it is closed")
-            return _all_of(sys.stdin.buffer, where).decode()
+                raise InputError(location, "it is closed")
+            return _read_limited(sys.stdin.buffer, location).decode()
         with gzip.open(path) if _is_gz(path) else Path(path).open("rb") as file:
-            return _all_of(file, where).decode()
+            return _read_limited(file, location).decode()
     except UnicodeDecodeError as error:
-        raise InputError(where, f"not a text file (byte {error.start} is not UTF-8)") from None
+        raise InputError(location, f"not a text file (byte {error.start} is not UTF-8)") from None
     except FileNotFoundError:
-        raise InputError(where, "no such file") from None
+        raise InputError(location, "no such file") from None
     except (OSError, EOFError, zlib.error) as error:
-        raise InputError(where, getattr(error, "strerror", None) or str(error)) from None
+        raise InputError(location, getattr(error, "strerror", None) or str(error)) from None
 
 
-def _all_of(file: BinaryIO | gzip.GzipFile, where: str) -> bytes:
+def _read_limited(file: BinaryIO | gzip.GzipFile, location: str) -> bytes:
     """What a file holds, up to a limit: a device never ends, and a few kilobytes may be gigabytes compressed.
 
     :raises InputError: when there is more.
     """
-    pieces, size = [], 0
-    while piece := file.read(_PIECE):
-        pieces.append(piece)
-        size += len(piece)
-        if size > MOST_BYTES:
-            raise InputError(where, f"more than {MOST_BYTES >> 20} MiB, which no file of plink's has")
-    return b"".join(pieces)
+    parts, size = [], 0
+    while part := file.read(_READ_BYTES):
+        parts.append(part)
+        size += len(part)
+        if size > MAX_DOCUMENT_BYTES:
+            raise InputError(location, f"more than {MAX_DOCUMENT_BYTES >> 20} MiB, which no file of plink's has")
+    return b"".join(parts)
 
 
 def read_document(path: str | Path) -> dict[str, Any]:
@@ -85,8 +85,8 @@ def read_document(path: str | Path) -> dict[str, Any]:
     return parse_document(read_text(path), name_of(path))
 
 
-def parse_document(text: str, where: str) -> dict[str, Any]:
-    """One JSON object from text, strict JSON: NaN and Infinity are refused; ``where`` names the file in errors.
+def parse_document(text: str, location: str) -> dict[str, Any]:
+    """One JSON object from text, strict JSON: NaN and Infinity are refused; ``location`` names the file in errors.
 
     :raises InputError: when it is not JSON or no object.
     """
@@ -95,14 +95,14 @@ def parse_document(text: str, where: str) -> dict[str, Any]:
     try:
         document = json.loads(text, parse_constant=_refuse_constant, parse_float=finite)
     except json.JSONDecodeError as error:
-        why = instead_of_json(text) or error.msg
-        raise InputError(f"{where}:{error.lineno}", f"not JSON: {why}") from None
+        reason = instead_of_json(text) or error.msg
+        raise InputError(f"{location}:{error.lineno}", f"not JSON: {reason}") from None
     except RecursionError:
-        raise InputError(where, "not JSON that plink reads: nested too deeply") from None
+        raise InputError(location, "not JSON that plink reads: nested too deeply") from None
     except ValueError as error:
-        raise InputError(where, str(error)) from None
+        raise InputError(location, str(error)) from None
     if not isinstance(document, dict):
-        raise InputError(where, f"a JSON object was expected, this is a {type(document).__name__}")
+        raise InputError(location, f"a JSON object was expected, this is a {type(document).__name__}")
     return document
 
 
@@ -154,7 +154,7 @@ def check_writable(path: str | Path) -> None:
         if not target.parent.is_dir():
             raise InputError(str(path), f"there is no folder {Path(path).parent}")
         if target.is_file() or not target.exists():
-            temporary = _beside(target)
+            temporary = _temporary_path(target)
             temporary.open("xb").close()
             temporary.unlink()
     except OSError as error:
@@ -167,10 +167,10 @@ def check_folder(path: Path) -> None:
     :raises InputError: when a file is in its way. :raises PlinkError: when nothing can be written there.
     """
     try:
-        there = next(place for place in (path, *path.absolute().parents) if os.path.lexists(place))
-        if not there.is_dir():
-            raise InputError(str(path), f"{there} is no folder")
-        with tempfile.TemporaryFile(dir=there):
+        existing = next(place for place in (path, *path.absolute().parents) if os.path.lexists(place))
+        if not existing.is_dir():
+            raise InputError(str(path), f"{existing} is no folder")
+        with tempfile.TemporaryFile(dir=existing):
             pass
     except OSError as error:
         raise PlinkError(f"cannot write into {path}: {error.strerror}") from None
@@ -185,16 +185,16 @@ def check_apart(
         what it writes besides.
     :raises UsageError: when they are the same file, whatever it is called.
     """
-    if any(_are_one(target, one) for one in read):
+    if any(_are_same_file(target, source) for source in read):
         raise UsageError(f"{target}: that is what is read; name another file")
-    if _are_one(target, written):
+    if _are_same_file(target, written):
         raise UsageError(f"{target}: two results cannot go to one file; name another file")
 
 
-def _are_one(one: str | Path | None, other: str | Path | None) -> bool:
-    if one is None or other is None or STANDARD in (str(one), str(other)):
+def _are_same_file(first_name: str | Path | None, second_name: str | Path | None) -> bool:
+    if first_name is None or second_name is None or STANDARD in (str(first_name), str(second_name)):
         return False
-    first, second = os.path.realpath(one), os.path.realpath(other)
+    first, second = os.path.realpath(first_name), os.path.realpath(second_name)
     if os.path.exists(first) and not os.path.isfile(first):  # a device takes what comes
         return False
     return first == second or (os.path.exists(first) and os.path.exists(second) and os.path.samefile(first, second))
@@ -237,7 +237,7 @@ def _write_bytes(target: Path, data: bytes) -> None:
     if target.exists() and not target.is_file():  # /dev/stdout, a named pipe: nothing to rename onto
         target.write_bytes(data)
         return
-    temporary = _beside(target)
+    temporary = _temporary_path(target)
     try:
         with temporary.open("xb") as file:
             file.write(data)
@@ -252,7 +252,7 @@ def _write_bytes(target: Path, data: bytes) -> None:
         raise
 
 
-def _beside(target: Path) -> Path:
+def _temporary_path(target: Path) -> Path:
     """Where a file is written before it takes its name."""
     return target.with_name(f".{target.name}.{os.getpid()}.tmp")
 
@@ -286,5 +286,5 @@ def _flat_or_nested(value: Any, indent: str) -> str:
 def _is_nested(value: Any) -> bool:
     """Whether a value is more than a plain one, or a few of them."""
     if isinstance(value, list):
-        return len(value) > _FEW or any(isinstance(item, dict | list) for item in value)
+        return len(value) > _MAX_INLINE_ITEMS or any(isinstance(item, dict | list) for item in value)
     return isinstance(value, dict)

@@ -6,7 +6,7 @@ import re
 from plink.errors import UsageError
 
 _QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", re.ASCII)
-_LONGEST = 40  # characters of what was typed that a message repeats
+_MAX_QUOTED_CHARS = 40  # characters of what was typed that a message repeats
 
 _BYTES = {"": 1, "b": 1}
 for _power, _letter in enumerate("kmgt", start=1):
@@ -29,7 +29,7 @@ _SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "m": 60.0, "min": 60.0, "
 def _quantity(text: str, units: dict[str, int] | dict[str, float], what: str, example: str) -> float:
     match = _QUANTITY.fullmatch(text.strip())
     if match is None or match.group(2).lower() not in units:
-        raise UsageError(f"{text[:_LONGEST]!r} is not a {what}; write it like {example}")
+        raise UsageError(f"{text[:_MAX_QUOTED_CHARS]!r} is not a {what}; write it like {example}")
     value = float(match.group(1)) * units[match.group(2).lower()]
     if math.isinf(value):
         raise UsageError(f"{text[:20]!r}... is too large a {what}; write it like {example}")
@@ -45,7 +45,9 @@ def parse_rate(text: str) -> int:
     """Rate in bits per second, decimal prefixes: ``200mbit`` (as ``tc`` writes it) or ``10Gbps``; never zero."""
     rate = round(_quantity(text, _BITS_PER_S, "rate", "200mbit or 10gbit"))
     if rate <= 0:
-        raise UsageError(f"{text[:_LONGEST]!r} is not a rate that lets anything through; to stop traffic use cut")
+        raise UsageError(
+            f"{text[:_MAX_QUOTED_CHARS]!r} is not a rate that lets anything through; to stop traffic use cut"
+        )
     return rate
 
 
@@ -58,7 +60,7 @@ def parse_limit(text: str) -> float:
     """The same of a time after which something ends, or is given up: never zero, for nothing would be done then."""
     seconds = parse_duration(text)
     if seconds <= 0:
-        raise UsageError(f"{text[:_LONGEST]!r} leaves no time for anything; write it like 90s, 5m or 250ms")
+        raise UsageError(f"{text[:_MAX_QUOTED_CHARS]!r} leaves no time for anything; write it like 90s, 5m or 250ms")
     return seconds
 
 

@@ -23,7 +23,7 @@ from plink.errors import InputError, PlinkError
 SCHEMA = "plink.agile/1"
 NAME = "agile.jsonl"
 SOCKET = "agile.json"  # beside it: where the job takes requests while it runs
-_LONGEST = 1 << 20  # characters of a line
+_MAX_LINE_BYTES = 1 << 20  # characters of a line
 _HEAD = "log"
 
 Total = Annotated[int, Meta(ge=0, lt=1 << 62)]
@@ -148,9 +148,9 @@ class ElasticLog:
 
     def __init__(self, path: Path) -> None:
         """:raises PlinkError: when it cannot be written."""
-        self.trouble: str | None = None
+        self.write_error: str | None = None
         self._path = path
-        self._guard = threading.Lock()
+        self._lock = threading.Lock()
         try:
             self._file: BinaryIO = path.open("ab+")
             empty = _drop_cut_line(self._file) == 0
@@ -167,22 +167,22 @@ class ElasticLog:
 
     def _write(self, line: dict[str, Any]) -> None:
         text = json.dumps({key: _number(value) for key, value in line.items()}) + "\n"
-        with self._guard:
-            if self.trouble is not None:
+        with self._lock:
+            if self.write_error is not None:
                 return
             try:
                 self._file.write(text.encode())
                 self._file.flush()
             except (OSError, ValueError) as error:  # ValueError: it is closed
-                self.trouble = f"{self._path} ends here: {getattr(error, 'strerror', None) or error}"
+                self.write_error = f"{self._path} ends here: {getattr(error, 'strerror', None) or error}"
 
     def close(self) -> None:
         """No more."""
-        with self._guard:
+        with self._lock:
             try:
                 self._file.close()
             except OSError as error:
-                self.trouble = self.trouble or f"{self._path} is not complete: {error.strerror}"
+                self.write_error = self.write_error or f"{self._path} is not complete: {error.strerror}"
 
 
 def _number(value: object) -> object:
@@ -193,15 +193,15 @@ def _number(value: object) -> object:
 def _drop_cut_line(file: BinaryIO) -> int:
     """How long the file then is."""
     length = file.seek(0, 2)
-    file.seek(max(0, length - _LONGEST))
+    file.seek(max(0, length - _MAX_LINE_BYTES))
     tail = file.read()
-    whole = length - len(tail) + tail.rfind(b"\n") + 1
+    complete = length - len(tail) + tail.rfind(b"\n") + 1
     if _is_object(tail[tail.rfind(b"\n") + 1 :]):  # only the end of the line is missing: readers have told it
         file.write(b"\n")
         return length + 1
-    if whole < length:
-        file.truncate(whole)
-    return whole
+    if complete < length:
+        file.truncate(complete)
+    return complete
 
 
 def _is_object(text: bytes) -> bool:
@@ -218,14 +218,14 @@ def read_elastic_log(path: str | Path) -> tuple[Entry, ...]:
     """
     entries: list[Entry] = []
     for number, line in _lines(Path(path)):
-        where = f"{path}:{number}"
+        location = f"{path}:{number}"
         if number == 1 and line.get("schema", SCHEMA) != SCHEMA:
-            raise InputError(where, f"schema: expected {SCHEMA!r}, got {str(line['schema'])[:40]!r}")
+            raise InputError(location, f"schema: expected {SCHEMA!r}, got {str(line['schema'])[:40]!r}")
         what = line.get("what")
         if not isinstance(what, str):
-            raise InputError(where, f'no line of an elastic run\'s log ({SCHEMA}): it has no "what"')
+            raise InputError(location, f'no line of an elastic run\'s log ({SCHEMA}): it has no "what"')
         if what in KINDS:
-            entries.append(convert(KINDS[what], line, where))
+            entries.append(convert(KINDS[what], line, location))
     if not entries:
         raise InputError(str(path), "it tells nothing yet; has the run begun?")
     return tuple(entries)
@@ -234,11 +234,11 @@ def read_elastic_log(path: str | Path) -> tuple[Entry, ...]:
 def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     try:
         with path.open(encoding="utf-8") as file:
-            for number, text in enumerate(iter(lambda: file.readline(_LONGEST), ""), 1):
+            for number, text in enumerate(iter(lambda: file.readline(_MAX_LINE_BYTES), ""), 1):
                 try:
                     line = json.loads(text, parse_constant=_refuse)
                 except (ValueError, RecursionError):
-                    if not text.endswith("\n") and len(text) < _LONGEST:
+                    if not text.endswith("\n") and len(text) < _MAX_LINE_BYTES:
                         return  # the run ended in the middle of it
                     line = None
                 if not isinstance(line, dict):

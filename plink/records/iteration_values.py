@@ -23,15 +23,15 @@ class IterationValues:
 
     def add(self, iteration: int, value: float) -> None:
         """Of an iteration, rising as a rule."""
-        place = bisect_left(self._iterations, iteration)
-        if place < len(self) and self._iterations[place] == iteration:
-            self.values[place] = value
+        index = bisect_left(self._iterations, iteration)
+        if index < len(self) and self._iterations[index] == iteration:
+            self.values[index] = value
         else:
-            self._iterations.insert(place, iteration)
-            self.values.insert(place, value)
+            self._iterations.insert(index, iteration)
+            self.values.insert(index, value)
 
-    def keep_while(self, kept: Callable[[float], bool]) -> None:
+    def keep_while(self, keep: Callable[[float], bool]) -> None:
         """Forget the last ones whose values are not kept, as after a roll-back."""
-        while len(self) and not kept(self.values[-1]):
+        while len(self) and not keep(self.values[-1]):
             self._iterations.pop()
             self.values.pop()

@@ -67,8 +67,8 @@ def _remove_if_abandoned(path: Path) -> None:
     """:raises OSError: when it is held, or no longer there."""
     lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        known = os.fstat(lock)
-        if known.st_uid != os.geteuid() or not stat.S_ISDIR(known.st_mode):
+        status = os.fstat(lock)
+        if status.st_uid != os.geteuid() or not stat.S_ISDIR(status.st_mode):
             return
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         shutil.rmtree(path, ignore_errors=True)

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from plink.report.colours import Palette, with_variables
-from plink.report.pixels import packed
+from plink.report.pixels import with_palettes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDE, HALF = 12.0, 5.9  # inches: the page's width, and half of it with a gap between
+PAGE_INCHES, HALF_PAGE_INCHES = 12.0, 5.9  # inches: the page's width, and half of it with a gap between
 _DPI = 160
 _SETTINGS: dict[str, Any] = {
     "svg.fonttype": "none",  # text stays text: it can be read out, searched, and takes the page's font
@@ -54,17 +54,17 @@ def figure(width: float, height: float, palette: Palette) -> "Figure":
     """An empty figure, inches, transparent."""
     from matplotlib.figure import Figure
 
-    made = Figure(figsize=(width, height))
-    made.patch.set_alpha(0.0)
-    made.set_edgecolor(palette.surface)
-    return made
+    result = Figure(figsize=(width, height))
+    result.patch.set_alpha(0.0)
+    result.set_edgecolor(palette.surface)
+    return result
 
 
-def axes(made: "Figure", box: tuple[float, float, float, float], palette: Palette, name: str) -> "Axes":
+def axes(drawn_figure: "Figure", box: tuple[float, float, float, float], palette: Palette, name: str) -> "Axes":
     """Axes in a box of (left, bottom, width, height) inches, with quiet lines; the page's script finds them by name."""
-    width, height = made.get_size_inches()
+    width, height = drawn_figure.get_size_inches()
     left, bottom, across, up = box
-    ax = made.add_axes((left / width, bottom / height, across / width, up / height))
+    ax = drawn_figure.add_axes((left / width, bottom / height, across / width, up / height))
     ax.set_facecolor("none")
     ax.patch.set_gid(f"frame-{name}")
     for spine in ax.spines.values():
@@ -76,12 +76,12 @@ def axes(made: "Figure", box: tuple[float, float, float, float], palette: Palett
     return ax
 
 
-def title(made: "Figure", text: str, palette: Palette, second: str = "") -> None:
+def title(drawn_figure: "Figure", text: str, palette: Palette, second: str = "") -> None:
     """What one sees, top left, and a quieter line below it."""
-    height = made.get_size_inches()[1]
-    made.text(0.0, 1 - 0.02 / height, text, size=11, weight="bold", color=palette.ink, va="top", ha="left")
+    height = drawn_figure.get_size_inches()[1]
+    drawn_figure.text(0.0, 1 - 0.02 / height, text, size=11, weight="bold", color=palette.ink, va="top", ha="left")
     if second:
-        made.text(0.0, 1 - 0.25 / height, second, size=8.5, color=palette.muted, va="top", ha="left")
+        drawn_figure.text(0.0, 1 - 0.25 / height, second, size=8.5, color=palette.muted, va="top", ha="left")
 
 
 def inline(picture: Picture) -> str:
@@ -102,7 +102,7 @@ def inline(picture: Picture) -> str:
     # Identifiers are hashes of what they name; two pictures of one page must not share them.
     svg = re.sub(r'(id="|url\(#|href="#)(?!frame-)', rf"\g<1>{picture.name}-", svg)
     head = f'<svg viewBox="{box[1]}" role="img" aria-label="{html.escape(picture.alt)}">'
-    return packed(with_variables(re.sub(r"^<svg[^>]*>", lambda _: head, svg, count=1)))
+    return with_palettes(with_variables(re.sub(r"^<svg[^>]*>", lambda _: head, svg, count=1)))
 
 
 def as_png(picture: Picture) -> bytes:

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from plink.model.network import Matrix
-from plink.report.facts import Floats
+from plink.report.report_data import Floats
 
 MAGNITUDE = "viridis"
 DEPARTURE = "PuOr_r"  # orange: slower than fitted; told apart by all common kinds of colour blindness (ColorBrewer)
 _CYCLE = "petroff10"  # Petroff 2021, "Accessible color sequences for data visualization"
 # Matplotlib's mark and the character that looks like it; a number of marks without a common factor with the colours.
 MARKS = (("o", "●"), ("s", "■"), ("^", "▲"), ("D", "◆"), ("v", "▼"), ("P", "✚"), ("X", "✖"))
-_ALIKE = 1.5  # times the shortest round trip: what the colours span at least
-_OUT_OF_SIGHT = (0.5, 99.5)  # percentiles between which the colours run: one pair in a thousand may be far off
+_MIN_SPAN_FACTOR = 1.5  # times the shortest round trip: what the colours span at least
+_COLOUR_PERCENTILES = (0.5, 99.5)  # percentiles between which the colours run: one pair in a thousand may be far off
 
 
 @dataclass(frozen=True)
@@ -80,27 +80,27 @@ def scale_of(values: Floats) -> Scale:
     positive = values[values > 0]
     if not len(positive):
         return Scale(1.0, 10.0, False, False)
-    low, high = (float(end) for end in np.percentile(positive, _OUT_OF_SIGHT))
-    if high < low * _ALIKE:  # noise must not look like a structure
+    low, high = (float(end) for end in np.percentile(positive, _COLOUR_PERCENTILES))
+    if high < low * _MIN_SPAN_FACTOR:  # noise must not look like a structure
         middle = np.sqrt(low * high)
-        low, high = float(middle / np.sqrt(_ALIKE)), float(middle * np.sqrt(_ALIKE))
+        low, high = float(middle / np.sqrt(_MIN_SPAN_FACTOR)), float(middle * np.sqrt(_MIN_SPAN_FACTOR))
     return Scale(low, high, bool(values.min() < low), bool(values.max() > high))
 
 
-def ticks(low: float, high: float, most: int = 6) -> list[float]:
+def ticks(low: float, high: float, max_ticks: int = 6) -> list[float]:
     """Round numbers between two positive ones for a logarithmic axis, at least two where it can be."""
     powers = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
-    found: list[float] = []
+    best: list[float] = []
     for steps in ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)):
-        better = [m * 10.0**p for p in powers for m in steps if low <= m * 10.0**p <= high]
-        if len(better) > most:
+        candidate = [m * 10.0**p for p in powers for m in steps if low <= m * 10.0**p <= high]
+        if len(candidate) > max_ticks:
             break
-        found = better
-    if len(found) >= 3:
-        return found
+        best = candidate
+    if len(best) >= 3:
+        return best
     step = 10 ** np.floor(np.log10((high - low) / 2))
-    for times in (1, 2, 5, 10):
-        even = np.arange(np.ceil(low / (times * step)), np.floor(high / (times * step)) + 1) * times * step
-        if len(even) <= most:
+    for factor in (1, 2, 5, 10):
+        even = np.arange(np.ceil(low / (factor * step)), np.floor(high / (factor * step)) + 1) * factor * step
+        if len(even) <= max_ticks:
             return [float(tick) for tick in even]
-    return found
+    return best

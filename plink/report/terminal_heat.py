@@ -7,7 +7,7 @@ import numpy as np
 
 from plink.model.network import Matrix
 from plink.report.colours import MAGNITUDE, Scale
-from plink.report.facts import Indices
+from plink.report.report_data import Indices
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 UPPER_HALF = "▀"
 SHADES, PLAIN_SHADES = "·░▒▓█", ".:+*#"
 _UNKNOWN = "?"
-LEAST = 24  # pixels: cells of fewer hosts are enlarged
-_HOLE = (128, 128, 128)
+MIN_PIXELS = 24  # pixels: cells of fewer hosts are enlarged
+_UNMEASURED_RGB = (128, 128, 128)
 
 
 @dataclass(frozen=True)
@@ -38,19 +38,20 @@ class Ink:
         return 1 if self.colour else 2
 
 
-def reduced(measured_us: Matrix, order: Indices, most: int) -> Matrix:
+def reduce_matrix(measured_us: Matrix, order: Indices, max_rows: int) -> Matrix:
     """The matrix in this order, hosts put together so that at most so many rows remain: the geometric mean of each
     block, NaN where nothing in it was measured; shape (R, R)."""
     values = measured_us[np.ix_(order, order)].copy()
     np.fill_diagonal(values, np.nan)
-    if len(values) <= most:
+    if len(values) <= max_rows:
         return values
-    begins = np.linspace(0, len(values), most, endpoint=False).astype(np.intp)
-    known = np.isfinite(values) & (np.nan_to_num(values) > 0)
+    begins = np.linspace(0, len(values), max_rows, endpoint=False).astype(np.intp)
+    positive = np.isfinite(values) & (np.nan_to_num(values) > 0)
     logs = np.zeros_like(values)
-    logs[known] = np.log(values[known])
+    logs[positive] = np.log(values[positive])
     total, number = (
-        np.add.reduceat(np.add.reduceat(part, begins, axis=0), begins, axis=1) for part in (logs, known.astype(float))
+        np.add.reduceat(np.add.reduceat(part, begins, axis=0), begins, axis=1)
+        for part in (logs, positive.astype(float))
     )
     return np.where(number > 0, np.exp(total / np.maximum(number, 1)), np.nan)
 
@@ -72,12 +73,14 @@ def rows(values: Matrix, scale: Scale, ink: Ink) -> "list[Text]":
             lines.append(Text("".join(cell * ink.across for cell in cells)))
         return lines
     pixels = _pixels(values, scale, bool(whole))
-    times = max(1, LEAST // n)
-    big = [[pixels[i // times][j // times] for j in range(n * times)] for i in range(n * times)]
-    if len(big) % 2:
-        big.append([None] * len(big))
+    scale_factor = max(1, MIN_PIXELS // n)
+    enlarged = [
+        [pixels[i // scale_factor][j // scale_factor] for j in range(n * scale_factor)] for i in range(n * scale_factor)
+    ]
+    if len(enlarged) % 2:
+        enlarged.append([None] * len(enlarged))
     lines = []
-    for upper, lower in zip(big[::2], big[1::2], strict=True):
+    for upper, lower in zip(enlarged[::2], enlarged[1::2], strict=True):
         line = Text()
         for top, bottom in zip(upper, lower, strict=True):
             line.append(*_half(top, bottom))
@@ -87,7 +90,7 @@ def rows(values: Matrix, scale: Scale, ink: Ink) -> "list[Text]":
 
 def width_of(values: Matrix, ink: Ink) -> int:
     """Columns that :func:`rows` takes."""
-    return len(values) * (max(1, LEAST // len(values)) if ink.colour else ink.across)
+    return len(values) * (max(1, MIN_PIXELS // len(values)) if ink.colour else ink.across)
 
 
 def _pixels(values: Matrix, scale: Scale, whole: bool) -> list[list[str | None]]:
@@ -96,12 +99,12 @@ def _pixels(values: Matrix, scale: Scale, whole: bool) -> list[list[str | None]]
 
     share = np.nan_to_num(scale.share(values))
     colours = (matplotlib.colormaps[MAGNITUDE](share)[:, :, :3] * 255).round().astype(int)
-    colours[np.isnan(values)] = _HOLE
+    colours[np.isnan(values)] = _UNMEASURED_RGB
     n = len(values)
-    return [[None if whole and i == j else _named(*colours[i, j].tolist()) for j in range(n)] for i in range(n)]
+    return [[None if whole and i == j else _hex_colour(*colours[i, j].tolist()) for j in range(n)] for i in range(n)]
 
 
-def _named(red: int, green: int, blue: int) -> str:
+def _hex_colour(red: int, green: int, blue: int) -> str:
     return f"#{red:02x}{green:02x}{blue:02x}"
 
 

@@ -55,7 +55,7 @@ class Command:
     workdir: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As it stands in ``plink.rehearsal/1``."""
+        """As it stands in ``plink.dry-run/1``."""
         return {
             "host": self.host,
             "ranks": list(self.ranks),
@@ -74,9 +74,9 @@ class DryRun:
     files: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """``plink.rehearsal/1``."""
+        """``plink.dry-run/1``."""
         return {
-            "schema": "plink.rehearsal/1",
+            "schema": "plink.dry-run/1",
             "runner": self.runner,
             "files": dict(self.files),
             "commands": [command.to_json() for command in self.commands],

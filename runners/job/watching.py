@@ -78,7 +78,7 @@ class Watching:
                 self._lost.append(message.host)
             if lost and end.failure is None:
                 assert message.error is not None
-                self._fail(Failure(lost[0], message.host, 1, (message.error.why,)))
+                self._fail(Failure(lost[0], message.host, 1, (message.error.reason,)))
         elif message.body["is"] == "stacks":
             self._stacks_of.discard(message.host)
             if not self._stacks_of and self._deadline is None:

@@ -58,7 +58,7 @@ def test_importing_it_imports_nothing_heavy() -> None:
 def test_an_order_that_costs_what_it_says(
     network: plink.Network, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    request = plink.OrderRequest(model="latency", moves=2000, pins={"host3": 0}, force=True)
+    request = plink.OrderRequest(model="latency", max_moves=2000, pins={"host3": 0}, force=True)
     order = plink.reorder(network, request, algo="tree")
     assert (order.algo, order.hosts[0], sorted(order.hosts)) == ("tree", "host3", sorted(network.hosts.names))
     fitted = plink.cost(network, order, plink.CostRequest(model="latency"), algo="tree")
@@ -82,8 +82,8 @@ def test_groups_advice_and_a_page(network: plink.Network, tmp_path: Path, capfd:
     assert notes[0].startswith("no rates were measured; capacities are inferred")
     assert notes[1].startswith("bcube is left out: bcube of base 3 needs a power of 3")
     assert (advice.best(1e6).algo, list(advice.left_out), advice.sizes[-1]) == ("ring", ["bcube"], 1e9)
-    order = plink.reorder(network, plink.OrderRequest(moves=500), algo="ring")
-    request = plink.ReportRequest(order, groups.groups, order_from="the ring", groups_from="four groups")
+    order = plink.reorder(network, plink.OrderRequest(max_moves=500), algo="ring")
+    request = plink.ReportRequest(order, groups.groups, order_source="the ring", groups_source="four groups")
     page = plink.render_report(network, request)
     assert page.startswith("<!DOCTYPE html>")
     assert "as four groups lists them" in page
@@ -166,8 +166,8 @@ def test_bad_arguments_are_named(network: plink.Network) -> None:
         (lambda: plink.reorder(network, plink.OrderRequest(pins={"nosuch": 0})), "--pin nosuch=0: there is no host"),
         (lambda: plink.reorder(network, plink.OrderRequest(groups=99)), "--groups 99"),
         (lambda: plink.reorder(network, plink.OrderRequest(options={"base": 2})), "--set base=2: ring takes no base"),
-        (lambda: plink.reorder(network, plink.OrderRequest(moves=1, time_limit_s=1.0)), "--moves"),
-        (lambda: plink.reorder(network, plink.OrderRequest(moves=0)), "--moves 0"),
+        (lambda: plink.reorder(network, plink.OrderRequest(max_moves=1, time_limit_s=1.0)), "--max-moves"),
+        (lambda: plink.reorder(network, plink.OrderRequest(max_moves=0)), "--max-moves 0"),
         (lambda: plink.reorder(network, plink.OrderRequest(seed=-1)), "--seed -1"),
         (lambda: plink.plan(network, plink.PlanRequest(seed=-1)), "--seed -1"),
         (lambda: plink.probe(network.hosts, plink.ProbeRequest(count=5)), "--count 5"),
@@ -215,7 +215,7 @@ def test_bad_arguments_are_named(network: plink.Network) -> None:
 
 
 def test_two_threads_at_once_find_what_one_finds(network: plink.Network) -> None:
-    requests = [plink.OrderRequest(model="latency", moves=3000, seed=seed, force=True) for seed in (1, 2)]
+    requests = [plink.OrderRequest(model="latency", max_moves=3000, seed=seed, force=True) for seed in (1, 2)]
     alone = [plink.reorder(network, request) for request in requests]
     together: dict[int, plink.RankOrder] = {}
     threads = [

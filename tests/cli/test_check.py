@@ -37,7 +37,7 @@ def test_the_lab_s_truth_is_read_and_words_are_printed(here: Path) -> None:
     done = typed("check", "right.json", "--truth", "racks.json", cwd=here)
     assert done.returncode == 0
     assert done.stdout.startswith("measured distances have 100.0% of 2 triplets right\n")
-    assert "fitted distances (--denoise) have " in done.stdout
+    assert "fitted distances (--smooth-latencies) have " in done.stdout
     assert done.stderr == "plink: racks.json says nothing about 1 hosts: d\n"
 
 

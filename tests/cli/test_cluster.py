@@ -90,7 +90,7 @@ def test_the_last_network_and_a_file_of_its_own(here: Path, capsys: pytest.Captu
 def test_groups_are_those_that_reorder_takes(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run("n.json", "--groups", "2")
     capsys.readouterr()
-    words = ["reorder", "n.json", "--groups", ".plink/groups.json", "--moves", "50", "--json"]
+    words = ["reorder", "n.json", "--groups", ".plink/groups.json", "--max-moves", "50", "--json"]
     command().main(args=words, prog_name="plink", standalone_mode=False)
     order = json.loads(capsys.readouterr().out)["hosts"]
     assert {frozenset(order[:4]), frozenset(order[4:])} == {frozenset(group) for group in RACKS}

@@ -102,7 +102,7 @@ def test_the_words_are_those_that_the_commands_take() -> None:
     from plink.api.probe_request import METHODS
     from plink.cli.elastic.control import Tier
     from plink.cli.job_options import RunnerName, launch_settings
-    from plink.cli.manifests import Kind
+    from plink.cli.manifests import ObjectKind
     from plink.cli.reorder import _FORMATS
     from plink.model.hosts import TIERS
     from plink.model.schedule import COLLECTIVES
@@ -120,7 +120,7 @@ def test_the_words_are_those_that_the_commands_take() -> None:
     assert values["--method"] == METHODS
     assert tuple(RunnerName) == RUNNERS
     assert tuple(Tier) == TIERS
-    assert tuple(Kind) == KINDS
+    assert tuple(ObjectKind) == KINDS
     options = set(Options.__dataclass_fields__) - {"groups"}
     for setting, value in zip(values["launch --set"], ("1h", "1", "yes", "1s", "0.1"), strict=True):
         assert launch_settings([setting + value])

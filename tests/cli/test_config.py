@@ -22,7 +22,7 @@ def test_options_that_are_not_typed_are_taken_from_a_file(name: str, here: Path)
     prefix = "tool.plink." if name == "pyproject.toml" else ""
     lines = [
         f"[{prefix}reorder]",
-        'algo = "tree"', 'set = ["fan-out=3"]', "moves = 7", "json = true", f"[{prefix}runs.show]",
+        'algo = "tree"', 'set = ["fan-out=3"]', "max-moves = 7", "json = true", f"[{prefix}runs.show]",
         "json = true",
     ]  # fmt: skip
     (here / name).write_text("\n".join(lines))
@@ -59,7 +59,7 @@ def test_own_file_before_the_project_s(here: Path) -> None:
         ("[cots]\nrandom = 3\n", "plink.toml:1: there is no command cots; did you mean cost?"),
         ("random = 3\n", "plink.toml:1: there is no command random"),
         ("[cost]\nresume = true\n", "plink.toml:2: plink cost has no option --resume"),
-        ("[cost]\ndenoise = 3\n", "plink.toml:2: denoise: true or false was expected"),
+        ("[cost]\nsmooth-latencies = 3\n", "plink.toml:2: smooth-latencies: true or false was expected"),
         ("[cost]\nrandom = true\n", "plink.toml:2: random: one value was expected"),
         ('[cost]\nrandom = "many"\n', "plink.toml:2: Invalid value for '--random'"),
         ("[cost]\nrandom = -1\n", "plink.toml:2: Invalid value for '--random'"),
@@ -94,7 +94,7 @@ def test_a_value_that_is_typed_wrong_is_not_blamed_on_the_file(here: Path) -> No
     ("text", "words"),
     [
         ("[reorder]\nmoves = 7\n", "reorder n.json --time-limit 0.1"),
-        ("[reorder]\ntime-limit = 3600\n", "reorder n.json --moves 7"),
+        ("[reorder]\ntime-limit = 3600\n", "reorder n.json --max-moves 7"),
         ("[reorder]\njson = true\n", "reorder n.json --format openmpi"),
         ('[reorder]\nformat = "openmpi"\n', "reorder n.json --json"),
         ('[reorder]\ntopology = "gone.json"\n', "reorder n.json"),
@@ -114,7 +114,9 @@ def test_typed_options_win_over_those_they_exclude(text: str, words: str, here: 
 
 def test_options_of_a_file_exclude_each_other(here: Path) -> None:
     (here / "plink.toml").write_text("[reorder]\ntime-limit = 1\nmoves = 7\n")
-    assert refusal(typed("-q", "reorder", "n.json", cwd=here)).startswith("plink.toml:3: --moves is instead of a time")
+    assert refusal(typed("-q", "reorder", "n.json", cwd=here)).startswith(
+        "plink.toml:3: --max-moves is instead of a time"
+    )
     (here / "plink.toml").write_text('[launch]\nrunner = "local"\nhosts = "hosts.txt"\n')
     assert refusal(typed("-q", "launch", "true", cwd=here)).startswith(
         "plink.toml:2: --runner local runs every rank on"

@@ -1,4 +1,4 @@
-"""``plink embed`` and ``--denoise``: what they print and leave, and what they refuse, in one line."""
+"""``plink embed`` and ``--smooth-latencies``: what they print and leave, and what they refuse, in one line."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.conftest import typed
 
 N = 16
 QUICK = ("--dimension", "4", "--alpha", "1", "--loss", "relative", "--no-heights")
-SEARCH = ("--moves", "2000", "--force", "--json")
+SEARCH = ("--max-moves", "2000", "--force", "--json")
 
 
 def cloud() -> Cloud:
@@ -58,7 +58,11 @@ def test_an_embedding_is_left_and_told(here: Path) -> None:
     assert last.startswith("judged by the halves of the samples fitted distances are ")
     document = json.loads((here / ".plink/embedding.json").read_text())
     verdict = document["verdict"]
-    ends = {"helps": "--denoise helps", "hurts": "--denoise hurts, leave it away", "no difference": "no difference"}
+    ends = {
+        "helps": "--smooth-latencies helps",
+        "hurts": "--smooth-latencies hurts, leave it away",
+        "no difference": "no difference",
+    }
     assert last.endswith(f"(120 pairs): {ends[verdict['word']]}")
     assert f"{verdict['fitted_error']:.1%} off, measured ones {verdict['raw_error']:.1%}" in last
     assert document["network"] == read_network(here / "noisy.json").fingerprint()
@@ -103,7 +107,7 @@ def test_what_cannot_be_is_refused(words: list[str], code: int, message: str, he
 
 
 def test_an_order_rests_on_fitted_distances_of_one_half(here: Path) -> None:
-    done = typed("reorder", "noisy.json", "--denoise", *SEARCH, cwd=here)
+    done = typed("reorder", "noisy.json", "--smooth-latencies", *SEARCH, cwd=here)
     assert done.returncode == 0
     assert "judged by the halves" in done.stderr
     order = json.loads(done.stdout)
@@ -119,7 +123,7 @@ def test_an_order_rests_on_fitted_distances_of_one_half(here: Path) -> None:
     document["halves_us"][1] = other_half.tolist()
     document["latency_us"] = np.sqrt(np.array(document["halves_us"][0]) * other_half).tolist()
     write(here / "other.json", document)
-    other = json.loads(typed("reorder", "other.json", "--denoise", *SEARCH, cwd=here).stdout)
+    other = json.loads(typed("reorder", "other.json", "--smooth-latencies", *SEARCH, cwd=here).stdout)
     assert (other["hosts"], other["cost"]) == (order["hosts"], order["cost"])
     assert other["judged"]["gain"] != order["judged"]["gain"]
 
@@ -130,7 +134,7 @@ def test_prices_of_fitted_distances(here: Path) -> None:
                                  "latency_us": fitted})  # fmt: skip
     costs = [
         json.loads(typed("cost", *words, "--model", "latency", "--json", cwd=here).stdout)["cost_us"]
-        for words in (("noisy.json", "--denoise"), ("fitted.json",), ("noisy.json",))
+        for words in (("noisy.json", "--smooth-latencies"), ("fitted.json",), ("noisy.json",))
     ]
     assert costs[0] == pytest.approx(costs[1], rel=1e-4)
     assert costs[0] != pytest.approx(costs[2], rel=1e-2)
@@ -143,9 +147,9 @@ def test_fitted_distances_stand_for_pairs_that_were_not_measured(here: Path) -> 
         document["latency_us"][k][k - 1] = document["latency_us"][k - 1][k] = None
     write(here / "holes.json", document)
     assert typed("cost", "holes.json", "--model", "latency", "--random", "0", cwd=here).returncode == 4
-    assert typed("cost", "holes.json", "--model", "latency", "--denoise", cwd=here).returncode == 0
+    assert typed("cost", "holes.json", "--model", "latency", "--smooth-latencies", cwd=here).returncode == 0
 
 
 @pytest.mark.parametrize("words", [["cost", "three.json"], ["reorder", "three.json"]])
 def test_too_few_hosts_to_denoise(words: list[str], here: Path) -> None:
-    assert "an embedding takes 4 hosts" in refusal(typed(*words, "--denoise", cwd=here), 4)
+    assert "an embedding takes 4 hosts" in refusal(typed(*words, "--smooth-latencies", cwd=here), 4)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import plink as package
-from plink.cli import about
+from plink.cli import environment_report
 from plink.model.storage import read_document
 from tests.conftest import NO_LAB, typed
 
@@ -146,14 +146,14 @@ def test_what_stands_in_the_workspace(tmp_path: Path) -> None:
 def test_a_program_that_hangs_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(tmp_path, "fping", "exec sleep 60")
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setattr(about, "_ANSWER_S", 0.2)
-    assert "does not answer" in about._programs()["fping"]
+    monkeypatch.setattr(environment_report, "_VERSION_TIMEOUT_S", 0.2)
+    assert "does not answer" in environment_report._programs()["fping"]
 
 
 def test_complaints_are_no_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Slurm's srun without a configuration says errors only, whatever it is asked for."""
     program(tmp_path, "srun", "echo 'srun: error: no configuration' >&2; exit 1")
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    assert about._programs()["srun"] == "found"
+    assert environment_report._programs()["srun"] == "found"
     program(tmp_path, "srun", "echo 'srun: error: no host'; echo 'slurm 22.05.8'")
-    assert about._programs()["srun"] == "slurm 22.05.8"
+    assert environment_report._programs()["srun"] == "slurm 22.05.8"

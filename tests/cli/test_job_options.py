@@ -7,7 +7,7 @@ import pytest
 
 from plink.cli.app import command
 from plink.cli.job_options import JobOptions, LaunchSettings, launch_settings
-from plink.cli.notes import PANEL
+from plink.cli.log_handler import PANEL
 from plink.errors import UsageError
 from tests.cli.files import refusal
 from tests.conftest import typed

@@ -83,7 +83,7 @@ def test_a_dry_run_is_a_rehearsal(tmp_path: Path) -> None:
     assert done.stdout.startswith("# mine.yaml\n---\napiVersion: v1\n")
     assert done.stdout.endswith("\nkubectl apply -f mine.yaml\n")
     document = json.loads(launch(tmp_path, *words, "--json", "train.py").stdout)
-    assert (document["schema"], document["runner"]) == ("plink.rehearsal/1", "kubernetes")
+    assert (document["schema"], document["runner"]) == ("plink.dry-run/1", "kubernetes")
     assert json.loads(document["files"]["mine.json"])["kind"] == "List"
 
 

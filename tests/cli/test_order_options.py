@@ -38,7 +38,7 @@ def hops(cloud: Path, **changes: Any) -> int:
 
 def test_reorder_notes_what_was_set_and_only_that(cloud: Path) -> None:
     for words, noted in ((("--set", "base=4"), {"base": 4}), ((), None)):
-        done = typed("reorder", "n.json", "--algo", "bcube", *words, "--moves", "10", "--json", cwd=cloud)
+        done = typed("reorder", "n.json", "--algo", "bcube", *words, "--max-moves", "10", "--json", cwd=cloud)
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout).get("options") == noted
 

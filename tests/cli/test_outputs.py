@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from plink.cli import check_course
-from plink.cli.running_orders import Planned
+from plink.cli import check_run
+from plink.cli.order_benchmark import PlannedBenchmark
+from plink.model.benchmark_runs import BenchmarkRun, OrderTiming
 from plink.model.network import Network
 from plink.model.printed import instead_of_json
-from plink.model.trials import Series, Trial
 from tests.cli.files import listing, network, refusal, write
 from tests.conftest import typed
 
@@ -125,7 +125,7 @@ LINES = [
     "embed net.json --dimension 1 --alpha 1 --no-heights --loss relative",
     "cluster net.json --groups 2",
     "plan net.json --algo ring",
-    "reorder net.json --moves 100",
+    "reorder net.json --max-moves 100",
     "schedule --algo ring --ranks 4",
     "check net.json --measure --algo ring --orders 2",
 ]
@@ -135,11 +135,11 @@ LINES = [
 def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where orders take the seconds that they are dear."""
 
-    def run_orders(given: Network, planned: Planned, *_: Any) -> Series:
-        trials = tuple(Trial(str(k), cost, (cost,)) for k, (_, cost) in enumerate(planned.orders))
-        return Series(trials, planned.algo, 1e6, planned.model)
+    def run_orders(given: Network, planned: PlannedBenchmark, *_: Any) -> BenchmarkRun:
+        trials = tuple(OrderTiming(str(k), cost, (cost,)) for k, (_, cost) in enumerate(planned.orders))
+        return BenchmarkRun(trials, planned.algo, 1e6, planned.model)
 
-    monkeypatch.setattr(check_course, "run_orders", run_orders)
+    monkeypatch.setattr(check_run, "run_orders", run_orders)
     write(tmp_path / "net.json", network())
     return tmp_path
 
@@ -180,7 +180,7 @@ def test_a_plan_for_people_is_told_from_one_for_programs(tmp_path: Path) -> None
 
 def test_an_order_or_a_network_that_was_redirected_is_an_empty_file(tmp_path: Path) -> None:
     write(tmp_path / "n.json", network())
-    done = typed("reorder", "n.json", "--moves", "100", cwd=tmp_path)
+    done = typed("reorder", "n.json", "--max-moves", "100", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "")
     (tmp_path / "order.json").write_text(done.stdout)
     said = refusal(typed("cost", "n.json", "--order", "order.json", cwd=tmp_path))

@@ -68,7 +68,7 @@ def run(*words: str) -> int:
 def order(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> dict[str, Any]:
     """The order that is printed, as it is made after a few moves, which are the same on any machine."""
     capsys.readouterr()
-    assert run(*words, "--json", *(() if "--topology" in words else ("--moves", "200"))) == code
+    assert run(*words, "--json", *(() if "--topology" in words else ("--max-moves", "200"))) == code
     return json.loads(capsys.readouterr().out)  # type: ignore[no-any-return]
 
 
@@ -94,7 +94,7 @@ REFUSED: list[tuple[int, str, str]] = [
     (2, "n.json --objective sum --algo tree", "--objective sum is for rings (ring, "),
     (2, "n.json --objective bottleneck --model contention", "--objective bottleneck knows round trips only; "),
     (2, "n.json --objective bottleneck --pin a=0 --pin b=4", "--objective bottleneck: "),
-    (2, "n.json --moves 5 --time-limit 1", "--moves is instead of a time; "),
+    (2, "n.json --max-moves 5 --time-limit 1", "--max-moves is instead of a time; "),
     (2, "one.json --objective fastest", "--objective fastest: there are "),
     (2, "n.json --topology topo.conf", "--topology stands for a network; "),
     (2, "n.json --hosts four.txt", "--hosts goes with --topology; "),
@@ -165,7 +165,7 @@ def test_noise_keeps_the_given_order_unless_forced(here: Path, capsys: pytest.Ca
 
 
 def test_noise_does_not_keep_an_order_that_was_not_wished(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("alike.json", "--pin", "h=0", "--format", "hosts", "--moves", "50") == 0
+    assert run("alike.json", "--pin", "h=0", "--format", "hosts", "--max-moves", "50") == 0
     printed = capsys.readouterr()
     assert printed.out.startswith("h\n")
     assert printed.err.endswith(": within the noise; the given order is not kept, for it is not as was wished\n")
@@ -186,7 +186,7 @@ def test_a_prior_fills_what_was_not_measured(here: Path, capsys: pytest.CaptureF
     write(here / "n.json", network(hosts=HOSTS, latency_us=rows))
     assert order(capsys, "n.json")["cost"] > 280
     capsys.readouterr()
-    assert run("n.json", "--prior", "topo.conf", "--moves", "200", "--json") == 0
+    assert run("n.json", "--prior", "topo.conf", "--max-moves", "200", "--json") == 0
     printed = capsys.readouterr()
     assert json.loads(printed.out)["cost"] == 280
     assert printed.err.startswith("plink: 5 pairs that were not measured are taken to be as far as others that topo")

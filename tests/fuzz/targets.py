@@ -242,9 +242,9 @@ def shown_runs(data: bytes) -> None:
 
 def check(data: bytes) -> None:
     """``plink.check/1``: runs that were measured."""
-    from plink.model.trials import read_series
+    from plink.model.benchmark_runs import read_benchmark_runs
 
-    assert read_series(_file(data, "check.json"))
+    assert read_benchmark_runs(_file(data, "check.json"))
 
 
 def embedding(data: bytes) -> None:

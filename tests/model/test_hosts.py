@@ -79,8 +79,8 @@ def test_the_lab_is_named_in_a_comment() -> None:
 def test_a_bad_line_is_named(text: str, where: str, why: str) -> None:
     with pytest.raises(InputError) as caught:
         parse_hosts(text, "h.txt")
-    assert caught.value.where == where
-    assert why in caught.value.why
+    assert caught.value.location == where
+    assert why in caught.value.reason
     assert caught.value.exit_code == 2
 
 
@@ -117,7 +117,7 @@ def test_any_text_is_hosts_or_an_error_that_names_the_source(text: str) -> None:
     try:
         hosts = parse_hosts(text, "h.txt")
     except InputError as error:
-        where = error.where
+        where = error.location
     else:
         where = f"h.txt:{len(set(hosts.names))}"
         assert len(set(hosts.names)) == len(hosts)
@@ -142,8 +142,8 @@ def test_any_text_is_hosts_or_an_error_that_names_the_source(text: str) -> None:
 def test_a_bad_entry_of_a_json_list_is_named(value: object, where: str, why: str) -> None:
     with pytest.raises(InputError) as caught:
         hosts_from_json(value, None, "n")
-    assert caught.value.where == where
-    assert why in caught.value.why
+    assert caught.value.location == where
+    assert why in caught.value.reason
 
 
 def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:

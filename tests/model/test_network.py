@@ -46,8 +46,8 @@ def test_null_is_unmeasured() -> None:
 def test_a_bad_key_is_named(changes: dict[str, Any], where: str, why: str) -> None:
     with pytest.raises(InputError) as caught:
         network_from_json(document(**changes), "n")
-    assert caught.value.where == where
-    assert why in caught.value.why
+    assert caught.value.location == where
+    assert why in caught.value.reason
 
 
 @pytest.mark.parametrize(
@@ -66,8 +66,8 @@ def test_what_is_not_json_is_refused(text: str, where: str, why: str, tmp_path: 
     path.write_text(text, encoding="utf-8")
     with pytest.raises(InputError) as caught:
         read_network(path)
-    assert caught.value.where == f"{path}{where}"
-    assert why in caught.value.why
+    assert caught.value.location == f"{path}{where}"
+    assert why in caught.value.reason
     assert "\n" not in str(caught.value)
 
 

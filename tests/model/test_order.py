@@ -54,8 +54,8 @@ def test_what_is_written_is_read_back(order: RankOrder) -> None:
 def test_a_bad_key_is_named(changes: dict[str, Any], where: str, why: str) -> None:
     with pytest.raises(InputError) as caught:
         order_from_json(document(**changes), "o")
-    assert caught.value.where == where
-    assert why in caught.value.why
+    assert caught.value.location == where
+    assert why in caught.value.reason
 
 
 def test_hosts_are_arranged_and_keep_what_they_are() -> None:
@@ -75,8 +75,8 @@ def test_an_order_for_other_hosts_is_refused(names: tuple[str, ...], why: str) -
     hosts = Hosts((Host("a", "a"), Host("b", "b")))
     with pytest.raises(InputError) as caught:
         RankOrder("ring", names).arrange(hosts, "o.json")
-    assert caught.value.where == "o.json"
-    assert why in caught.value.why
+    assert caught.value.location == "o.json"
+    assert why in caught.value.reason
 
 
 @pytest.mark.parametrize("name", ["order.json.gz", "myorder"])

@@ -102,8 +102,8 @@ def test_unknown_keys_are_kept() -> None:
 def test_a_bad_key_is_named(changes: dict[str, Any], where: str, why: str) -> None:
     with pytest.raises(InputError) as caught:
         read(**changes)
-    assert caught.value.where == where
-    assert why in caught.value.why
+    assert caught.value.location == where
+    assert why in caught.value.reason
 
 
 @pytest.mark.parametrize(
@@ -128,8 +128,8 @@ def test_a_bad_transfer_is_named(changes: Row, where: str, why: str) -> None:
     rows = [row(0, 0, 1), row(1, 0, 1, **changes), row(2, 1, 0)]
     with pytest.raises(InputError) as caught:
         read(*rows)
-    assert caught.value.where == f"s: transfers[1]{where}"
-    assert why in caught.value.why
+    assert caught.value.location == f"s: transfers[1]{where}"
+    assert why in caught.value.reason
 
 
 def test_what_no_transfer_can_do_without() -> None:
@@ -156,8 +156,8 @@ def test_what_no_transfer_can_do_without() -> None:
 def test_what_cannot_be_put_in_rounds(rows: list[Row], place: int, why: str) -> None:
     with pytest.raises(InputError) as caught:
         read(*rows)
-    assert caught.value.where == f"s: transfers[{place}]"
-    assert why in caught.value.why
+    assert caught.value.location == f"s: transfers[{place}]"
+    assert why in caught.value.reason
 
 
 def test_a_long_cycle_is_told_in_short() -> None:

@@ -302,10 +302,10 @@ def test_embeddings_and_what_rests_on_them(tmp_path: Path, capsys: pytest.Captur
     found = printed(capsys, "check", "--results", str(tmp_path / "runs"), "--max-regression", str(tmp_path / "runs"))
     assert described("check", found)
     assert set(found["checks"][0]["baseline"]) == {"then_s", "now_s", "ratio", "spearman"}
-    assert "denoised" in order_of(alike(), denoise=True)
-    assert described("order", order_of(alike(), denoise=True))
-    assert described("cost", printed(capsys, "cost", network, "--denoise"))
-    assert described("advice", printed(capsys, "advise", network, "--denoise", "--algos", "ring,flat"))
+    assert "denoised" in order_of(alike(), smooth_latencies=True)
+    assert described("order", order_of(alike(), smooth_latencies=True))
+    assert described("cost", printed(capsys, "cost", network, "--smooth-latencies"))
+    assert described("advice", printed(capsys, "advise", network, "--smooth-latencies", "--algos", "ring,flat"))
 
 
 def test_groups(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -146,7 +146,7 @@ def test_a_broken_gz_is_refused(data: bytes, tmp_path: Path) -> None:
     path.write_bytes(data)
     with pytest.raises(InputError) as caught:
         read_document(path)
-    assert caught.value.where.startswith(str(path))
+    assert caught.value.location.startswith(str(path))
 
 
 def test_a_dash_is_standard_input_and_output(
@@ -171,7 +171,7 @@ def test_standard_input_is_called_by_its_name(monkeypatch: pytest.MonkeyPatch) -
 def test_what_has_no_end_is_refused_before_the_memory_is_full(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("plink.model.storage.MOST_BYTES", 3 << 20)
+    monkeypatch.setattr("plink.model.storage.MAX_DOCUMENT_BYTES", 3 << 20)
     path = tmp_path / name
     if name.endswith(".gz"):
         path.write_bytes(gzip.compress(bytes(8 << 20)))

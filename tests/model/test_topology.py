@@ -262,7 +262,7 @@ def test_names_that_yaml_takes_for_numbers_or_truth_stay_names() -> None:
 def test_a_file_is_read_and_named(tmp_path: Path) -> None:
     file = tmp_path / "cluster.conf"
     file.write_text("\ufeff" + TREE)
-    assert read_topology(file).where == str(file)
+    assert read_topology(file).location == str(file)
     with pytest.raises(InputError, match="no such file"):
         read_topology(tmp_path / "other")
 
@@ -342,8 +342,8 @@ BAD = [
 def test_what_cannot_be_is_refused_with_its_place_on_one_line(text: str, where: str, why: str) -> None:
     with pytest.raises(InputError) as caught:
         read(text)
-    assert caught.value.where == where
-    assert why in caught.value.why
+    assert caught.value.location == where
+    assert why in caught.value.reason
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 400
 

@@ -17,23 +17,33 @@ def host(at: float, name: str, number: int, event: str) -> HostEvent:
 def test_iterations_after_the_clock_of_a_roll_back_are_lost_and_done_again() -> None:
     entries = [done(1, 1), done(2, 2), done(3, 3), RolledBack(3.5, 1, 1, 2), done(2, 5), done(3, 6), done(4, 7)]
     history = history_of(entries)
-    assert [(s.iteration.iteration, s.lost, s.again) for s in history.steps] == [
+    assert [(s.iteration.iteration, s.rolled_back, s.repeated) for s in history.steps] == [
         (1, False, False), (2, True, False), (3, True, False), (2, False, True), (3, False, True), (4, False, False),
     ]  # fmt: skip
-    assert [each.iteration for each in history.kept] == [1, 2, 3, 4]
-    assert [each.at for each in history.kept] == [1, 5, 6, 7]
+    assert [each.iteration for each in history.completed] == [1, 2, 3, 4]
+    assert [each.at for each in history.completed] == [1, 5, 6, 7]
 
 
 def test_what_was_done_again_may_be_lost_again() -> None:
     entries = [done(1, 1), done(2, 2), RolledBack(3, 1, 1, 1), done(2, 4), RolledBack(5, 0, 2, 2), done(1, 6)]
     history = history_of(entries)
-    assert [(s.lost, s.again) for s in history.steps] == [(True, False), (True, False), (True, True), (False, True)]
-    assert [each.at for each in history.kept] == [6]
+    assert [(s.rolled_back, s.repeated) for s in history.steps] == [
+        (True, False),
+        (True, False),
+        (True, True),
+        (False, True),
+    ]
+    assert [each.at for each in history.completed] == [6]
 
 
 def test_what_was_lost_may_be_told_after_the_roll_back() -> None:
     history = history_of([done(1, 1), RolledBack(3, 1, 1, 1), done(2, 3), done(2, 5), done(3, 6)])
-    assert [(s.lost, s.again) for s in history.steps] == [(False, False), (True, False), (False, True), (False, False)]
+    assert [(s.rolled_back, s.repeated) for s in history.steps] == [
+        (False, False),
+        (True, False),
+        (False, True),
+        (False, False),
+    ]
 
 
 def test_stages_are_stretches_of_time() -> None:

@@ -48,7 +48,7 @@ def written(path: Path, *entries: Entry) -> Path:
     for entry in entries:
         log.add(entry)
     log.close()
-    assert log.trouble is None
+    assert log.write_error is None
     return path
 
 
@@ -124,8 +124,8 @@ def test_what_cannot_be_written_is_told_once(tmp_path: Path) -> None:
     log.close()
     log.add(STARTED)
     log.add(STARTED)
-    assert log.trouble is not None
-    assert log.trouble.startswith(f"{tmp_path / 'log'} ends here: ")
+    assert log.write_error is not None
+    assert log.write_error.startswith(f"{tmp_path / 'log'} ends here: ")
 
 
 ITERATION = {"at": 1, "what": "iteration", "iteration": 1, "seconds": 1, "stage": 1, "workers": 1, "clock": 1}
@@ -153,7 +153,7 @@ def test_a_line_that_is_none_is_named(line: Any, why: str, tmp_path: Path) -> No
     path.write_text(f"{json.dumps(HOST)}\n{text}\n{json.dumps(HOST)}\n")
     with pytest.raises(InputError) as caught:
         read_elastic_log(path)
-    assert caught.value.where.startswith(f"{path}:2")
+    assert caught.value.location.startswith(f"{path}:2")
     assert why in str(caught.value)
     assert "\n" not in str(caught.value)
 

@@ -37,7 +37,7 @@ def test_every_line_of_many_ranks_is_kept_in_order(tmp_path: Path) -> None:
         for rank in range(300):
             record.line(rank, "out" if rank % 2 else "err", f"line {k} \udcff")
     record.finish(RESULT)
-    assert record.trouble is None
+    assert record.write_error is None
     for rank in (0, 1, 299):
         kept = (record.logs / f"rank-{rank}.{'out' if rank % 2 else 'err'}").read_bytes()
         assert kept == b"".join(b"line %d \xff\n" % k for k in range(3))
@@ -50,8 +50,8 @@ def test_a_full_disk_is_told_once_and_the_rest_goes_on(tmp_path: Path) -> None:
     (record.logs / "rank-0.out").symlink_to("/dev/full")
     for _ in range(100_000):
         record.line(0, "out", "x")
-    assert record.trouble is not None
-    assert "No space left on device" in record.trouble
+    assert record.write_error is not None
+    assert "No space left on device" in record.write_error
     record.finish(RESULT)
     assert next(runs_in(tmp_path)).document["exit_code"] == 3
 

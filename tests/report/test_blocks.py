@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from plink.report.album import album
-from plink.report.blocks import MANY, Blocks, between, blocks_of
+from plink.report.blocks import MAX_SEPARATE_HOSTS, Blocks, between, blocks_of
 from plink.report.colours import PAGE
+from plink.report.figures import figures
 from plink.report.page import page
 from tests.report.subjects import facts
 
@@ -47,14 +47,14 @@ def test_what_is_between_blocks_is_what_numpy_says() -> None:
         for j, columns in enumerate(blocks.members):
             part = off[np.ix_(rows, columns)]
             known = part[np.isfinite(part)]
-            assert found.known[i, j] == len(known)
+            assert found.pairs[i, j] == len(known)
             wanted = [np.median(known), known.min(), known.max()] if len(known) else [np.nan] * 3
             here = [found.median[i, j], found.low[i, j], found.high[i, j]]
             assert here == pytest.approx(wanted, nan_ok=True)
 
 
 def test_a_page_of_many_hosts_is_by_block_and_small() -> None:
-    few, many = facts(MANY, 20), facts(MANY + 1, 20)
+    few, many = facts(MAX_SEPARATE_HOSTS, 20), facts(MAX_SEPARATE_HOSTS + 1, 20)
     assert few.blocks == {}
     text = page(many)
     assert "601 hosts are too many for a row each" in text
@@ -67,17 +67,17 @@ def test_a_page_of_many_hosts_is_by_block_and_small() -> None:
     assert [size for size, _, _ in document["blocks"]["order"]["hosts"]] == [len(hosts) for hosts in rows.members]
     packed = base64.b64decode(document["blocks"]["order"]["median"])
     assert np.array_equal(np.frombuffer(packed, "<f4"), trips.median.astype("<f4").ravel())
-    assert len(document["nearest"]) == MANY + 1
+    assert len(document["nearest"]) == MAX_SEPARATE_HOSTS + 1
 
 
 def test_pairs_inside_a_block_are_drawn() -> None:
     """The diagonal is blank only where a row is one host."""
-    many = facts(MANY + 1, 20)
+    many = facts(MAX_SEPARATE_HOSTS + 1, 20)
     assert np.isfinite(np.diagonal(many.blocks["order"][1].median)).any()
-    drawn = album(many, PAGE)
-    assert set(drawn) == {"given", "order", "map", "departures", "histogram"}
-    assert "medians of blocks of hosts" in drawn["order"].alt
+    terminal_lines = figures(many, PAGE)
+    assert set(terminal_lines) == {"given", "order", "map", "departures", "histogram"}
+    assert "medians of blocks of hosts" in terminal_lines["order"].alt
     there = many.map
     assert there is not None
     shared = replace(many, map=replace(there, by_block=True))
-    assert "hosts of a block stand in one place" in album(shared, PAGE)["map"].alt
+    assert "hosts of a block stand in one place" in figures(shared, PAGE)["map"].alt

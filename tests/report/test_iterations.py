@@ -93,7 +93,7 @@ def test_the_thesis_s_figure() -> None:
 def test_over_seconds() -> None:
     history = figure_4_15()
     picture = iterations(history, PAPER, over_seconds=True)
-    assert [x for x, _ in points(picture, "counts")] == [each.at for each in history.kept]
+    assert [x for x, _ in points(picture, "counts")] == [each.at for each in history.completed]
     assert [(begin, end) for begin, end, _ in bands(picture)] == [
         (0.0, 201.7), (201.7, 298.7), (298.7, pytest.approx(history.seconds, abs=0.001)),
     ]  # fmt: skip

@@ -19,31 +19,32 @@ def paths_for(topology: Topology, hosts: Hosts) -> list[Path | None]:
     """
     names = {machine: (machine, *topology.aliases.get(machine, ())) for machine in topology.paths}
     exact = _unshared(names) | {machine: machine for machine in names}
-    short = _unshared({machine: [_short(name) for name in known] for machine, known in names.items()})
-    times = Counter(_short(host.name) for host in hosts)
+    short = _unshared({machine: [_short(name) for name in aliases] for machine, aliases in names.items()})
+    label_counts = Counter(_short(host.name) for host in hosts)
     paths: list[Path | None] = []
     for host in hosts:
         label = _short(host.name)
-        known = exact.get(host.name) or exact.get(host.address)
-        if known is None and label is not None and times[label] == 1:
-            known = short.get(label)
-        paths.append(None if known is None else topology.paths[known])
+        aliases = exact.get(host.name) or exact.get(host.address)
+        if aliases is None and label is not None and label_counts[label] == 1:
+            aliases = short.get(label)
+        paths.append(None if aliases is None else topology.paths[aliases])
     if not any(path is not None for path in paths):
-        theirs = next(iter(topology.paths))
+        example = next(iter(topology.paths))
         raise InputError(
-            topology.where, f"it has none of the hosts: they are called like {hosts.names[0]!r}, there like {theirs!r}"
+            topology.location,
+            f"it has none of the hosts: they are called like {hosts.names[0]!r}, there like {example!r}",
         )
     return paths
 
 
 def _unshared(names: Mapping[str, Iterable[str | None]]) -> dict[str, str]:
     """The machine behind each name; a name that two machines share is left out."""
-    found: dict[str, set[str]] = {}
-    for machine, known in names.items():
-        for name in known:
+    machines_of: dict[str, set[str]] = {}
+    for machine, aliases in names.items():
+        for name in aliases:
             if name is not None:
-                found.setdefault(name, set()).add(machine)
-    return {name: min(machines) for name, machines in found.items() if len(machines) == 1}
+                machines_of.setdefault(name, set()).add(machine)
+    return {name: min(machines) for name, machines in machines_of.items() if len(machines) == 1}
 
 
 def _short(name: str) -> str | None:

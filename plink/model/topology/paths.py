@@ -19,13 +19,13 @@ class Topology:
     ``paths``: of each host the names of what it hangs under, top first and the nearest last. ``None`` stands for a
     level the provider would not name: from there down nothing is known. A path that ends has nothing below its end; the
     host itself is not part of it. Levels are compared together with all above them, so a name may come back elsewhere.
-    ``kind``: the format. ``aliases``: other names and addresses of a host. ``where`` names the file in errors.
+    ``kind``: the format. ``aliases``: other names and addresses of a host. ``location`` names the file in errors.
     """
 
     paths: dict[str, Path]
     kind: str
     aliases: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    where: str = "topology"
+    location: str = "topology"
 
 
 def path_of(outer: Sequence[str | None], inner: Sequence[str | None]) -> Path:
@@ -44,14 +44,14 @@ def hosts_of(topology: Topology) -> Hosts:
     return Hosts(tuple(Host(name, name) for name in topology.paths))
 
 
-class Gathering:
+class TopologyBuilder:
     """Hosts as a reader meets them: each named once, not too many, none too deep."""
 
-    def __init__(self, kind: str, where: str) -> None:
+    def __init__(self, kind: str, location: str) -> None:
         self._paths: dict[str, Path] = {}
         self._aliases: dict[str, tuple[str, ...]] = {}
         self._kind = kind
-        self._where = where
+        self._location = location
 
     def add(self, name: object, path: Path, place: str, aliases: Sequence[str | None] = ()) -> None:
         """One more host; ``place`` names its entry in errors.
@@ -66,9 +66,9 @@ class Gathering:
         if len(path) > MAX_LEVELS:
             raise InputError(place, f"{len(path)} levels are more than the {MAX_LEVELS} that plink reads")
         self._paths[checked] = path
-        others = tuple(dict.fromkeys(alias for alias in aliases if alias and alias != checked))
-        if others:
-            self._aliases[checked] = others
+        other_names = tuple(dict.fromkeys(alias for alias in aliases if alias and alias != checked))
+        if other_names:
+            self._aliases[checked] = other_names
 
     def topology(self) -> Topology:
         """All of them.
@@ -76,7 +76,7 @@ class Gathering:
         :raises InputError: when there are none, or nothing is said about any.
         """
         if not self._paths:
-            raise InputError(self._where, "no hosts in it")
+            raise InputError(self._location, "no hosts in it")
         if not any(name is not None for path in self._paths.values() for name in path):
-            raise InputError(self._where, "it lists hosts but says of none where it stands in the network")
-        return Topology(self._paths, self._kind, self._aliases, self._where)
+            raise InputError(self._location, "it lists hosts but says of none where it stands in the network")
+        return Topology(self._paths, self._kind, self._aliases, self._location)

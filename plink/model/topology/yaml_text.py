@@ -40,7 +40,7 @@ class _Loader(yaml.BaseLoader):
         return None if node.value == "" and node.style is None else super().construct_scalar(node)
 
 
-def parse_yaml(text: str, where: str) -> Any:
+def parse_yaml(text: str, location: str) -> Any:
     """Lists, dicts with text keys, and texts; None for what is left empty.
 
     :raises InputError: naming the first line that is wrong or is not read.
@@ -50,6 +50,6 @@ def parse_yaml(text: str, where: str) -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = "" if mark is None else f":{mark.line + 1}"
-        raise InputError(f"{where}{line}", f"no YAML that plink reads: {error.problem or error.context}") from None
+        raise InputError(f"{location}{line}", f"no YAML that plink reads: {error.problem or error.context}") from None
     except yaml.YAMLError as error:
-        raise InputError(where, f"no YAML that plink reads: {str(error).splitlines()[0]}") from None
+        raise InputError(location, f"no YAML that plink reads: {str(error).splitlines()[0]}") from None

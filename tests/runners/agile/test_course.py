@@ -110,7 +110,7 @@ def test_a_roll_back_into_the_midst_of_an_iteration_takes_no_more_than_what_is_d
         RolledBack(line["back"], 97, 1, 0) if "back" in line else Iteration(**{k: line[k] for k in line if k != "what"})
         for line in told.lines
     ]
-    kept = history_of(entries).kept
+    kept = history_of(entries).completed
     assert [(one.iteration, one.seconds, one.objective) for one in kept] == [(0, 100.0, 0.0), (1, 100.0, 1.0)]
 
 

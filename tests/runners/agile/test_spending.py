@@ -66,7 +66,7 @@ def test_it_is_what_the_log_comes_to(told: list[Any]) -> None:
     """`plink elastic summary` of the same lines, at any moment."""
     entries = [tell(float(at)) for at, tell in enumerate(told)]
     history = history_of(entries)
-    afterwards = spent(history.members, len(history.kept))
+    afterwards = spent(history.members, len(history.completed))
     found = live(entries, history.seconds)
     assert found == (None if afterwards["total"] is None else afterwards)
 

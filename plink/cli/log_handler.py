@@ -7,14 +7,16 @@ from plink.cli.screen import say, say_error
 PANEL = "Verbosity"  # of the options of all commands
 
 
-class _Said(logging.Handler):
+class _StderrHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         (say_error if record.levelno >= logging.WARNING else say)(record.getMessage())
 
 
-def show_notes(level: int = logging.INFO) -> None:
+def show_log(level: int = logging.INFO) -> None:
     """From now on, whatever was asked for before."""
     logger = logging.getLogger("plink")
-    logger.handlers = [handler for handler in logger.handlers if not isinstance(handler, _Said)] + [_Said()]
+    logger.handlers = [handler for handler in logger.handlers if not isinstance(handler, _StderrHandler)] + [
+        _StderrHandler()
+    ]
     logger.setLevel(level)
     logger.propagate = False

@@ -7,14 +7,14 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.model.network import Matrix
-from plink.report.blocks import MANY, Between, Blocks, between, blocks_of
+from plink.report.blocks import MAX_SEPARATE_HOSTS, Between, Blocks, between, blocks_of
 
 Indices = npt.NDArray[np.intp]
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Tier:
+class TierStatistics:
     """Pairs that are about as far apart: how many there are and how many of them were measured, and the 10th, 50th and
     90th percentile of their round trips in microseconds (NaN where none was measured)."""
 
@@ -27,12 +27,12 @@ class Tier:
 
 
 @dataclass(frozen=True)
-class Groups:
+class TieredGroups:
     """Hosts that belong together: ``of``, shape (N,), numbered from 0; ``tiers`` from near to far; ``source``: where
     they come from, as the end of "groups: ..."."""
 
     of: Indices
-    tiers: tuple[Tier, ...]
+    tiers: tuple[TierStatistics, ...]
     source: str
 
     @property
@@ -46,7 +46,7 @@ class Groups:
 
 
 @dataclass(frozen=True)
-class Judged:
+class GainEstimate:
     """What an order saves of the given order's cost on samples it was not fitted to (0.2 is a fifth), and the interval
     that holds it with this ``confidence``."""
 
@@ -62,7 +62,7 @@ class Route:
 
     ``order``, shape (N,): the hosts in rank order. ``hops``, shape (H, 2): the pairs of hosts that send to each other,
     each once; none where they are too many to be drawn, or none is known. ``bottleneck``: the two hosts of the longest
-    measured hop. ``cost_us``, ``given_us``: of this order and of the given one, as the order's file has them. ``kept``:
+    measured hop. ``cost_us``, ``baseline_us``: of this order and of the given one, as the order's file has them. ``baseline_kept``:
     the gain was within the noise and this is the given order.
     """
 
@@ -71,16 +71,16 @@ class Route:
     hops: Indices
     bottleneck: tuple[int, int] | None
     cost_us: float | None = None
-    given_us: float | None = None
-    judged: Judged | None = None
-    kept: bool = False
+    baseline_us: float | None = None
+    gain: GainEstimate | None = None
+    baseline_kept: bool = False
 
 
 @dataclass(frozen=True)
-class Map:
+class HostMap:
     """Hosts as points of a plane, and what the embedding in more dimensions says.
 
-    ``xy``, shape (N, 2), NaN for hosts of which nothing was measured, in ``unit``; ``kept``: the share of the spread of
+    ``xy``, shape (N, 2), NaN for hosts of which nothing was measured, in ``unit``; ``kept_variance``: the share of the spread of
     the coordinates (their variance) that the plane keeps of ``dimension`` dimensions. ``fitted_us``, shape (N, N), NaN
     for those hosts. ``held_out_error``: 0.1 is about 10 %. ``by_block``: of many hosts blocks were placed, by their
     medians; hosts of a block share a place, and nothing is fitted between them.
@@ -88,7 +88,7 @@ class Map:
 
     xy: Floats
     unit: str
-    kept: float
+    kept_variance: float
     dimension: int
     alpha: float
     fitted_us: Matrix
@@ -110,13 +110,13 @@ class Remark:
 class Gap:
     """Round trips between these hosts that were not measured, and why; ``pairs``: how many, of either direction."""
 
-    who: str
+    hosts: str
     pairs: int
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True)
-class Run:
+class TimedOrder:
     """One order that was run: what was predicted of it (microseconds, None: nothing was) and how long it took, seconds,
     one value a repetition."""
 
@@ -126,7 +126,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Facts:
+class ReportData:
     """A network of N hosts as the pictures show it.
 
     ``measured_us``, shape (N, N): round trips from row to column, NaN where unmeasured, 0 on the diagonal. ``no_map``,
@@ -135,15 +135,15 @@ class Facts:
 
     names: tuple[str, ...]
     measured_us: Matrix
-    groups: Groups
+    groups: TieredGroups
     route: Route | None = None
     no_route: str = ""
-    map: Map | None = None
+    map: HostMap | None = None
     no_map: str = ""
     remarks: tuple[Remark, ...] = ()
     gaps: tuple[Gap, ...] = ()
     left_out: tuple[str, ...] = ()
-    runs: tuple[Run, ...] = ()
+    runs: tuple[TimedOrder, ...] = ()
     sources: tuple[str, ...] = field(default=())
 
     @property
@@ -162,14 +162,14 @@ class Facts:
         return self.measured_us[off & np.isfinite(self.measured_us)]
 
     @property
-    def many(self) -> bool:
+    def in_blocks(self) -> bool:
         """Whether there are so many hosts that a row of a picture is a block of them."""
-        return len(self.names) > MANY
+        return len(self.names) > MAX_SEPARATE_HOSTS
 
     @cached_property
     def blocks(self) -> dict[str, tuple[Blocks, Between]]:
         """Of many hosts: the rows of the heat maps ``given`` and ``order``, and the round trips between them."""
-        if not self.many:
+        if not self.in_blocks:
             return {}
         orders = {"given": np.arange(len(self.names)), "order": self.shown_order()}
         rows = {name: blocks_of(order, self.groups.of) for name, order in orders.items()}

@@ -1,4 +1,4 @@
-"""Fitted instead of measured round trips (``--denoise``), and what is known of whether that helps."""
+"""Fitted instead of measured round trips (``--smooth-latencies``), and what is known of whether that helps."""
 
 import logging
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from solvers.embedding.settings import Setting
 from solvers.embedding.verdict import Verdict, judge_halves, judge_held_out
 
 _log = logging.getLogger("plink.embed")
-_MANY = 256  # hosts from which on a GPU is worth the trip
+_MIN_GPU_HOSTS = 256  # hosts from which on a GPU is worth the trip
 
 
 def device_for(name: str, hosts: int) -> str:
@@ -20,11 +20,11 @@ def device_for(name: str, hosts: int) -> str:
 
     if name != "auto":
         return name
-    return "cuda" if hosts >= _MANY and torch.cuda.is_available() else "cpu"
+    return "cuda" if hosts >= _MIN_GPU_HOSTS and torch.cuda.is_available() else "cpu"
 
 
 @dataclass(frozen=True)
-class Denoised:
+class SmoothedLatencies:
     """``network``: the same hosts with fitted round trips, also for pairs that were not measured; hosts of which
     nothing was measured have none. ``setting``: how they were fitted; ``verdict``: what that is worth."""
 
@@ -37,32 +37,34 @@ class Denoised:
         return setting_json(self.setting) | {"verdict": verdict_json(self.verdict)}
 
 
-def denoised(network: Network, seed: int = 0, whole: bool = True) -> Denoised:
+def smooth(network: Network, seed: int = 0, all_samples: bool = True) -> SmoothedLatencies:
     """Fit, and say on standard error what that is worth.
 
-    :param whole: whether the network's round trips are those of all samples, else of one half.
+    :param all_samples: whether the network's round trips are those of all samples, else of one half.
     :raises NoAnswer: as :func:`solvers.embedding.embed.embed`.
     """
     names = network.hosts.names
-    found = embed(network.latency_us, seed=seed, device=device_for("auto", len(names)), names=names)
-    verdict = verdict_on(network, found, seed, whole)
+    embedding = embed(network.latency_us, seed=seed, device=device_for("auto", len(names)), names=names)
+    verdict = verdict_on(network, embedding, seed, all_samples)
     _log.info(verdict_text(verdict))
-    fitted = replace(network, latency_us=found.fitted_us)
-    return Denoised(replace(fitted, latency_us=fitted.completed_us), found.setting, verdict)  # of hosts nobody measured
+    smoothed = replace(network, latency_us=embedding.fitted_us)
+    return SmoothedLatencies(
+        replace(smoothed, latency_us=smoothed.completed_us), embedding.setting, verdict
+    )  # of hosts nobody measured
 
 
-def verdict_on(network: Network, found: Embedding, seed: int, whole: bool = True) -> Verdict | None:
+def verdict_on(network: Network, embedding: Embedding, seed: int, all_samples: bool = True) -> Verdict | None:
     """Whether an embedding of the network helps: judged on the other half of the samples, or on pairs held out; None
     where there are too few pairs to say."""
     device = device_for("auto", len(network.hosts))
     halves = network.half_rtts_us
     if halves:
         try:
-            return judge_halves(halves, found, seed, device, whole=whole)
+            return judge_halves(halves, embedding, seed, device, whole=all_samples)
         except NoAnswer:
             pass  # a half may lack pairs that the whole has
     try:
-        return judge_held_out(network.latency_us, found, seed, device, names=network.hosts.names)
+        return judge_held_out(network.latency_us, embedding, seed, device, names=network.hosts.names)
     except NoAnswer:
         return None
 
@@ -76,7 +78,7 @@ def verdict_text(verdict: Verdict | None) -> str:
         line = f"judged by the halves of the samples fitted distances are {fitted} off, measured ones {raw} ({pairs})"
     else:
         line = f"of {pairs} held out the fit is {fitted} off, a guess from the nearest hosts {raw}"
-    advice = {"helps": "--denoise helps", "hurts": "--denoise hurts, leave it away"}
+    advice = {"helps": "--smooth-latencies helps", "hurts": "--smooth-latencies hurts, leave it away"}
     return f"{line}: {advice.get(verdict.word, 'no difference')}"
 
 
