@@ -63,7 +63,8 @@ def run(fabric: Fabric, plan: Plan, dead: npt.NDArray[np.bool_] | None = None) -
 def neighbours(
     fabric: Fabric, full: Matrix, groups: npt.NDArray[np.intp], hosts: npt.NDArray[np.intp]
 ) -> dict[str, float]:
-    """How many rack neighbours are found, over ``hosts`` that have any; ``full``: measured or predicted, (N, N).
+    """Return how many rack neighbours are found, over ``hosts`` that have any; ``full``: measured or predicted, (N,
+    N).
 
     ``found_nearest``: of a host's k rack neighbours, those among its k nearest; ``found_in_group``: those in its group;
     ``group_precision``: of the others in its group, those in its rack. Each is a mean over hosts.
@@ -106,13 +107,13 @@ def errors(fabric: Fabric, predicted: Matrix, unprobed: npt.NDArray[np.bool_]) -
 
 
 def symmetric(fabric: Fabric) -> Matrix:
-    """Every pair measured, the worse direction, shape (N, N)."""
+    """Return every pair measured, the worse direction, shape (N, N)."""
     i, j = np.arange(len(fabric))[:, None], np.arange(len(fabric))
     return np.maximum(fabric.rtt_us(i, j), fabric.rtt_us(j, i))
 
 
 def figures(name: str, seed: int, settings: AdaptiveSettings) -> dict[str, Any]:
-    """One adaptive run on one fabric."""
+    """Return one adaptive run on one fabric."""
     fabric = three_tier(HOSTS, seed, **VARIANTS[name])
     dead = np.random.default_rng(seed).random(HOSTS) < 0.05 if "dead" in name else np.zeros(HOSTS, dtype=bool)
     plan = Adaptive(HOSTS, seed, predict_tiered, settings)
@@ -142,7 +143,8 @@ def figures(name: str, seed: int, settings: AdaptiveSettings) -> dict[str, Any]:
 
 
 def methods(seed: int) -> list[dict[str, Any]]:
-    """The base fabric, a tenth of its pairs, chosen at random or by the plan: how well each way to predict does."""
+    """Return the base fabric, a tenth of its pairs, chosen at random or by the plan: how well each way to predict
+    does."""
     fabric = three_tier(HOSTS, seed)
     circle, at_random = Circle(HOSTS, seed), np.full((HOSTS, HOSTS), np.nan)
     for k in range(int(0.10 * (HOSTS - 1))):
@@ -171,7 +173,7 @@ def methods(seed: int) -> list[dict[str, Any]]:
 
 
 def schedule_all(n: int) -> dict[str, Any]:
-    """All pairs of ``n`` hosts, scheduled and not measured."""
+    """Return all pairs of ``n`` hosts, scheduled and not measured."""
     plan, nothing = AllPairs(n, 1), np.full((n, n), np.nan)
     rounds = pairs = 0
     start = time.perf_counter()
@@ -181,7 +183,7 @@ def schedule_all(n: int) -> dict[str, Any]:
 
 
 def schedule_adaptive(n: int) -> dict[str, Any]:
-    """The adaptive plan for ``n`` hosts on the base fabric, from first to last round."""
+    """Return the adaptive plan for ``n`` hosts on the base fabric, from first to last round."""
     last: list[TieredPrediction] = []
 
     def predict(measured: Matrix) -> TieredPrediction:
@@ -240,7 +242,7 @@ def main() -> int:
 
 
 def bars_of(recorded: dict[str, Any]) -> list[Bar]:
-    """What is wanted of 1,024 hosts on the base fabric (the worst seed), and of 10,000."""
+    """Return what is wanted of 1,024 hosts on the base fabric (the worst seed), and of 10,000."""
     base = recorded["variants"]["base"]["settled"]
     one_way = recorded["variants"]["noise of each direction"]["settled"]
     bars = [

@@ -44,7 +44,7 @@ def _done(run: Any) -> str:
 
 
 def _launch(folder: Path, *words: str) -> list[dict[str, Any]]:
-    """What rank 0 said, line by line."""
+    """Return what rank 0 said, line by line."""
     said = _done(
         subprocess.run(
             [sys.executable, "-m", "plink", "launch", "--env", "OMP_NUM_THREADS=1", *words],
@@ -67,7 +67,8 @@ def _given(bench: BenchLab) -> list[str]:
 
 
 def _prepared(bench: BenchLab) -> tuple[list[str], list[int]]:
-    """The hosts as given, and the place of each in plink's order for Gloo's ring; a 2LHA plan of the given order."""
+    """Return the hosts as given, and the place of each in plink's order for Gloo's ring; a 2LHA plan of the given
+    order."""
     names = _given(bench)
     (bench.folder / "given.txt").write_text("".join(f"{name}\n" for name in names))
     for words in (
@@ -85,7 +86,7 @@ def _prepared(bench: BenchLab) -> tuple[list[str], list[int]]:
 
 
 def _alone(bench: BenchLab, name: str) -> str:
-    """A plan that hands nothing over to Gloo in another order."""
+    """Return a plan that hands nothing over to Gloo in another order."""
     from plink.runtime.aggengine.aggregation import aggregation_to_json, read_aggregation
 
     whole = read_aggregation(bench.folder / f"{name}.json")

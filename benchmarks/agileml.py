@@ -112,7 +112,7 @@ class Job:
             raise SystemExit(done.stderr)
 
     def child(self, pattern: str) -> int:
-        """A process that the job itself started on this machine."""
+        """Return a process that the job itself started on this machine."""
         assert self.process is not None
         for children in Path(f"/proc/{self.process.pid}/task").glob("*/children"):
             for pid in map(int, children.read_text().split()):
@@ -139,7 +139,7 @@ def _pids(bench: BenchLab, name: str) -> list[int]:
 
 
 def _tiers(bench: BenchLab, reliable: int, number: int = 16) -> Hosts:
-    """The lab's hosts as they are given, the first so many reliable."""
+    """Return the lab's hosts as they are given, the first so many reliable."""
     hosts = read_hosts(bench.hosts_file)
     members = tuple(
         replace(host, tier="reliable" if place < reliable else "transient")
@@ -272,7 +272,8 @@ def _come_and_go(bench: BenchLab, course: _Course, *more: str) -> dict[str, Any]
 
 
 def _faults(bench: BenchLab) -> dict[str, Any]:
-    """One run for each; its last objective beside the undisturbed one, when the loss was found, what was redone."""
+    """Return one run for each; its last objective beside the undisturbed one, when the loss was found, what was
+    redone."""
     hosts = _tiers(bench, 1, 8)
     names = hosts.names
     words = ("--max-hosts", "16", "--checkpoint", str(bench.folder / "checkpoints"), "--checkpoint-every", "2s")

@@ -28,12 +28,12 @@ _ALPHAS = (1.0, 1.5, 2.0)
 
 
 def _within(label: Labels, rtt_us: Matrix) -> float:
-    """The true mean round trip within groups."""
+    """Return the true mean round trip within groups."""
     return float(rtt_us[(label[:, None] == label) & ~np.eye(len(label), dtype=bool)].mean())
 
 
 def rows_of(kind: str, seed: int) -> list[dict[str, Any]]:
-    """One cloud: a row for each alpha."""
+    """Return one cloud: a row for each alpha."""
     cloud, measured = _cloud(_HOSTS, kind, seed)
     sizes, rows = sizes_for(_HOSTS, None, 1.0), []
     for alpha in _ALPHAS:

@@ -34,7 +34,7 @@ _TUNED, _WATCHED, _STOCK = ("--autotune",), ("--autotune", "--set", "autotune-th
 
 
 def _run(bench: BenchLab, algo: str, more: tuple[str, ...], seconds: float, faults: bool) -> dict[str, Any]:
-    """One job: its steps, when the host fell and recovered, and what the log has."""
+    """Return one job: its steps, when the host fell and recovered, and what the log has."""
     before = set(bench.folder.glob(".plink/runs/*"))
     words = ["--backend", algo, "--order", "2lha.json", *more]
     job = subprocess.Popen(
@@ -72,7 +72,7 @@ def _run(bench: BenchLab, algo: str, more: tuple[str, ...], seconds: float, faul
 
 
 def _cost(bench: BenchLab, algo: str) -> dict[str, Any]:
-    """The same job on a network that stays as it is, with and without, turn and turn about: steps a second."""
+    """Return the same job on a network that stays as it is, with and without, turn and turn about: steps a second."""
     rates: dict[str, list[float]] = {"with": [], "without": []}
     for pair in range(_PAIRS):
         for which in sorted(rates, reverse=bool(pair % 2)):
@@ -118,7 +118,7 @@ def _judge(with_it: dict[str, Any], without: dict[str, Any]) -> dict[str, Any]:
 
 
 def _stretches(run: dict[str, Any]) -> list[dict[str, Any]]:
-    """The log by the clock of the steps: its stretches follow one another."""
+    """Return the log by the clock of the steps: its stretches follow one another."""
     at, imbalance, installed, found = 0.0, 1.0, {0: 1.0}, []
     offset = run["steps"][-1][0] - run["log"][-1]["at_s"]
     for row in run["log"]:

@@ -57,7 +57,7 @@ def candidates(group_of: npt.NDArray[np.intp], rng: np.random.Generator) -> list
 
 
 def pricings(algo: str, fabric: Fabric) -> dict[str, Pricing]:
-    """A function that prices an order, microseconds, for every model."""
+    """Return a function that prices an order, microseconds, for every model."""
     pattern = pattern_of(schedule_for(algo, len(fabric.names)))
     return {model: closed_form(pattern, fabric, SIZE_BYTES, model) for model in MODELS}
 
@@ -65,7 +65,8 @@ def pricings(algo: str, fabric: Fabric) -> dict[str, Pricing]:
 def compare(
     bench: BenchLab, fabric: Fabric, algo: str, measure: Measure, rng: np.random.Generator
 ) -> dict[str, Any]:  # fmt: skip
-    """One collective: predicted and measured seconds of the chosen orders, and their rank correlation by model."""
+    """Return one collective: predicted and measured seconds of the chosen orders, and their rank correlation by
+    model."""
     price = pricings(algo, fabric)
     pool = candidates(fabric.group_of, rng)
     costs = np.array([price["contention"](order) for order in pool])
@@ -143,7 +144,7 @@ def main() -> int:
 
 
 def bars_of(figures: dict[str, Any]) -> list[Bar]:
-    """What is wanted."""
+    """Return what is wanted."""
     return [
         Bar(f"{algo}, rank correlation of `contention`", figures[algo]["spearman"]["contention"], at_least=least)
         for algo, least in BARS.items()

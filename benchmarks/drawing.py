@@ -35,7 +35,7 @@ def strips(
     name: str, heading: str, second: str, rows: Mapping[str, Samples], xlabel: str, log: bool = False,
     marks: Mapping[str, float] | None = None, medians: Mapping[str, float] | None = None,
 ) -> Picture:  # fmt: skip
-    """A row for each name: every sample a point, their median a bar.
+    """Return a row for each name: every sample a point, their median a bar.
 
     :param marks: of a row, what another (the thesis) reports: a cross. :param medians: where the bar of a row is not at
     the median of all its samples, but, say, of the medians of several runs.
@@ -101,7 +101,7 @@ def curves(
 def spreads(
     name: str, heading: str, second: str, rows: Mapping[str, Samples], xlabel: str, begin: float, bins: int = 50
 ) -> Picture:  # fmt: skip
-    """A small histogram for each name, one below the other, on one axis from ``begin`` or the least sample."""
+    """Return a small histogram for each name, one below the other, on one axis from ``begin`` or the least sample."""
     inner, high = _WIDTH - _LABEL - _RIGHT, 0.5
     low, top = min(begin, *map(min, rows.values())), max(map(max, rows.values()))
     with drawing():

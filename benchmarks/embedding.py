@@ -41,7 +41,7 @@ _MEGABYTES = 1536
 
 
 def _cloud(hosts: int, kind: str, seed: int) -> tuple[Cloud, Matrix]:
-    """A cloud, and what was measured of it."""
+    """Return a cloud, and what was measured of it."""
     cloud = three_tier(hosts, seed, kind, noise_sigma=0.0, sample_sigma=_SIGMA)
     return cloud, symmetrised(cloud.sample(np.random.default_rng((seed, 1))))
 
@@ -62,7 +62,8 @@ def gains_of(kind: str, seeds: int) -> list[dict[str, Any]]:
 
 
 def _seconds_of(hosts: int) -> tuple[float, float, float, float]:
-    """Seconds with the verdict, the process's largest size in MB, and PAIA raw and fitted; in a process of its own."""
+    """Return seconds with the verdict, the process's largest size in MB, and PAIA raw and fitted; in a process of its
+    own."""
     cloud, measured = _cloud(hosts, "uneven", 0)
     network = cloud.network(np.random.default_rng((0, 2)))
     embed(measured[:8, :8])
@@ -75,7 +76,7 @@ def _seconds_of(hosts: int) -> tuple[float, float, float, float]:
 
 
 def timed(hosts: int) -> dict[str, float]:
-    """The same from outside."""
+    """Return the same from outside."""
     command = [sys.executable, "-m", "benchmarks.embedding", "--time", str(hosts)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     names = ("seconds", "megabytes", "raw", "fitted")

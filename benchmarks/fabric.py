@@ -34,13 +34,13 @@ class Fabric:
         return len(self.rack)
 
     def true_us(self, i: Integers, j: Integers) -> Floats:
-        """Round trip without noise; ``i`` and ``j`` broadcast, i != j."""
+        """Return round trip without noise; ``i`` and ``j`` broadcast, i != j."""
         near, middle, far = self.tiers_us
         tier = np.where(self.rack[i] == self.rack[j], near, np.where(self.pod[i] == self.pod[j], middle, far))
         return np.asarray(tier + self.offset_us[i] + self.offset_us[j], dtype=np.float64)
 
     def rtt_us(self, i: Integers, j: Integers) -> Floats:
-        """Round trip as it is measured from ``i`` to ``j``."""
+        """Return round trip as it is measured from ``i`` to ``j``."""
         first, second = (i, j) if self.one_way else (np.minimum(i, j), np.maximum(i, j))
         uniform = _uniform((np.uint64(self.seed) << np.uint64(40)) + np.asarray(first * len(self) + second, np.uint64))
         return self.true_us(i, j) * np.exp(self.noise * ndtri(uniform))

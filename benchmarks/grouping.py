@@ -51,7 +51,7 @@ _MEGABYTES = 1536
 
 
 def _within(label: Labels, rtt_us: Matrix) -> float:
-    """The true mean round trip within groups."""
+    """Return the true mean round trip within groups."""
     return float(rtt_us[(label[:, None] == label) & ~np.eye(len(label), dtype=bool)].mean())
 
 
@@ -93,7 +93,7 @@ def clouds_of(kind: str, seeds: int) -> list[dict[str, Any]]:
 
 
 def racks_recovered(seeds: int) -> int:
-    """How many clouds of eight racks of eight, well apart, come out exactly as they are."""
+    """Return how many clouds of eight racks of eight, well apart, come out exactly as they are."""
     exact = 0
     for seed in range(seeds):
         cloud = three_tier(_HOSTS, seed, "powers", noise_sigma=0.05, sample_sigma=0.05)
@@ -108,8 +108,8 @@ def _members(label: Labels) -> list[list[int]]:
 
 
 def tiers_found(seeds: int) -> dict[str, float]:
-    """How often the nearest tier is exactly the racks, with the halves of the samples and without, and how often there
-    is one where there should be none."""
+    """Return how often the nearest tier is exactly the racks, with the halves of the samples and without, and how
+    often there is one where there should be none."""
     found = {"racks": 0, "racks_without_halves": 0, "false": 0, "false_without_halves": 0}
     for seed in range(seeds):
         for cloud in (three_tier(_HOSTS, seed, "powers", 0.15, 0.2), alike(32, seed, 0.85)):
@@ -126,7 +126,8 @@ def tiers_found(seeds: int) -> dict[str, float]:
 
 
 def _seconds_of(hosts: int) -> tuple[float, float]:
-    """Seconds for all that `plink cluster` works out, and the process's largest size in MB, in a process of its own."""
+    """Return seconds for all that `plink cluster` works out, and the process's largest size in MB, in a process of its
+    own."""
     few, network = (_cloud(n, "uneven", 0)[0].network(np.random.default_rng(3)) for n in (8, hosts))
     cluster(few)
     began = time.perf_counter()
@@ -135,7 +136,7 @@ def _seconds_of(hosts: int) -> tuple[float, float]:
 
 
 def timed(hosts: int) -> dict[str, float]:
-    """The same from outside."""
+    """Return the same from outside."""
     command = [sys.executable, "-m", "benchmarks.grouping", "--time", str(hosts)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return {

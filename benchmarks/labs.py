@@ -43,7 +43,7 @@ class BenchLab:
         return plink(*words, cwd=self.folder)
 
     def network(self, name: str) -> Network:
-        """A network file of the folder."""
+        """Return a network file of the folder."""
         return read_network(self.folder / name)
 
 
@@ -62,7 +62,7 @@ def plink(*words: str, cwd: Path) -> Run:
 
 @contextlib.contextmanager
 def lab(*options: str) -> Iterator[BenchLab]:
-    """A lab with these options of ``plink lab up``, taken down afterwards."""
+    """Yield a lab with these options of ``plink lab up``, taken down afterwards."""
     name = f"bench-{os.getpid()}"
     with tempfile.TemporaryDirectory() as folder:
         up = plink("lab", "up", "--name", name, *options, cwd=Path(folder))

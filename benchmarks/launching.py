@@ -52,7 +52,8 @@ CLIENTS = (
 
 
 def _gains(wanted: list[str]) -> dict[str, Any]:
-    """Every client in the given order and in plink's, on 4 racks of 4 hosts whose racks share what one host has."""
+    """Return every client in the given order and in plink's, on 4 racks of 4 hosts whose racks share what one host
+    has."""
     rows: dict[str, Any] = {}
     with lab("--seed", "5") as bench:
         _done(bench.plink("probe", bench.hosts_file))

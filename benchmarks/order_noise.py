@@ -34,7 +34,7 @@ _KINDS: dict[str, Callable[[int], Cloud]] = {
 
 
 def judged_and_fresh(cloud: Cloud, algo: str, seed: int) -> tuple[Judgement, float]:
-    """What is said of the order that was found, and the gain that fresh samples show."""
+    """Return what is said of the order that was found, and the gain that fresh samples show."""
     rng = np.random.default_rng((seed, 1))
     halves = cloud.halves(rng)
     parts = split([symmetrised(half) for half in halves], symmetrised(np.sqrt(halves[0] * halves[1])))

@@ -35,7 +35,7 @@ _EPSILON = 1e-9
 
 
 def tsp_minute(cost: Matrix, seed: int, fresh: bool = False) -> dict[str, Any]:
-    """The ring that fast-tsp finds in a minute, as kept or run now: its sum of hops by the true round trips."""
+    """Return the ring that fast-tsp finds in a minute, as kept or run now: its sum of hops by the true round trips."""
 
     def run() -> dict[str, Any]:
         import fast_tsp
@@ -62,7 +62,7 @@ def _until(seconds: float) -> Watch:
 
 
 def sum_of(hosts: int, seed: int, fresh: bool) -> dict[str, Any]:
-    """One cloud's cheapest ring."""
+    """Return one cloud's cheapest ring."""
     cost = three_tier(hosts, seed).rtt_us
     tsp = tsp_minute(cost, seed, fresh)
     began = time.monotonic()
@@ -80,7 +80,7 @@ def sum_of(hosts: int, seed: int, fresh: bool) -> dict[str, Any]:
 
 
 def longest_of(hosts: int, seed: int) -> dict[str, Any]:
-    """One cloud's ring with the shortest longest hop."""
+    """Return one cloud's ring with the shortest longest hop."""
     cost = three_tier(hosts, seed).rtt_us
     began = time.monotonic()
     ring = search_bottleneck(cost, seed, SearchBudget(_MOST, _until(_LONGEST_SECONDS[hosts]), patient=False))
@@ -96,7 +96,7 @@ def longest_of(hosts: int, seed: int) -> dict[str, Any]:
 
 
 def bars_of(figures: dict[str, Any]) -> list[Bar]:
-    """What is wanted; a gap within rounding is none."""
+    """Return what is wanted; a gap within rounding is none."""
     bars = []
     for kind, gaps, seconds in (("sum", _GAPS, _SECONDS), ("longest hop", _LONGEST_GAPS, _LONGEST_SECONDS)):
         to = "a minute of fast-tsp" if kind == "sum" else "its bound"

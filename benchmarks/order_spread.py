@@ -35,20 +35,20 @@ _ALGORITHMS = {
 
 
 def best_order(fabric: Fabric, algo: str, options: Options, size_bytes: float, model: str) -> Order:
-    """What plink finds."""
+    """Return what plink finds."""
     given = np.arange(len(fabric.names))
     task = Task(fabric, given, algo, options, size_bytes, model)
     return search(task, _SEED, SearchBudget(_MOVES, patient=False)).order
 
 
 def random_orders(hosts: int) -> list[Order]:
-    """The 500."""
+    """Return the 500."""
     rng = np.random.default_rng(_SEED)
     return [rng.permutation(hosts) for _ in range(_ORDERS)]
 
 
 def priced(fabric: Fabric, model: str, algo: str, options: Options) -> dict[str, Any]:
-    """What they cost, and the best order, microseconds."""
+    """Return what they cost, and the best order, microseconds."""
     hosts = len(fabric.names)
     price = pricing_for(algo, hosts, options, fabric, _SIZE, model)
     costs = [float(round(price(order), 3)) for order in random_orders(hosts)]
@@ -60,7 +60,7 @@ def priced(fabric: Fabric, model: str, algo: str, options: Options) -> dict[str,
 
 
 def on_lab(run: int, size_bytes: int, repeats: int) -> dict[str, Any]:
-    """The lab probed, its orders priced, and some of them run, the best one last."""
+    """Return the lab probed, its orders priced, and some of them run, the best one last."""
     with lab("--seed", "4") as bench:
         probe = bench.plink("probe", bench.hosts_file, "--count", "2000", "-o", "network.json")
         if probe.code:

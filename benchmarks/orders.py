@@ -57,7 +57,7 @@ class Case:
         return price(found.order)
 
     def search(self, seed: int, seconds: float, enough: float = 0.0) -> tuple[Found, float]:
-        """What is found within so many seconds, or at a cost so low, and how long it took."""
+        """Return what is found within so many seconds, or at a cost so low, and how long it took."""
         began = time.monotonic()
 
         def going(progress: Progress) -> bool:
@@ -89,7 +89,7 @@ def baseline(hosts: int, algo: str, seed: int, fresh: bool = False) -> dict[str,
 
 
 def against_plain(hosts: int, algo: str, seed: int, fresh: bool) -> dict[str, Any]:
-    """The search in a tenth of the plain annealing's time."""
+    """Return the search in a tenth of the plain annealing's time."""
     plain = baseline(hosts, algo, seed, fresh)
     here = case(three_tier(hosts, seed), algo)
     found, took = here.search(seed, _ENDING * _SHARE * plain["seconds"])
@@ -107,7 +107,7 @@ def against_plain(hosts: int, algo: str, seed: int, fresh: bool) -> dict[str, An
 
 
 def known_optimum(hosts: int, algo: str, base: int = 2) -> float:
-    """The cheapest order of a noise-free cloud of racks of 8 in pods of 4 racks, microseconds, ``latency``.
+    """Return the cheapest order of a noise-free cloud of racks of 8 in pods of 4 racks, microseconds, ``latency``.
 
     *Ring*: a rack or a pod is entered and left at least once. *Halving-doubling, BCube*: the first j rounds tie the
     hosts into blocks of base^j, which a tier must be divisible into if no longer hop is to be among theirs; a host's
@@ -129,7 +129,7 @@ def known_optimum(hosts: int, algo: str, base: int = 2) -> float:
 
 
 def at_known(hosts: int, algo: str, seed: int) -> dict[str, Any]:
-    """Whether the known optimum is found, and after how long."""
+    """Return whether the known optimum is found, and after how long."""
     here = case(three_tier(hosts, seed, "powers", noise_sigma=0.0, tiers_us=_TIERS_US), algo)
     optimum = known_optimum(hosts, algo, here.options.base)
     found, took = here.search(seed, _MOST_S, optimum * (1 + 1e-9))
@@ -145,7 +145,7 @@ def at_known(hosts: int, algo: str, seed: int) -> dict[str, Any]:
 
 
 def reordered(folder: Path, hosts: int, words: list[str], environment: dict[str, str] | None = None) -> dict[str, Any]:
-    """Seconds and peak (GB) of one ``plink reorder`` with its defaults, in a process of its own."""
+    """Return seconds and peak (GB) of one ``plink reorder`` with its defaults, in a process of its own."""
     network = folder / f"{hosts}.json"
     if not network.exists():
         three_tier(hosts, 0).network(np.random.default_rng(0)).write(network)
@@ -164,7 +164,7 @@ def reordered(folder: Path, hosts: int, words: list[str], environment: dict[str,
 
 
 def whole_command() -> dict[str, Any]:
-    """The first time on a machine (nothing compiled yet), then as usual; every algorithm at 512."""
+    """Return the first time on a machine (nothing compiled yet), then as usual; every algorithm at 512."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "numba").mkdir()
@@ -190,7 +190,7 @@ def table(what: Callable[..., dict[str, Any]], seeds: dict[int, int], algorithms
 
 
 def bars_of(figures: dict[str, Any]) -> list[Bar]:
-    """What is wanted."""
+    """Return what is wanted."""
     bars = []
     for hosts, rows in figures["against_plain"].items():
         for algo, seeds in rows.items():

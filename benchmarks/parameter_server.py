@@ -109,7 +109,7 @@ def _layout(partitions: int) -> Layout:
 
 @contextmanager
 def _child(target: Callable[..., None], *arguments: Any) -> Iterator[Any]:
-    """What a process says first; it is killed at the end."""
+    """Yield what a process says first; it is killed at the end."""
     spawning = multiprocessing.get_context("spawn")
     here, there = spawning.Pipe()
     process = spawning.Process(target=target, args=(there, *arguments), daemon=True)
@@ -156,7 +156,7 @@ def _transport(way: str, keys: RunKeys) -> dict[str, Any]:
 
 
 def _parameters(partitions: int, keys: RunKeys) -> dict[str, Any]:
-    """An update of all rows, the clock, and a read of all rows; and reads of one row."""
+    """Return an update of all rows, the clock, and a read of all rows; and reads of one row."""
     rows, ones = np.arange(_ROWS), np.ones((_ROWS, _WIDTH), dtype=np.float32)
     with _child(_store, partitions, keys.pem) as address:
         owners = {partition: Ownership(address) for partition in range(partitions)}

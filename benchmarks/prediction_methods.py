@@ -54,7 +54,7 @@ def low_rank(pairs: Observed, rank: int = 16, steps: int = 60) -> Matrix:
 
 
 def _truncated(matrix: Matrix, rank: int) -> Matrix:
-    """The nearest symmetric matrix of ``rank``, by the eigenvalues of largest magnitude."""
+    """Return the nearest symmetric matrix of ``rank``, by the eigenvalues of largest magnitude."""
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
     kept = np.argsort(-np.abs(values))[:rank]
     return np.asarray((vectors[:, kept] * values[kept]) @ vectors[:, kept].T, dtype=np.float64)

@@ -86,7 +86,7 @@ _VARIANTS = {
 
 
 def price_4096(name: str) -> dict[str, float]:
-    """Seconds from nothing (but the network) to the price of one order, and the process's peak, by model."""
+    """Return seconds from nothing (but the network) to the price of one order, and the process's peak, by model."""
     n = 4096
     algo, options = _VARIANTS.get(name, (name, _options(n)))
     fabric, order = _fabric(n), np.random.default_rng(1).permutation(n)
@@ -99,7 +99,7 @@ def price_4096(name: str) -> dict[str, float]:
 
 
 def ring_1024(_: str) -> dict[str, float]:
-    """A whole schedule of 2.1 million transfers: seconds to make it, to price it by each model, and the peak."""
+    """Return a whole schedule of 2.1 million transfers: seconds to make it, to price it by each model, and the peak."""
     n = 1024
     fabric, order = _fabric(n), np.random.default_rng(1).permutation(n)
     began = time.perf_counter()

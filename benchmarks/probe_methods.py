@@ -26,7 +26,7 @@ _METHODS = {  # what is asked for; some minutes in all
 
 
 def _distances(bench: BenchLab, name: str, file: str) -> Matrix:
-    """What was measured as a distance, shape (N, N), the same both ways."""
+    """Return what was measured as a distance, shape (N, N), the same both ways."""
     network = bench.network(file)
     if "bandwidth" not in name:
         return symmetrised(network.latency_us)
@@ -38,7 +38,7 @@ def _distances(bench: BenchLab, name: str, file: str) -> Matrix:
 
 
 def _measured(bench: BenchLab, name: str, words: tuple[str, ...]) -> dict[str, Any]:
-    """One probe of all pairs: PAIA raw and of an embedding's fitted distances (null where a pair is missing)."""
+    """Return one probe of all pairs: PAIA raw and of an embedding's fitted distances (null where a pair is missing)."""
     done = bench.plink("probe", bench.hosts_file, "--no-shared-links", *words, "-o", "probed.json")
     if done.code:
         raise SystemExit(f"{name}: exit code {done.code}\n{done.stderr[-2000:]}")

@@ -98,7 +98,7 @@ def main() -> int:
 
 
 def bars_of(figures: dict[str, Any]) -> list[Bar]:
-    """What is wanted."""
+    """Return what is wanted."""
     sixteen, many = figures["sixteen_hosts"], figures["sixty_four_hosts"]
     return [
         Bar("16 hosts, 10,000 probes a pair, seconds (median)", sixteen["seconds_median"], at_most=25.0),

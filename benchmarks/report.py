@@ -29,7 +29,7 @@ _SECONDS, _MEGABYTES = 3.0, 8.0
 
 
 def facts_for(hosts: int) -> ReportData:
-    """What there is to show of such a cloud; the order is that of the leaves of its hierarchy."""
+    """Return what there is to show of such a cloud; the order is that of the leaves of its hierarchy."""
     cloud = three_tier(hosts, 0)
     network = cloud.network(np.random.default_rng(0))
     order = leaves(cloud.rtt_us)

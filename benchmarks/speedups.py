@@ -41,7 +41,7 @@ _LIBRARIES = {
 
 
 def orders_of(fabric: Fabric, algo: str) -> dict[str, Any]:
-    """The three orders as names, and their prices in seconds."""
+    """Return the three orders as names, and their prices in seconds."""
     options, hosts = _OURS.get(algo, Options()), len(fabric.names)
     price = pricing_for(algo, hosts, options, fabric, _SIZE, "contention")
     pool = candidates(fabric.group_of, np.random.default_rng(_SEED))
@@ -56,7 +56,8 @@ def orders_of(fabric: Fabric, algo: str) -> dict[str, Any]:
 def _by_engine(
     bench: BenchLab, orders: Sequence[Names], size_bytes: int, warm_up: int, repeats: int, *, algo: str
 ) -> list[list[float]]:  # fmt: skip
-    """Seconds of AggEngine's all-reduces by a schedule, shape (orders, repeats); the first of each never counts."""
+    """Return seconds of AggEngine's all-reduces by a schedule, shape (orders, repeats); the first of each never
+    counts."""
     from plink.runtime.aggengine.aggregation import Aggregation, SizeClass, aggregation_to_json
 
     del warm_up
@@ -82,7 +83,7 @@ def _by_engine(
 
 
 def measured(bench: BenchLab, fabric: Fabric, library: str, algo: str, size_bytes: int, repeats: int) -> dict[str, Any]:
-    """One bar of the figure."""
+    """Return one bar of the figure."""
     found = orders_of(fabric, algo)
     measure: Any = gloo.measure
     if library != "PyTorch/Gloo":

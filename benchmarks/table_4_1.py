@@ -49,7 +49,7 @@ _COLUMNS = ("rounds", "wire", "between_racks")
 
 
 def counted(algo: str, n: int, c: int) -> dict[str, Any]:
-    """The three columns of a schedule, and whether the verifier passed it (None: too large for it)."""
+    """Return the three columns of a schedule, and whether the verifier passed it (None: too large for it)."""
     racks = [list(range(n * rack, n * rack + n)) for rack in range(c)]
     schedule = schedule_for(algo, n * c, Options(groups=racks, fan_out=c))
     found = count(schedule, 1.0, np.repeat(np.arange(c), n))
@@ -63,7 +63,7 @@ def counted(algo: str, n: int, c: int) -> dict[str, Any]:
 
 
 def rows_of(line: Line) -> list[dict[str, Any]]:
-    """One for each number of hosts."""
+    """Return one for each number of hosts."""
     rows = []
     for hosts in _HOSTS:
         n = hosts // _RACKS
@@ -73,7 +73,7 @@ def rows_of(line: Line) -> list[dict[str, Any]]:
 
 
 def exact(rows: list[dict[str, Any]], column: str) -> bool:
-    """Whether formula and count agree at every size."""
+    """Return whether formula and count agree at every size."""
     return all(math.isclose(row["thesis"][column], row["counted"][column], abs_tol=1e-6) for row in rows)
 
 
@@ -104,7 +104,7 @@ def shown(figures: dict[str, Any]) -> dict[str, Shown]:
 
 
 def details(lines: dict[str, list[dict[str, Any]]]) -> str:
-    """The thesis's table at the smallest and the largest number of hosts: formula / count."""
+    """Return the thesis's table at the smallest and the largest number of hosts: formula / count."""
     ends, names = (_HOSTS[0], _HOSTS[-1]), ("rounds", "bytes / S", "between racks / S")
     heading = " | ".join(f"{name}, {hosts} hosts" for hosts in ends for name in names)
     rows = [f"| | {heading} |", "|---" * 7 + "|"]

@@ -55,7 +55,7 @@ def _document(benchmark: str) -> dict[str, Any] | None:
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     every = functools.cache(shown_by)
     lines = [_TOLD["introduction"]]
     for source in dict.fromkeys(row.source for row in ROWS):

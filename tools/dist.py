@@ -19,7 +19,7 @@ ROOT = Path(__file__).parent.parent
 
 
 def epoch() -> int:
-    """Seconds since 1970 that all files bear."""
+    """Return seconds since 1970 that all files bear."""
     if "SOURCE_DATE_EPOCH" in os.environ:
         return int(os.environ["SOURCE_DATE_EPOCH"])
     if (ROOT / ".git").exists():

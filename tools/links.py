@@ -52,7 +52,7 @@ def in_source(source: Path) -> Iterator[Link]:
 
 
 def of_the_repository() -> list[Link]:
-    """All that there are."""
+    """Return all links of the repository."""
     pages = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
     sources = [
         file for room in ("plink", "probes", "solvers", "runners") for file in sorted((ROOT / room).rglob("*.py"))
@@ -86,7 +86,7 @@ def trouble(url: str, answer_s: float = _ANSWER_S) -> str | None:
 
 
 def wrong(links: Sequence[Link], answer_s: float = _ANSWER_S, all_s: float = _ALL_S) -> list[str]:
-    """A line for each link that leads nowhere, or of which nothing was known after ``all_s`` seconds."""
+    """Return a line for each link that leads nowhere, or of which nothing was known after ``all_s`` seconds."""
     urls = dict.fromkeys(link.url.partition("#")[0] for link in links)
     asked, told = SimpleQueue[str](), SimpleQueue[tuple[str, str | None]]()
     for url in urls:

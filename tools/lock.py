@@ -19,18 +19,18 @@ _HEADER = "# Written by `make lock`: constraints.txt with hashes, but for PyTorc
 
 
 def name_of(requirement: str) -> str:
-    """The normalised name of what a requirement asks for (PEP 503)."""
+    """Return the normalised name of what a requirement asks for (PEP 503)."""
     return re.sub(r"[-_.]+", "-", re.split(r"[^A-Za-z0-9._-]", requirement.strip(), maxsplit=1)[0]).lower()
 
 
 def pinned() -> dict[str, str]:
-    """The lines of constraints.txt, by name."""
+    """Return the lines of constraints.txt, by name."""
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     return {name_of(line): line for line in lines if line and not line.startswith("#")}
 
 
 def markers() -> dict[str, str]:
-    """Where pyproject.toml asks for a package on some platforms only: the condition, by name."""
+    """Return where pyproject.toml asks for a package on some platforms only: the condition, by name."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     asked = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
     return {name_of(line): line.partition(";")[2].strip() for line in asked if ";" in line}

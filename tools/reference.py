@@ -30,7 +30,7 @@ commands in your shell.
 Options that you always give can stand in `plink.toml`, or below `[tool.plink]` in `pyproject.toml`, of the folder you
 work in; `plink --config FILE COMMAND ...` takes another file, and `/dev/null` none. A table a command, a key an option;
 what is typed counts more: it replaces the file's value, `--no-NAME` undoes a flag that the file sets (`--no-json`), and
-what the file says is dropped where it does not go with what is typed (`moves` beside a typed `--time-limit`).
+what the file says is dropped where it does not go with what is typed (`max-moves` beside a typed `--time-limit`).
 
 ```toml
 [probe]
@@ -97,7 +97,7 @@ _VALUES = {"int": "N", "float": "X", "str": "TEXT", "Path": "FILE"}
 
 
 def reference() -> str:
-    """The page."""
+    """Return the page."""
     from plink.cli.app import command
 
     top = command()
@@ -118,7 +118,7 @@ def _commands(node: Any, words: list[str]) -> Iterator[tuple[list[str], Any]]:
 
 
 def _paragraphs(node: Any) -> list[str]:
-    """The help in one line a paragraph, without its example."""
+    """Return the help in one line a paragraph, without its example."""
     text = re.split(r"\s*Example: ", node.help or "")[0]
     return [" ".join(part.split()) for part in re.split(r"\n\s*\n", text.replace("\b", ""))]
 
@@ -182,18 +182,18 @@ def _spelt(option: Any) -> str:
 
 
 def _choices(option: Any) -> str:
-    """The values of a closed list; empty where any value may be one."""
+    """Return the values of a closed list; empty where any value may be one."""
     kind = _annotated(option)
     return f"[{'|'.join(kind)}]" if isinstance(kind, type) and issubclass(kind, StrEnum) else ""
 
 
 def _kind(option: Any) -> str:
-    """The name of the annotated type."""
+    """Return the name of the annotated type."""
     return getattr(_annotated(option), "__name__", "str")
 
 
 def _annotated(option: Any) -> Any:
-    """The annotated type; of a list, that of its members; of an optional one, the other."""
+    """Return the annotated type; of a list, that of its members; of an optional one, the other."""
     annotation = option.type_descriptor.annotation
     members = [entry for entry in getattr(annotation, "__args__", ()) if entry is not type(None)]
     return members[0] if members else annotation

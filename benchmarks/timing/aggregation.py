@@ -30,7 +30,7 @@ _TIMEOUT = timedelta(seconds=300)
 
 
 def join(name: str, asked: dict[str, Any], rank: int, world: int) -> Group:
-    """One group, its ranks in an order of its own."""
+    """Return one group, its ranks in an order of its own."""
     order = asked.get("order")
     mine = order[rank] if order else rank
     store = dist.PrefixStore(f"{name}/", dist.distributed_c10d._get_default_store())
@@ -47,7 +47,7 @@ def join(name: str, asked: dict[str, Any], rank: int, world: int) -> Group:
 
 
 def once(group: Group, data: torch.Tensor, rank: int, world: int, in_a_row: int) -> float:
-    """Seconds of one all-reduce of so many, the slowest rank's."""
+    """Return seconds of one all-reduce of so many, the slowest rank's."""
     data.fill_(rank + 1)
     dist.barrier()
     began = time.perf_counter()

@@ -10,7 +10,7 @@ _RANK = Path(__file__).parent / "gloo_rank.py"
 
 
 def measure(bench: BenchLab, orders: Sequence[Names], size_bytes: int, warm_up: int, repeats: int) -> Seconds:
-    """Seconds of an all-reduce of float32, shape (orders, repeats)."""
+    """Return seconds of an all-reduce of float32, shape (orders, repeats)."""
     asked, result = write_orders(bench, "gloo", orders)
     numbers = (str(number) for number in (size_bytes, warm_up, repeats))
     run = bench.plink(

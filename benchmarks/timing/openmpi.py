@@ -39,7 +39,7 @@ def version() -> str:
 def measure(
     bench: BenchLab, orders: Sequence[Names], size_bytes: int, warm_up: int, repeats: int, *, algo: str
 ) -> Seconds:  # fmt: skip
-    """Seconds of an all-reduce of float32, shape (orders, repeats). mpirun runs on the lab's first host."""
+    """Return seconds of an all-reduce of float32, shape (orders, repeats). mpirun runs on the lab's first host."""
     program = bench.folder / "openmpi_rank"
     if not program.exists():
         subprocess.run(["mpicc", "-O2", "-o", str(program), str(_SOURCE)], check=True)

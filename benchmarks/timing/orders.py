@@ -21,7 +21,7 @@ def write_orders(bench: BenchLab, name: str, orders: Sequence[Names]) -> tuple[s
 
 
 def read_seconds(run: Run, name: str, result: str) -> Seconds:
-    """What rank 0 wrote, shape (orders, repeats)."""
+    """Return what rank 0 wrote, shape (orders, repeats)."""
     if run.code or not Path(result).exists():
         raise SystemExit(f"{name}: exit code {run.code}\n{run.stderr}")
     return np.loadtxt(result, ndmin=2)

@@ -31,8 +31,8 @@ _log = logging.getLogger("plink.advise")
 
 @dataclass(frozen=True)
 class AdviseRequest:
-    """What advice is asked for: sizes from ``min_bytes`` to ``max_bytes``, by ``model`` (``alpha-beta``, ``contention``
-    or ``auto``), of these ``algorithms`` with these ``options`` (``{"base": 4}``). ``seed``: of the search for a ring;
+    """A request for advice sizes from ``min_bytes`` to ``max_bytes``, by ``model`` (``alpha-beta``, ``contention`` or
+    ``auto``), of these ``algorithms`` with these ``options`` (``{"base": 4}``). ``seed``: of the search for a ring;
     ``smooth_latencies``: round trips as an embedding fits them."""
 
     min_bytes: float = 1e3
@@ -44,7 +44,10 @@ class AdviseRequest:
     smooth_latencies: bool = False
 
     def check(self) -> None:
-        """:raises UsageError: for sizes, an algorithm or a model that cannot be."""
+        """Refuse invalid sizes, algorithms or models.
+
+        :raises UsageError: for sizes, an algorithm or a model that cannot be.
+        """
         if not 0 < self.min_bytes <= self.max_bytes:
             sizes = f"{format_bytes(self.min_bytes)}..{format_bytes(self.max_bytes)}"
             raise UsageError(f"--size {sizes}: give a size of more than 0 bytes, or a range like 1KB..1GB")
@@ -59,9 +62,9 @@ class AdviseRequest:
 
 @dataclass(frozen=True)
 class Advice:
-    """``lines``: what each algorithm costs in each order that was tried; ``stretches``: the fastest of them from size
-    to size; ``left_out``: algorithms without a price, and why. ``model``: what they are priced by; ``capacities``:
-    where those of the links are from."""
+    """Advice for a network. ``lines``: what each algorithm costs in each order that was tried; ``stretches``: the
+    fastest of them from size to size; ``left_out``: algorithms without a price, and why. ``model``: what they are
+    priced by; ``capacities``: where those of the links are from."""
 
     request: AdviseRequest
     network: Network
@@ -72,19 +75,19 @@ class Advice:
     left_out: dict[str, str]
 
     def best(self, size_bytes: float, algo: str | None = None) -> Line:
-        """The fastest at this size; of one algorithm: in the best of its orders."""
+        """Return the fastest line at this size; of one algorithm, in the best of its orders."""
         return min((line for line in self.lines if algo in (None, line.algo)), key=lambda line: line.at(size_bytes))
 
     @property
     def sizes(self) -> list[float]:
-        """Round figures from the smallest size to the largest: 1, 4, 16, ... times the first."""
+        """Round sizes from the smallest to the largest: 1, 4, 16, ... times the first."""
         low, high = self.request.min_bytes, self.request.max_bytes
         number = math.floor(math.log(high / low, 4) + 1e-9) + 1
         sizes = [low * 4**k for k in range(number)]
         return sizes if math.isclose(sizes[-1], high) else [*sizes, high]
 
     def to_json(self) -> dict[str, Any]:
-        """``plink.advice/1``."""
+        """Return the document ``plink.advice/1``."""
         rows = [(size, self.best(size)) for size in self.sizes]
         return {
             "schema": "plink.advice/1",
@@ -141,7 +144,7 @@ def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
 
 
 def _orders(fabric: Fabric, baseline: Order, seed: int) -> dict[str, Order]:
-    """Families of orders: as given, groups kept together, and the best ring that a short search finds."""
+    """Return the orders to compare: as given, groups kept together, and the best ring of a short search."""
     orders = {"given": baseline}
     if len(set(fabric.group_of.tolist())) > 1:
         orders["grouped"] = baseline[np.argsort(fabric.group_of[baseline], kind="stable")]

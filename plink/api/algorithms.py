@@ -1,4 +1,4 @@
-"""What pricing, ordering and planning share: an algorithm's options, ranks, orders, fabrics."""
+"""Options, ranks, orders and fabrics of algorithms, for costs, orders and plans."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -23,7 +23,7 @@ OptionValues = Mapping[str, int | bool]
 
 
 def kinds() -> dict[str, type]:
-    """Of the options that an algorithm can be given, by name: ``int`` or ``bool``."""
+    """Return the type of each option of an algorithm, by name: ``int`` or ``bool``."""
     from solvers.schedules.catalogue import Options
 
     named = [field.name for field in fields(Options) if field.name != "groups"]
@@ -31,7 +31,7 @@ def kinds() -> dict[str, type]:
 
 
 def options_of(values: OptionValues, algorithms: Sequence[str], groups: list[list[int]] | None = None) -> "Options":
-    """The options of these algorithms (``{"base": 4}``), the others as they are by default.
+    """Return the options for these algorithms (``{"base": 4}``), with defaults for the others.
 
     :raises UsageError: for a name that is none or that none of the algorithms takes, or a value of the wrong kind.
     """
@@ -43,9 +43,9 @@ def options_of(values: OptionValues, algorithms: Sequence[str], groups: list[lis
     accepted = {option for part in parts for option in ALGORITHMS[part].options}
     for name, value in values.items():
         if name not in kind_of:
-            raise UsageError(f"--set {name}={value}: there are {', '.join(kind_of).replace('_', '-')}")
+            raise UsageError(f"--set {name}={value}: choose one of {', '.join(kind_of).replace('_', '-')}")
         if parts and name not in accepted:
-            raise UsageError(f"--set {name}={value}: {', '.join(algorithms)} takes no {name}")
+            raise UsageError(f"--set {name}={value}: {', '.join(algorithms)} has no option {name}")
         if type(value) is not kind_of[name] or value < 0:
             expected = "yes or no" if kind_of[name] is bool else "a whole number"
             raise UsageError(f"--set {name}={value}: {name} is {expected}")
@@ -56,7 +56,7 @@ def options_of(values: OptionValues, algorithms: Sequence[str], groups: list[lis
 
 
 def fabric_from(network: "Network", smooth_latencies: bool = False) -> "Fabric":
-    """What the network file says to the cost models, if wished with fitted instead of measured round trips.
+    """Return the network as the cost models take it, with smoothed round trips if requested.
 
     :raises NoAnswer: when they are wished for and there is too little to fit.
     """
@@ -70,8 +70,8 @@ def fabric_from(network: "Network", smooth_latencies: bool = False) -> "Fabric":
 
 
 def order_from(network: "Network", order: "RankOrder | None", location: str = "order") -> "Ranks":
-    """The host (its index in the network) at each rank: as an order has it, else as the hosts stand; a host has as many
-    ranks as slots. ``location`` names the order's file in errors.
+    """Return the host (its index in the network) at each rank, by the order or as the network lists them. A host has
+    as many ranks as slots. ``location`` names the order's file in errors.
 
     :raises InputError: when the order is not one of these hosts.
     """
@@ -86,7 +86,7 @@ def order_from(network: "Network", order: "RankOrder | None", location: str = "o
 
 
 def rank_groups(fabric: "Fabric", order: "Ranks") -> list[list[int]]:
-    """The ranks of each of the fabric's groups under an order: what two-level aggregation is told."""
+    """Return the ranks of each of the fabric's groups under an order, for two-level aggregation."""
     import numpy as np
 
     labels = fabric.group_of[order]
@@ -94,7 +94,7 @@ def rank_groups(fabric: "Fabric", order: "Ranks") -> list[list[int]]:
 
 
 def groups_in(order: "RankOrder | None", location: str, ranks: int) -> list[list[int]] | None:
-    """The groups of ranks that an order was found for (``plink reorder --algo 2lha`` notes them), if it names any.
+    """Return the groups of ranks in an order (from ``plink reorder --algo 2lha``), None without.
 
     :raises InputError: when they do not deal out the ranks.
     """
@@ -107,7 +107,7 @@ def groups_in(order: "RankOrder | None", location: str, ranks: int) -> list[list
 
 
 def options_in(order: "RankOrder | None", location: str, algo: str) -> OptionValues:
-    """The options that an order was found with; none where it is for another algorithm, or does not tell.
+    """Return the algorithm's options in an order; none where it is for another algorithm.
 
     :raises InputError: when they are none of this algorithm's.
     """

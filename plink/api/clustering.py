@@ -18,15 +18,18 @@ _MAX_SEED = 2**32 - 1
 
 @dataclass(frozen=True)
 class ClusterRequest:
-    """How hosts are grouped. ``groups``: how many, None: the square root of the hosts; ``elasticity``: how uneven they
-    may be, 1 even, 2 from half to twice n/groups hosts; ``seed``: of the search."""
+    """A request for groups of hosts. ``groups``: how many, None: the square root of the hosts; ``elasticity``: how
+    uneven they may be, 1 even, 2 from half to twice n/groups hosts; ``seed``: of the search."""
 
     groups: int | None = None
     elasticity: float = 1.0
     seed: int = 0
 
     def check(self) -> None:
-        """:raises UsageError: for a value that is out of range."""
+        """Refuse values out of range.
+
+        :raises UsageError: for a value that is out of range.
+        """
         check_elasticity(self.elasticity)
         if self.groups is not None and self.groups < 1:
             raise UsageError(f"--groups {self.groups}: at least 1 is needed")

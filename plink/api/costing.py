@@ -1,4 +1,4 @@
-"""What a collective costs in a rank order on a measured network."""
+"""Price a collective in a rank order on a measured network."""
 
 import logging
 from collections.abc import Callable
@@ -21,8 +21,8 @@ _log = logging.getLogger("plink.cost")
 
 @dataclass(frozen=True)
 class CostRequest:
-    """Which collective is priced, and by which model. ``options``: of the algorithm (``{"base": 4}``); ``order_source``
-    names the order in errors; ``smooth_latencies``: round trips as an embedding fits them."""
+    """A request for a cost. ``options``: of the algorithm (``{"base": 4}``); ``order_source`` names the order in
+    errors; ``smooth_latencies``: round trips as an embedding fits them."""
 
     algo: str = "ring"
     size_bytes: float = 100e6
@@ -34,8 +34,8 @@ class CostRequest:
 
 @dataclass(frozen=True)
 class Cost:
-    """``cost_us`` of the collective by ``model``. ``order``, shape (N,): the host (its index in the network) at each
-    rank. ``parts``: what the algorithm is made of, as (weight, name, price with its rounds); empty for very many ranks.
+    """Cost of a collective by ``model``. ``order``, shape (N,): the host (its index in the network) at each rank.
+    ``parts``: what the algorithm is made of, as (weight, name, price with its rounds); empty for very many ranks.
     ``price``: what another order costs, of the same shape."""
 
     request: CostRequest
@@ -48,14 +48,14 @@ class Cost:
 
     @property
     def hosts(self) -> list[str]:
-        """In rank order."""
+        """Names of the hosts in rank order."""
         return [self.fabric.names[i] for i in dict.fromkeys(self.order.tolist())]
 
 
 def cost(
     network: Network, order: RankOrder | None = None, request: CostRequest | None = None, *, algo: str | None = None
 ) -> Cost:
-    """The price of a collective among the network's hosts.
+    """Return the cost of a collective among the network's hosts.
 
     :param order: None: ranks as the hosts stand. :param algo: instead of that of ``request``.
     :raises UsageError: for an algorithm, option or model that there is none of.

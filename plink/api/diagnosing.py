@@ -1,4 +1,4 @@
-"""What is wrong with hosts and the network between them, with the evidence and what to do."""
+"""Diagnose hosts and the network between them: findings with evidence and advice."""
 
 import logging
 import time
@@ -31,14 +31,14 @@ _log = logging.getLogger("plink.doctor")
 
 @dataclass(frozen=True)
 class Examination:
-    """``facts``: what each host says of itself, by name; ``findings``: what is wrong."""
+    """Result of an examination. ``facts``: what each host reports, by name; ``findings``: what is wrong."""
 
     facts: dict[str, dict[str, Any]]
     findings: list[Finding]
 
 
 def diagnose(network: Network) -> list[Finding]:
-    """What a network's measurements say is wrong, judged as they are."""
+    """Return what is wrong by a network's measurements alone."""
     labels = label_groups(network.latency_us, network.details.get("plan") == "adaptive")
     return findings_of(network, labels, {})
 
@@ -46,8 +46,8 @@ def diagnose(network: Network) -> list[Finding]:
 def examine(
     hosts: Hosts, accept_new_host_keys: bool = False, progress: Progress = lambda what, done, total: None
 ) -> Examination:
-    """Check hosts (SSH, Python, clocks, MTU, tools) and measure between them; suspects are measured again, each against
-    a host above suspicion.
+    """Check hosts (SSH, Python, clocks, MTU, tools) and measure between them. Suspects are measured again, each
+    against a healthy host.
 
     :raises UsageError: for one host. :raises PlinkError: when fewer than two hosts can be measured.
     """
@@ -83,13 +83,13 @@ def examine(
 
 
 def _pairs_measured(network: Network) -> int:
-    """In one direction at least."""
+    """Count the pairs measured in one direction at least."""
     rows, columns = np.triu_indices(len(network.hosts), k=1)
     return int(np.isfinite(network.rtt_us[rows, columns]).sum())
 
 
 def _findings_from_facts(before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]]) -> list[Finding]:
-    """What hosts say of themselves that should not be so."""
+    """Return what is wrong by the hosts' own reports."""
     findings = []
     mtus = {name: fact["mtu"] for name, fact in before.items() if fact.get("mtu")}
     common_mtu = max(set(mtus.values()), key=list(mtus.values()).count, default=None)
@@ -128,7 +128,7 @@ def _findings_from_facts(before: dict[str, dict[str, Any]], after: dict[str, dic
 
 
 def _retest_suspects(session: Survey, network: Network) -> dict[tuple[int, int], float]:
-    """Suspects against hosts above suspicion, and suspect links themselves, with more probes."""
+    """Measure suspect hosts against healthy ones, and suspect links, again with more probes."""
     cost, groups, limits = network.rtt_us, label_groups(network.latency_us), Limits()
     hosts, offsets = slow_hosts(cost, groups, limits)
     links = slow_links(cost, groups, offsets, limits)

@@ -1,4 +1,4 @@
-"""The hosts of a network in a space whose distances are the round trips without their noise."""
+"""Embed the hosts of a network in a space whose distances are the round trips without noise."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,10 +23,10 @@ _RELATIVE = {"auto": None, "relative": True, "absolute": False}
 
 @dataclass(frozen=True)
 class EmbedRequest:
-    """How hosts are embedded. ``dimension``, ``alpha`` (power of the distance, 1 to 2) and ``heights`` (what each host
-    adds by itself): None is chosen by the error on pairs held out; ``loss``: errors count ``relative`` to the distance
-    or ``absolute``, ``auto``: the better of the two. ``seed``: of the starts and the pairs held out; ``device``:
-    ``cpu``, ``cuda`` or ``auto``."""
+    """A request for an embedding. ``dimension``, ``alpha`` (power of the distance, 1 to 2) and ``heights`` (what each
+    host adds by itself): None is chosen by the error on pairs held out; ``loss``: errors count ``relative`` to the
+    distance or ``absolute``, ``auto``: the better of the two. ``seed``: of the starts and the pairs held out;
+    ``device``: ``cpu``, ``cuda`` or ``auto``."""
 
     dimension: int | None = None
     alpha: float | None = None
@@ -36,7 +36,10 @@ class EmbedRequest:
     device: str = "auto"
 
     def check(self) -> None:
-        """:raises UsageError: for a value that is out of range."""
+        """Refuse values out of range.
+
+        :raises UsageError: for a value that is out of range.
+        """
         if self.loss not in _RELATIVE:
             raise UsageError(f"--loss {self.loss}: choose one of {', '.join(_RELATIVE)}")
         if self.seed < 0:
@@ -45,13 +48,13 @@ class EmbedRequest:
 
     @property
     def constraints(self) -> Wishes:
-        """As the solver takes them."""
+        """The same as the solver takes it."""
         return Wishes(self.dimension, self.alpha, self.heights, _RELATIVE[self.loss])
 
 
 @dataclass(frozen=True)
 class NetworkEmbedding:
-    """The hosts of ``network`` in a space: ``embedding`` has coordinates and fitted round trips by the number of the
+    """An embedding of a network's hosts. ``embedding`` has coordinates and fitted round trips by the number of the
     host. ``verdict``: whether fitted round trips are nearer to fresh ones than measured ones, None: too few pairs."""
 
     network: Network
@@ -61,11 +64,11 @@ class NetworkEmbedding:
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """Hosts of which nothing was measured."""
+        """Names of hosts without any measurement."""
         return tuple(self.network.hosts.names[host] for host in self.embedding.left_out)
 
     def to_json(self) -> dict[str, Any]:
-        """``plink.embedding/1``."""
+        """Return the document ``plink.embedding/1``."""
         names, embedding = self.network.hosts.names, self.embedding
         placed = np.setdiff1d(np.arange(len(names)), np.array(embedding.left_out, dtype=np.intp))
         among = np.ix_(placed, placed)
@@ -99,7 +102,7 @@ def embed(
     *,
     progress: Progress = lambda what, done, total: None,
 ) -> NetworkEmbedding:
-    """Embed the hosts, and judge the embedding on pairs that it was not fitted to.
+    """Embed the hosts, and validate the embedding on held-out pairs.
 
     :param progress: is told of the steps of ``fitting``.
     :raises UsageError: for a request that cannot be met, or a device that cannot be used.
@@ -116,7 +119,7 @@ def embed(
 
 
 def fitting_steps(progress: Progress) -> Callable[[], bool]:
-    """Tell of each step of an embedding; to be called at every step."""
+    """Return a callback for each step of an embedding that reports progress."""
     steps = 0
 
     def step() -> bool:

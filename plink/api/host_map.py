@@ -1,4 +1,4 @@
-"""Where the hosts are: an embedding, seen in the plane of most spread."""
+"""Map of the hosts: an embedding projected to the plane of most spread."""
 
 import logging
 from dataclasses import replace
@@ -20,7 +20,7 @@ _UNITS = {1.0: "µs", 2.0: "√µs"}  # in which ||v_i - v_j||^alpha is microsec
 
 
 def fitted_map(network: Network, data: ReportData, seed: int = 0) -> tuple[HostMap | None, str]:
-    """Embed the hosts, blocks of them where they are many: the map, or why there is none, a sentence."""
+    """Embed the hosts (many hosts: blocks of them) and return the map, or None and the reason in a sentence."""
     try:
         return (_fitted_blocks(data, seed) if data.in_blocks else _fitted(network, seed)), ""
     except NoAnswer as error:
@@ -28,7 +28,7 @@ def fitted_map(network: Network, data: ReportData, seed: int = 0) -> tuple[HostM
 
 
 def map_of(embedding: Embedding) -> HostMap:
-    """An embedding as it is drawn."""
+    """Return the map of an embedding."""
     return _map(embedding.coordinates, embedding.alpha, embedding.fitted_us, embedding.held_out_error)
 
 
@@ -56,7 +56,7 @@ def _fitted_blocks(data: ReportData, seed: int) -> HostMap:
 
 
 def map_from_json(network: Network, document: dict[str, Any], location: str) -> HostMap:
-    """The embedding of a file (``plink.embedding/1``), hosts it leaves out as NaN.
+    """Return the map of a file's embedding (``plink.embedding/1``), NaN for hosts without a place.
 
     :raises InputError: when it cannot be read.
     """
@@ -77,7 +77,7 @@ def map_from_json(network: Network, document: dict[str, Any], location: str) -> 
 
 
 def _map(coordinates: Floats, alpha: float, fitted_us: Matrix, error: float) -> HostMap:
-    """The two directions in which the coordinates, shape (N, D), vary most (principal components)."""
+    """Project the coordinates, shape (N, D), to the two directions of most variance (principal components)."""
     placed = np.isfinite(coordinates).all(axis=1)
     centred = coordinates[placed] - coordinates[placed].mean(axis=0)
     _, spread, directions = np.linalg.svd(centred, full_matrices=False)

@@ -1,4 +1,4 @@
-"""A job in a rank order, started on its hosts and shown to run where it should."""
+"""Launch a job in a rank order, and verify where its ranks run."""
 
 import contextlib
 import logging
@@ -132,7 +132,10 @@ def dry_run(
 
 
 def runner_for(hosts: Hosts, request: LaunchRequest) -> Runner:
-    """What starts the ranks. :raises PlinkError: what is needed for that is not here."""
+    """Return the runner. :raises PlinkError: when its requirements are missing here.
+
+    :raises PlinkError: what is needed for that is not here.
+    """
     return runner_named(request.runner, lambda: connector_for(hosts, request.accept_new_host_keys))
 
 
@@ -152,7 +155,7 @@ def _watch(observer: RunObserver, request: LaunchRequest, folder: Path) -> Watch
 def _autotuning(
     request: AutotuneRequest | None, hosts: Hosts, folder: Path
 ) -> Iterator[Callable[[str], list[str]] | None]:
-    """What answers rank 0 while the job runs; its log is in the run's folder."""
+    """Answer rank 0 with Autotune while the job runs; its log is in the run's folder."""
     if request is None:
         yield None
         return

@@ -1,4 +1,4 @@
-"""From a network to an order: what is asked for, the search, proofs, and whether the gain is more than noise."""
+"""Search a rank order for a network: constraints, search, proof, and whether the gain is more than noise."""
 
 import logging
 import time
@@ -42,11 +42,11 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class OrderRequest:
-    """What is asked of an order. ``options``: of the algorithm (``{"base": 4}``). ``pins``: first ranks of hosts, by
+    """A request for an order. ``options``: of the algorithm (``{"base": 4}``). ``pins``: first ranks of hosts, by
     name. ``groups``: hosts kept together, by name, or how many groups to form; ``groups_source`` names them in errors.
     ``prior``: how near hosts are that were not measured. ``time_limit_s`` None: until nothing has come of the search
-    for long, 10 s at most (60 s with ``prove``). ``max_moves``: with them no clock is looked at, so that a seed gives the
-    same order however busy the machine is. ``force``: the order that was found, even where its gain is within the
+    for long, 10 s at most (60 s with ``prove``). ``max_moves``: with them no clock is looked at, so that a seed gives
+    the same order however busy the machine is. ``force``: the order that was found, even where its gain is within the
     noise. ``smooth_latencies``: round trips as an embedding fits them."""
 
     algo: str = "ring"
@@ -66,16 +66,16 @@ class OrderRequest:
     smooth_latencies: bool = False
 
     def check(self) -> None:
-        """Refuse what is wrong whatever the network.
+        """Refuse what is invalid for any network.
 
         :raises UsageError: saying what there is.
         """
         if self.algo not in NAMES:
-            raise UsageError(f"--algo {self.algo}: there are {', '.join(NAMES)}")
+            raise UsageError(f"--algo {self.algo}: choose one of {', '.join(NAMES)}")
         if self.objective not in OBJECTIVES:
-            raise UsageError(f"--objective {self.objective}: there are {', '.join(OBJECTIVES)}")
+            raise UsageError(f"--objective {self.objective}: choose one of {', '.join(OBJECTIVES)}")
         if self.max_moves is not None and self.time_limit_s is not None:
-            raise UsageError("--max-moves is instead of a time; leave --time-limit away or give one of the two")
+            raise UsageError("--max-moves replaces the time limit; omit --time-limit")
         for option, number, least in (
             ("max-moves", self.max_moves, 1),
             ("time-limit", self.time_limit_s, 0),
@@ -91,11 +91,10 @@ class OrderRequest:
 
 @dataclass(frozen=True)
 class Solved:
-    """What was found; ``validation``: what it saves on samples that it was not fitted to, None where there are none;
-    ``baseline_kept``: the given order stays, for that is within the noise; ``notes``: what else to tell people; ``sparse``: the
-    bound is only of orders without pairs that were not measured; ``baseline_problem``: why the given order cannot stay;
-    ``smoothing``: how the round trips were fitted, where they are not the measured ones; ``interrupted``: the search
-    was stopped before its end."""
+    """Result of a search. ``validation``: the gain on held-out samples, None without any; ``baseline_kept``: the gain
+    is within noise, so the given order stays; ``notes``: further remarks; ``sparse``: the bound is only for orders of
+    measured pairs; ``baseline_problem``: why the given order cannot stay; ``smoothing``: how round trips were
+    smoothed, if they were; ``interrupted``: the search was stopped early."""
 
     task: Task
     result: Found
@@ -109,12 +108,12 @@ class Solved:
 
     @property
     def changed(self) -> bool:
-        """Whether the order that was found is another than the given one."""
+        """Whether the found order differs from the given one."""
         return not np.array_equal(self.task.given, self.result.order)
 
 
 def check_alone(network: Network, request: OrderRequest) -> None:
-    """Refuse for one host what would be refused for more.
+    """Refuse for one host what would be refused for several.
 
     :raises PlinkError: as :func:`solve`.
     """
@@ -130,7 +129,7 @@ def solve(
     show: Callable[[Progress], None] = lambda progress: None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Solved:
-    """The cheapest order that is found of two hosts or more.
+    """Search the cheapest order of two hosts or more.
 
     :param show: told of the search now and then.
     :param stopped: asked now and then; once it says yes the search ends with the best order so far.
@@ -224,15 +223,15 @@ def _no_proof(task: Task, result: Found, data: SearchData, limit_s: float | None
     if data.unknown is not None and unknown_pairs(task, result.order, data.unknown):
         return "no proof: it would need the pairs that were not measured"
     if early:
-        return "no proof: the exact methods have nothing left to ask"
+        return "no proof: the exact methods ended without one"
     return "no proof" if limit_s is None else f"no proof within {limit_s:g} s; a longer --time-limit may find one"
 
 
 def _baseline_problem(task: Task, result: Found, data: SearchData) -> str | None:
-    """Why the given order cannot stay even where nothing is won by another."""
+    """Return why the given order cannot stay even without a gain, or None."""
     assignment = Seats(task.given, task.fabric.names, task.wishes)
     if not np.array_equal(assignment.arrange(assignment.hosts), task.given):
-        return "it is not as was wished"
+        return "it violates the constraints"
     if data.unknown is not None:
         baseline_count, result_count = (
             len(unknown_pairs(task, order, data.unknown)) for order in (task.given, result.order)

@@ -1,4 +1,4 @@
-"""From a network to a plan: the order, the groups, the masters, what they cost and what they are compared with."""
+"""Make a plan for a network: order, groups, masters, their cost and what it is compared with."""
 
 import contextlib
 import logging
@@ -49,10 +49,10 @@ Ranks = npt.NDArray[np.intp]
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """What a plan is asked for. ``order``: None: ranks as the hosts stand, or groups one after the other;
-    ``order_source`` names it in errors. ``groups``: the names of the hosts in each, or how many; None: those the order
-    was found for, else the square root of the number of hosts; ``groups_source`` names them in errors. ``chunks`` and
-    ``weights`` None: plink chooses. ``options``: of the algorithm."""
+    """A request for a plan. ``order``: None: ranks as the hosts stand, or groups one after the other; ``order_source``
+    names it in errors. ``groups``: the names of the hosts in each, or how many; None: those the order was found for,
+    else the square root of the number of hosts; ``groups_source`` names them in errors. ``chunks`` and ``weights``
+    None: plink chooses. ``options``: of the algorithm."""
 
     algo: str = "2lha"
     size_bytes: float = 100e6
@@ -68,12 +68,12 @@ class PlanRequest:
     smooth_latencies: bool = False
 
     def check(self) -> None:
-        """Refuse what is wrong whatever the network says.
+        """Refuse what is invalid for any network.
 
         :raises UsageError: saying what there is.
         """
         if self.algo not in ALGORITHMS:
-            raise UsageError(f"--algo {self.algo}: there are {', '.join(ALGORITHMS)}")
+            raise UsageError(f"--algo {self.algo}: choose one of {', '.join(ALGORITHMS)}")
         if self.algo != "2lha":
             for option in ("groups", "chunks", "weights"):
                 if getattr(self, option) is not None:
@@ -83,12 +83,12 @@ class PlanRequest:
         if self.chunks is not None and (type(self.chunks) is not int or not 1 <= self.chunks <= MAX_CHUNKS):
             raise UsageError(f"--chunks {self.chunks}: 1 to {MAX_CHUNKS} are possible")
         if self.weights is not None and self.weights not in WEIGHTS:
-            raise UsageError(f"--weights {self.weights}: there are {', '.join(WEIGHTS)}")
+            raise UsageError(f"--weights {self.weights}: choose one of {', '.join(WEIGHTS)}")
         options_of(self.options, [self.algo])
 
 
 def plan(network: Network, request: PlanRequest | None = None, *, algo: str | None = None) -> Plan:
-    """All that a job needs: order, groups, who aggregates which chunk, schedule and environment.
+    """Return a job's plan: order, groups, who aggregates which chunk, schedule and environment.
 
     :param algo: instead of that of ``request``.
 
@@ -109,7 +109,7 @@ def plan(network: Network, request: PlanRequest | None = None, *, algo: str | No
     else:
         result, pattern = _one_level(network, request, fabric, model, ranks, order)
     if request.order is None:
-        how = "ranks as the hosts stand" if result.groups is None else "groups one after the other"
+        how = "ranks as the network lists the hosts" if result.groups is None else "groups one after the other"
         _log.info("no order was given: %s", how)
     schedule = _small_schedule(result, pattern)
     result = replace(result, rate_gbps=fabric.rate_gbps)
@@ -127,7 +127,8 @@ def _one_level(
         given=lambda: price(order_from(network, None)), flat=_flat(fabric, ranks, request, model)
     )
     plan = Plan(
-        request.algo, model, request.size_bytes, order, order.arrange(network.hosts, "order"), None, round(price(ranks), 3),
+        request.algo, model, request.size_bytes, order, order.arrange(network.hosts, "order"), None,
+        round(price(ranks), 3),
         baseline=baseline, options=dict(option_values),
         environment=LIBRARY_ENVIRONMENT.get(request.algo, {}), network=network.fingerprint(),
     )  # fmt: skip
@@ -175,8 +176,8 @@ def _two_level(
 
 
 def _groups_of_hosts(network: Network, fabric: Fabric, request: PlanRequest) -> list[list[int]]:
-    """The hosts of each group: those that are listed, or so many balanced ones, the square root of the number of hosts
-    unless told (PLink thesis, 4.2.1).
+    """Return the hosts of each group: the listed ones, or this many balanced ones; by default the square root of the
+    number of hosts (PLink thesis, 4.2.1).
 
     :raises UsageError, InputError: for more groups than hosts, or groups that are not of these hosts.
     :raises NoAnswer: when too little was measured to form groups.
@@ -205,7 +206,7 @@ def _flat(fabric: Fabric, ranks: Ranks, request: PlanRequest, model: str) -> Cal
 
 
 def _available_costs(**prices: Callable[[], float]) -> dict[str, float]:
-    """The prices that there are: where pairs were not measured, some ways use them."""
+    """Return those costs that use measured pairs only."""
     costs = {}
     for name, price in prices.items():
         with contextlib.suppress(NoAnswer):
@@ -214,14 +215,14 @@ def _available_costs(**prices: Callable[[], float]) -> dict[str, float]:
 
 
 def masters_of(plan: Plan) -> tuple[Indices, Indices]:
-    """As :func:`solvers.schedules.masters.equal_chunks` gives them."""
+    """Return the masters of a plan, as :func:`solvers.schedules.masters.equal_chunks` returns them."""
     assert plan.masters is not None
     local = plan.masters.local_masters
     return local, np.argmax(local == plan.masters.global_masters[:, None], axis=1).astype(np.int32)
 
 
 def _small_schedule(plan: Plan, pattern: Pattern) -> Schedule | None:
-    """The plan's schedule, None where it is too large for a file (hops of a pattern are transfers, or more of them)."""
+    """Return the plan's schedule, None where it is too large for a file (hops of a pattern are transfers, or more)."""
     hops = np.bincount(pattern.round, minlength=len(pattern.repeat)) if len(pattern.round) else 0.0
     if pattern.everyone:
         hops = np.full(len(pattern.repeat), float(plan.ranks * (plan.ranks - 1)))

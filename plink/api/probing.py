@@ -1,4 +1,4 @@
-"""A network from its hosts: round trips, bandwidths, and what groups of hosts share."""
+"""Measure a network: round trips, bandwidths, and the capacity that groups of hosts share."""
 
 import logging
 import time
@@ -34,8 +34,8 @@ _log = logging.getLogger("plink.probe")
 def probe(
     hosts: Hosts, request: ProbeRequest | None = None, *, progress: Progress = lambda what, done, total: None
 ) -> Network:
-    """Measure the network between two hosts or more, over SSH; pairs that could not be measured are NaN, and why is
-    among ``details["errors"]``.
+    """Measure the network between two hosts or more, over SSH. Pairs that could not be measured are NaN, with a reason
+    in ``details["errors"]``.
 
     For hosts of ``plink lab`` this process enters the lab's network.
 
@@ -49,13 +49,16 @@ def probe(
 
 
 def check_hosts(hosts: Hosts) -> None:
-    """:raises UsageError: for one host."""
+    """Refuse a single host.
+
+    :raises UsageError: for one host.
+    """
     if len(hosts) < 2:
         raise UsageError(f"there is nothing to measure with one host ({hosts.names[0]}); give at least two")
 
 
 def settings_of(request: ProbeRequest) -> Settings:
-    """As the methods take them."""
+    """Return the settings of the probe methods."""
     return Settings(
         count=request.count, timeout_s=request.timeout_s, source_ports=request.source_ports, seed=request.seed,
         streams=request.streams, bandwidth_s=request.bandwidth_s, bandwidth_bytes=request.bandwidth_bytes,
@@ -69,7 +72,7 @@ def measure(
     progress: Progress = lambda what, done, total: None,
     round_done: Callable[[], None] = lambda: None,
 ) -> bool:
-    """Measure what ``measurements`` lacks, into it; False when the budget was spent before.
+    """Measure what ``measurements`` lacks and add it; return False when the budget was spent before.
 
     :param round_done: called after each round, with all of it in ``measurements``.
     :raises UsageError: for a request that cannot be met.
@@ -96,7 +99,7 @@ def measure(
 
 @dataclass(frozen=True)
 class _Rounds:
-    """``deadline``: monotonic seconds, after which no round begins."""
+    """Rounds of measurements. ``deadline``: monotonic seconds, after which no round begins."""
 
     session: Survey
     seed: int
@@ -105,7 +108,7 @@ class _Rounds:
     deadline: float | None
 
     def run(self, method: str, title: str, adaptive: bool) -> bool:
-        """All rounds of one method; False when the budget was spent before."""
+        """Run all rounds of one method; return False when the budget was spent before."""
         measurements = self.session.found
         plan = _plan(measurements, adaptive, self.seed)
         method_for: str | Callable[[int, int], str] = method
@@ -134,11 +137,11 @@ class _Rounds:
             _predict(measurements, plan)  # also of what there is when it is stopped
 
     def over(self) -> bool:
-        """Whether the budget is spent."""
+        """Return whether the budget is spent."""
         return self.deadline is not None and time.monotonic() >= self.deadline
 
     def shared_links(self) -> None:
-        """Find the groups in the latencies and measure what each shares; noted among the details."""
+        """Find groups by the latencies and measure the capacity that each shares."""
         measurements = self.session.found
         groups = find_groups(measurements.latency, measurements.details.get("plan") == "adaptive")
         if len(groups) < 2:
@@ -151,7 +154,7 @@ class _Rounds:
 
 
 def _note_untried(measurements: Measurements, method: str) -> None:
-    """The budget is spent: pairs that it left out are null for that reason."""
+    """Record for pairs without a measurement that the budget was spent."""
     errors = measurements.bandwidth_errors if method == "iperf3" else measurements.errors
     for i, j in np.argwhere(np.isnan(_measured_so_far(measurements, method))).tolist():
         if i != j:
@@ -159,14 +162,14 @@ def _note_untried(measurements: Measurements, method: str) -> None:
 
 
 def _measured_so_far(measurements: Measurements, method: str) -> Matrix:
-    """What the method has measured so far, NaN where it has not."""
+    """Return what the method has measured so far, NaN where it has not."""
     if method != "iperf3":
         return measurements.latency
     return measurements.bandwidth_or_nothing()
 
 
 def find_groups(latency_us: Matrix, sparse: bool = False) -> list[list[int]]:
-    """Hosts that are near each other; one that nothing was heard of is in none."""
+    """Return groups of hosts near each other, without hosts that have no measurement."""
     labels = label_groups(latency_us, sparse)
     responding = np.isfinite(latency_us).sum(axis=1) > 1
     groups = [[int(i) for i in np.flatnonzero((labels == label) & responding)] for label in range(labels.max() + 1)]
@@ -174,8 +177,8 @@ def find_groups(latency_us: Matrix, sparse: bool = False) -> list[list[int]]:
 
 
 def label_groups(latency_us: Matrix, sparse: bool = False) -> Labels:
-    """The group of every host, shape (N,), by the latencies; unmeasured pairs count as far, or are predicted where most
-    are unmeasured (``sparse``)."""
+    """Return each host's group by the latencies, shape (N,); unmeasured pairs count as far, or are predicted where
+    most are unmeasured (``sparse``)."""
     if sparse:
         return predict_tiered(latency_us).groups
     cost = symmetrised(latency_us)
@@ -191,7 +194,7 @@ def _plan(measurements: Measurements, adaptive: bool, seed: int) -> Plan:
 
 
 def _predict(measurements: Measurements, plan: Plan) -> None:
-    """Say how far predictions can be trusted, and note what unmeasured pairs are expected to take."""
+    """Log how accurate predictions are, and record those of unmeasured pairs."""
     if not isinstance(plan, Adaptive) or not measurements.any():
         return
     n = len(measurements.hosts)
@@ -202,5 +205,6 @@ def _predict(measurements: Measurements, plan: Plan) -> None:
     share = 1 - len(measurements.missing()) / pairs
     reason = "the groups no longer change" if plan.settled else "its share of pairs is spent"
     _log.info(
-        f"{share:.1%} of the pairs measured ({reason}); others are predicted, {error:.1%} off on held-out pairs (median)"
+        f"{share:.1%} of the pairs measured ({reason}); others are predicted, with a median error of {error:.1%} on "
+        "held-out pairs"
     )

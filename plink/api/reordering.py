@@ -1,4 +1,4 @@
-"""The cheapest rank order that is found for a network."""
+"""Find the cheapest rank order for a network."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,7 +22,7 @@ def reorder(
     show: Callable[[Progress], None] = lambda progress: None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> RankOrder:
-    """The rank order to launch: the cheapest that is found, or the given one where that saves no more than noise.
+    """Return the rank order to launch: the cheapest one found, or the given one where that saves no more than noise.
 
     :param algo: instead of that of ``request``.
     :param show: told of the search now and then.
@@ -39,7 +39,7 @@ def reorder(
 
 
 def order_of_one(network: Network, request: OrderRequest) -> RankOrder:
-    """The order of a single host: nothing to decide."""
+    """Return the only order of a single host."""
     alone = {"given": 0.0, "random_median": 0.0}
     names = tuple(network.hosts.names)
     details = {"model": "latency", "gap": 0.0, "proven": True, "moves": 0}
@@ -47,7 +47,7 @@ def order_of_one(network: Network, request: OrderRequest) -> RankOrder:
 
 
 def order_of(network: Network, solved: Solved, request: OrderRequest) -> RankOrder:
-    """The order to launch: the found one, or the given one where nothing better than noise was found."""
+    """Return the order to launch: the found one, or the given one where the gain is within noise."""
     task, result, names = solved.task, solved.result, network.hosts.names
     ranks = task.given if solved.baseline_kept else result.order
     details: dict[str, Any] = {
@@ -86,7 +86,7 @@ def order_of(network: Network, solved: Solved, request: OrderRequest) -> RankOrd
 
 
 def _groups(task: Task, ranks: Order) -> dict[str, Any]:
-    """The ranks of each group: of those wished for, as they follow each other; else of those that 2lha was told."""
+    """Return the ranks of each group: of the constraints in rank order, else those of 2lha."""
     if task.wishes.groups is None:
         return {"groups": task.options.groups} if task.algo == "2lha" else {}
     group_of = {host: k for k, group in enumerate(task.wishes.groups) for host in group}

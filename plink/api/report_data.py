@@ -1,4 +1,4 @@
-"""What there is to see of a network: groups and tiers, the way of an order, a map, and what is missing or wrong."""
+"""Compute what a report shows of a network: groups and tiers, route, map, missing and suspect pairs."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -21,7 +21,10 @@ _MAX_REASONS = 12
 
 
 def check_drawable(network: Network) -> None:
-    """:raises UsageError: for a single host. :raises NoAnswer: when no round trip was measured."""
+    """Refuse a network without anything to draw.
+
+    :raises UsageError: for a single host. :raises NoAnswer: when no round trip was measured.
+    """
     n = len(network.hosts)
     if n < 2:
         raise UsageError(f"one host ({network.hosts.names[0]}) has no network to draw; measure at least two")
@@ -36,7 +39,7 @@ def report_data_of(
     request: ReportRequest,
     place: Callable[[ReportData], tuple[HostMap | None, str]] = lambda data: (None, ""),
 ) -> ReportData:
-    """Everything there is to show of a network; ``place`` makes the map, after all else that could be refused.
+    """Return all that a report shows of a network; ``place`` makes the map, after all else that could be refused.
 
     :raises UsageError: for a single host. :raises NoAnswer: when no round trip was measured.
     :raises InputError: when the order or the groups are not of these hosts.
@@ -75,7 +78,7 @@ def report_data_of(
 
 
 def groups_of(network: Network, groups: Sequence[Sequence[str]] | None, location: str = "groups") -> TieredGroups:
-    """The named groups, else what the latencies tell; and the tiers they make.
+    """Return the named groups, else those of the latencies, with their tiers.
 
     :raises InputError: when the groups are not of these hosts.
     """
@@ -104,7 +107,7 @@ def _listed(network: Network, groups: Sequence[Sequence[str]], location: str) ->
 
 
 def _nested(network: Network, cost: Matrix) -> list[Indices]:
-    """The groups of every tier that stands out, innermost first, each shape (N,); one group of all where none does."""
+    """Return the groups of every tier, innermost first, each shape (N,); one group of all without tiers."""
     n = len(cost)
     hosts = heard(cost)
     isolated = np.setdiff1d(np.arange(n), hosts)  # nobody reached them, they say nothing of tiers: groups by themselves
@@ -127,7 +130,7 @@ def _nested(network: Network, cost: Matrix) -> list[Indices]:
 
 
 def _tiers(cost: Matrix, levels: list[Indices]) -> tuple[TierStatistics, ...]:
-    """Pairs by how many of the levels keep them apart."""
+    """Count and summarise pairs by how many of the levels separate them."""
     apart = sum((labels[:, None] != labels[None, :]).astype(np.intp) for labels in levels)
     names = {1: ["inside groups", "between groups"], 2: ["inside groups", "between near groups", "between far groups"]}
     titles = names.get(
@@ -146,7 +149,7 @@ def _tiers(cost: Matrix, levels: list[Indices]) -> tuple[TierStatistics, ...]:
 
 
 def remarks_of(network: Network, groups: TieredGroups) -> tuple[Remark, ...]:
-    """What the doctor says of the measurements; what was not measured is told apart from it."""
+    """Return the findings of the doctor, without unmeasured pairs."""
     findings = diagnose(network, groups.of, {})
     return tuple(
         Remark(finding.kind, tuple(finding.hosts), finding.evidence, finding.advice)
@@ -156,13 +159,13 @@ def remarks_of(network: Network, groups: TieredGroups) -> tuple[Remark, ...]:
 
 
 def left_out(network: Network) -> list[int]:
-    """Hosts of which no round trip was measured, either way."""
+    """Return hosts without any measured round trip."""
     measured_counts = np.isfinite(network.latency_us).sum(axis=0) + np.isfinite(network.latency_us).sum(axis=1)
     return np.flatnonzero(measured_counts == 2).tolist()
 
 
 def gaps_of(network: Network) -> tuple[Gap, ...]:
-    """What was not measured: a row for each host left out, then one for each reason."""
+    """Return what was not measured: a row for each host without any, then one for each reason."""
     names, isolated = network.hosts.names, set(left_out(network))
     reason_of = {(row["from"], row["to"]): row["why"] for row in network.errors}
     default_reason = "left to prediction" if network.details.get("plan") == "adaptive" else "never tried"
@@ -192,6 +195,6 @@ def gaps_of(network: Network) -> tuple[Gap, ...]:
 
 
 def _commonest_reason(reasons: Iterable[str], default_reason: str) -> str:
-    """The reason given most often; the usual one only where no other was."""
+    """Return the most frequent reason; the default one only without any other."""
     counted: Any = Counter(reason for reason in reasons if reason != default_reason)
     return str(counted.most_common(1)[0][0]) if counted else default_reason

@@ -1,4 +1,4 @@
-"""What a page about a network shows besides it."""
+"""Request for a report on a network."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ReportRequest:
-    """What is shown besides the network. ``order``: whose way is drawn; ``groups``: the names of the hosts in each,
-    None: by the round trips; ``results``: orders that were run; ``embedding``: where the hosts are, None: they are
-    embedded now, with ``seed``. ``order_source`` and ``groups_source`` name their sources, on the page and in errors;
-    ``no_order``: why there is no order, a sentence."""
+    """Request for a report. ``order``: whose way is drawn; ``groups``: the names of the hosts in each, None: by the
+    round trips; ``results``: orders that were run; ``embedding``: where the hosts are, None: they are embedded now,
+    with ``seed``. ``order_source`` and ``groups_source`` name their sources, on the page and in errors; ``no_order``:
+    why there is no order, a sentence."""
 
     order: RankOrder | None = None
     groups: Sequence[Sequence[str]] | None = None

@@ -1,4 +1,4 @@
-"""A page about a network, one file that opens offline."""
+"""Render a report on a network: one HTML file that opens offline."""
 
 from plink.api.host_map import fitted_map, map_of
 from plink.api.report_data import report_data_of
@@ -10,7 +10,7 @@ from plink.report.report_data import HostMap, ReportData
 
 
 def render_report(network: Network, request: ReportRequest | None = None) -> str:
-    """Draw the network as a page: HTML that needs no other file.
+    """Render the network as a page: HTML that needs no other file.
 
     :raises UsageError: for a single host. :raises NoAnswer: when no round trip was measured.
     :raises InputError: when the order, the groups or the embedding are not of these hosts.

@@ -1,4 +1,4 @@
-"""The way a collective takes over an order: who sends to whom, and the longest of these hops."""
+"""Route of a collective over an order: which hosts send to each other, and the longest hop."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ _LISTED_ORDER = "given"  # as plink.model.order calls a list of names
 
 
 def route_of(network: Network, order: RankOrder, location: str = "order") -> Route:
-    """An order of these hosts as it is drawn; ``location`` names it in errors.
+    """Return the route of an order of these hosts; ``location`` names the order in errors.
 
     :raises InputError: when what the order's file says of its gain, groups or options cannot be read.
     """
@@ -43,7 +43,7 @@ def route_of(network: Network, order: RankOrder, location: str = "order") -> Rou
 
 
 def _hops(order: RankOrder, ranks: Indices, location: str) -> Indices:
-    """Pairs of hosts that send to each other, each once, shape (H, 2)."""
+    """Return pairs of hosts that send to each other, each once, shape (H, 2)."""
     algo = "ring" if order.algo == _LISTED_ORDER else order.algo
     nothing = np.empty((0, 2), dtype=np.intp)
     if algo not in NAMES or (len(ranks) > _MAX_DRAWN_RANKS and "ring" not in algo) or len(ranks) < 2:

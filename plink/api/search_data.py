@@ -1,4 +1,4 @@
-"""What an order is fitted on and what it is judged on: measured round trips, and what stands in for the rest."""
+"""Prepare a network's data for the search of an order: training and held-out round trips, filled gaps."""
 
 import logging
 from dataclasses import dataclass, replace
@@ -28,9 +28,9 @@ _UNKNOWN_PENALTY_FACTOR = 10.0  # times the longest known round trip: what a sea
 
 @dataclass(frozen=True)
 class SearchData:
-    """``fabric``: complete; ``held_out_us``, shape (N, N): round trips that were not looked at yet, None where there
-    are none; ``unknown``, shape (N, N): pairs that nobody knows, which are dear in the fabric; None: all are known;
-    ``smoothing``: where its round trips are fitted ones, how."""
+    """Data for a search. ``fabric``: complete; ``held_out_us``, shape (N, N): round trips for validation, None
+    without; ``unknown``, shape (N, N): pairs without any data, which are expensive in the fabric, None without;
+    ``smoothing``: how round trips were smoothed, if they were."""
 
     fabric: Fabric
     held_out_us: Matrix | None
@@ -39,9 +39,9 @@ class SearchData:
 
 
 def prepare_search_data(network: Network, prior: Topology | None, smooth_latencies: bool = False) -> SearchData:
-    """Half of the samples to fit on, where a file has halves; what was not measured by prediction, then by the prior.
+    """Return data for a search: half of the samples to fit on, gaps filled by prediction, then by the prior.
 
-    ``smooth_latencies``: round trips as an embedding has them, one of that half alone, so that the other can judge it too.
+    ``smooth_latencies``: round trips of an embedding of that half alone, so that the other half can validate it.
 
     :raises InputError: for a file whose halves are no matrices, or a prior that knows none of the hosts.
     :raises NoAnswer: when nothing is known of any pair.
@@ -67,20 +67,20 @@ def prepare_search_data(network: Network, prior: Topology | None, smooth_latenci
 
 
 def _smoothed(network: Network, half: tuple[Matrix, Matrix] | None) -> "SmoothedLatencies":
-    """Fitted to one half of the samples, where there are halves: the other judges the order."""
+    """Smooth one half of the samples, so that the other can validate the order."""
     from plink.api.smoothing import smooth  # brings PyTorch, a second that others need not wait for
 
     return smooth(network) if half is None else smooth(replace(network, latency_us=half[0]), all_samples=False)
 
 
 def with_farthest_for_unknown(fabric: Fabric, unknown: npt.NDArray[np.bool_]) -> Fabric:
-    """Pairs that nobody knows as far as the farthest one that is."""
+    """Return the fabric with unknown pairs as far as the farthest known one."""
     rtt = np.where(unknown, np.max(fabric.rtt_us, initial=0.0, where=~unknown), fabric.rtt_us)
     return replace(fabric, rtt_us=rtt)
 
 
 def reprice_without_guesses(task: Task, result: Found, unknown: npt.NDArray[np.bool_], seed: int) -> tuple[Found, str]:
-    """Costs in which a pair that nobody knows is as far as the farthest one that is, and what to say of these pairs."""
+    """Return the result with unknown pairs as far as the farthest known one, and a note about them."""
     fabric = with_farthest_for_unknown(task.fabric, unknown)
     priced_by_model = pricing_for(task.algo, len(task.given), task.options, fabric, task.size_bytes, task.model)
     price = priced_by_model if result.objective != "bottleneck" else lambda order: longest_hop(fabric.rtt_us, order)
@@ -97,7 +97,7 @@ def reprice_without_guesses(task: Task, result: Found, unknown: npt.NDArray[np.b
 
 
 def unknown_pairs(task: Task, order: Order, unknown: npt.NDArray[np.bool_]) -> list[tuple[str, str]]:
-    """Pairs that an order uses and nobody knows."""
+    """Return the unknown pairs that an order uses."""
     used: set[tuple[int, int]] = set()
     for _, name in parts_of(task.algo, task.size_bytes):
         pattern = pattern_for(name, len(task.given), task.options)
@@ -118,9 +118,9 @@ def _with_prior(network: Network, rtt_us: Matrix, prior: Topology) -> Matrix:
     unknown_hosts = [name for name, path in zip(network.hosts.names, paths, strict=True) if path is None]
     if unknown_hosts:
         names = ", ".join(unknown_hosts[:4]) + (", ..." if len(unknown_hosts) > 4 else "")
-        _log.info(f"{prior.location} says nothing about {len(unknown_hosts)} of the hosts: {names}")
+        _log.info(f"{prior.location} lacks {len(unknown_hosts)} of the hosts: {names}")
     if not np.isnan(rtt_us).any():
-        _log.info(f"nothing is left to fill; {prior.location} is not needed")
+        _log.info(f"every pair has a round trip; {prior.location} is not needed")
         return rtt_us
     result = filled(rtt_us, levels_apart(paths))
     number = int((np.isnan(rtt_us) & ~np.isnan(result)).sum()) // 2

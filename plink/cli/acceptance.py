@@ -1,4 +1,4 @@
-"""What ``plink check`` finds, and whether that is what was asked for.
+"""Evaluate the benchmark runs of ``plink check`` against its acceptance limits.
 
 Imported when the command runs: it needs the solvers.
 """
@@ -26,7 +26,8 @@ _MAX_NAMED_HOSTS = 6
 
 @dataclass(frozen=True)
 class AcceptanceLimits:
-    """What is asked for: ``minimum``, Spearman's correlation, None: nothing; ``baseline``: what was found earlier."""
+    """Acceptance limits of a check. ``minimum``: of Spearman's correlation, None for no limit; ``baseline``: the runs
+    of an earlier check."""
 
     minimum: float | None
     baseline: tuple[BenchmarkRun, ...]
@@ -34,7 +35,7 @@ class AcceptanceLimits:
 
 
 def evaluate(series: BenchmarkRun, limits: AcceptanceLimits, seconds: float = 0.0) -> tuple[dict[str, Any], list[Case]]:
-    """One entry of ``checks``, and what was asked for.
+    """Return one entry of ``checks``, and a test case for each limit.
 
     :raises NoAnswer: when a correlation cannot be had. :raises InputError: for times that are none.
     """
@@ -76,7 +77,7 @@ def evaluate(series: BenchmarkRun, limits: AcceptanceLimits, seconds: float = 0.
 
 
 def baseline_from(path: Path) -> tuple[BenchmarkRun, ...]:
-    """An earlier check to compare with, looked through before anything is run.
+    """Read an earlier check to compare with, and validate it before anything is run.
 
     :raises InputError: when it cannot be read, or nothing can be compared with it.
     """
@@ -96,7 +97,8 @@ def _correlation(series: BenchmarkRun) -> Correlation:
 
 
 def _predicted_and_samples(series: BenchmarkRun) -> tuple[list[float], "np.ndarray[Any, Any] | None"]:
-    """(predicted, samples of shape (orders, repetitions)); None where orders were repeated differently often."""
+    """Return the predicted costs and the samples, shape (orders, repetitions); None where the repetitions differ in
+    number."""
     predicted = []
     for timing in series.orders:
         if timing.predicted_us is None:
@@ -111,7 +113,7 @@ def _predicted_and_samples(series: BenchmarkRun) -> tuple[list[float], "np.ndarr
 
 
 def _calibration(series: BenchmarkRun, predicted: list[float], medians: list[float]) -> dict[str, float] | None:
-    """None for a model that tells no times."""
+    """Return measured over predicted times, None for a model without times."""
     if series.model == "latency" or min(predicted) <= 0:
         return None
     fit = calibration([cost / _US for cost in predicted], medians)
@@ -144,8 +146,8 @@ def _collective(series: BenchmarkRun) -> tuple[object, ...]:
 def _baseline_cases(
     series: BenchmarkRun, baseline_run: BenchmarkRun | None, correlation: Correlation, tolerance: Tolerance
 ) -> tuple[dict[str, float] | None, list[Case]]:
-    """The cheapest order's time, and the correlation, against those of the baseline (None: it has no such run): the
-    figures, whatever is asked for, and the sentences."""
+    """Compare the cheapest order's time and the correlation with the baseline's, None if it has no such run. Returns
+    the values and the test cases."""
     suite = _suite(series)
     if baseline_run is None:
         reason = f"the baseline has no run of {suite} of this size and these options to compare with"
@@ -184,13 +186,13 @@ def _cheapest(series: BenchmarkRun) -> tuple[float, ...]:
 
 
 def timed(run: Callable[[], BenchmarkRun]) -> tuple[BenchmarkRun, float]:
-    """What it gives, and the seconds it took."""
+    """Return the result of the call and the seconds it took."""
     started = time.monotonic()
     return run(), time.monotonic() - started
 
 
 def show_check(entry: dict[str, Any]) -> None:
-    """One check for a person."""
+    """Print one check as a table."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -225,7 +227,7 @@ def show_check(entry: dict[str, Any]) -> None:
 
 
 def say_unknown_hosts(location: str, unknown_hosts: Sequence[str]) -> None:
-    """Hosts that the truth does not know."""
+    """Name the hosts that the ground truth does not have."""
     if unknown_hosts:
         named = f"{', '.join(unknown_hosts[:_MAX_NAMED_HOSTS])}{', ...' * (len(unknown_hosts) > _MAX_NAMED_HOSTS)}"
-        say(f"{location} says nothing about {len(unknown_hosts)} hosts: {named}")
+        say(f"{location} lacks {len(unknown_hosts)} hosts: {named}")

@@ -23,23 +23,23 @@ def advise(
     network_file: Annotated[
         Path | None, typer.Argument(metavar="NETWORK", help="What `plink probe` wrote; default .plink/network.json.")
     ] = None,
-    size: Annotated[str, typer.Option(help="A size, or a range of sizes: 1KB..1GB.")] = "1KB..1GB",
-    model: Annotated[str, typer.Option(help="alpha-beta, contention, or auto.")] = "auto",
-    algos: Annotated[str | None, typer.Option(help="Only these, with commas: ring,2lha.")] = None,
+    size: Annotated[str, typer.Option(help="A message size, or a range of sizes: 1KB..1GB.")] = "1KB..1GB",
+    model: Annotated[str, typer.Option(help="Cost model.")] = "auto",
+    algos: Annotated[str | None, typer.Option(help="Only these algorithms, such as ring,2lha.")] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="An option of the algorithms: --set base=4, --set fan-out=3.")
     ] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw times over sizes there (.svg, .png, .pdf).")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="For the search for a ring, which takes five seconds at most.")] = 0,
+    plot: Annotated[Path | None, typer.Option(help="Plot times over sizes to this file (.svg, .png, .pdf).")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the search for a ring (five seconds at most).")] = 0,
     smooth_latencies: Annotated[
         bool,
         typer.Option(
-            "--smooth-latencies", help="Take round trips as an embedding fits them; `plink embed` says if it helps."
+            "--smooth-latencies", help="Smooth round trips by an embedding; `plink embed` shows whether it helps."
         ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """Say which algorithm, in which order, is the fastest for which size on the measured network.
+    """Recommend the fastest algorithm and rank order for each message size on the measured network.
 
     Example: plink advise cloud.json --size 1KB..1GB --plot advice.svg
     """
@@ -73,8 +73,8 @@ def _range(text: str) -> tuple[float, float]:
 
 
 def _print(advice: "Advice") -> None:
-    """A table that fits: where a terminal is too narrow for all algorithms, only those that are the fastest somewhere
-    have a column, or none but the fastest of each size."""
+    """Print a table that fits. On a narrow terminal only the algorithms that are fastest somewhere have a column, or
+    only the fastest of each size."""
     from rich.console import Console
 
     algorithms = list(dict.fromkeys(line.algo for line in advice.lines))
@@ -99,7 +99,7 @@ def _print(advice: "Advice") -> None:
 
 
 def _table(advice: "Advice", shown: list[str]) -> "Table":
-    """A row a size: what each of these algorithms takes, or if there are none what the fastest one does."""
+    """Return a table with a row per size: the time of each of these algorithms, or of the fastest one."""
     from rich.table import Table
 
     table = Table(

@@ -1,4 +1,4 @@
-"""By which schedules the ranks of a job all-reduce (``plink launch --backend``).
+"""Choose the schedules by which the ranks of a job all-reduce (``plink launch --backend``).
 
 Imported when a backend is asked for: it needs the solvers, and the runtime's document needs torch.
 """
@@ -53,14 +53,15 @@ _TUNED_CHUNKS_PER_RANK = 4
 
 @dataclass(frozen=True)
 class Backend:
-    """``environment``: what the ranks are started with. ``masters``: those that Autotune begins with, None without."""
+    """A job's backend. ``environment``: variables that select it in the ranks; ``masters``: where Autotune starts,
+    None without Autotune."""
 
     environment: dict[str, str]
     masters: Assignment | None = None
 
 
 def backend_for(backend: str, hosts: Hosts, plan_file: Path | None, every_s: float | None = None) -> Backend:
-    """How ranks' all-reduces go by that algorithm; says what was chosen.
+    """Return the backend that runs all-reduces by this algorithm, and say what was chosen.
 
     :param hosts: in rank order. :param plan_file: whose schedule it is, where a plan was given.
     :param every_s: how often ranks tell what they saw, so that masters can be moved (Autotune); None: never.
@@ -70,7 +71,7 @@ def backend_for(backend: str, hosts: Hosts, plan_file: Path | None, every_s: flo
     ranks = sum(host.slots for host in hosts)
     user_schedule = _user_schedule(backend, ranks) if _is_file(backend) else None
     if ranks < 2:
-        raise UsageError("--backend: one rank has nobody to aggregate with")
+        raise UsageError("--backend needs two ranks or more")
     plan = None
     if user_schedule is not None:
         classes = [SizeClass(None, user_schedule.algo, user_schedule)]
@@ -112,12 +113,12 @@ def backend_for(backend: str, hosts: Hosts, plan_file: Path | None, every_s: flo
         upper = "" if entry.up_to_bytes is None else f" up to {format_bytes(entry.up_to_bytes)}"
         say(f"all-reduces{lower}{upper or (' of any size' if k == 0 else ' on')}: {entry.algo}")
     if masters is not None:
-        say(f"autotune: ranks tell every {every_s:g} s what they see")
+        say(f"autotune: ranks report throughput every {every_s:g} s")
     return Backend({VARIABLE: backend, TEXT: text, FILE: ""}, masters)
 
 
 def check_backend(backend: str, every_s: float | None = None) -> None:
-    """Refuse what could be no backend of any job; ``every_s`` as of :func:`backend_for`.
+    """Refuse what is no backend, whatever the job. ``every_s`` as of :func:`backend_for`.
 
     :raises UsageError: for an algorithm that there is none of. :raises InputError: for a file that cannot be read.
     """
@@ -137,21 +138,24 @@ def _is_file(backend: str) -> bool:
 
 
 def _check_tuning(backend: str, every_s: float) -> None:
-    """:raises UsageError: for what Autotune cannot do, whatever the network."""
+    """Refuse what Autotune cannot do, whatever the network.
+
+    :raises UsageError: for what Autotune cannot do, whatever the network.
+    """
     if every_s < _MIN_REPORT_INTERVAL_S:
         raise UsageError(
-            f"--set autotune-every={every_s:g}s: {_MIN_REPORT_INTERVAL_S:g}s at least, for all ranks stop to tell"
+            f"--set autotune-every={every_s:g}s: {_MIN_REPORT_INTERVAL_S:g}s at least, all ranks pause to report"
         )
     if backend not in (AUTO, *_MASTER_ALGORITHMS):
         raise UsageError(
-            f"--autotune moves what ranks aggregate for others: it needs --backend {' or '.join(_MASTER_ALGORITHMS)}"
+            f"--autotune moves masters between ranks: it needs --backend {' or '.join(_MASTER_ALGORITHMS)}"
         )
 
 
 def _with_tunable_masters(
     aggregation: Aggregation, ranks: int, plan: Plan | None, keeps_chunks: bool, every_s: float
 ) -> tuple[Aggregation, Assignment]:
-    """With masters that can be moved: those of the plan, or finer ones than a job needs that keeps them.
+    """Return the aggregation with masters that Autotune can move: the plan's own, or finer chunks.
 
     :param plan: what two-level aggregation goes by. :param keeps_chunks: it is the user's.
     :raises UsageError: where nothing has masters.
@@ -159,7 +163,7 @@ def _with_tunable_masters(
     tunable = [k for k, entry in enumerate(aggregation.classes) if entry.algo in _MASTER_ALGORITHMS]
     if not tunable:
         raise UsageError(
-            f"--autotune: needs {' or '.join(_MASTER_ALGORITHMS)}, and auto found others cheaper here; ask for one of them"
+            f"--autotune needs --backend {' or '.join(_MASTER_ALGORITHMS)}; auto found others cheaper here"
         )
     algo = aggregation.classes[tunable[-1]].algo
     if algo == "flat":
@@ -168,7 +172,7 @@ def _with_tunable_masters(
         masters = Assignment(one_group, local, group)
     else:
         if plan is None or plan.groups is None or plan.masters is None:
-            raise UsageError("--autotune: the plan tells no groups and masters")
+            raise UsageError("--autotune: the plan has no groups and masters")
         chunk_masters = masters_of(plan) if keeps_chunks else equal_chunks(plan.groups, _TUNED_CHUNKS_PER_RANK * ranks)
         masters = Assignment(plan.groups, *chunk_masters)
     classes = list(aggregation.classes)
@@ -177,7 +181,7 @@ def _with_tunable_masters(
 
 
 def _user_schedule(path: str, ranks: int) -> Schedule:
-    """A user's schedule, proven.
+    """Read a user's schedule and verify it.
 
     :raises InputError: for a file that is none, or is wrong. :raises UsageError: for one of other ranks.
     """
@@ -191,13 +195,15 @@ def _user_schedule(path: str, ranks: int) -> Schedule:
     if schedule.ranks != ranks:
         raise UsageError(f"--backend {path}: a schedule of {schedule.ranks} ranks, and the job has {ranks}")
     if errors := verify(schedule):
-        raise InputError(path, f"{errors[0]} (`plink schedule verify {path}` tells all)")
+        raise InputError(path, f"{errors[0]} (`plink schedule verify {path}` lists all)")
     return schedule
 
 
 def _measured_network(backend: str, hosts: Hosts) -> Network:
     if not workspace.NETWORK.is_file():
-        raise NoAnswer(f"--backend {backend} needs to know the network: `plink probe` first, or give a plan: --order")
+        raise NoAnswer(
+            f"--backend {backend} needs a measured network: run `plink probe` first, or give a plan: --order"
+        )
     network = read_network(workspace.NETWORK)
     if set(network.hosts.names) != set(hosts.names):
         raise NoAnswer(
@@ -209,8 +215,7 @@ def _measured_network(backend: str, hosts: Hosts) -> Network:
 
 
 def _measured_rate_gbps(backend: str, hosts: Hosts) -> float | None:
-    """What these hosts send, Gbit/s, where it was measured last; None where others were. One host alone sends nothing
-    over any link."""
+    """Return the rate of these hosts, Gbit/s, infinite for one host; None where they were not measured last."""
     if len(hosts) == 1:
         return math.inf
     with contextlib.suppress(InputError, NoAnswer):  # the algorithm needs no network
@@ -227,8 +232,8 @@ def _two_level_plan(network: Network, hosts: Hosts) -> Plan:
 
 
 def _cheapest_by_size(hosts: Hosts, ranks: int) -> tuple[list[SizeClass], Plan]:
-    """The cheapest at each size by the model of shared links (by latency and bandwidth where none were measured), and
-    the plan that two-level aggregation goes by among them."""
+    """Return the cheapest algorithm at each size (by shared links, else latency and bandwidth), and the plan for two-
+    level aggregation among them."""
     network = _measured_network(AUTO, hosts)
     fabric = fabric_from(network, False)
     model = model_for("auto", fabric)

@@ -56,13 +56,13 @@ def _version(requested: bool) -> None:
 def _main(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
     config: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Defaults of options; else plink.toml, or [tool.plink] in pyproject.toml, of this folder.",
+            help="Defaults of options; else plink.toml or pyproject.toml ([tool.plink]) in this folder.",
         ),
     ] = None,
 ) -> None:
@@ -79,7 +79,7 @@ def _main(
 
 
 def command() -> Any:
-    """The whole command line, to be called with ``main(args=..., standalone_mode=False)``."""
+    """Return the whole command line, to be called with ``main(args=..., standalone_mode=False)``."""
     app = typer.Typer(
         no_args_is_help=True, pretty_exceptions_enable=False, context_settings=_CONTEXT, add_completion=True
     )

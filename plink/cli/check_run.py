@@ -1,4 +1,4 @@
-"""One `plink check`, from what was asked for to what is printed, written and the exit code.
+"""Run one `plink check`: measure or read runs, evaluate them, print and write the result, set the exit code.
 
 Imported when the command runs: it needs the solvers.
 """
@@ -30,8 +30,8 @@ from solvers.prediction.topology import levels_apart
 
 @dataclass(frozen=True)
 class CheckRequest:
-    """What was typed; ``limits`` without the baseline, which ``max_regression`` is. ``model``: by which recorded runs
-    are priced anew, None: by that of then."""
+    """Options of `plink check`. ``limits`` lack the baseline, which is read from ``max_regression``. ``model``: prices
+    recorded runs again, None for the model of then."""
 
     network_file: Path | None
     measure: bool
@@ -52,8 +52,8 @@ class CheckRequest:
 
 @dataclass
 class _CheckReport:
-    """``document``: plink.check/1 as far as it is known. ``baseline_lines``: of each of its ``checks`` what a comparison with
-    the baseline says."""
+    """Result of a check so far. ``document``: plink.check/1; ``baseline_lines``: for each of its ``checks`` the
+    comparison with the baseline."""
 
     document: dict[str, Any]
     cases: list[Case] = field(default_factory=list)
@@ -61,7 +61,7 @@ class _CheckReport:
     unknown_hosts: list[str] = field(default_factory=list)
 
     def add(self, series: BenchmarkRun, limits: AcceptanceLimits, seconds: float = 0.0) -> None:
-        """What was run, judged."""
+        """Evaluate a run and add it."""
         entry, cases = evaluate(series, limits, seconds)
         self.document["checks"].append(entry)
         self.cases += cases
@@ -69,7 +69,7 @@ class _CheckReport:
 
 
 def run(request: CheckRequest) -> None:
-    """Check, print, write.
+    """Run the check, print the result and write it.
 
     :raises PlinkError: where it falls short, or cannot be found out.
     """
@@ -118,7 +118,7 @@ def run(request: CheckRequest) -> None:
 
 
 def target_of(output: Path | None) -> Path:
-    """Where what was measured is left."""
+    """Return the file for the measured runs."""
     return output or workspace.FOLDER / "check.json"
 
 
@@ -127,7 +127,7 @@ def _needs_network(request: CheckRequest) -> bool:
 
 
 def _network(request: CheckRequest) -> Network | None:
-    """The one that was named, or where one is needed the last one that was probed here."""
+    """Return the named network, or the last probed one where one is needed."""
     if not _needs_network(request):
         return None
     network: Network = network_from(request.network_file)
@@ -135,7 +135,7 @@ def _network(request: CheckRequest) -> Network | None:
 
 
 def _repriced(series: BenchmarkRun, network: Network | None, model_name: str | None) -> BenchmarkRun:
-    """With what the trials cost by the network and the models of today."""
+    """Return the run with predicted costs by today's network and models."""
     assert network is not None
     model, costs = reprice(series, network, model_name)
     timings = tuple(replace(timing, predicted_us=cost) for timing, cost in zip(series.orders, costs, strict=True))
@@ -185,7 +185,10 @@ def _add_affinity(report: _CheckReport, network: Network, truth: Path, request: 
 
 
 def _publish(report: _CheckReport, request: CheckRequest, target: Path) -> None:
-    """:raises PlinkError: where it falls short. :raises NoAnswer: where not all can be judged, and what can holds."""
+    """Print and write the result.
+
+    :raises PlinkError: where it falls short. :raises NoAnswer: where not all can be judged, and what can holds.
+    """
     document = report.document
     failures = [case.text for case in report.cases if not case.ok]
     if "checks" in document:

@@ -23,7 +23,7 @@ def cluster(
         Path | None, typer.Argument(metavar="NETWORK", help="What `plink probe` wrote; default .plink/network.json.")
     ] = None,
     groups: Annotated[
-        int | None, typer.Option(metavar="K", help="How many groups; default: the square root of the hosts, rounded.")
+        int | None, typer.Option(metavar="K", help="Number of groups; default: the square root of the number of hosts.")
     ] = None,
     elasticity: Annotated[
         float, typer.Option(metavar="E", help="How uneven groups may be: 1 even, 2 from half to twice n/K hosts.")
@@ -34,11 +34,11 @@ def cluster(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the groups as JSON.")] = False,
 ) -> None:
-    """Put hosts near each other into balanced groups for hierarchical aggregation.
+    """Cluster hosts near each other into balanced groups for hierarchical aggregation.
 
-    Says what the groups gain over random ones, how far repeated runs agree, and which
-    natural tiers (machines, racks, zones) stand out. The result is left in
-    .plink/groups.json; docs/grouping.md tells more.
+    Shows the gain over random groups, how well repeated runs agree, and the natural
+    tiers (machines, racks, zones). The result is written to .plink/groups.json;
+    see docs/grouping.md.
 
     Example: plink cluster cloud.json --elasticity 1.5
     """
@@ -99,11 +99,11 @@ def _lines(grouping: "Groups") -> list[str]:
             f"within balanced random groups {_us(grouping.random['cohesion_us'])}"
         )
     if grouping.runs > 1:
-        caveat = "" if grouping.ami >= _MIN_AGREEMENT else "; other groups would do about as well"
+        caveat = "" if grouping.ami >= _MIN_AGREEMENT else "; other groups would be about as good"
         lines.append(f"{grouping.runs} searches agree by {grouping.ami:.2f} (adjusted mutual information){caveat}")
     random_cohesion = grouping.random["cohesion_us"]
     if len(grouping.groups) > 1 and None not in (random_cohesion, grouping.cohesion_us) and not grouping.tiers:
-        lines.append("nothing shows that these groups are there: such ones come out of noise too")
+        lines.append("these groups may be noise: no tier confirms them")
     return [*lines, *([_tier(tier) for tier in grouping.tiers] or ["no tier stands out"])]
 
 

@@ -1,4 +1,4 @@
-"""Run the given order and plink's alternately (``plink compare``), and say what the second gained.
+"""Run a job in the hosts file's order and in plink's order, alternately, and estimate the gain (``plink compare``).
 
 Imported by that command, when it runs: it needs the runners and the solvers.
 """
@@ -24,8 +24,8 @@ _MAX_LINES_PER_RANK = 2000
 
 @dataclass(frozen=True)
 class ComparisonRequest:
-    """``pairs``: how often each order is run; ``metric``: where the program reports how it did, None: how long the job
-    took."""
+    """A paired comparison. ``pairs``: how often each order is run; ``metric``: where the program reports how it did,
+    None: how long the job took."""
 
     pairs: int
     metric: str | None
@@ -38,7 +38,7 @@ def compare_orders(setup: JobSetup, comparison: ComparisonRequest) -> None:
     :raises UsageError: when there is nothing to compare. :raises PlinkError: when a run fails or reports no metric.
     """
     if setup.baseline.names == setup.hosts.names:
-        raise UsageError("plink's order is the given one; there is nothing to compare")
+        raise UsageError("plink's order is the given one: there is nothing to compare")
     orders = {"given": setup.baseline, "plink": setup.hosts}
     values: dict[str, list[float]] = {which: [] for which in orders}
     runs: list[dict[str, Any]] = []
@@ -59,7 +59,7 @@ def compare_orders(setup: JobSetup, comparison: ComparisonRequest) -> None:
 
 
 def _run_once(setup: JobSetup, which: str, pair: int, comparison: ComparisonRequest) -> tuple[str, float]:
-    """One run; (its id, its metric)."""
+    """Run the job once and return its run id and its metric."""
     printed: dict[int, list[str]] = {}
 
     def record_line(rank: int | None, stream: str, line: str) -> None:
@@ -73,7 +73,7 @@ def _run_once(setup: JobSetup, which: str, pair: int, comparison: ComparisonRequ
     result = run(replace(setup, request=replace(setup.request, record=record)), record_line)
     if result.exit_code:
         failure = report_failure(result)
-        raise PlinkError(f"in {which} order {failure}; `plink runs show {result.id}` tells more")
+        raise PlinkError(f"in {which} order {failure}; `plink runs show {result.id}` shows more")
     if comparison.metric is None:
         return result.id, result.seconds
     parse_metric = metric_from(comparison.metric)
@@ -113,9 +113,9 @@ def _show(document: dict[str, Any]) -> None:
         print(f"{which:>5} order: median {statistics.median(order_values):g} of {len(order_values)}")
     interval = document["interval"]
     if interval is None:
-        print(f"gain {document['gain']:.2f} times; one pair of runs says nothing of the spread (--pairs 5)")
+        print(f"gain {document['gain']:.2f} times; one pair of runs has no interval; use --pairs 5")
         return
     low, high = interval
     print(f"gain {document['gain']:.2f} times, {document['confidence']:.0%} between {low:.2f} and {high:.2f}")
     if low <= 1 <= high:
-        print(f"that is within the noise of {document['pairs']} pairs: nothing shows that the order matters here")
+        print(f"that is within the noise of {document['pairs']} pairs: no significant difference between the orders")

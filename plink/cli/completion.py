@@ -1,4 +1,4 @@
-"""What a shell offers for a value: names of algorithms, formats, hosts and runs, where these are known.
+"""Shell completion of values: algorithms, formats, hosts and runs.
 
 Bash, Zsh and Fish start plink at every press of the tabulator. So nothing is imported here but words, files are read
 only where they are small, and whatever goes wrong offers nothing: the shell then completes names of files by itself.
@@ -47,7 +47,7 @@ VALUES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Suggestion:
-    """What Click takes for a completion; ``type`` is always a plain word."""
+    """Completion as Click expects it. ``type`` is always ``plain``."""
 
     value: str
     help: str | None = None
@@ -55,7 +55,7 @@ class Suggestion:
 
 
 def attach(command: Any, words: tuple[str, ...] = ()) -> None:
-    """Let the command and all under it complete what is known. ``words``: what is typed for it."""
+    """Attach completion to a command and all its subcommands. ``words``: what is typed before it."""
     for parameter in command.params:
         offer = _offer(" ".join(words), parameter)
         if offer is not None:
@@ -74,11 +74,15 @@ def _suggest(offer: Offer, ctx: Any, incomplete: str) -> list[Suggestion]:
         return []
 
 
+def choices(words: str, parameter: Any) -> tuple[str, ...]:
+    """Return the values of an option of the command ``words``; empty where they are no closed list."""
+    keys = (key for option in parameter.opts for key in (f"{words} {option}", option))
+    return next((VALUES[key] for key in keys if key in VALUES), ())
+
+
 def _offer(words: str, parameter: Any) -> Offer | None:
-    for option in parameter.opts:
-        values = VALUES.get(f"{words} {option}") or VALUES.get(option)
-        if values is not None:
-            return lambda ctx, incomplete, values=values: values  # type: ignore[misc]
+    if values := choices(words, parameter):
+        return lambda ctx, incomplete: values
     if "--algos" in parameter.opts:
         return _algorithm_list
     if "--pin" in parameter.opts:
@@ -100,7 +104,7 @@ def _algorithm_list(ctx: Any, incomplete: str) -> Iterable[str]:
 
 
 def _read_names(path: Path) -> list[str]:
-    """Names of the hosts in a network or run file."""
+    """Return the names of the hosts in a network or run file."""
     from plink.model.storage import read_document
 
     if path.stat().st_size > _MAX_FILE_BYTES:
@@ -109,7 +113,7 @@ def _read_names(path: Path) -> list[str]:
 
 
 def _measured_hosts() -> list[str]:
-    """Of the last network: what else stands on the line is not known while an option lacks its value."""
+    """Return the hosts of the last network: the file on the command line is not parsed yet."""
     from plink.records import workspace
 
     return _read_names(workspace.NETWORK)
@@ -129,7 +133,7 @@ def _hosts_of_run(ctx: Any) -> list[str]:
 
 
 def _lab_hosts(ctx: Any, racks: bool) -> list[str]:
-    """Hosts of the lab, in their order, and its racks where one can be meant."""
+    """Return the lab's hosts in order, with its racks where one is accepted."""
     from plink.model.storage import read_document
 
     document = read_document(_LABS / str(ctx.params.get("name") or "lab") / "lab.json")

@@ -33,7 +33,7 @@ _LINES: dict[tuple[str, str], str] = {}  # where the value of a parameter stands
 
 
 def defaults_from(path: Path | None, root: Any) -> Table:
-    """What the file says, by command and parameter as Click's ``default_map`` has them; empty where there is no file.
+    """Return the file's defaults by command and parameter, as Click's ``default_map``; empty without a file.
 
     Values are judged by the command that takes them.
 
@@ -53,24 +53,24 @@ def defaults_from(path: Path | None, root: Any) -> Table:
 
 
 def file_for(command: str) -> str | None:
-    """The file that has defaults for ``plink command``; None: there is none."""
+    """Return the file that has defaults for ``plink command``, or None."""
     return next((line.rpartition(":")[0] for (name, _), line in _LINES.items() if name == command), None)
 
 
 def _mentions_plink(path: Path) -> bool:
-    """Others' mistakes in a project's file are none of plink's."""
+    """Return whether the file mentions plink at all: a project's other mistakes are none of plink's."""
     with contextlib.suppress(OSError):
         return b"plink" in path.read_bytes()[:_MAX_FILE_BYTES]
     return False
 
 
 def line_of(command: str, parameter: str) -> str | None:
-    """Where a file says what a parameter of ``plink command`` is; None: it does not."""
+    """Return file and line that set this parameter of ``plink command``, or None."""
     return _LINES.get((command, parameter))
 
 
 def _check_trusted(path: Path, status: os.stat_result) -> None:
-    """What a command takes unasked, nobody else may have written."""
+    """Refuse a file that was not named and that other users can write."""
     if status.st_uid not in trusted_users():
         raise PlinkError(f"{path} here belongs to another user; name it if you mean it: --config {path}")
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
@@ -78,6 +78,8 @@ def _check_trusted(path: Path, status: os.stat_result) -> None:
 
 
 class _File:
+    """A file of defaults, parsed."""
+
     def __init__(self, path: Path, prefix: tuple[str, ...], implicit: bool = False) -> None:
         """:param implicit: it was not named, but lies here."""
         self._path, self._implicit = path, implicit
@@ -107,7 +109,7 @@ class _File:
         self.table: Table = table
 
     def commands(self, root: Any) -> Table:
-        """Of all commands that the file speaks of."""
+        """Return the defaults of all commands in the file."""
         return self._below(root, self.table, ())
 
     def _below(self, command: Any, table: Table, names: tuple[str, ...]) -> Table:
@@ -140,7 +142,7 @@ class _File:
         return message + (f"; did you mean {close_matches[0]}?" if close_matches else "")
 
     def _value(self, option: Any, value: Any, location: str, key: str) -> Any:
-        """As it would be had it been typed."""
+        """Return the value as if it had been typed."""
         if getattr(option, "is_flag", False):
             if not isinstance(value, bool):
                 raise InputError(location, f"{key}: true or false was expected")
@@ -154,7 +156,7 @@ class _File:
         )
 
     def _line(self, key: tuple[str, ...]) -> int:
-        """Where a key, or a table, stands: by itself, else the first of what is in it, else what it is in."""
+        """Return the line of a key or table: its own, else that of its first entry, else that of its parent."""
         matches: list[Callable[[tuple[str, ...]], bool]] = [
             lambda path: path == key,
             lambda path: path[: len(key)] == key,
@@ -164,7 +166,7 @@ class _File:
         return next((number for match in matches for number, path in positions if match(path)), 1)
 
     def _keys(self) -> Iterator[tuple[int, tuple[str, ...]]]:
-        """The keys and the tables that begin a line, whole, with the numbers of the lines."""
+        """Yield the line and the full key of each key and table that begins a line."""
         inside: tuple[str, ...] = ()
         for number, line in enumerate(self._text.splitlines(), 1):
             if header := _HEADER.match(line):
@@ -175,5 +177,5 @@ class _File:
 
 
 def _parts(key: str) -> tuple[str, ...]:
-    """The parts of a dotted key, without their quotes."""
+    """Return the parts of a dotted key, without quotes."""
     return tuple(part.strip("\"'") for part in _PART.findall(key))

@@ -18,13 +18,13 @@ def cost(
     network_file: Annotated[
         Path | None, typer.Argument(metavar="NETWORK", help="What `plink probe` wrote; default .plink/network.json.")
     ] = None,
-    algo: Annotated[str, typer.Option(help="The collective's algorithm, or what a library runs (gloo, nccl, ...).")] = (
+    algo: Annotated[str, typer.Option(help="The collective's algorithm, or a library's own (gloo, nccl, ...).")] = (
         "ring"
     ),
-    size: Annotated[str, typer.Option(help="Bytes that are reduced (100MB).")] = "100MB",
-    model: Annotated[str, typer.Option(help="latency, alpha-beta, contention, or auto.")] = "auto",
+    size: Annotated[str, typer.Option(help="Bytes to reduce (100MB).")] = "100MB",
+    model: Annotated[str, typer.Option(help="Cost model.")] = "auto",
     order: Annotated[
-        Path | None, typer.Option(help="An order, or one name a line; default: as the hosts stand in the file.")
+        Path | None, typer.Option(help="An order, or one host name per line; default: the file's order of hosts.")
     ] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="An option of the algorithm: --set base=4, --set fan-out=3.")
@@ -34,12 +34,12 @@ def cost(
     smooth_latencies: Annotated[
         bool,
         typer.Option(
-            "--smooth-latencies", help="Take round trips as an embedding fits them; `plink embed` says if it helps."
+            "--smooth-latencies", help="Smooth round trips by an embedding; `plink embed` shows whether it helps."
         ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """Say what a collective costs on the measured network, and what that is made of.
+    """Show what a collective costs on the measured network, by round and bottleneck.
 
     Example: plink cost cloud.json --algo ring --size 100MB --order order.json
     """
@@ -93,17 +93,17 @@ def cost(
     for weight, name, part in detail:
         _explain(name if len(detail) > 1 else "", weight, part)
     if len(random_costs):
-        random_document = document["random"]
+        sample = document["random"]
         print(
-            f"random orders ({len(random_costs)}): {format_us(random_document['min_us'])} to {format_us(random_document['max_us'])}, median "
-            f"{format_us(random_document['median_us'])}; {random_document['dearer']:.0%} of them are dearer than this one"
+            f"random orders ({sample['orders']}): {format_us(sample['min_us'])} to {format_us(sample['max_us'])}, "
+            f"median {format_us(sample['median_us'])}; {sample['dearer']:.0%} of them cost more than this one"
         )
     if model_name == "contention" and not fabric.measured:
-        say(f"what groups share was not measured; it is {fabric.capacities}")
+        say(f"shared capacities were not measured; they are {fabric.capacities}")
 
 
 def _costs_of_measured(price: Any, orders: Any) -> Any:
-    """The prices of those orders that have one: where pairs were not measured, some use them."""
+    """Return the costs of those orders that use measured pairs only."""
     import numpy as np
 
     costs, order_count = [], 0
@@ -117,13 +117,13 @@ def _costs_of_measured(price: Any, orders: Any) -> Any:
 
 
 def _explain(name: str, weight: float, price: "Price") -> None:
-    """The rounds of one price, equal ones that follow each other on one line."""
+    """Print the rounds of one cost; equal consecutive rounds share a line."""
     if name:
         print(f"  {name}, which counts {weight:.0%}: {format_us(price.cost_us)}")
     print(f"  slowest pair used: {price.slowest[0]} - {price.slowest[1]}")
     if price.model == "latency" and price.cost_us != price.latency_us.sum():
         chain = "the sum of all hops" if price.cost_us > price.latency_us.sum() else "the longest chain of hops"
-        print(f"  the price is {chain}, not of the rounds:")
+        print(f"  the cost is {chain}, not of the rounds:")
     rows = list(zip(price.latency_us.tolist(), price.transfer_us.tolist(), price.busiest, strict=True))
     start = 0
     for end in range(1, len(rows) + 1):

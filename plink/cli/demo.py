@@ -1,4 +1,4 @@
-"""``plink demo``: the whole path on an emulated cloud, in a few minutes."""
+"""``plink demo``: probe, reorder and benchmark an emulated cloud, in a few minutes."""
 
 import os
 import statistics
@@ -24,7 +24,7 @@ def demo(
     hosts_per_rack: Annotated[int, typer.Option(help="Hosts in each rack.")] = 4,
     rate: Annotated[str, typer.Option(help="Rate of every host and every uplink.")] = "200mbit",
     size: Annotated[str, typer.Option(help="Size of the all-reduce.")] = "8MB",
-    seed: Annotated[int | None, typer.Option(help="Deals hosts to racks; default: another deal every time.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Assigns hosts to racks; default: at random.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Emulate a cloud on this machine, probe it, reorder, and time a PyTorch all-reduce in both orders (needs root).
@@ -43,7 +43,7 @@ def demo(
     if size_bytes < _MIN_BYTES:
         raise UsageError(f"--size {size}: an all-reduce has {_MIN_BYTES} bytes at least")
     if racks == hosts_per_rack == 1:
-        raise UsageError("--racks 1 --hosts-per-rack 1: one host has nobody to stand in order with")
+        raise UsageError("--racks 1 --hosts-per-rack 1: one host has no order; use two hosts or more")
     seed = secrets.randbelow(1 << 31) if seed is None else seed
     name = f"demo-{os.getpid()}"
     settings = Settings(name, racks, hosts_per_rack, bits, bits, seed=seed)
@@ -125,13 +125,13 @@ def _measure(
 
 
 def _racks_contiguous(racks: list[int]) -> bool:
-    """Whether each rack's hosts stand in one block of the ring (which closes on itself)."""
+    """Return whether each rack's hosts are one block of the ring (which wraps around)."""
     changes = sum(a != b for a, b in zip(racks, racks[1:] + racks[:1], strict=True))
     return changes == (len(set(racks)) if len(set(racks)) > 1 else 0)
 
 
 def _benchmark(ordered: "Hosts", connector: "Connector", network: "Network", size_bytes: int) -> list[float]:
-    """Seconds of each all-reduce of the benchmark, run as a job in this order."""
+    """Run the benchmark as a job in this order and return the seconds of each all-reduce."""
     import json
     import time
     from pathlib import Path

@@ -24,15 +24,17 @@ def diff(
     old: Annotated[Path, typer.Argument(metavar="OLD", help="A network file, of yesterday say; - is standard input.")],
     new: Annotated[Path, typer.Argument(metavar="NEW", help="A network file of the same hosts, of today.")],
     threshold: Annotated[
-        float, typer.Option(help="Smallest change worth naming, a share, 0.01 to 100: 0.25 is a quarter.")
+        float, typer.Option(help="Smallest change to report, a share, 0.01 to 100: 0.25 is a quarter.")
     ] = 0.25,
-    floor: Annotated[str, typer.Option(help="Round trips must change by so much besides, 1s at most.")] = "10us",
+    floor: Annotated[
+        str, typer.Option(help="Smallest absolute change of a round trip to report, 1s at most.")
+    ] = "10us",
     junit: Annotated[Path | None, typer.Option(help="Also write it as JUnit XML, for CI.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """Say which hosts and links got slower between two probes, beyond noise (exit code 1 when anything got worse).
+    """Compare two probes: which hosts and links got slower beyond noise (exit code 1 on regressions).
 
-    A change is told by the fewest causes: the network, a host, a link between groups, then pairs.
+    Changes are explained by the fewest causes: the network, a host, a link between groups, then pairs.
 
     Example: plink diff yesterday.json today.json
     """
@@ -64,7 +66,10 @@ def diff(
 
 
 def _share(threshold: float) -> float:
-    """:raises UsageError: for what is no number, which is no greater and no less than any other."""
+    """Return the threshold if it is a share in range.
+
+    :raises UsageError: for what is no number, which is no greater and no less than any other.
+    """
     if math.isnan(threshold):
         raise UsageError("--threshold nan: that is no number; give a share, 0.25 is a quarter")
     if not _MIN_SHARE <= threshold <= _MAX_SHARE:
@@ -73,7 +78,7 @@ def _share(threshold: float) -> float:
 
 
 def _floor(text: str) -> float:
-    """Microseconds.
+    """Return the floor in microseconds.
 
     :raises UsageError: for what would leave nothing to be found: a bare number, which is seconds elsewhere, above all.
     """

@@ -1,4 +1,4 @@
-"""What ``plink diff`` shows: a table in which findings that are alike share a line.
+"""Show the result of ``plink diff``: a table in which similar findings share a line.
 
 Imported by the command when it runs: it needs the solvers.
 """
@@ -28,7 +28,7 @@ _KINDS = {
 
 
 def show(comparison: Comparison, networks: tuple[Network, Network]) -> None:
-    """Print what was found."""
+    """Print the comparison."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -45,13 +45,13 @@ def show(comparison: Comparison, networks: tuple[Network, Network]) -> None:
         # Off a terminal nothing is cut: a program or a file has no width.
         (console if console.is_terminal else Console(width=200, highlight=False)).print(table)
         if len(rows) > _MAX_ROWS:
-            print(f"and {len(rows) - _MAX_ROWS} lines more: --json tells all")
+            print(f"and {len(rows) - _MAX_ROWS} lines more: --json shows all")
     for line in _remarks(comparison):  # of words that stand in the files
         print(printable(line))
 
 
 def cases(comparison: Comparison) -> list[Case]:
-    """A test for each thing that can get worse, for CI; each finding is a line of it."""
+    """Return a JUnit test case for each kind of regression; its lines are the findings."""
     results = []
     for what, name in _KINDS.items():
         worse = [row for row in _rows(comparison, what) if row[0] == WORSE]
@@ -90,7 +90,7 @@ def _remarks(comparison: Comparison) -> list[str]:
 
 
 def _rows(comparison: Comparison, what: str | None = None) -> list[tuple[str, str, str, str, str, str]]:
-    """Lines of the table (of findings of one kind only), what got worse first; many findings of one kind as one."""
+    """Return the table's rows (of one kind of finding only), regressions first; many findings of a kind share a row."""
     rows = []
     findings = [finding for finding in comparison.findings if what in (None, finding.what)]
 
@@ -119,7 +119,7 @@ def _finding_row(finding: Finding) -> tuple[str, str, str, str, str, str]:
 
 
 def _group_row(alike: Sequence[Finding]) -> tuple[str, str, str, str, str, str]:
-    """One line for all; the figures are of the one that changed most."""
+    """Return one row for several findings, with the values of the largest change."""
     largest = max(alike, key=lambda finding: max(_ratio(finding), 1 / _ratio(finding)))
     first = alike[0]
     if first.where == "host":
@@ -181,7 +181,7 @@ def _change(finding: Finding) -> list[str]:
 
 
 def _folded(names: Iterable[str]) -> str:
-    """Host names folded; what would not fit is counted."""
+    """Return host names as a folded list, or its beginning and their number."""
     every = list(names)
     text = fold_hostlist(every, " ")
     if len(text) <= _MAX_NAMES_CHARS:

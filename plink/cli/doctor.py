@@ -17,10 +17,10 @@ def doctor(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """Say what is wrong with hosts and the network between them, with the evidence and what to do (exit code 3).
+    """Diagnose hosts and the network between them, with the evidence and what to do (exit code 3 on findings).
 
-    A hosts file is checked on the hosts (SSH, Python, clocks, MTU, tools) and measured; suspects are measured again,
-    each against a host above suspicion. A network file is judged as it is.
+    With a hosts file, hosts are checked (SSH, Python, clocks, MTU, tools) and measured; suspects are measured again,
+    each against a healthy host. A network file is judged as it is.
 
     Example: plink doctor hosts.txt
     """
@@ -45,6 +45,6 @@ def doctor(
             # What hosts say of themselves is among the evidence.
             print(printable(f"{finding.kind}: {', '.join(finding.hosts)}: {finding.evidence}; {finding.advice}"))
         if not findings:
-            print("nothing is wrong that plink can see")
+            print("no problems found")
     if findings:
         raise PartlyDone(f"{len(findings)} finding{'s' if len(findings) > 1 else ''}")

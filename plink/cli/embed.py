@@ -22,13 +22,16 @@ def embed(
         Path | None, typer.Argument(metavar="NETWORK", help="What `plink probe` wrote; default .plink/network.json.")
     ] = None,
     dimension: Annotated[
-        int | None, typer.Option(help="Of the space; default: chosen by the error on pairs held out.")
+        int | None, typer.Option(help="Dimension of the space; default: chosen by the error on held-out pairs.")
     ] = None,
     alpha: Annotated[
         float | None, typer.Option(help="Power of the distance, 1 to 2; default: the better of 1 and 2.")
     ] = None,
     heights: Annotated[
-        bool | None, typer.Option("--heights/--no-heights", help="What each host adds by itself; default: if better.")
+        bool | None,
+        typer.Option(
+            "--heights/--no-heights", help="Fit what each host adds to all its distances; default: if better."
+        ),
     ] = None,
     loss: Annotated[
         str,
@@ -37,17 +40,17 @@ def embed(
         ),
     ] = "auto",
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Draws the starts and the pairs held out.")] = 0,
-    device: Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU for many hosts, if there is one.")] = "auto",
+    device: Annotated[str, typer.Option(help="auto: a GPU for many hosts, if there is one.")] = "auto",
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Where to write it, - for standard output.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the embedding as JSON.")] = False,
 ) -> None:
-    """Place the hosts in a space whose distances are the round trips without their noise.
+    """Embed the hosts in a space whose distances are the round trips without their noise.
 
-    Says how far the fitted distances are off on pairs that were held out, and whether they are
-    nearer to fresh measurements than the measured ones (`--smooth-latencies` of other commands). The result is left in
-    .plink/embedding.json.
+    Shows the error on held-out pairs, and whether fitted distances are nearer to
+    fresh measurements than measured ones (if so, use `--smooth-latencies` of other
+    commands). The result is written to .plink/embedding.json.
 
     Example: plink embed cloud.json
     """
@@ -107,7 +110,7 @@ def _lines(network: "Network", embedding: "Embedding") -> list[str]:
 
 
 def _worst_pairs(measured: "Matrix", fitted_us: "Matrix") -> list[tuple[int, int, float, float]]:
-    """The pairs whose measurement the fit agrees with least, by ratio: (i, j, measured, fitted)."""
+    """Return the pairs whose measurement differs most from the fit, by ratio: (i, j, measured, fitted)."""
     import numpy as np
 
     i, j = np.nonzero(np.triu(np.isfinite(measured) & np.isfinite(fitted_us) & (measured > 0) & (fitted_us > 0), 1))

@@ -1,4 +1,4 @@
-"""From the words typed to an exit code: errors in one line, Ctrl-C in order, a second Ctrl-C at once."""
+"""Run a command line: print errors in one line, stop on the first Ctrl-C, exit at once on the second."""
 
 import contextlib
 import os
@@ -26,8 +26,8 @@ _JOB_COMMANDS = (["launch"], ["compare"], ["runs", "rerun"], ["elastic", "run"])
 
 
 def run(words: list[str]) -> int:
-    """Run one command; returns its exit code: 0 done, 1 failed, 2 usage, 3 partly, 4 no answer; when a signal ended it
-    128 + its number, 130 for Ctrl-C."""
+    """Run one command and return its exit code: 0 done, 1 failed, 2 usage, 3 partly done, 4 no answer, 128 + N after
+    signal N (130 for Ctrl-C)."""
     from plink.cli.app import command
 
     stop = install()
@@ -65,7 +65,7 @@ def run(words: list[str]) -> int:
             message = str(error.format_message())
             if not message:  # a bare `plink` or `plink lab`: its help has been shown
                 return int(error.exit_code)
-            text = f"{_file_location(error, command_path, words)}{message} (`{command_path} --help` tells more)"
+            text = f"{_file_location(error, command_path, words)}{message} (see `{command_path} --help`)"
             return _print_error(error, text, int(error.exit_code))
         if type(error).__name__ == "Abort":  # Typer makes one of every EOFError too
             if stop.number or not isinstance(error.__cause__, EOFError):
@@ -75,7 +75,7 @@ def run(words: list[str]) -> int:
 
 
 def _command(words: list[str]) -> tuple[str, list[str]]:
-    """The command's name, which stands after the options of all commands, and what follows it."""
+    """Return the command's name, which follows the global options, and the words after it."""
     rest = list(words)
     while rest and rest[0].startswith("-"):
         rest = rest[2 if rest[0] == "--config" else 1 :]
@@ -83,7 +83,7 @@ def _command(words: list[str]) -> tuple[str, list[str]]:
 
 
 def _file_location(error: Any, command: str, words: list[str]) -> str:
-    """The line of a file that a refused value stands in, unless it was typed."""
+    """Return file and line of a refused value, unless it was typed."""
     from plink.cli.config import line_of
 
     parameter = getattr(error, "param", None)

@@ -66,8 +66,8 @@ _ADMIN_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # not on the path of
 
 
 def gather(full: bool) -> dict[str, Any]:
-    """The document ``plink.info/1``. ``full``: with the names of this machine and its folders, and what PyTorch says of
-    itself (which imports it)."""
+    """Return the document ``plink.info/1``. ``full``: include the names of this machine and its folders, and what
+    PyTorch reports (which imports it)."""
     parts: dict[str, Callable[[], dict[str, Any]]] = {
         "plink": _plink,
         "python": _python,
@@ -93,7 +93,7 @@ def _part_or_error(part: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def anonymised(text: str) -> str:
-    """A line without this machine's name, addresses, the user's name and folder."""
+    """Return the text without this machine's name and addresses, the user's name and home."""
     text = text.replace(str(Path.home()), "~") if len(str(Path.home())) > 1 else text
     text = _ADDRESS.sub("<address>", _HOME.sub("~", text))
     try:
@@ -107,7 +107,7 @@ def anonymised(text: str) -> str:
 
 
 def find_program(program: str) -> str | None:
-    """Where a program is, looked for where administrators' programs are too, and beside this interpreter."""
+    """Return the path of a program, searching also administrators' folders and this interpreter's."""
     folders = [os.environ.get("PATH", os.defpath), *_ADMIN_FOLDERS, str(Path(sys.executable).parent)]
     return shutil.which(program, path=os.pathsep.join(folders))
 
@@ -128,7 +128,7 @@ def _plink() -> dict[str, Any]:
 
 
 def _source() -> dict[str, Any]:
-    """Whether this is a checkout, and of which commit; of what pip fetched from a repository, pip has noted it."""
+    """Return whether this is a checkout, and its commit; for an installed package the commit that pip noted."""
     if not (_ROOT / ".git").exists():
         direct_url = importlib.metadata.distribution("plink-collectives").read_text("direct_url.json") or "{}"
         commit = re.search(r'"commit_id":\s*"([0-9a-f]{7,64})"', direct_url)
@@ -185,7 +185,7 @@ def _packages() -> dict[str, Any]:
 
 
 def _programs() -> dict[str, Any]:
-    """The version of each program found, ``find_program`` of one that is not asked, None of one that is not there."""
+    """Return the version of each program: ``found`` for one that is not run, None for a missing one."""
 
     def version(name: str) -> str | None:
         path, arguments = find_program(name), PROGRAMS[name]
@@ -217,7 +217,7 @@ def _entry_points() -> dict[str, Any]:
 
 
 def _environment() -> dict[str, Any]:
-    """Values of harmless variables, ``(set)`` of all others."""
+    """Return the values of variables that are known to be harmless, ``(set)`` for others."""
 
     def shown(name: str, value: str) -> str:
         return (
@@ -228,7 +228,7 @@ def _environment() -> dict[str, Any]:
 
 
 def _workspace() -> dict[str, Any]:
-    """Results that stand in ./.plink: how old, how large; of runs how many and how old the latest is."""
+    """Return age and size of the results in ./.plink, and number and age of its runs."""
     files = (workspace.NETWORK, workspace.ORDER, workspace.EMBEDDING, workspace.GROUPS, workspace.PLAN)
     results: dict[str, Any] = {}
     for path in files:
@@ -246,7 +246,7 @@ def _age_s(written: float) -> int:
 
 
 def _names() -> dict[str, Any]:
-    """What tells who and where: for reports that are not public."""
+    """Return what identifies this machine and user, for reports that are not public."""
     return {
         "hostname": socket.gethostname(),
         "python": sys.executable,

@@ -1,4 +1,4 @@
-"""How options from a file (:mod:`plink.cli.config`) and typed ones get along.
+"""Combine options from a file (:mod:`plink.cli.config`) with typed ones.
 
 What is typed wins: a default that does not go with it is dropped, ``--no-NAME`` undoes a flag, and what a command
 refuses is blamed on the file's line where it stands there. Messages name options as they are typed, so a message says
@@ -19,7 +19,7 @@ _log = logging.getLogger("plink.config")
 
 
 def attach(command: Any) -> None:
-    """Give the command and all below it ``--no-NAME`` for their flags, and their share of a file's defaults."""
+    """Give the command and its subcommands ``--no-NAME`` for flags, and the defaults of a file."""
     for child in getattr(command, "commands", {}).values():
         attach(child)
     taken = {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
@@ -32,7 +32,7 @@ def attach(command: Any) -> None:
 
 
 def _negatable(option: Any, add_to_parser: Callable[[Any, Any], None], names: list[str]) -> Callable[[Any, Any], None]:
-    """The flag with its opposite, which help does not show."""
+    """Return a parser hook that adds the flag and its opposite, which help does not show."""
 
     def add(parser: Any, context: Any) -> None:
         add_to_parser(parser, context)
@@ -75,7 +75,7 @@ def _with_defaults(invoke: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _named_parameters(context: Any, message: str) -> list[str]:
-    """The parameters that a message names, or whose quoted value it tells, in its order."""
+    """Return the parameters that a message names, or whose value it quotes, in the message's order."""
     words = {match.group(): match.start() for match in reversed(list(_OPTION.finditer(message)))}
     positions: dict[str, int] = {}
     for parameter in context.command.params:
@@ -94,7 +94,7 @@ def _named_parameters(context: Any, message: str) -> list[str]:
 
 
 def _drop(context: Any, name: str) -> None:
-    """Take the command's own default instead of the file's."""
+    """Replace the file's value of a parameter by the command's own default."""
     del context.default_map[name], context.params[name]
     (parameter,) = (candidate for candidate in context.command.params if candidate.name == name)
     parameter.handle_parse_result(context, {}, [])

@@ -13,15 +13,16 @@ def info(
     full: Annotated[
         bool,
         typer.Option(
-            "--full", help="With the names of this machine and its folders, and what PyTorch says: not for the public."
+            "--full",
+            help="Include names of this machine and its folders, and PyTorch's own report: not for the public.",
         ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """Say what a bug report needs: versions of plink, Python, the libraries and launchers, what this machine can do.
+    """Print what a bug report needs: versions of plink, Python, libraries and launchers, capabilities of this machine.
 
-    Made to be posted: without --full it names no host, address, user or folder, and values only of variables that are
-    known to be harmless. A part that cannot be had is a line that says why.
+    Safe to post: without --full it names no host, address, user or folder, and shows values only of harmless
+    variables.
 
     Example: plink info > info.txt
     """
@@ -35,7 +36,7 @@ def info(
             if isinstance(part, dict):
                 print("\n".join(_lines(name.replace("_", " "), part)))
     if full:
-        say("this names your machine, you and your folders: look through it before you post it")
+        say("this names your machine, you and your folders: check it before you post it")
     else:
         say("no host, address, user or folder is named here; --full names them")
 

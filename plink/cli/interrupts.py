@@ -1,4 +1,4 @@
-"""Ctrl-C, TERM and HUP: the first ends a command in order, the second leaves at once."""
+"""Handle Ctrl-C, TERM and HUP: the first stops a command cleanly, the second exits at once."""
 
 import contextlib
 import os
@@ -11,7 +11,8 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class SignalHandler:
-    """The handler: the first signal raises KeyboardInterrupt, or is only noted where a search keeps what it has."""
+    """Signal handler: the first signal raises KeyboardInterrupt, or only sets a flag within
+    :func:`deferred_interrupts`."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -22,18 +23,18 @@ class SignalHandler:
             os._exit(128 + number)
         self.number = number
         with contextlib.suppress(OSError):  # a closed terminal is one of the reasons to stop
-            print("\nplink: stopping; once more to leave at once", file=sys.stderr, flush=True)
+            print("\nplink: stopping; press Ctrl-C again to exit at once", file=sys.stderr, flush=True)
         if not self.deferring:
             raise KeyboardInterrupt
 
     @property
     def exit_code(self) -> int:
-        """As a shell says it: 130 for Ctrl-C."""
+        """The exit code of a shell: 130 for Ctrl-C."""
         return 128 + (self.number or signal.SIGINT)
 
 
 def install() -> SignalHandler:
-    """Handle these signals from now on, but those that are ignored: under nohup a closed terminal is survived."""
+    """Install the handler for these signals, except those that are ignored (as under nohup)."""
     handler = SignalHandler()
     for number in _SIGNALS:
         if signal.getsignal(number) != signal.SIG_IGN:
@@ -43,7 +44,7 @@ def install() -> SignalHandler:
 
 @contextlib.contextmanager
 def deferred_interrupts() -> Iterator[Callable[[], bool]]:
-    """Within it a signal ends nothing by itself: ask now and then whether one came."""
+    """Defer signals within this context; the value it gives returns whether one came."""
     installed = next(
         (handler for handler in map(signal.getsignal, _SIGNALS) if isinstance(handler, SignalHandler)), None
     )

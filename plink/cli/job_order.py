@@ -1,4 +1,4 @@
-"""In which order a job's hosts take its ranks: as was asked, by what is at hand, or measured and worked out first."""
+"""Decide in which order a job's hosts take its ranks, from files or by measuring and searching first."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -19,8 +19,8 @@ _PROBES_PER_PAIR = 1000
 
 @dataclass(frozen=True)
 class JobOrder:
-    """``hosts`` in rank order; ``baseline``: as they stood in the hosts file; ``identities``: of the machines behind them
-    when they were measured, by name; ``environment``: what a plan has every process started with."""
+    """Hosts of a job in rank order. ``baseline``: the same as in the hosts file; ``identities``: of the machines when
+    they were measured, by name; ``environment``: variables of a plan for every process."""
 
     hosts: Hosts
     baseline: Hosts
@@ -30,7 +30,7 @@ class JobOrder:
 
 @dataclass(frozen=True)
 class Sources:
-    """What was typed. ``keep_order``: the order of the hosts file is the one that is wanted."""
+    """Sources of hosts and order, as typed. ``keep_order``: use the order of the hosts file."""
 
     hosts_file: Path | None = None
     order_file: Path | None = None
@@ -42,8 +42,8 @@ class Sources:
 
 
 def job_order(sources: Sources, check: Callable[[Hosts], None] = lambda hosts: None) -> JobOrder:
-    """Says where hosts and order came from. With nothing but hosts they are probed first and put in order, unless a
-    network file of theirs is at hand that is young enough.
+    """Return a job's hosts in rank order, and say where they are from. Without an order, hosts are probed and ordered
+    first, unless a recent network file of theirs exists.
 
     :param check: called with the hosts before they are probed or an order is searched for, which takes long; raises
         what keeps them from running the job.
@@ -69,7 +69,7 @@ def job_order(sources: Sources, check: Callable[[Hosts], None] = lambda hosts: N
 
 
 def _same_hosts(measured: Hosts, baseline: Hosts) -> bool:
-    """The same hosts at the same addresses: machines that were made anew under old names are not."""
+    """Return whether these are the same hosts at the same addresses: a recreated machine may keep its name."""
     return {host.name: host.address for host in measured} == {host.name: host.address for host in baseline}
 
 
@@ -95,8 +95,8 @@ def _from_plan(plan_file: Path, hosts_file: Path | None) -> JobOrder:
 def _computed_order(
     sources: Sources, baseline: Hosts, network: Network | None, check: Callable[[Hosts], None]
 ) -> tuple[Network, Hosts]:
-    """The order found last for these hosts, or one found now from their network, which is measured first where it is
-    missing or too old."""
+    """Return the last order for these hosts, or a new one from their network, which is probed where it is missing or
+    too old."""
     if sources.algo is not None:
         from plink.api.ordering import OrderRequest
 

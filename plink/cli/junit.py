@@ -10,8 +10,7 @@ from plink.model.storage import write_text
 
 @dataclass(frozen=True)
 class Case:
-    """One thing that was asked for; ``suite``: what it belongs to. ``ok`` None: it could not be found out. ``seconds``:
-    what it took, where that is known."""
+    """A test case. ``ok`` None: the result is unknown; ``seconds``: its duration, where known."""
 
     suite: str
     name: str
@@ -21,8 +20,8 @@ class Case:
 
 
 def write_junit(path: Path, cases: Sequence[Case]) -> None:
-    """A suite each, in the order in which they come. Where several of a suite have one name, all but the first get a
-    number: GitLab shows only one of them otherwise.
+    """Write the cases as JUnit XML, one suite after the other. Cases with the same name in a suite are numbered,
+    because GitLab shows only one of them otherwise.
 
     :raises PlinkError: when it cannot be written.
     """
@@ -55,5 +54,5 @@ def _counts(cases: Sequence[Case]) -> dict[str, str]:
 
 
 def _printable(text: str) -> str:
-    """XML has no place for control characters."""
+    """Replace control characters, which XML cannot hold."""
     return "".join(character if character.isprintable() or character in "\n\t" else "\ufffd" for character in text)

@@ -1,4 +1,4 @@
-"""One job from the command line: shown while it runs, and told of when it ends."""
+"""Run one job from the command line: show its output, then its result."""
 
 import contextlib
 import sys
@@ -20,7 +20,7 @@ _LAST_LINES = 10
 
 @dataclass(frozen=True)
 class JobSetup:
-    """A job as it was asked for. ``hosts``: in rank order; ``baseline``: as they stood in the hosts file."""
+    """A job that can be started. ``hosts``: in rank order; ``baseline``: in the order of the hosts file."""
 
     job: Job
     hosts: Hosts
@@ -31,7 +31,7 @@ class JobSetup:
 
 @dataclass
 class _Screen:
-    """Shows lines with their ranks; with ``tail``, only the last of each rank, at the end."""
+    """Print lines with their ranks; with ``tail`` only the last lines of each rank, at the end."""
 
     width: int
     as_json: bool
@@ -57,7 +57,7 @@ class _Screen:
 
 
 def start(setup: JobSetup) -> int:
-    """Run the job, or show what a run would start; returns the exit code to end with.
+    """Run the job, or show a dry run; return the exit code.
 
     :raises PlinkError: when it could not be run.
     """
@@ -74,7 +74,7 @@ def start(setup: JobSetup) -> int:
 
 
 def run(setup: JobSetup, on_line: Sink = lambda *_: None) -> RunResult:
-    """One job to its end, shown; ``on_line`` is given every line too.
+    """Run one job to its end and show its output; ``on_line`` receives every line too.
 
     :raises PlinkError: when it could not be run.
     """
@@ -104,7 +104,7 @@ def run(setup: JobSetup, on_line: Sink = lambda *_: None) -> RunResult:
 
 
 def dry_run_shown(job: Job, hosts: Hosts, request: LaunchRequest) -> DryRun:
-    """What would be started, with bars while hosts are connected to.
+    """Return what would be started, with progress bars while hosts are contacted.
 
     :raises PlinkError: when it could not be: hosts cannot be reached, or one lacks the program, its interpreter or the
         folder.
@@ -128,7 +128,7 @@ def show_dry_run(preview: DryRun, as_json: bool) -> None:
 
 
 def _shell_command(command: Command) -> str:
-    """The command as it would be typed into a shell."""
+    """Return the command as typed into a shell."""
     import shlex
 
     comment = [] if command.host is None else [f"# on {command.host}, rank {', '.join(map(str, command.ranks))}\n"]
@@ -138,8 +138,8 @@ def _shell_command(command: Command) -> str:
 
 
 def report_failure(result: RunResult) -> str | None:
-    """Show the last lines of the first rank that failed, and what ranks failed in the same way; returns why the job
-    failed, in a sentence, None when it did not."""
+    """Print the last lines of the first rank that failed, and which ranks failed alike. Returns the reason in a
+    sentence, None when the job did not fail."""
     failure = result.failure
     if failure is None:
         return None

@@ -1,4 +1,4 @@
-"""What the system refuses a process: descriptors, memory, threads, the folder it works in."""
+"""Limits of the system for a process: descriptors, memory, threads, its folder."""
 
 import errno
 import os
@@ -33,8 +33,8 @@ def check_folder() -> None:
 
 
 def check_memory() -> None:
-    """Where the address space is limited, try in a child whether numpy can be loaded: its BLAS ends the process, or
-    sends it SIGINT, where it cannot.
+    """Where address space is limited, try in a child whether numpy loads: otherwise its BLAS ends the process, or
+    sends it SIGINT.
 
     :raises PlinkError: when it cannot be.
     """
@@ -57,7 +57,7 @@ def check_memory() -> None:
 
 
 def explain(error: BaseException | None) -> str | None:
-    """What to say of an error that the system's limits brought about, None where they did not."""
+    """Explain an error that the system's limits caused; None for any other error."""
     while error is not None:
         number = error.errno if isinstance(error, OSError) else None
         if number in _DESCRIPTOR_ERRORS:

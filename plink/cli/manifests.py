@@ -7,11 +7,11 @@ from typing import Annotated
 
 from plink.cli.job_options import Arguments, JobOptions, Program, option, takes
 
-_PANEL = "The objects"
+_PANEL = "Kubernetes objects"
 
 
 class ObjectKind(StrEnum):
-    """What Kubernetes runs."""
+    """Kind of Kubernetes object that runs the pods."""
 
     JOB = "job"
     MPI_JOB = "mpijob"
@@ -25,25 +25,25 @@ class ObjectKind(StrEnum):
 def manifests(
     program: Program,
     options: JobOptions,
-    image: Annotated[str, option(_PANEL, "Of the pods; needs python3 and the program.")],
+    image: Annotated[str, option(_PANEL, "Container image; needs python3 and the program.")],
     args: Arguments = None,
-    kind: Annotated[ObjectKind, option(_PANEL, "Which object runs the pods.")] = ObjectKind.JOB,
-    job_name: Annotated[str | None, option(_PANEL, "Default: of the program and the run.")] = None,
-    namespace: Annotated[str | None, option(_PANEL, "Default: the one that kubectl uses.")] = None,
+    kind: Annotated[ObjectKind, option(_PANEL, "Kind of object that runs the pods.")] = ObjectKind.JOB,
+    job_name: Annotated[str | None, option(_PANEL, "Name of the job; default: from the program and the run.")] = None,
+    namespace: Annotated[str | None, option(_PANEL, "Namespace; default: kubectl's.")] = None,
     resources: Annotated[
         list[str] | None,
         option(
             _PANEL,
-            "Of a pod, which has all ranks of its node: cpu=4, memory=8Gi, nvidia.com/gpu=8.",
+            "Resources of a pod, which runs all ranks of its node: cpu=4, memory=8Gi, nvidia.com/gpu=8.",
             metavar="NAME=QUANTITY,...",
         ),
     ] = None,
     output: Annotated[Path | None, option(_PANEL, "File for the objects; default: stdout.", "-o", "--output")] = None,
 ) -> None:
-    """Write Kubernetes objects that run a program as the ranks of a job, in plink's order; nothing is started.
+    """Write Kubernetes objects that run a program as the ranks of a job, in plink's order; start nothing.
 
-    The hosts are the names of nodes. `kubectl apply` starts the job, and pods
-    refuse to run on other nodes than those of the order.
+    Hosts are node names. `kubectl apply` starts the job; a pod on a node
+    outside the order refuses to run.
 
     Example: plink manifests --hosts hosts.txt --order given --image x/train:1 -o job.yaml train.py
     """

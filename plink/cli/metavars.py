@@ -1,20 +1,25 @@
-"""What stands in the place of a value on a page of help: what is meant (``SIZE``), not how it is kept (``<str>``)."""
+"""Show on a page of help what a value means (``SIZE``) or its choices, not its type (``<str>``)."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
+from plink.cli.completion import choices
+
 _MAX_SHOWN_LIMIT = 10_000_000  # a limit above that is the computer's, and says nothing to a person
+_MAX_CHOICES_CHARS = 48
 _BY_OPTION = {
-    "--size": "SIZE", "--bandwidth-bytes": "SIZE", "--rate": "RATE", "--host-bandwidth": "RATE",
+    "--size": "SIZE", "--bandwidth-bytes": "SIZE", "--rate": "RATE", "--host-rate": "RATE", "--host-bandwidth": "RATE",
     "--uplink-rate": "RATE", "--uplink-delay": "TIME", "--budget": "TIME", "--bandwidth-time": "TIME",
     "--timeout": "TIME", "--checkpoint-every": "TIME", "--preemption-grace": "TIME", "--heartbeat-timeout": "TIME",
     "--duration": "TIME", "--interval": "TIME", "--in": "TIME", "--time-limit": "SECONDS", "--set": "NAME=VALUE",
     "--env": "NAME=VALUE", "--name": "NAME", "--port": "PORT", "--listen": "ADDRESS",
+    "--algos": "NAME,...",
 }  # fmt: skip
-_BY_KIND: dict[Any, str] = {Path: "FILE", int: "N", float: "X", str: "WORD"}
+_BY_KIND: dict[Any, str] = {Path: "FILE", int: "N", float: "X", str: "TEXT"}
 
 
-def attach(command: Any) -> None:
+def attach(command: Any, words: tuple[str, ...] = ()) -> None:
     """Give every option and argument of the command, and of all under it, a name for its value; a flag has none.
 
     Of releases of Typer that keep the kind of a value elsewhere, options that are not in the table stay as they are.
@@ -26,18 +31,18 @@ def attach(command: Any) -> None:
             parameter.metavar = ""
         else:
             if parameter.metavar is None:
-                parameter.metavar = _metavar(parameter)
+                parameter.metavar = _metavar(" ".join(words), parameter)
             low, high = (getattr(parameter, end, None) for end in ("min", "max"))
             if high is not None and hasattr(parameter, "_get_number_range_help_str"):
                 range_text = None if high > _MAX_SHOWN_LIMIT else f"{_plain(low or 0)}-{_plain(high)}"
                 parameter._get_number_range_help_str = lambda range_text=range_text: range_text
     _strip_help(command)
-    for child in getattr(command, "commands", {}).values():
-        attach(child)
+    for name, child in getattr(command, "commands", {}).items():
+        attach(child, (*words, name))
 
 
 def _strip_help(command: Any) -> None:
-    """``--help`` is a flag too, which is made when it is first asked for."""
+    """Give ``--help``, a flag that Typer makes late, no metavar."""
     original = command.get_help_option
 
     def without_metavar(context: Any) -> Any:
@@ -50,18 +55,29 @@ def _strip_help(command: Any) -> None:
 
 
 def _name_kind(argument: Any) -> None:
-    """Beside an argument, whose metavar is its name, stands the kind of its value."""
+    """Show the kind of an argument's value beside its name."""
     kind = _kind(argument)
     if kind is not None and hasattr(argument, "display_type_rich"):
         argument.display_type_rich = lambda ctx: kind if argument.nargs == 1 else f"{kind}..."
 
 
-def _metavar(option: Any) -> str | None:
-    return next((_BY_OPTION[name] for name in option.opts if name in _BY_OPTION), None) or _kind(option)
+def _metavar(words: str, option: Any) -> str | None:
+    known = next((_BY_OPTION[name] for name in option.opts if name in _BY_OPTION), None)
+    annotation = getattr(getattr(option, "type_descriptor", None), "annotation", None)
+    values = tuple(annotation) if isinstance(annotation, type) and issubclass(annotation, StrEnum) else ()
+    return known or _choices(choices(words, option) or values) or _kind(option)
+
+
+def _choices(values: tuple[str, ...]) -> str:
+    """Return the choices as in ``[ring|2lha|...]``, all of them where they fit."""
+    every = f"[{'|'.join(values)}]" if values else ""
+    if len(every) <= _MAX_CHOICES_CHARS:
+        return every
+    return "[ring|2lha|...]" if "2lha" in values else f"[{'|'.join(values[:3])}|...]"
 
 
 def _kind(parameter: Any) -> str | None:
-    """The kind of a value, of a list that of its members; None of one that is not in the table."""
+    """Return the kind of a value, for a list that of its items; None if unknown."""
     annotation = getattr(getattr(parameter, "type_descriptor", None), "annotation", None)
     if get_origin(annotation) is list:
         (annotation,) = get_args(annotation)
@@ -69,5 +85,5 @@ def _kind(parameter: Any) -> str | None:
 
 
 def _plain(number: float) -> str:
-    """Without the ``.0`` of a whole number."""
+    """Format a number, a whole one without ``.0``."""
     return str(int(number)) if number == int(number) else str(number)

@@ -1,4 +1,4 @@
-"""The metric that a program reports, found in what it printed."""
+"""Parse a program's metric from its output."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from plink.errors import UsageError
 
 
 def metric_from(pattern: str) -> Callable[[Sequence[str]], float | None]:
-    """A reader of metrics: the last that the lines hold, None where they hold none.
+    """Return a function that parses the last metric in the lines, None where there is none.
 
     ``pattern``: a regular expression whose one group is the metric, or the key of a JSON line (``{"step_s": 0.31}``),
     whose value is a number, or a list of numbers of which the median counts.

@@ -1,4 +1,5 @@
-"""Run one collective by several orders on the hosts, in one job, orders taking turns (``plink check --measure``).
+"""Benchmark a collective in several rank orders on the hosts, in one job, alternating between orders (``plink check
+--measure``).
 
 Imported when that is asked for: it needs the solvers.
 """
@@ -42,7 +43,7 @@ _LAST_LINES = 5
 
 @dataclass(frozen=True)
 class BenchmarkConfig:
-    """What was typed. ``env``: added to the ranks' environment."""
+    """Configuration of a benchmark. ``env``: added to the ranks' environment."""
 
     size_bytes: int
     model: str
@@ -58,7 +59,7 @@ class BenchmarkConfig:
 
 @dataclass(frozen=True)
 class PlannedBenchmark:
-    """The orders of one collective, not run yet: ``orders``: the host at each rank, and the predicted cost."""
+    """Benchmark of one collective before it runs. ``orders``: the host at each rank, and the predicted cost."""
 
     algo: str
     model: str
@@ -69,15 +70,18 @@ class PlannedBenchmark:
 
 
 def check_runnable(algo: str) -> None:
-    """:raises UsageError: for what cannot be run, with what can."""
+    """Refuse an algorithm that cannot be run here.
+
+    :raises UsageError: for what cannot be run, with what can.
+    """
     runnable = [name for name in ALGORITHMS if not name.startswith("nccl-") and name != "lightgbm"]
     if algo not in runnable:
-        raise UsageError(f"--algo {algo}: what can be run here is {', '.join(runnable)}")
+        raise UsageError(f"--algo {algo}: choose one of {', '.join(runnable)}")
 
 
 def plan_orders(network: Network, algo: str, config: BenchmarkConfig) -> PlannedBenchmark:
-    """Orders at even steps of the predicted cost, none that needs a pair that nobody knows: a search may guess what
-    such a pair takes, the clock may not be held against that. Costs are by all samples, as in :func:`reprice`.
+    """Choose orders at even steps of the predicted cost. None of them uses an unmeasured pair, whose cost is only a
+    guess. Costs are by all samples, as in :func:`reprice`.
 
     :raises PlinkError: as :func:`solve` and :func:`orders_between`.
     """
@@ -104,13 +108,13 @@ def plan_orders(network: Network, algo: str, config: BenchmarkConfig) -> Planned
 
 
 def reprice(series: BenchmarkRun, network: Network, model_name: str | None = None) -> tuple[str, list[float]]:
-    """By which model, and what the trials of a series cost on this network by the cost models as they are now.
+    """Return the model, and the cost of each order of a run on this network by today's cost models.
 
     :param model_name: the model; None: that of the series, or the one that suits the network.
     :raises UsageError, NoAnswer: where the series tells too little, or speaks of other hosts.
     """
     if series.algo is None or series.size_bytes is None or not all(timing.hosts for timing in series.orders):
-        raise UsageError("--results: these runs do not tell algorithm, size and hosts; leave NETWORK away")
+        raise UsageError("--results: these runs lack algorithm, size or hosts; omit NETWORK")
     index_of = {name: k for k, name in enumerate(network.hosts.names)}
     fabric = fabric_from(network)
     slots = np.array([host.slots for host in network.hosts], dtype=np.intp)
@@ -135,7 +139,7 @@ def reprice(series: BenchmarkRun, network: Network, model_name: str | None = Non
 
 
 def describe(planned: PlannedBenchmark) -> None:
-    """What will be run, on standard error."""
+    """Say what will be run."""
     costs = [cost for _, cost in planned.orders]
     config = planned.config
     rounds = config.repeats + _WARM_UP_ROUNDS
@@ -149,10 +153,11 @@ def describe(planned: PlannedBenchmark) -> None:
 
 
 def run_orders(
-    network: Network, planned: PlannedBenchmark, runner_for: Callable[[str], Runner], identities: dict[str, dict[str, Any]],
+    network: Network, planned: PlannedBenchmark, runner_for: Callable[[str], Runner],
+    identities: dict[str, dict[str, Any]],
     folder: Path,
 ) -> BenchmarkRun:  # fmt: skip
-    """Run them, one job for all.
+    """Run all orders in one job.
 
     :param runner_for: the runner of that name. :param folder: for what a launcher reads; it is ours.
     :raises PlinkError: when the job fails or tells no times.
@@ -169,7 +174,7 @@ def run_orders(
 
     argument = encode_argument(timing_request)
     if len(argument) > _MAX_ARGUMENT_CHARS:
-        raise UsageError(f"--orders {config.orders}: too many for so many ranks to travel with the job; ask for fewer")
+        raise UsageError(f"--orders {config.orders}: too many for the number of ranks to send with the job; use fewer")
     name, job = _job(planned, network, argument, folder)
     lines: dict[int | None, list[str]] = {}
     with progress("connecting", "copying", "repetitions") as bars:
@@ -205,7 +210,7 @@ def run_orders(
 
 
 def _positions(order: Order, hosts: Hosts) -> list[int]:
-    """Where each rank of the job, whose hosts stand as in the network's file, stands in an order."""
+    """Return the position of each rank of the job (hosts as in the network file) in an order."""
     positions_of: dict[int, list[int]] = {}
     for place, host in enumerate(order.tolist()):
         positions_of.setdefault(host, []).append(place)
@@ -213,7 +218,7 @@ def _positions(order: Order, hosts: Hosts) -> list[int]:
 
 
 def _job(planned: PlannedBenchmark, network: Network, argument: str, folder: Path) -> tuple[str, Job]:
-    """The runner's name, and the job."""
+    """Return the runner's name and the job."""
     config, hosts = planned.config, network.hosts
     env = dict(LIBRARY_ENVIRONMENT.get(planned.algo, {}))
     if hosts.lab is not None:  # every lab host believes it has the machine's cores to itself
@@ -247,7 +252,7 @@ def _job(planned: PlannedBenchmark, network: Network, argument: str, folder: Pat
 
 
 def _samples(lines: list[str], orders: int, repeats: int, algo: str) -> Any:
-    """Seconds, shape (repeats, orders)."""
+    """Return the measured seconds, shape (repeats, orders)."""
     rows = []
     for line in lines:
         try:
@@ -256,8 +261,8 @@ def _samples(lines: list[str], orders: int, repeats: int, algo: str) -> Any:
             continue  # a library's own word
         rows.append(row)
     if len(rows) != repeats or not all(isinstance(row, list) and len(row) == orders for row in rows):
-        raise PlinkError(f"{algo}: {repeats} repetitions of {orders} orders were run, and the job told {len(rows)}")
+        raise PlinkError(f"{algo}: {repeats} repetitions of {orders} orders were run, and the job reported {len(rows)}")
     samples = np.array(rows, dtype=np.float64)
     if not (samples > 0).all():
-        raise PlinkError(f"{algo}: an all-reduce took no time by the hosts' clocks; ask for more than --size gives now")
+        raise PlinkError(f"{algo}: an all-reduce took no time by the hosts' clocks; use a larger --size")
     return samples

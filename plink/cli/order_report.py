@@ -1,4 +1,4 @@
-"""What was found, for people.
+"""Summarise a search for an order in lines of text.
 
 Imported by commands that solve, when they run: it needs the solvers.
 """
@@ -11,7 +11,7 @@ _OBJECTIVE_TEXT = {"sum": "sum of round trips", "bottleneck": "longest round tri
 
 
 def summary(solved: Solved) -> list[str]:
-    """Lines for people: costs and bound, then what else there is to say, then what it is worth beyond the noise."""
+    """Return the lines of a summary: costs and bound, notes, then the gain against the noise."""
     task, result = solved.task, solved.result
     costs = [format_us(cost) for cost in (result.given, result.cost, result.random_median)]
     line = (
@@ -26,7 +26,8 @@ def summary(solved: Solved) -> list[str]:
     lines = [line, *solved.notes]
     validation = solved.validation
     if validation is not None and solved.changed and (validation.gain or validation.predicted):
-        gain_text = f"on samples it was not fitted to it saves {validation.gain:.1%} ({validation.low:.1%} to {validation.high:.1%})"
+        interval = f"{validation.low:.1%} to {validation.high:.1%}"
+        gain_text = f"on held-out samples it saves {validation.gain:.1%} ({interval})"
         if validation.within_noise:
             gain_text += ": within the noise"
             if solved.baseline_kept:

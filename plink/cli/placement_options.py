@@ -10,7 +10,7 @@ _MAX_DIGITS = 9
 
 
 def parse_pins(words: Sequence[str], example: str) -> dict[str, int]:
-    """The first rank of each host.
+    """Return the first rank of each pinned host.
 
     :param example: a host's name. :raises UsageError: for what is not of that form, or two ranks for one host.
     """
@@ -25,7 +25,7 @@ def parse_pins(words: Sequence[str], example: str) -> dict[str, int]:
 
 
 def parse_groups_option(groups: str) -> RequestedGroups:
-    """How many groups, or those that a file lists.
+    """Return the number of groups, or the groups that a file lists.
 
     :raises UsageError: for nothing. :raises InputError: for a file that cannot be read.
     """

@@ -26,11 +26,11 @@ def plan(
         Path | None, typer.Argument(metavar="NETWORK", help="What `plink probe` wrote; default .plink/network.json.")
     ] = None,
     algo: Annotated[str, typer.Option(help="The collective's algorithm: 2lha, ring, nccl-tree, ...")] = "2lha",
-    size: Annotated[str, typer.Option(help="Bytes that are reduced (64KB, 100MB).")] = "100MB",
-    model: Annotated[str, typer.Option(help="latency, alpha-beta, contention, or auto.")] = "auto",
+    size: Annotated[str, typer.Option(help="Bytes to reduce (64KB, 100MB).")] = "100MB",
+    model: Annotated[str, typer.Option(help="Cost model.")] = "auto",
     order: Annotated[
         Path | None,
-        typer.Option(help="An order, or one name a line; default: .plink/order.json if it is of these hosts."),
+        typer.Option(help="An order, or one host name per line; default: .plink/order.json if it is for these hosts."),
     ] = None,
     groups: Annotated[
         str | None,
@@ -41,11 +41,11 @@ def plan(
     chunks: Annotated[
         int | None,
         typer.Option(
-            help="For 2lha: equal parts that the vector is cut into; default: one a rank, 8 with --weights bandwidth."
+            help="For 2lha: number of equal chunks of the vector; default: one per rank, 8 with --weights bandwidth."
         ),
     ] = None,
     weights: Annotated[
-        str | None, typer.Option(help="For 2lha: masters in proportion to sizes (the default) or bandwidth.")
+        str | None, typer.Option(help="For 2lha: masters in proportion to group sizes (the default) or bandwidth.")
     ] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="An option of the algorithm: --set base=4, --set fan-out=3.")
@@ -54,7 +54,7 @@ def plan(
     smooth_latencies: Annotated[
         bool,
         typer.Option(
-            "--smooth-latencies", help="Take round trips as an embedding fits them; `plink embed` says if it helps."
+            "--smooth-latencies", help="Smooth round trips by an embedding; `plink embed` shows whether it helps."
         ),
     ] = False,
     output: Annotated[
@@ -63,9 +63,9 @@ def plan(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
 ) -> None:
-    """Decide all that a job needs: order, groups, who aggregates which chunk, schedule and environment.
+    """Plan a job: order, groups, who aggregates which chunk, schedule and environment.
 
-    The plan is left in .plink/plan.json. docs/plans.md tells how masters are
+    The plan is written to .plink/plan.json. docs/plans.md explains how masters are
     chosen.
 
     Example: plink plan cloud.json --algo 2lha --size 100MB
@@ -110,7 +110,7 @@ def plan(
     _print_plan(job_plan, on_stderr=as_json or not to_file)
     flat = job_plan.baseline.get("flat")
     if job_plan.algo == "2lha" and flat is not None and job_plan.cost_us is not None and job_plan.cost_us > flat:
-        say("flat aggregation (--algo flat) is cheaper here: two levels pay where groups share their way out")
+        say("flat aggregation (--algo flat) is cheaper here: two levels pay off where groups share uplinks")
     if job_plan.schedule is None:
         say("the schedule is too large for the file; it is made from the plan when it is needed")
     if to_file:
@@ -118,7 +118,7 @@ def plan(
 
 
 def _print_plan(job_plan: "Plan", on_stderr: bool) -> None:
-    """The plan for people: its price and what it is compared with, then groups and the loads of their masters."""
+    """Print the plan: its cost against others, then its groups with the loads of their masters."""
     from rich.console import Console
 
     console = Console(stderr=on_stderr, soft_wrap=True, highlight=False)
@@ -126,7 +126,8 @@ def _print_plan(job_plan: "Plan", on_stderr: bool) -> None:
     groups_text = "" if job_plan.groups is None else f" in {len(job_plan.groups)} groups"
     cost = "" if job_plan.cost_us is None else f": {format_us(job_plan.cost_us)}"
     console.print(
-        f"{job_plan.algo}, {job_plan.ranks} ranks{groups_text}, {format_bytes(job_plan.size_bytes)}{chunks_text}, model {job_plan.model}{cost}",
+        f"{job_plan.algo}, {job_plan.ranks} ranks{groups_text}, {format_bytes(job_plan.size_bytes)}{chunks_text}, "
+        f"model {job_plan.model}{cost}",
         markup=False,
     )
     names = {
@@ -142,7 +143,7 @@ def _print_plan(job_plan: "Plan", on_stderr: bool) -> None:
 
 
 def _table(job_plan: "Plan", groups: "Groups", masters: "Masters") -> "Table":
-    """A group a row: its hosts, chunks that it masters globally and that each rank masters, each beside its share."""
+    """Return a table with a row per group: hosts, chunks mastered globally and per rank, each beside its share."""
     import numpy as np
     from rich.table import Table
 
@@ -165,7 +166,8 @@ def _table(job_plan: "Plan", groups: "Groups", masters: "Masters") -> "Table":
         names = " ".join(hosts[:_MAX_NAMED_HOSTS]) + (" ..." if len(hosts) > _MAX_NAMED_HOSTS else "")
         table.add_row(
             str(group_number), names, str(len(group)), f"{global_chunks} ({share:.3g})",
-            f"{_span(global_counts[members])} ({_span(global_chunks * parts)})", f"{_span(local_counts)} ({_span(chunks * parts)})",
+            f"{_span(global_counts[members])} ({_span(global_chunks * parts)})",
+            f"{_span(local_counts)} ({_span(chunks * parts)})",
         )  # fmt: skip
     if len(groups) > _MAX_GROUPS:
         table.add_row("...")
@@ -173,6 +175,6 @@ def _table(job_plan: "Plan", groups: "Groups", masters: "Masters") -> "Table":
 
 
 def _span(values: "npt.NDArray[np.intp] | npt.NDArray[np.float64]") -> str:
-    """Smallest and largest, one number where they are alike."""
+    """Return the smallest and the largest value, one number where they agree."""
     low, high = f"{values.min():.3g}", f"{values.max():.3g}"
     return low if low == high else f"{low}-{high}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plink.api.probe_request import COUNT, METHODS, SOURCE_PORTS, STREAMS, ProbeRequest
+from plink.api.probe_request import COUNT, SOURCE_PORTS, STREAMS, ProbeRequest
 from plink.cli.screen import progress, say
 from plink.errors import PartlyDone, UsageError
 from plink.records import workspace
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _WRITE_INTERVAL_S = 5.0
 
 
-_METHOD_PANEL, _BANDWIDTH_PANEL, _LIMITS_PANEL = "How round trips are measured", "Bandwidth", "When it ends"
+_METHOD_PANEL, _BANDWIDTH_PANEL, _LIMITS_PANEL = "Round trips", "Bandwidth", "Limits"
 
 
 def probe(
@@ -27,35 +27,42 @@ def probe(
         Path | None, typer.Option("-o", "--output", help="Where to write the network; default .plink/network.json.")
     ] = None,
     method: Annotated[
-        str, typer.Option(help=f"How: {', '.join(METHODS)} (what gets through).", rich_help_panel=_METHOD_PANEL)
+        str, typer.Option(help="Probe method; auto: what gets through.", rich_help_panel=_METHOD_PANEL)
     ] = "stamp",
     count: Annotated[
         int,
-        typer.Option(min=COUNT[0], max=COUNT[1], help="Probes a pair, half in each direction.", rich_help_panel=_METHOD_PANEL),
+        typer.Option(
+            min=COUNT[0], max=COUNT[1], help="Probes per pair, half in each direction.", rich_help_panel=_METHOD_PANEL
+        ),
     ] = 10_000,
     source_ports: Annotated[
         int,
         typer.Option(
-            min=SOURCE_PORTS[0], max=SOURCE_PORTS[1], help="UDP source ports (ECMP paths) a host.",
+            min=SOURCE_PORTS[0], max=SOURCE_PORTS[1], help="UDP source ports (ECMP paths) per host.",
             rich_help_panel=_METHOD_PANEL,
         ),
     ] = 4,
     pairs: Annotated[
         str | None,
-        typer.Option(help="all or adaptive; default: all up to 256 hosts, adaptive above.", rich_help_panel=_METHOD_PANEL),
+        typer.Option(
+            help="Pairs to measure; default: all up to 256 hosts, adaptive above.", rich_help_panel=_METHOD_PANEL
+        ),
     ] = None,
     budget: Annotated[
         str | None,
         typer.Option(
-            help="Begin no round after so long (90s, 5m); the file is whole then; default: no limit.",
+            help="Start no round after this time (90s, 5m); the file is complete up to then; default: no limit.",
             rich_help_panel=_LIMITS_PANEL,
         ),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with what the output file lacks.", rich_help_panel=_LIMITS_PANEL)
+        bool, typer.Option("--resume", help="Measure only what the output file lacks.", rich_help_panel=_LIMITS_PANEL)
     ] = False,
     bandwidth: Annotated[
-        bool, typer.Option("--bandwidth", help="Measure every pair's bandwidth too (iperf3).", rich_help_panel=_BANDWIDTH_PANEL)
+        bool,
+        typer.Option(
+            "--bandwidth", help="Measure every pair's bandwidth too (iperf3).", rich_help_panel=_BANDWIDTH_PANEL
+        ),
     ] = False,
     streams: Annotated[
         int,
@@ -64,29 +71,33 @@ def probe(
         ),
     ] = 1,
     bandwidth_time: Annotated[
-        str, typer.Option(help="How long a bandwidth test takes (500ms, 5s).", rich_help_panel=_BANDWIDTH_PANEL)
+        str, typer.Option(help="Duration of a bandwidth test (500ms, 5s).", rich_help_panel=_BANDWIDTH_PANEL)
     ] = "2s",
     bandwidth_bytes: Annotated[
-        str | None, typer.Option(help="What a bandwidth test moves (50MB), instead of a time.", rich_help_panel=_BANDWIDTH_PANEL)
+        str | None,
+        typer.Option(help="Bytes of a bandwidth test (50MB), instead of its time.", rich_help_panel=_BANDWIDTH_PANEL),
     ] = None,
     shared_links: Annotated[
         bool,
         typer.Option(
-            "--shared-links/--no-shared-links", help="Measure what groups of hosts share.", rich_help_panel=_BANDWIDTH_PANEL
+            "--shared-links/--no-shared-links", help="Measure the capacity that groups of hosts share.",
+            rich_help_panel=_BANDWIDTH_PANEL,
         ),
     ] = True,
     timeout: Annotated[
-        str, typer.Option(help="A probe not answered by then (100ms, 1s) is lost.", rich_help_panel=_METHOD_PANEL)
+        str,
+        typer.Option(help="A probe without an answer by then (100ms, 1s) is lost.", rich_help_panel=_METHOD_PANEL),
     ] = "250ms",
     seed: Annotated[int, typer.Option(help="Shuffles the rounds.", rich_help_panel=_METHOD_PANEL)] = 0,
     accept_new_host_keys: Annotated[
         bool, typer.Option("--accept-new-host-keys", help="Note unknown SSH host keys instead of refusing them.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")] = False,
 ) -> None:  # fmt: skip
     """Measure the network between the hosts: round trips, loss, hops, and the capacity of what groups of hosts share.
 
-    Every finished round is on disk; Ctrl-C, a dead host or a spent --budget loses nothing, and --resume goes on.
+    Every finished round is written at once: Ctrl-C, a dead host or a spent --budget loses nothing; --resume
+    continues.
 
     Example: plink probe hosts.txt -o cloud.json
     """
@@ -102,7 +113,7 @@ def probe(
     request.check()
     target = output or workspace.NETWORK
     if resume and str(target) == "-":
-        raise UsageError("--resume needs a file to go on with, not standard output")
+        raise UsageError("--resume needs a file to continue, not standard output")
     workspace.check_output(output, workspace.NETWORK, (hosts_file,))
     hosts = read_hosts(hosts_file)
     check_hosts(hosts)
@@ -119,7 +130,7 @@ def probe(
 
 
 def measure_into(target: Path, measurements: "Measurements", request: ProbeRequest) -> None:
-    """Measure what is missing, shown on a terminal; what was found is in the file after every round, and told of.
+    """Measure what is missing and show progress; every finished round is written to the file.
 
     :raises PartlyDone: when some of it could not be measured. :raises PlinkError: when nothing could.
     """
@@ -138,19 +149,19 @@ def measure_into(target: Path, measurements: "Measurements", request: ProbeReque
 
 
 class _NetworkWriter:
-    """Writes what has been found after a round, now and then when rounds are short, and at the end."""
+    """Writer of the network file: after a round, at intervals where rounds are short, and at the end."""
 
     def __init__(self, measurements: "Measurements", target: Path) -> None:
         self._measurements, self._target = measurements, target
         self._written = time.monotonic() - _WRITE_INTERVAL_S
 
     def round_done(self) -> None:
-        """A round has ended; a file of thousands of hosts is not written every second."""
+        """Write after a round, unless the file was written a moment ago."""
         if str(self._target) != "-" and time.monotonic() - self._written >= _WRITE_INTERVAL_S:
             self.write()
 
     def write(self) -> None:
-        """Write the file, whole; one that is there is not replaced by nothing."""
+        """Write the whole file; an existing one is not replaced by an empty one."""
         begun = any(machine is not None for machine in self._measurements.machines)
         if not self._measurements.any() and (self._target.exists() or not begun):
             return
@@ -163,7 +174,7 @@ class _NetworkWriter:
 
 
 def _resumed(hosts: "Hosts", target: Path) -> "Measurements":
-    """What the file holds already, for exactly these hosts."""
+    """Return the measurements that the file has for exactly these hosts."""
     from plink.model.network import read_network
     from probes.measurements import resumed
 
@@ -192,7 +203,7 @@ def _report_results(measurements: "Measurements", target: Path, seconds: float, 
     errors = measurements.errors or measurements.bandwidth_errors
     kind = "round trips" if measurements.errors else "bandwidths"
     if errors and set(errors.values()) == {NOT_TRIED}:
-        raise PartlyDone(f"the budget is spent, {len(errors)} {kind} are missing; `plink probe ... --resume` goes on")
+        raise PartlyDone(f"the budget is spent, {len(errors)} {kind} are missing; `plink probe ... --resume` continues")
     if errors:
         (i, j), reason = next(iter(sorted(errors.items())))
         names = measurements.hosts.names
@@ -205,7 +216,7 @@ def _report_results(measurements: "Measurements", target: Path, seconds: float, 
             f"what {len(unmeasured_groups)} groups share could not be measured: {unmeasured_groups[0]['why']}"
         )
     if not in_time:
-        raise PartlyDone("the budget is spent; `plink probe ... --resume` goes on")
+        raise PartlyDone("the budget is spent; `plink probe ... --resume` continues")
 
 
 def _rate(row: dict[str, object], direction: str) -> str:

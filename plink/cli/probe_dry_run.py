@@ -1,4 +1,4 @@
-"""What `plink probe --dry-run` says: the connections, rounds, and what is sent for how long."""
+"""Describe what `plink probe` would do (``--dry-run``): connections, rounds, traffic and its duration."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ _PROBE_WIRE_BYTES = 154  # bytes: a probe or its answer has 112, in an Ethernet 
 
 
 def dry_run_lines(hosts: Hosts, request: ProbeRequest) -> Iterator[str]:
-    """Lines for a person."""
+    """Yield the lines of the dry run."""
     n, method, settings = len(hosts), request.method, settings_of(request)
     adaptive = request.adaptive(n)  # of round trips only; bandwidths are those of all pairs
     pairs, rounds = n * (n - 1) // 2, n - 1 + n % 2
@@ -26,8 +26,8 @@ def dry_run_lines(hosts: Hosts, request: ProbeRequest) -> Iterator[str]:
         from probes.shared_links import Settings as SharedSettings
 
         yield (
-            "measure what groups of hosts share, if groups stand out of the round trips: many TCP flows at once out of "
-            f"and into each, {format_time(SharedSettings().seconds)} a run; --no-shared-links leaves it away"
+            "measure the capacity that groups of hosts share, if there are groups: many TCP flows at once out of "
+            f"and into each, {format_time(SharedSettings().seconds)} a run; --no-shared-links omits this"
         )
     for host in hosts:
         user, port = f"{host.user}@" if host.user else "", f" -p {host.port}" if host.port else ""
@@ -35,7 +35,7 @@ def dry_run_lines(hosts: Hosts, request: ProbeRequest) -> Iterator[str]:
 
 
 def _probes(method: str, count: int, pairs: int) -> str:
-    """Other methods than STAMP send fewer where each probe costs them more."""
+    """Describe the probes of a pair: methods other than STAMP send fewer where each costs more."""
     if method != "stamp":
         return f"{count} probes a pair at most"
     return f"{count} probes a pair" + (f": {pairs * count * 2 * _PROBE_WIRE_BYTES / 1e6:.0f} MB" if pairs else "")

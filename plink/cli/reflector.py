@@ -1,4 +1,4 @@
-"""``plink reflector`` and ``plink stamp``: STAMP with anybody, no agents involved."""
+"""``plink reflector`` and ``plink stamp``: STAMP without agents."""
 
 import time
 from typing import Annotated
@@ -16,9 +16,9 @@ def reflector(
     port: Annotated[
         int, typer.Option(min=0, max=_MAX_PORT, help="UDP port; 862 is the assigned one (needs root).")
     ] = 18862,
-    duration: Annotated[str, typer.Option(help="End after so long.")] = "1h",
+    duration: Annotated[str, typer.Option(help="Stop after this time.")] = "1h",
 ) -> None:
-    """Answer STAMP probes (RFC 8762, unauthenticated) of anybody, never with more bytes than were sent.
+    """Answer STAMP probes (RFC 8762, unauthenticated), never with more bytes than were received.
 
     Example: plink reflector --port 18862 --duration 10m
     """
@@ -43,14 +43,14 @@ def _source(address: str) -> str:
     try:
         return source_towards(address)
     except OSError as error:
-        raise HostError(address, f"no way to it: {error.strerror}") from None
+        raise HostError(address, f"no route to it: {error.strerror}") from None
 
 
 def stamp(
     target: Annotated[str, typer.Argument(metavar="HOST[:PORT]", help="A STAMP reflector.")],
-    count: Annotated[int, typer.Option(min=1, max=100_000, help="How many probes.")] = 100,
-    interval: Annotated[str, typer.Option(help="Between two of them.")] = "1ms",
-    timeout: Annotated[str, typer.Option(help="A probe not answered by then is lost.")] = "1s",
+    count: Annotated[int, typer.Option(min=1, max=100_000, help="Number of probes.")] = 100,
+    interval: Annotated[str, typer.Option(help="Time between two probes.")] = "1ms",
+    timeout: Annotated[str, typer.Option(help="A probe without an answer by then counts as lost.")] = "1s",
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Measure the round trip to any STAMP reflector (RFC 8762, unauthenticated).
@@ -69,7 +69,7 @@ def stamp(
         name, port = target, str(PORT)
     name = name.strip("[]")
     if not 1 <= int(port) <= _MAX_PORT:
-        raise UsageError(f"{target}: there are ports 1 to {_MAX_PORT}")
+        raise UsageError(f"{target}: choose a port from 1 to {_MAX_PORT}")
     try:
         address = str(socket.getaddrinfo(name, int(port), type=socket.SOCK_DGRAM)[0][4][0])
     except (OSError, OverflowError, UnicodeError):

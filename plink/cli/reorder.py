@@ -27,7 +27,7 @@ _PARTLY_DONE_CODE = 3
 
 
 _PURPOSE_PANEL, _HOSTS_PANEL, _SEARCH_PANEL, _OUTPUT_PANEL = (
-    "What the order is for", "Where hosts are, and may be", "The search", "What is written",
+    "Objective", "Hosts and constraints", "Search", "Output",
 )  # fmt: skip
 
 
@@ -37,21 +37,23 @@ def reorder(
     ] = None,
     algo: Annotated[
         str,
-        typer.Option(help="The collective's algorithm, or what a library runs (gloo, ...).", rich_help_panel=_PURPOSE_PANEL),
+        typer.Option(
+            help="The collective's algorithm, or a library's own (gloo, nccl, ...).", rich_help_panel=_PURPOSE_PANEL
+        ),
     ] = "ring",
     size: Annotated[
         str,
         typer.Option(
-            help="Bytes that are reduced (64KB, 100MB); the model latency knows no sizes.", rich_help_panel=_PURPOSE_PANEL
+            help="Bytes to reduce (64KB, 100MB); the latency model ignores them.", rich_help_panel=_PURPOSE_PANEL
         ),
     ] = "100MB",
     model: Annotated[
-        str, typer.Option(help="latency, alpha-beta, contention, or auto.", rich_help_panel=_PURPOSE_PANEL)
+        str, typer.Option(help="Cost model.", rich_help_panel=_PURPOSE_PANEL)
     ] = "auto",
     objective: Annotated[
         str,
         typer.Option(
-            help="For rings: sum of the round trips, or bottleneck: the longest first, the sum second.",
+            help="For rings: minimise the sum of round trips, or bottleneck: the longest one, then the sum.",
             rich_help_panel=_PURPOSE_PANEL,
         ),
     ] = "auto",
@@ -63,19 +65,19 @@ def reorder(
     ] = None,
     pin: Annotated[
         list[str] | None,
-        typer.Option("--pin", metavar="HOST=RANK", help="A host whose first rank is given.", rich_help_panel=_HOSTS_PANEL),
+        typer.Option("--pin", metavar="HOST=RANK", help="Pin a host's first rank.", rich_help_panel=_HOSTS_PANEL),
     ] = None,
     groups: Annotated[
         str | None,
         typer.Option(
-            help="Hosts kept together: a file, one group a line, or how many groups to form of near hosts.",
+            help="Groups of hosts kept together: a file, one group per line, or a number of groups to form.",
             rich_help_panel=_HOSTS_PANEL,
         ),
     ] = None,
     prior: Annotated[
         Path | None,
         typer.Option(
-            help="A topology file: how near hosts are that were not measured; docs/topology.md.",
+            help="A topology file that fills in unmeasured pairs; docs/topology.md.",
             rich_help_panel=_HOSTS_PANEL,
         ),
     ] = None,
@@ -94,21 +96,22 @@ def reorder(
     smooth_latencies: Annotated[
         bool,
         typer.Option(
-            "--smooth-latencies", help="Take round trips as an embedding fits them; `plink embed` says if it helps.",
+            "--smooth-latencies", help="Smooth round trips by an embedding; `plink embed` shows whether it helps.",
             rich_help_panel=_HOSTS_PANEL,
         ),
     ] = False,
     time_limit: Annotated[
         float | None,
         typer.Option(
-            min=0, max=1e6, help="Seconds to search; default: until nothing comes of it, 10 at most.",
+            min=0, max=1e6, help="Seconds to search; default: until it finds nothing better, 10 at most.",
             rich_help_panel=_SEARCH_PANEL,
         ),
     ] = None,
     max_moves: Annotated[
         int | None,
         typer.Option(
-            min=1, max=10**12, help="Moves to try, instead of a time: reproducible.", rich_help_panel=_SEARCH_PANEL
+            min=1, max=10**12, help="Maximum number of moves, instead of a time limit: reproducible.",
+            rich_help_panel=_SEARCH_PANEL,
         ),
     ] = None,
     seed: Annotated[
@@ -117,14 +120,14 @@ def reorder(
     prove: Annotated[
         bool,
         typer.Option(
-            "--prove", help="Go on with exact methods; exit code 3 when there is no proof in the end.",
+            "--prove", help="Prove optimality by exact methods; exit code 3 without a proof.",
             rich_help_panel=_SEARCH_PANEL,
         ),
     ] = False,
     force: Annotated[
         bool,
         typer.Option(
-            "--force", help="Take the order that was found even if its gain is within the noise.",
+            "--force", help="Take the found order even if its gain is within noise.",
             rich_help_panel=_SEARCH_PANEL,
         ),
     ] = False,
@@ -132,7 +135,7 @@ def reorder(
         str | None,
         typer.Option(
             "--format",
-            help=f"What to write: {', '.join(_FORMATS)}; default: order; see docs/launchers.md.",
+            help="What to write; default: order; see docs/launchers.md.",
             rich_help_panel=_OUTPUT_PANEL,
         ),
     ] = None,
@@ -150,10 +153,9 @@ def reorder(
 ) -> None:  # fmt: skip
     """Find the rank order that is cheapest for a collective on the measured network.
 
-    The order is left in .plink/order.json; with --format or -o it is written
-    as a file for a launcher. It is fitted on one half of the samples and
-    judged on the other: where it saves no more than noise the given order
-    stays. docs/orders.md tells more.
+    The order is written to .plink/order.json, with --format or -o as a file for
+    a launcher. It is fitted to one half of the samples and validated on the
+    other: a gain within noise keeps the given order. See docs/orders.md.
 
     Example: plink reorder cloud.json --algo ring --format openmpi -o hostfile
     """
@@ -164,15 +166,15 @@ def reorder(
     from runners.hostfiles import command, format_named, render
 
     request = OrderRequest(
-        algo, parse_bytes(size), model, parse_set_options(set_ or []), objective, time_limit_s=time_limit, max_moves=max_moves,
-        seed=seed, prove=prove, force=force, smooth_latencies=smooth_latencies,
+        algo, parse_bytes(size), model, parse_set_options(set_ or []), objective, time_limit_s=time_limit,
+        max_moves=max_moves, seed=seed, prove=prove, force=force, smooth_latencies=smooth_latencies,
     )  # fmt: skip
     request.check()
     chosen = format_named(format or "order").name
     if as_json and format not in (None, "order"):
-        raise UsageError("--json prints the order itself; leave --format away or give one of the two")
+        raise UsageError("--json prints the order itself; omit --format, or give one of the two")
     if topology is not None and (network_file is not None or prior is not None):
-        raise UsageError("--topology stands for a network; leave NETWORK and --prior away, or give it as --prior")
+        raise UsageError("--topology replaces a network; omit NETWORK and --prior, or give the file as --prior")
     if hosts_file is not None and topology is None:
         raise UsageError("--hosts goes with --topology; the hosts of a network are its own")
     if smooth_latencies and topology is not None:
@@ -218,7 +220,7 @@ def reorder(
         if usage is not None:
             say(f"use it: {usage}")
     if outcome.interrupted:
-        say("interrupted: this is the best order so far, of a search that did not come to its end")
+        say("interrupted: this is the best order so far")
     if stopped():
         raise KeyboardInterrupt
     if not outcome.complete:
@@ -227,8 +229,8 @@ def reorder(
 
 @dataclass(frozen=True)
 class SearchOutcome:
-    """``lines``: what there is to say of it; ``complete``: not without a proof that was asked for; ``interrupted``: the
-    search was stopped before its end."""
+    """Outcome of a search. ``lines``: its summary; ``complete``: False where a requested proof is missing;
+    ``interrupted``: the search was stopped early."""
 
     order: "RankOrder"
     lines: list[str]
@@ -237,7 +239,7 @@ class SearchOutcome:
 
 
 def search_with_status(network: "Network", request: "OrderRequest", stopped: Callable[[], bool]) -> SearchOutcome:
-    """The order to launch; how the search stands is shown on a terminal.
+    """Search the order to launch and show the search's status on a terminal.
 
     :raises PlinkError: as :func:`plink.api.reordering.reorder`.
     """
@@ -258,7 +260,7 @@ def search_with_status(network: "Network", request: "OrderRequest", stopped: Cal
 
 
 def save_order(order: "RankOrder") -> None:
-    """Where `plink launch` finds it; says so."""
+    """Write the order where `plink launch` finds it, and say so."""
     workspace.prepare()
     order.write(workspace.ORDER)
     say(f"order -> {workspace.ORDER}")

@@ -17,7 +17,8 @@ def report(
         Path | None, typer.Argument(metavar="NETWORK", help="What `plink probe` wrote; default .plink/network.json.")
     ] = None,
     order: Annotated[
-        Path | None, typer.Option(help="An order, or one name a line; default: .plink/order.json if it is of it.")
+        Path | None,
+        typer.Option(help="An order, or one host name per line; default: .plink/order.json if it is for this network."),
     ] = None,
     groups: Annotated[
         Path | None, typer.Option(help="Groups of hosts; default: .plink/groups.json, else by the round trips.")
@@ -31,11 +32,11 @@ def report(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of the embedding.")] = 0,
 ) -> None:
-    """Show the network as a page: one file that opens offline.
+    """Render the network as an HTML page: one file that opens offline.
 
     Heat maps of the round trips as given and in plink's order, a map of the
-    hosts with the way of the order, tiers, what is missing and what looks
-    wrong. docs/report.md tells how to read it.
+    hosts with the order's route, tiers, missing and suspicious pairs.
+    docs/report.md explains it.
 
     Example: plink report cloud.json --order order.json -o report.html
     """

@@ -1,4 +1,4 @@
-"""What commands that draw a network show: the files they were given, else the last ones of this network.
+"""Read what commands that draw a network show: named files, else the last ones of this network.
 
 Imported by these commands, when they run.
 """
@@ -20,7 +20,7 @@ from plink.report.report_data import HostMap, ReportData
 
 
 def network_to_draw(path: Path | None) -> Network:
-    """The network a command was given, or the last one; refused when there is nothing to be drawn of it.
+    """Return the named network, or the last one; refuse one without anything to draw.
 
     :raises PlinkError: as :func:`plink.api.report_data.check_drawable`.
     """
@@ -30,7 +30,10 @@ def network_to_draw(path: Path | None) -> Network:
 
 
 def report_request(network: Network, order: Path | None, groups: Path | None) -> ReportRequest:
-    """:raises InputError: when a file cannot be read."""
+    """Return the request for a report from the named files, else the last ones.
+
+    :raises InputError: when a file cannot be read.
+    """
     return _with_groups(_with_order(ReportRequest(), network, order), network, groups)
 
 
@@ -42,7 +45,7 @@ def _with_order(request: ReportRequest, network: Network, path: Path | None) -> 
         if order.network not in (None, network.fingerprint()):
             say(f"{path} was found for another measurement")
     elif order.network != network.fingerprint():
-        say(f"{workspace.ORDER} was found for another network and is left aside")
+        say(f"{workspace.ORDER} was found for another network and is ignored")
         return replace(
             request, no_order="The last order was found for another network; `plink reorder` finds one for this."
         )
@@ -58,12 +61,12 @@ def _with_groups(request: ReportRequest, network: Network, path: Path | None) ->
             say_read(workspace.GROUPS)
             path = workspace.GROUPS
         else:
-            say(f"{workspace.GROUPS} is for other hosts and is left aside")
+            say(f"{workspace.GROUPS} is for other hosts and is ignored")
     return request if path is None else replace(request, groups=read_groups(path), groups_source=str(path))
 
 
 def host_map(network: Network, data: ReportData, seed: int) -> tuple[HostMap | None, str]:
-    """The map of the last embedding if it is of this network, else of a new one.
+    """Return the map of the last embedding if it is of this network, else of a new one.
 
     :raises InputError: when the last embedding cannot be read.
     """

@@ -1,4 +1,4 @@
-"""A recorded run as a job that can be started again (``plink runs rerun``)."""
+"""Turn a recorded run into a job that can be started again (``plink runs rerun``)."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from runners.job.job import Job
 
 
 def recorded_job(name: str, options: JobOptions) -> JobSetup:
-    """The job of the run whose id begins so, or ``last``; what was typed beside it wins.
+    """Return the job of the run whose id begins so, or ``last``; typed options win.
 
     :raises UsageError: when there is none, or more than one. :raises InputError: when its file does not tell.
     """
@@ -50,7 +50,7 @@ def recorded_job(name: str, options: JobOptions) -> JobSetup:
 
 
 def _autotune(run: Run) -> AutotuneRequest | None:
-    """The masters that Autotune began with, and its threshold; None where it did not run."""
+    """Return the run's Autotune settings, None where it had none."""
     from runners.autotune.log import NAME, read_log
 
     path = run.folder / NAME

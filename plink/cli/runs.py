@@ -36,7 +36,7 @@ def runs(
     if as_json:
         print_json({"schema": "plink.runs/1", "runs": [run.document for run in recorded]})
     elif not recorded:
-        print("no job was run here yet; `plink launch` keeps those it runs")
+        print("no jobs were run here yet; `plink launch` records them")
     else:
         _table(recorded)
 
@@ -46,7 +46,7 @@ def show(
     name: Annotated[str, typer.Argument(metavar="ID", help="The run, the beginning of its id, or `last`.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """Show one job: what was run where, the proof, how it ended, and where its logs are.
+    """Show one job: what ran where, its verified placement, its result, and the folder of its logs.
 
     Example: plink runs show last
     """
@@ -69,7 +69,7 @@ def rerun(
     name: Annotated[str, typer.Argument(metavar="ID", help="The run, the beginning of its id, or `last`.")],
     options: JobOptions,
 ) -> None:
-    """Run a job again: same program, hosts, order, folder, environment, limits and runner; what is typed wins.
+    """Run a job again: same program, hosts, order, folder, environment, limits and runner; typed options win.
 
     Example: plink runs rerun last
     """
@@ -81,7 +81,7 @@ def rerun(
 
 
 def _lines(run: "Run") -> Iterator[str]:
-    """What there is to say of it."""
+    """Yield the lines that describe a run."""
     yield f"{run.id}, {run.started}: {_command(run)}"
     yield _end(run)
     for rank in _rows(run.document.get("proof"), "ranks"):
@@ -96,12 +96,12 @@ def _lines(run: "Run") -> Iterator[str]:
 
 
 def _list_or_empty(value: Any) -> list[Any]:
-    """The file may be anybody's: what is no list has nothing in it."""
+    """Return the value if it is a list, else an empty one: the file may be anybody's."""
     return value if isinstance(value, list) else []
 
 
 def _rows(value: Any, key: str) -> list[dict[str, Any]]:
-    """The objects in a list in an object."""
+    """Return the objects of the list under a key."""
     return [row for row in _list_or_empty(value.get(key)) if isinstance(row, dict)] if isinstance(value, dict) else []
 
 
@@ -121,7 +121,7 @@ def _end(run: "Run") -> str:
     code, seconds = run.document.get("exit_code"), _seconds(run)
     hosts = len(_list_or_empty(run.document.get("hosts")))
     if code is None:
-        return f"{hosts} hosts; it still runs, or plink was killed meanwhile"
+        return f"{hosts} hosts; still running, or plink was killed"
     error = run.document.get("error")  # of a job that never began
     return (
         f"{hosts} hosts; exit code {code}"

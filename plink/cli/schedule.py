@@ -33,10 +33,10 @@ _Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 @app.callback()
 def schedule(
     context: typer.Context,
-    algo: Annotated[str | None, typer.Option(help="The algorithm, or what a library runs.")] = None,
-    ranks: Annotated[int, typer.Option(min=1, max=1 << 20, help="How many take part.")] = 4,
+    algo: Annotated[str | None, typer.Option(help="The algorithm, or a library's own.")] = None,
+    ranks: Annotated[int, typer.Option(min=1, max=1 << 20, help="Number of ranks.")] = 4,
     collective: Annotated[
-        str, typer.Option(help="all-reduce, or a part of it that the algorithm has (reduce-scatter, ...).")
+        str, typer.Option(help="all-reduce, or a part of it, if the algorithm has it.")
     ] = "all-reduce",
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="An option of the algorithm: --set base=4, --set fan-out=3.")
@@ -47,7 +47,7 @@ def schedule(
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write plink.schedule/1 there.")] = None,
     as_json: _Json = False,
 ) -> None:
-    """Make a collective's schedule: who sends what to whom in which round.
+    """Make a collective's schedule: which rank sends what to which rank in which round.
 
     Example: plink schedule --algo halving-doubling --ranks 8
     """
@@ -70,7 +70,7 @@ def schedule(
     built = schedule_for(algo, ranks, options, collective)
     if (output is not None or as_json) and len(built) > _MAX_WRITTEN_TRANSFERS:
         raise UsageError(
-            f"{len(built)} transfers are more than a file should hold; plink makes them when it needs them"
+            f"{len(built)} transfers are more than a file should hold; plink generates them when it needs them"
         )
     if output is not None or as_json:
         built.write(output or STANDARD)
@@ -85,7 +85,7 @@ def schedule(
 
 @app.command()
 def verify(schedule_file: _File, as_json: _Json = False) -> None:
-    """Prove a schedule right (every rank ends with every contribution exactly once), or say which transfer is wrong.
+    """Verify a schedule (every rank ends with every contribution exactly once), or name the wrong transfer.
 
     Example: plink schedule verify mine.json
     """
@@ -104,16 +104,18 @@ def verify(schedule_file: _File, as_json: _Json = False) -> None:
         for error in errors:
             print(error)
         if not errors:
-            print(f"right: {_summary(loaded)}")
+            print(f"correct: {_summary(loaded)}")
     if errors:
-        raise PlinkError(f"{name_of(schedule_file)} is not a right {loaded.collective}")
+        raise PlinkError(f"{name_of(schedule_file)} is not a correct {loaded.collective}")
 
 
 @app.command()
 def count(
     schedule_file: _File,
-    size: Annotated[str, typer.Option(help="Bytes that are reduced (100MB).")] = "100MB",
-    groups: Annotated[str | None, typer.Option(help="Ranks that stand together, 0,1/2,3: bytes between them.")] = None,
+    size: Annotated[str, typer.Option(help="Bytes to reduce (100MB).")] = "100MB",
+    groups: Annotated[
+        str | None, typer.Option(help="Groups of ranks, 0,1/2,3: also count bytes between groups.")
+    ] = None,
     as_json: _Json = False,
 ) -> None:
     """Count a schedule's rounds and bytes.
@@ -150,7 +152,8 @@ def count(
 
 
 def _groups(text: str | None, ranks: int) -> list[list[int]]:
-    """``0,1/2,3`` as lists of ranks, every rank once; without a text neighbours, about the square root of N of them.
+    """Parse ``0,1/2,3`` as lists of ranks, each rank once; without a text return neighbours, about the square root of
+    N of them.
 
     :raises UsageError: for anything else.
     """
@@ -170,13 +173,13 @@ def _summary(built: "Schedule") -> str:
     contributors = built.details.get("contributors")
     contributors_text = "" if contributors is None else f", of which {len(contributors)} contribute"
     return (
-        f"{built.algo}, {built.collective}, {built.ranks} ranks{contributors_text}: {built.rounds} rounds, {len(built)} transfers of "
-        f"{built.chunks} chunks"
+        f"{built.algo}, {built.collective}, {built.ranks} ranks{contributors_text}: {built.rounds} rounds, "
+        f"{len(built)} transfers of {built.chunks} chunks"
     )
 
 
 def _print_rounds(built: "Schedule") -> None:
-    """Every round with its transfers, as far as a person reads."""
+    """Print every round with its transfers, unless there are too many to read."""
     if len(built) > _MAX_LINES * 8:
         say("too many transfers to read; -o FILE writes them")
         return
@@ -189,4 +192,5 @@ def _print_rounds(built: "Schedule") -> None:
 def _transfer(built: Any, transfer: int) -> str:
     first, last = int(built.first[transfer]), int(built.first[transfer] + built.count[transfer]) - 1
     chunks_text = f"chunk {first}" if first == last else f"chunks {first}-{last}"
-    return f"{built.source[transfer]} -> {built.target[transfer]}  {chunks_text}{'' if built.copies[transfer] else ', added'}"
+    operation = "" if built.copies[transfer] else ", added"
+    return f"{built.source[transfer]} -> {built.target[transfer]}  {chunks_text}{operation}"

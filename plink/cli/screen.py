@@ -1,4 +1,4 @@
-"""What a person sees while a command works: notes and progress bars, all of it on standard error."""
+"""Print progress and messages of a command on standard error."""
 
 import contextlib
 import sys
@@ -16,18 +16,18 @@ quiet = False  # with -q: results and errors only
 
 
 def say(text: str) -> None:
-    """One line on standard error, unless quiet was asked for."""
+    """Print a line on standard error, unless ``-q`` was given."""
     if not quiet:
         say_error(text)
 
 
 def say_error(text: str) -> None:
-    """One line on standard error in any case."""
+    """Print a line on standard error in any case."""
     print(f"plink: {printable(text)}", file=sys.stderr, flush=True)
 
 
 def printable(text: str) -> str:
-    """Text that may come from a host or a file, without what a terminal would obey: ``\\x1b`` stands for itself."""
+    """Escape what a terminal would interpret in text from a host or a file: ``\\x1b`` is printed as such."""
     return text if text.isprintable() else "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
 
 
@@ -39,7 +39,7 @@ def say_read(path: Path) -> None:
 
 
 def print_json(document: dict[str, Any]) -> None:
-    """A result for programs, on standard output."""
+    """Print a JSON document on standard output."""
     from plink.model.storage import STANDARD, write_document
 
     write_document(STANDARD, document)
@@ -47,7 +47,7 @@ def print_json(document: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def progress(*titles: str) -> Iterator[dict[str, Advance]]:
-    """A bar for each title, on a terminal only; ``bars[title](done, total)`` moves it."""
+    """Show a progress bar for each title, on a terminal only; ``bars[title](done, total)`` moves it."""
     if quiet or not sys.stderr.isatty():
         yield {title: lambda done, total: None for title in titles}
         return
@@ -66,7 +66,7 @@ def progress(*titles: str) -> Iterator[dict[str, Advance]]:
 
 @contextlib.contextmanager
 def search_status() -> "Iterator[Callable[[Progress], None]]":
-    """A line on a terminal that says how a search stands: the best cost so far, the bound, how far apart they are."""
+    """Show the status of a search in a line on a terminal: best cost so far, lower bound, gap."""
     if quiet or not sys.stderr.isatty():
         yield lambda progress: None
         return

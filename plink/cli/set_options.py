@@ -1,4 +1,4 @@
-"""``--set base=4`` and the like: what an algorithm is told, as typed."""
+"""Parse ``--set base=4`` and other options of algorithms."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ _MAX_DIGITS = 9
 
 
 def parse_set_options(words: Sequence[str]) -> OptionValues:
-    """The values by name; yes and no for what is one or the other.
+    """Return the values by name; yes and no as booleans.
 
     :raises UsageError: for what is not of that form.
     """
@@ -36,7 +36,7 @@ def parse_set_options(words: Sequence[str]) -> OptionValues:
 
 
 def options_from(words: Sequence[str], algorithms: Sequence[str], groups: list[list[int]] | None = None) -> "Options":
-    """The same as these algorithms take them.
+    """Parse the options and check them against these algorithms.
 
     :raises UsageError: as :func:`parse_set_options` and :func:`plink.api.algorithms.options_of`.
     """

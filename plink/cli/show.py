@@ -16,7 +16,8 @@ def show(
         Path | None, typer.Argument(metavar="NETWORK", help="What `plink probe` wrote; default .plink/network.json.")
     ] = None,
     order: Annotated[
-        Path | None, typer.Option(help="An order, or one name a line; default: .plink/order.json if it is of it.")
+        Path | None,
+        typer.Option(help="An order, or one host name per line; default: .plink/order.json if it is for this network."),
     ] = None,
     groups: Annotated[
         Path | None, typer.Option(help="Groups of hosts; default: .plink/groups.json, else by the round trips.")

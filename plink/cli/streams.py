@@ -1,4 +1,4 @@
-"""Standard output and error that may stop taking anything, as on a full disk: told once, and the command goes on."""
+"""Standard output and error that survive write errors, as of a full disk: reported once, and the command goes on."""
 
 import io
 import os
@@ -11,7 +11,7 @@ _FAILED_CODE = 1
 
 
 class _Output(io.FileIO):
-    """One of the two. What cannot be written, for another reason than a reader who has gone, is dropped."""
+    """One of the two streams. After a write error other than a closed pipe, output is dropped."""
 
     def __init__(self, descriptor: int, on_error: Callable[[OSError], None]) -> None:
         super().__init__(descriptor, "w", closefd=False)
@@ -19,7 +19,7 @@ class _Output(io.FileIO):
         self._on_error = on_error
 
     def write(self, data: "bytes | bytearray | memoryview", /) -> int:  # type: ignore[override]
-        """How much was written; all of it, in appearance, once writing has failed."""
+        """Return the number of bytes written; after an error, of all of them."""
         while self.error is None:
             try:
                 written = super().write(data)
@@ -36,7 +36,7 @@ class _Output(io.FileIO):
 
 
 def run_guarded(command: Callable[[], int]) -> int:
-    """Run it with both streams guarded; returns its exit code, 1 in place of 0 where output was lost.
+    """Run the command with both streams guarded; return its exit code, 1 instead of 0 where output was lost.
 
     Streams that were closed before the program began count too: what is written to standard output is lost, and told.
     """
@@ -59,8 +59,8 @@ def run_guarded(command: Callable[[], int]) -> int:
 
 
 def _reopen() -> bool:
-    """Put something on those of the first three descriptors that are closed, or connections would take their place;
-    returns whether standard error was."""
+    """Open those of the first three descriptors that are closed, so that no connection takes their place. Return
+    whether standard error was."""
     was_closed = []
     for descriptor in range(3):
         try:

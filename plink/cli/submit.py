@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     "settings", "accept_new_host_keys", "log_dir", "tail", "dry_run", "as_json",
 )  # fmt: skip
 def submit(program: Program, options: JobOptions, args: Arguments = None) -> None:
-    """Queue a job by sbatch: as `plink launch --runner slurm`, with hosts and order as they are now.
+    """Submit a job to Slurm (sbatch): `plink launch --runner slurm` with today's hosts and order.
 
     --dry-run shows the script.
 
@@ -75,7 +75,7 @@ def submit(program: Program, options: JobOptions, args: Arguments = None) -> Non
         print_json({"schema": "plink.submission/1", "job_id": job_id, "script": str(folder / "job.sh")})
     else:
         print(f"submitted as job {job_id}")
-        say(f"`squeue --job {job_id}` tells whether it runs; it prints into slurm-{job_id}.out")
+        say(f"`squeue --job {job_id}` shows its state; its output goes to slurm-{job_id}.out")
 
 
 def _check_utf8(script: str) -> None:
@@ -88,7 +88,7 @@ def _check_utf8(script: str) -> None:
 
 
 def _launch_arguments(job: "Job", options: JobOptions, folder: Path) -> list[str]:
-    """The launch as it would be typed, without the variables of ``--env``."""
+    """Return the launch as it would be typed, without the variables of ``--env``."""
     values = {
         "--hosts": str(folder / "hosts.txt"),
         "--order": str(folder / "order.txt"),

@@ -1,4 +1,4 @@
-"""What a job of ``plink submit`` runs: the launch, with variables that stand in no command.
+"""Start a job of ``plink submit``: the launch, with environment variables from a private file.
 
 ``python -m plink.cli.submitted FILE launch ...``: FILE, which only its owner can read, holds as JSON the environment of
 ``--env``.
@@ -13,7 +13,7 @@ from plink.cli.streams import run_guarded
 
 
 def launch_arguments(arguments: list[str]) -> list[str]:
-    """The launch as it would be typed; options stand before the first ``--``, which a submitted launch has."""
+    """Return the launch as it would be typed; options stand before the first ``--``, which a submitted launch has."""
     file, *typed = arguments
     env = json.loads(Path(file).read_text(encoding="utf-8"))
     end = typed.index("--")

@@ -15,7 +15,7 @@ _debugging = _helping = False
 
 
 def begin(helping: bool = False) -> None:
-    """Reset to the defaults before a command is parsed. ``helping``: it is help that is wanted."""
+    """Reset to the defaults before a command is parsed. ``helping``: help was requested."""
     global _debugging, _helping
     _debugging = screen.quiet = False
     _helping = helping
@@ -23,24 +23,24 @@ def begin(helping: bool = False) -> None:
 
 
 def helping() -> bool:
-    """Whether help is wanted, which is there whatever files say."""
+    """Return whether help was requested, which is shown whatever files say."""
     return _helping
 
 
 def debugging() -> bool:
-    """Whether errors come with where they came from."""
+    """Return whether errors are printed with tracebacks."""
     return _debugging
 
 
 def attach(command: Any) -> None:
-    """Give the options to the command and all that are below it."""
+    """Add the options to the command and all its subcommands."""
     for child in getattr(command, "commands", {}).values():
         attach(child)
     command.params += _options()
 
 
 def _options() -> list[Any]:
-    """As Typer makes them, whatever its release wants to know of an option."""
+    """Return the options as this release of Typer makes them."""
     app = typer.Typer(add_completion=False)
     app.command()(_option_holder)
     made: list[Any] = list(typer.main.get_command(app).params)
@@ -85,4 +85,4 @@ def _option_holder(
         ),
     ] = False,
 ) -> None:  # fmt: skip
-    """Never called."""
+    """Declare the options; never called."""

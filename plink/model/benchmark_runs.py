@@ -1,4 +1,4 @@
-"""Orders that were run: what was predicted of them, how long they took; read from files.
+"""Benchmarks of rank orders, predicted and measured, as read from files.
 
 ``plink.check/1`` (`plink check --measure`): series of trials under ``checks``, or by hand a single one: ``{"schema":
 "plink.check/1", "runs": [{"order": "given", "predicted_us": 910, "achieved_s": [0.51, 0.5]}]}``, ``predicted_us`` a
@@ -21,8 +21,8 @@ US_PER_S = 1e6
 
 @dataclass(frozen=True)
 class OrderTiming:
-    """One order that was run: ``order`` is its name, ``hosts`` those that took its ranks, first rank first (empty: not
-    told), ``predicted_us`` None: not known; ``achieved_s``: seconds, one a repetition."""
+    """Measured times of one order. ``hosts``: first rank first, empty if unknown; ``predicted_us``: None if unknown;
+    ``achieved_s``: seconds of each repetition."""
 
     order: str
     predicted_us: float | None
@@ -32,9 +32,8 @@ class OrderTiming:
 
 @dataclass(frozen=True)
 class BenchmarkRun:
-    """Trials of one collective. ``algo``, ``size_bytes``, ``model`` and ``ranks`` (how many took part) None: not told.
-    ``options``: what the algorithm was told, as typed after ``--set``; ``groups``: the ranks of each group, for
-    two-level aggregation."""
+    """Benchmark of one collective in several orders. ``algo``, ``size_bytes``, ``model`` and ``ranks`` are None if
+    unknown; ``options``: as typed after ``--set``; ``groups``: the ranks of each group, for two-level aggregation."""
 
     orders: tuple[OrderTiming, ...]
     algo: str | None = None
@@ -46,7 +45,7 @@ class BenchmarkRun:
 
 
 def read_benchmark_runs(path: Path) -> tuple[BenchmarkRun, ...]:
-    """What was run, at least one series of one trial.
+    """Read measured runs from a file, at least one with at least one order.
 
     :raises InputError: when it cannot be read or is no such file, naming the key.
     """

@@ -60,7 +60,7 @@ class Groups:
     seed: int
 
     def to_json(self) -> dict[str, Any]:
-        """The document as written to disk."""
+        """Return the document as written to disk."""
         return {
             "schema": SCHEMA,
             "network": self.network,
@@ -83,8 +83,8 @@ class Groups:
 
 
 def read_groups(path: str | Path) -> list[list[str]]:
-    """The names in each group: a line each, separated by blanks or commas, ``#`` begins a comment; or JSON with a list
-    of lists of names under ``groups``.
+    """Read groups of names from a file: one per line, separated by blanks or commas, ``#`` begins a comment; or JSON
+    with a list of lists of names under ``groups``.
 
     :raises InputError: when the file cannot be read, holds no groups or a name that is none, naming the place.
     """
@@ -92,7 +92,7 @@ def read_groups(path: str | Path) -> list[list[str]]:
 
 
 def parse_groups(text: str, location: str) -> list[list[str]]:
-    """The same of a text; ``location`` names the file in errors."""
+    """Parse groups from a text; ``location`` names the file in errors."""
     if text.lstrip().startswith("{"):
         listed = convert(GroupsList, parse_document(text, location), location)["groups"]
         rows = [(f"{location}: groups[{k}]", group) for k, group in enumerate(listed)]

@@ -15,7 +15,7 @@ _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 
 
 def expand_hostlist(text: str, location: str) -> list[str]:
-    """The names a list stands for, in its order; a range keeps the width of its first number (``n[09-10]``).
+    """Return the names a list stands for, in its order; a range keeps the width of its first number (``n[09-10]``).
 
     :raises InputError: for brackets that do not close, a range that is none, a name that cannot be a host's, and for
         more names than one file may hold, before any is made.
@@ -33,7 +33,8 @@ def expand_hostlist(text: str, location: str) -> list[str]:
 
 
 def fold_hostlist(names: Sequence[str], separator: str = ",") -> str:
-    """The list that stands for these names: those that differ by a number of the same width only are put together.
+    """Return the list that stands for these names: those that differ by a number of the same width only are put
+    together.
 
     :param separator: a space where the text is to be broken into lines; such a list cannot be read again.
 
@@ -62,7 +63,7 @@ def _fold_numbers(numbers: list[str]) -> str:
 
 
 def _expand_item(item: str, max_names: int, location: str) -> list[str]:
-    """``a[1-2]b[3,5]`` as four names; ``max_names``: how many there may be."""
+    """Expand ``a[1-2]b[3,5]`` to four names; at most ``max_names``."""
     parts = re.split(r"\[([^\]]*)\]", item)
     groups = [_ranges(group, location) for group in parts[1::2]]
     if math.prod(sum(last - first + 1 for first, last, _ in group) for group in groups) > max_names:
@@ -74,7 +75,7 @@ def _expand_item(item: str, max_names: int, location: str) -> list[str]:
 
 
 def _ranges(group: str, location: str) -> list[tuple[int, int, int]]:
-    """``1-4,7,09-12`` as first, last and width of each range."""
+    """Parse ``1-4,7,09-12`` as first, last and width of each range."""
     ranges = []
     for piece in group.split(","):
         match = _RANGE.fullmatch(piece)

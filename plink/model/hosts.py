@@ -1,4 +1,4 @@
-"""Hosts: who takes part in a job, and the hosts file that lists them.
+"""Hosts of a job, and the hosts file that lists them.
 
 A line is ``name-or-address [slots=N] [tier=reliable|transient] [address=A] [user=U] [port=P] [key=FILE] [price=X]``;
 ``#`` starts a comment; a price is money per hour, in any one currency. Open MPI hostfiles (``slots``, ``max_slots``,
@@ -50,7 +50,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Hosts:
-    """Hosts in the order they were given, at least one, names unique. ``lab`` names the emulated lab they live in."""
+    """Hosts in a given order, at least one, names unique. ``lab``: the emulated lab they are in."""
 
     members: tuple[Host, ...]
     lab: str | None = None
@@ -67,12 +67,12 @@ class Hosts:
         return [host.name for host in self.members]
 
     def by_name(self) -> dict[str, Host]:
-        """Each host under its name."""
+        """Return each host under its name."""
         return {host.name: host for host in self.members}
 
 
 def check_name(text: object, location: str, what: str = "host name") -> str:
-    """The text if it can be a host's name or address.
+    """Return the text if it can be a host's name or address.
 
     :raises InputError: when it is no string, or holds what a shell or a hostfile would read as more than a name.
     """
@@ -82,7 +82,7 @@ def check_name(text: object, location: str, what: str = "host name") -> str:
 
 
 def check_lab_name(text: object, location: str) -> str:
-    """The text if it can be a lab's name: 1 to 16 lower-case letters, digits and dashes."""
+    """Return the text if it can be a lab's name: 1 to 16 lower-case letters, digits and dashes."""
     if not isinstance(text, str) or not _LAB_NAME.fullmatch(text):
         raise InputError(location, f"{text!r} cannot be a lab's name (1 to 16 lower-case letters, digits and dashes)")
     return text
@@ -156,7 +156,7 @@ def _parse_line(line: str, location: str) -> Host:
 
 
 def parse_hosts(text: str, source: str) -> Hosts:
-    """Hosts from the text of a hosts file; ``source`` names the file in errors.
+    """Parse hosts from the text of a hosts file; ``source`` names the file in errors.
 
     :raises InputError: for an empty file, a name given twice, an unknown key or a value out of range, with the line.
     """
@@ -183,7 +183,7 @@ def parse_hosts(text: str, source: str) -> Hosts:
 
 
 def read_hosts(path: str | Path) -> Hosts:
-    """Hosts from a file (``-``: standard input).
+    """Read hosts from a file (``-``: standard input).
 
     :raises InputError: as :func:`parse_hosts`, and when the file cannot be read.
     """
@@ -191,7 +191,7 @@ def read_hosts(path: str | Path) -> Hosts:
 
 
 def render_hosts(hosts: Hosts) -> str:
-    """The text of a hosts file that :func:`parse_hosts` reads back to the same hosts."""
+    """Return the text of a hosts file that :func:`parse_hosts` reads back to the same hosts."""
     lines = [f"# plink-lab: {hosts.lab}"] if hosts.lab else []
     for host in hosts:
         parts = [host.name]
@@ -208,7 +208,7 @@ def render_hosts(hosts: Hosts) -> str:
 
 
 def hosts_from_json(value: object, lab: object, location: str) -> Hosts:
-    """Hosts from the ``hosts`` list (and ``lab`` key) of a JSON document.
+    """Parse hosts from the ``hosts`` list (and ``lab`` key) of a JSON document.
 
     :raises InputError: naming the entry, like ``cloud.json: hosts[3].slots``.
     """

@@ -1,4 +1,4 @@
-"""The network between the hosts as it was measured: the file everything else is decided from (``plink.network/1``)."""
+"""The measured network between hosts: the file on which every decision is based (``plink.network/1``)."""
 
 import hashlib
 import json
@@ -24,11 +24,11 @@ Matrix = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Network:
-    """What was measured between N hosts.
+    """Measurements between N hosts.
 
     ``latency_us[i, j]``, shape (N, N): round trip from i to j in microseconds, the 10th percentile; NaN where
     unmeasured, 0 on the diagonal. ``bandwidth_gbps[i, j]``, same shape or None: what j received from i. ``details``
-    holds every other key of the file (percentiles, loss, samples, method, errors, time), kept as it was read; ``location``
+    holds every other key of the file (percentiles, loss, samples, method, errors, time) as it was read; ``location``
     names the file in errors about them. Matrices are read-only copies: what is worked out of them is kept.
     """
 
@@ -69,12 +69,13 @@ class Network:
 
     @property
     def host_identities(self) -> dict[str, dict[str, Any]]:
-        """What is known of the machine behind each name (``hostname``, ``addresses``); empty where nothing is."""
+        """Identity of the machine behind each name (``hostname``, ``addresses``), as far as known."""
         identities = zip(self.hosts.names, self.machines, strict=True)
         return {name: {**machine} for name, machine in identities if machine is not None}
 
     def detail(self, key: str) -> Matrix | None:
-        """One of the other matrices of the file (``loss_forward``, ``predicted_us``, ...), None where it has none.
+        """Return one of the other matrices of the file (``loss_forward``, ``predicted_us``, ...), None where it has
+        none.
 
         :raises InputError: when its shape or a value is wrong, naming file and key.
         """
@@ -82,7 +83,8 @@ class Network:
         return None if value is None else matrix_from_json(value, len(self.hosts), f"{self.location}: {key}")
 
     def halves(self) -> tuple[Matrix, Matrix] | None:
-        """What each half of the samples says, two of shape (N, N), NaN where missing; None where the file has none.
+        """Return the round trips of each half of the samples, two of shape (N, N), NaN where missing; None without
+        halves.
 
         :raises InputError: when they are no two such matrices.
         """
@@ -113,7 +115,7 @@ class Network:
 
     @cached_property
     def machines(self) -> list[MachineIdentity | None]:
-        """What each of the N hosts reports of itself, None where the file does not tell.
+        """Report of each of the N hosts about itself, None where the file has none.
 
         :raises InputError: when it is no such list.
         """
@@ -121,7 +123,7 @@ class Network:
         return machines if len(machines) == len(self.hosts) else [None] * len(self.hosts)
 
     def to_json(self) -> dict[str, Any]:
-        """The document as written to disk."""
+        """Return the document as written to disk."""
         document: dict[str, Any] = {"schema": SCHEMA, "hosts": [host.to_json() for host in self.hosts]}
         if self.hosts.lab is not None:
             document["lab"] = self.hosts.lab
@@ -145,7 +147,8 @@ class Network:
 
 
 def symmetrised(latency_us: Matrix) -> Matrix:
-    """``c[i, j] = max(c[i, j], c[j, i])`` (PLink thesis, 5.2.2), shape (N, N); where one way is missing, the other."""
+    """Return ``max(c[i, j], c[j, i])`` (PLink thesis, 5.2.2), shape (N, N); where one direction is missing, the
+    other."""
     return np.asarray(np.fmax(latency_us, latency_us.T))
 
 
@@ -158,12 +161,13 @@ def _read_only(matrix: Matrix) -> Matrix:
 
 
 def to_rows(matrix: Matrix, digits: int = 3) -> list[list[float | None]]:
-    """A matrix as JSON rows, null for NaN, rounded: 3 digits of a microsecond are a ns, 6 of a Gbit/s a kbit/s."""
+    """Return a matrix as JSON rows, null for NaN, rounded: 3 digits of a microsecond are a ns, 6 of a Gbit/s a
+    kbit/s."""
     return [[None if value != value else round(value, digits) for value in row] for row in matrix.tolist()]
 
 
 def matrix_from_json(value: object, n: int, location: str) -> Matrix:
-    """An (n, n) matrix of non-negative numbers, null read as NaN.
+    """Return an (n, n) matrix of non-negative numbers, null read as NaN.
 
     :raises InputError: naming the row or the entry that is wrong.
     """
@@ -190,7 +194,7 @@ def matrix_from_json(value: object, n: int, location: str) -> Matrix:
 
 
 def network_from_json(document: dict[str, Any], location: str) -> Network:
-    """A network from its JSON document; ``location`` names the file in errors.
+    """Return a network from its JSON document; ``location`` names the file in errors.
 
     :raises InputError: when the schema, a matrix' shape or a value is wrong, naming the key.
     """
@@ -214,7 +218,7 @@ def network_from_json(document: dict[str, Any], location: str) -> Network:
 
 
 def read_network(path: str | Path) -> Network:
-    """A network from a file (``-``: standard input, ``.gz``: compressed).
+    """Return a network from a file (``-``: standard input, ``.gz``: compressed).
 
     :raises InputError: as :func:`network_from_json`, and when the file cannot be read.
     """

@@ -1,4 +1,4 @@
-"""An order: which host takes which ranks (``plink.order/1``)."""
+"""Rank order: which host takes which ranks (``plink.order/1``)."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ class RankOrder:
     details: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """The document as written to disk."""
+        """Return the document as written to disk."""
         document: dict[str, Any] = {
             "schema": SCHEMA,
             "algo": self.algo,
@@ -53,7 +53,7 @@ class RankOrder:
         write_document(path, self.to_json())
 
     def arrange(self, hosts: Hosts, location: str) -> Hosts:
-        """The same hosts in this order.
+        """Return the hosts in this order.
 
         :raises InputError: when the order leaves a host out or names one that is not among them.
         """
@@ -70,7 +70,7 @@ class RankOrder:
 
 
 def order_from_json(document: dict[str, Any], location: str) -> RankOrder:
-    """An order from its JSON document.
+    """Return an order from its JSON document.
 
     :raises InputError: when the schema or a key is wrong.
     """
@@ -92,7 +92,7 @@ def order_from_json(document: dict[str, Any], location: str) -> RankOrder:
 
 
 def read_order(path: str | Path) -> RankOrder:
-    """An order from a file: ``plink.order/1``, or a hosts file or list of names, one a line, in rank order.
+    """Return an order from a file: ``plink.order/1``, or a hosts file or list of names, one a line, in rank order.
 
     :raises InputError: when the file cannot be read or is neither.
     """

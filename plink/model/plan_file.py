@@ -1,4 +1,4 @@
-"""Plans from files, anybody's: every key is checked before it is believed."""
+"""Read plans from files; every key is validated."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ from plink.model.storage import STANDARD, name_of, parse_document, read_document
 
 
 def plan_from_json(document: dict[str, Any], location: str) -> Plan:
-    """A plan from its JSON document, anybody's; ``location`` names the file in errors.
+    """Return a plan from its JSON document, anybody's; ``location`` names the file in errors.
 
     :raises InputError: naming the key that is wrong.
     """
@@ -52,7 +52,7 @@ def plan_from_json(document: dict[str, Any], location: str) -> Plan:
 
 
 def read_plan(path: str | Path) -> Plan:
-    """A plan from a file (``-``: standard input, ``.gz``: compressed).
+    """Return a plan from a file (``-``: standard input, ``.gz``: compressed).
 
     :raises InputError: as :func:`plan_from_json`, and when the file cannot be read.
     """
@@ -60,7 +60,7 @@ def read_plan(path: str | Path) -> Plan:
 
 
 def is_plan(path: str | Path) -> bool:
-    """Whether the file says that it is a plan; standard input, which can be read only once, is taken for none.
+    """Return whether the file is a plan; standard input, which can be read only once, never is.
 
     :raises InputError: when the file cannot be read, or looks like JSON and is none.
     """

@@ -1,4 +1,4 @@
-"""Files that hold what a command prints for people, or nothing, as redirecting its standard output leaves them."""
+"""Recognise files that hold a command's text output, or nothing, instead of JSON."""
 
 import re
 
@@ -17,7 +17,7 @@ _PRINTED_TEXTS = (
 
 
 def instead_of_json(text: str) -> str | None:
-    """What to say of a text that was to be JSON and is not: how it came about; None when that cannot be told."""
+    """Explain a text that should be JSON and is not, None without an explanation."""
     if not text.strip():
         return _EMPTY
     first = text.split("\n", 1)[0]

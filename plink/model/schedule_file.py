@@ -1,4 +1,4 @@
-"""Schedules from files, anybody's: every transfer is checked before it is believed."""
+"""Read schedules from files; every transfer is validated."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +19,7 @@ _MAX_LISTED_TRANSFERS = 12  # transfers of a cycle that a message lists
 
 
 def schedule_from_json(document: Mapping[str, Any], location: str) -> Schedule:
-    """A schedule from its JSON document, anybody's; ``location`` names the file in errors.
+    """Return a schedule from its JSON document, anybody's; ``location`` names the file in errors.
 
     ``round`` may be missing: it is then the longest chain of ``after`` that leads to a transfer. ``after`` may be
     missing if there are rounds.
@@ -64,7 +64,7 @@ def schedule_from_json(document: Mapping[str, Any], location: str) -> Schedule:
 
 
 def read_schedule(path: str | Path) -> Schedule:
-    """A schedule from a file (``-``: standard input, ``.gz``: compressed).
+    """Return a schedule from a file (``-``: standard input, ``.gz``: compressed).
 
     :raises InputError: as :func:`schedule_from_json`, and when the file cannot be read.
     """
@@ -101,7 +101,7 @@ def _after(row: Transfer, ids: dict[int | str, int], location: str) -> list[int]
 
 
 def _rounds(rows: list[Transfer], after: list[list[int] | None], location: str) -> list[int]:
-    """The rounds as given, or by the longest chain; with both, every transfer must be later than what it waits for."""
+    """Return the given rounds, or the longest chain; with both, a transfer must be later than what it waits for."""
     waits = [line or [] for line in after]
     if all("round" in row for row in rows):
         rounds = [row["round"] for row in rows]
@@ -142,7 +142,7 @@ def _rounds(rows: list[Transfer], after: list[list[int] | None], location: str) 
 
 
 def _cycle(waits: list[list[int]], levels: list[int]) -> list[int]:
-    """Transfers that wait for each other in a circle, among those that could not be put on a level."""
+    """Return transfers that wait for each other in a cycle."""
     path: dict[int, None] = {}
     step = levels.index(-1)
     while step not in path:

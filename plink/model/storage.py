@@ -1,4 +1,4 @@
-"""JSON documents on disk: read with errors that name the file, written whole or not at all."""
+"""Read JSON documents with errors that name the file; write them atomically."""
 
 import contextlib
 import errno
@@ -27,7 +27,7 @@ _HUGE = re.compile(r"[eE]\+?\d{3}|\d{300}")
 
 
 def name_of(path: str | Path) -> str:
-    """How a file is called in messages."""
+    """Return a file's name for messages."""
     return "standard input" if str(path) == STANDARD else str(path)
 
 
@@ -43,7 +43,7 @@ def _finite(text: str) -> float:
 
 
 def read_text(path: str | Path) -> str:
-    """The text of a file; ``-`` is standard input and a name ending in ``.gz`` is decompressed.
+    """Read the text of a file; ``-`` is standard input and a name ending in ``.gz`` is decompressed.
 
     :raises InputError: when it is missing, unreadable or not UTF-8.
     """
@@ -64,7 +64,7 @@ def read_text(path: str | Path) -> str:
 
 
 def _read_limited(file: BinaryIO | gzip.GzipFile, location: str) -> bytes:
-    """What a file holds, up to a limit: a device never ends, and a few kilobytes may be gigabytes compressed.
+    """Read a file up to a limit: a device never ends, and a few kilobytes may be gigabytes compressed.
 
     :raises InputError: when there is more.
     """
@@ -78,7 +78,7 @@ def _read_limited(file: BinaryIO | gzip.GzipFile, location: str) -> bytes:
 
 
 def read_document(path: str | Path) -> dict[str, Any]:
-    """One JSON object from a file, as :func:`parse_document`.
+    """Return one JSON object from a file, as :func:`parse_document`.
 
     :raises InputError: when the file cannot be read or does not hold a JSON object.
     """
@@ -86,7 +86,8 @@ def read_document(path: str | Path) -> dict[str, Any]:
 
 
 def parse_document(text: str, location: str) -> dict[str, Any]:
-    """One JSON object from text, strict JSON: NaN and Infinity are refused; ``location`` names the file in errors.
+    """Return one JSON object from text, strict JSON: NaN and Infinity are refused; ``location`` names the file in
+    errors.
 
     :raises InputError: when it is not JSON or no object.
     """
@@ -107,7 +108,7 @@ def parse_document(text: str, location: str) -> dict[str, Any]:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write a whole file or none: a temporary file beside it, then a rename. ``-`` is standard output.
+    """Write a whole file or none (temporary file, then rename). ``-`` is standard output.
 
     :raises PlinkError: when it cannot be written; an older file of that name is then still as it was.
     """
@@ -125,7 +126,7 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 def write_bytes(path: str | Path, data: bytes) -> None:
-    """The same of bytes as they are; ``-`` is a file of that name.
+    """Write bytes to a file atomically; ``-`` is a file of that name.
 
     :raises PlinkError: as :func:`write_text`.
     """
@@ -140,7 +141,7 @@ def write_bytes(path: str | Path, data: bytes) -> None:
 
 
 def check_writable(path: str | Path) -> None:
-    """Refuse before the work what :func:`write_text` could not write after it; nothing is left there.
+    """Refuse, before the work, a file that :func:`write_text` could not write; nothing is left there.
 
     :raises InputError: when it is a folder, or its folder is missing.
     :raises PlinkError: when nothing can be written there.
@@ -162,7 +163,7 @@ def check_writable(path: str | Path) -> None:
 
 
 def check_folder(path: Path) -> None:
-    """Refuse before the work a folder that could not be made after it, or not be written into; nothing is left there.
+    """Refuse, before the work, a folder that could not be created or written; nothing is left there.
 
     :raises InputError: when a file is in its way. :raises PlinkError: when nothing can be written there.
     """
@@ -179,7 +180,7 @@ def check_folder(path: Path) -> None:
 def check_apart(
     target: str | Path | None, read: Iterable[str | Path | None], written: str | Path | None = None
 ) -> None:
-    """Refuse, before the work, a result that would take the place of what it was made from, or of another result.
+    """Refuse, before the work, a result that would overwrite an input or another result.
 
     :param target: where it is to go; ``-`` and None are no file. :param read: what the command reads. :param written:
         what it writes besides.
@@ -201,12 +202,12 @@ def _are_same_file(first_name: str | Path | None, second_name: str | Path | None
 
 
 def _is_gz(path: str | Path) -> bool:
-    """Whether a file of that name is compressed."""
+    """Return whether a file of that name is compressed."""
     return str(path).endswith(".gz")
 
 
 def _resolve(path: Path) -> Path:
-    """The file a name stands for, whatever links lead to it.
+    """Return the file behind a name and its links.
 
     :raises OSError: for a link that the kernel would not follow either.
     """
@@ -217,7 +218,7 @@ def _resolve(path: Path) -> Path:
 
 
 def _check_links(path: Path, budget: int) -> None:
-    """Refuse links of other users in a sticky folder that everybody may write, such as ``/tmp``.
+    """Refuse other users' links in a sticky folder that everybody may write, such as ``/tmp``.
 
     As ``protected_symlinks`` does (Linux, Documentation/admin-guide/sysctl/fs.rst), which a resolved name escapes.
     """
@@ -253,7 +254,7 @@ def _write_bytes(target: Path, data: bytes) -> None:
 
 
 def _temporary_path(target: Path) -> Path:
-    """Where a file is written before it takes its name."""
+    """Return the path to which a file is written before it is renamed."""
     return target.with_name(f".{target.name}.{os.getpid()}.tmp")
 
 
@@ -263,7 +264,7 @@ def write_document(path: str | Path, document: dict[str, Any]) -> None:
 
 
 def render_document(document: dict[str, Any]) -> str:
-    """The text of a JSON document: two-space indent for objects, lists of plain values on one line."""
+    """Return the text of a JSON document: two-space indent for objects, lists of plain values on one line."""
     return _render(document, "") + "\n"
 
 
@@ -284,7 +285,7 @@ def _flat_or_nested(value: Any, indent: str) -> str:
 
 
 def _is_nested(value: Any) -> bool:
-    """Whether a value is more than a plain one, or a few of them."""
+    """Return whether a value needs lines of its own."""
     if isinstance(value, list):
         return len(value) > _MAX_INLINE_ITEMS or any(isinstance(item, dict | list) for item in value)
     return isinstance(value, dict)

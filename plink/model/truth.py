@@ -1,4 +1,4 @@
-"""Where hosts really are, for judging what was measured (``plink.truth/1``), or in another form that says it."""
+"""Ground truth of where hosts are, to validate measurements (``plink.truth/1`` or another format)."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +18,8 @@ _TOPOLOGY = "SwitchName="  # what no list of groups has
 
 
 def read_truth(path: str | Path, hosts: Hosts) -> list[Position | None]:
-    """The position of each host, top level first (region, ..., rack), None for a host that the file does not have.
+    """Return the position of each host, top level first (region, ..., rack), None for a host that the file does not
+    have.
 
     The file is ``plink.truth/1`` (``positions``: {host: [region, ..., rack]}, or ``racks``: {host: rack}, as a lab
     writes it), groups (``plink.groups/1`` or one group a line), or any topology file that plink reads.

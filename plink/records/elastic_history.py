@@ -1,5 +1,4 @@
-"""What the log of an elastic run amounts to: iterations that count and those that were lost, stages as stretches of
-time, who was held for how long."""
+"""Reconstruct an elastic run from its log: iterations, rolled back ones, stages over time, hosts and their periods."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +20,8 @@ _DEPARTURES = ("left", "failed", "let go")
 
 @dataclass(frozen=True)
 class IterationRecord:
-    """One iteration. ``rolled_back``: a roll-back undid it later; ``repeated``: it had been done before, and was lost."""
+    """One iteration. ``rolled_back``: a roll-back undid it later; ``repeated``: it had run before and was rolled
+    back."""
 
     iteration: Iteration
     rolled_back: bool = False
@@ -30,7 +30,7 @@ class IterationRecord:
 
 @dataclass(frozen=True)
 class HostPeriod:
-    """A host from joining to going; ``until`` is the end of the log where it never went."""
+    """Period of a host from joining to leaving; ``until`` is the end of the log where it did not leave."""
 
     joined: HostEvent
     until: float
@@ -38,8 +38,8 @@ class HostPeriod:
 
 @dataclass(frozen=True)
 class History:
-    """``steps``, ``events``: in the order of the log; ``stages``: (from, until, stage), seconds; ``seconds``: until
-    when the log tells; ``traffic``: bytes (sent, received) by host."""
+    """History of an elastic run. ``steps``, ``events``: in the order of the log; ``stages``: (from, until, stage),
+    seconds; ``seconds``: up to the last entry; ``traffic``: bytes (sent, received) by host."""
 
     steps: tuple[IterationRecord, ...]
     stages: tuple[tuple[float, float, int], ...]
@@ -51,12 +51,15 @@ class History:
 
     @property
     def completed(self) -> list[Iteration]:
-        """The iterations that count."""
+        """The iterations that were not rolled back."""
         return [step.iteration for step in self.steps if not step.rolled_back]
 
 
 def history_of(entries: Sequence[Entry]) -> History:
-    """:param entries: as :func:`plink.records.elastic_log.read_elastic_log` gives them, at least one."""
+    """Reconstruct the history of a run.
+
+    :param entries: as :func:`plink.records.elastic_log.read_elastic_log` gives them, at least one.
+    """
     seconds = max(entry.at for entry in entries)
     return History(
         steps=_steps(entries),
@@ -70,7 +73,8 @@ def history_of(entries: Sequence[Entry]) -> History:
 
 
 def _steps(entries: Sequence[Entry]) -> tuple[IterationRecord, ...]:
-    """What a roll-back undoes may be told only after it, so an iteration that is told again was lost in any case."""
+    """Return all iterations. A log may report a roll-back late, so an iteration that is reported again was rolled back
+    in any case."""
     steps: list[IterationRecord] = []
     last_index: dict[int, int] = {}  # where each iteration was told last
     for entry in entries:
@@ -100,7 +104,8 @@ def _stages(changes: Sequence[StageChange], end: float) -> tuple[tuple[float, fl
 
 
 def members_of(events: Sequence[HostEvent], end: float) -> tuple[HostPeriod, ...]:
-    """By number: a host that comes back under its old name is another one. ``end``: for those who never went."""
+    """Return the period of each host by its number: a host that returns under its old name has a new one. ``end``: of
+    those that never left."""
     periods: dict[int, HostPeriod] = {}
     for event in events:
         if event.event == "joined":
@@ -112,7 +117,7 @@ def members_of(events: Sequence[HostEvent], end: float) -> tuple[HostPeriod, ...
 
 
 def _traffic(lines: Sequence[Traffic]) -> dict[str, tuple[int, int]]:
-    """Counters begin at nothing again on a host that came back: what they had told by then is added."""
+    """Sum the counters of each host, which start at zero again when it returns."""
     earlier: dict[str, tuple[int, int]] = {}
     latest: dict[str, tuple[int, int]] = {}
     for line in lines:

@@ -1,4 +1,4 @@
-"""The log of an elastic run, ``agile.jsonl``: JSON lines, one for each thing that happened, written as it happens.
+"""Log of an elastic run, ``agile.jsonl``: one JSON line per event, written as it happens.
 
 Every line has ``at`` (seconds since the run began) and ``what``; the classes here are the other keys of each ``what``.
 The first line names the schema where :class:`ElasticLog` wrote it. A ``what`` that is not known is passed over: later
@@ -34,8 +34,8 @@ HostEventName = Literal["joined", "warned", "left", "failed", "let go"]
 
 @dataclass(frozen=True)
 class HostEvent:
-    """A host came, went, or is about to. ``number``: of its joining, never given twice; ``price``: money per hour;
-    ``seconds``: of a warning, how long it leaves."""
+    """A host joined, left or was warned. ``number``: of its joining, never reused; ``price``: money per hour;
+    ``seconds``: the grace period of a warning."""
 
     what: ClassVar[str] = "host"
     at: Quantity
@@ -51,7 +51,7 @@ class HostEvent:
 
 @dataclass(frozen=True)
 class StageChange:
-    """The stage from now on (Harlap thesis, 4.2.2)."""
+    """The stage that begins (Harlap thesis, 4.2.2)."""
 
     what: ClassVar[str] = "stage"
     at: Quantity
@@ -61,7 +61,7 @@ class StageChange:
 
 @dataclass(frozen=True)
 class Iteration:
-    """One iteration is over. ``seconds``: it took; ``clock``: all workers have reached it."""
+    """An iteration ended after ``seconds``; all workers have reached ``clock``."""
 
     what: ClassVar[str] = "iteration"
     at: Quantity
@@ -75,7 +75,7 @@ class Iteration:
 
 @dataclass(frozen=True)
 class Action:
-    """Something the controller did, as ``solvers/elastic/placement/actions.py`` calls it."""
+    """An action of the controller, named as in ``solvers/elastic/placement/actions.py``."""
 
     what: ClassVar[str] = "action"
     at: Quantity
@@ -85,7 +85,7 @@ class Action:
 
 @dataclass(frozen=True)
 class RolledBack:
-    """What was done after ``clock`` is lost; ``redone``: how many clocks that is."""
+    """A roll-back to ``clock``; ``redone``: how many clocks it undid."""
 
     what: ClassVar[str] = "rolled back"
     at: Quantity
@@ -96,7 +96,7 @@ class RolledBack:
 
 @dataclass(frozen=True)
 class ControllerEvent:
-    """The controller began, or began again."""
+    """The controller started or restarted."""
 
     what: ClassVar[str] = "controller"
     at: Quantity
@@ -106,7 +106,7 @@ class ControllerEvent:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What was kept of a clock."""
+    """A checkpoint of a clock was written."""
 
     what: ClassVar[str] = "checkpoint"
     at: Quantity
@@ -117,7 +117,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Traffic:
-    """What a host has sent and received so far."""
+    """Bytes that a host has sent and received so far."""
 
     what: ClassVar[str] = "traffic"
     at: Quantity
@@ -128,7 +128,7 @@ class Traffic:
 
 @dataclass(frozen=True)
 class End:
-    """The run is over. ``code``: plink's exit code."""
+    """The run ended. ``code``: plink's exit code."""
 
     what: ClassVar[str] = "end"
     at: Quantity
@@ -142,9 +142,8 @@ KINDS: dict[str, type[Entry]] = {kind.what: kind for kind in typing.get_args(Ent
 
 
 class ElasticLog:
-    """Written while the run goes on, a line at a time, by any thread. A log that is there already is gone on with; the
-    line that whoever wrote it was cut off in is dropped. What cannot be written is told once, by ``trouble``, and the
-    run goes on without."""
+    """Writer of the log, from any thread, a line at a time. It appends to an existing log, without a last line that
+    was cut off. The first write error is kept in ``write_error``; the run goes on without a log."""
 
     def __init__(self, path: Path) -> None:
         """:raises PlinkError: when it cannot be written."""
@@ -160,7 +159,7 @@ class ElasticLog:
             self._write({"at": 0, "what": _HEAD, "schema": SCHEMA})
 
     def add(self, entry: Entry) -> None:
-        """One line, in the file when this returns."""
+        """Write one entry; it is in the file when this returns."""
         self._write(
             {"at": round(entry.at, 6), "what": entry.what} | {k: v for k, v in asdict(entry).items() if k != "at"}
         )
@@ -177,7 +176,7 @@ class ElasticLog:
                 self.write_error = f"{self._path} ends here: {getattr(error, 'strerror', None) or error}"
 
     def close(self) -> None:
-        """No more."""
+        """Close the file."""
         with self._lock:
             try:
                 self._file.close()
@@ -186,12 +185,12 @@ class ElasticLog:
 
 
 def _number(value: object) -> object:
-    """An objective that has diverged is no number in JSON."""
+    """Replace NaN and infinity (a diverged objective), which JSON does not have."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _drop_cut_line(file: BinaryIO) -> int:
-    """How long the file then is."""
+    """Remove a last line that was cut off, and return the file's length."""
     length = file.seek(0, 2)
     file.seek(max(0, length - _MAX_LINE_BYTES))
     tail = file.read()
@@ -212,7 +211,7 @@ def _is_object(text: bytes) -> bool:
 
 
 def read_elastic_log(path: str | Path) -> tuple[Entry, ...]:
-    """Everything the log tells, in the order of its lines; a last line that was cut off is left out.
+    """Read all entries of a log in order, without a last line that was cut off.
 
     :raises InputError: when it cannot be read, tells nothing, is of another schema, or a line is none of its lines.
     """

@@ -1,4 +1,4 @@
-"""What the ranks of a job print, kept as it comes: a file a rank and stream, and one of all."""
+"""Write the output of a job's ranks: a file per rank and stream, and one of all."""
 
 import threading
 from collections import OrderedDict
@@ -12,7 +12,8 @@ _FLUSH_INTERVAL_S = 1.0
 
 
 class Logs:
-    """``rank-R.out``, ``rank-R.err`` and ``all.log`` in a folder; files of an earlier run there are begun anew.
+    """Log files of a run: ``rank-R.out``, ``rank-R.err`` and ``all.log`` in a folder. Files of an earlier run are
+    overwritten.
 
     What cannot be written is told once, by ``trouble``, and the job goes on without. Lines are in the files a second
     after they were printed, so that they can be watched, and most are there when plink itself is killed.
@@ -32,7 +33,7 @@ class Logs:
             raise PlinkError(f"cannot keep logs in {folder}: {error.strerror}") from None
 
     def line(self, rank: int | None, stream: str, line: str) -> None:
-        """One line that a rank printed, or (rank None) the launcher that started the ranks."""
+        """Write one line of a rank, or (rank None) of the launcher."""
         if self.write_error is not None:
             return
         source = "launcher" if rank is None else f"rank-{rank}"
@@ -46,7 +47,7 @@ class Logs:
                 self.write_error = f"the logs in {self.folder} end here: {error.strerror}"
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write what is buffered and close the files."""
         self._closed.set()
         with self._lock:
             for file in self._files.values():

@@ -1,4 +1,4 @@
-"""Temporary folders of this process, and those that killed ones left behind.
+"""Temporary folders of this process, and removal of those that killed processes left behind.
 
 Each holds the lock of its folder (flock(2)) while it lives: the kernel lets go of it however the process ends, also for
 another container that shares the folder of temporary files.
@@ -44,7 +44,7 @@ class ScratchFolder:
 
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A folder that is there as long as the context.
+    """Create a folder that exists as long as the context.
 
     :raises OSError: when none can be made.
     """
@@ -56,7 +56,7 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def remove_abandoned() -> None:
-    """Remove such folders of this user's whose process has gone; what cannot be removed stays."""
+    """Remove this user's temporary folders whose process has ended; errors are ignored."""
     with contextlib.suppress(OSError):
         for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
             with contextlib.suppress(OSError):

@@ -11,12 +11,13 @@ _HEIGHT, _TOP, _BOTTOM, _LEFT, _RIGHT = 4.2, 0.62, 0.5, 0.62, 0.05
 
 
 def unit_for(largest: float) -> tuple[float, str]:
-    """What to multiply seconds by, and the unit they then are in."""
+    """Return what to multiply seconds by, and the unit they then are in."""
     return (1e6, "µs") if largest < 1e-3 else (1e3, "ms") if largest < 1 else (1.0, "s")
 
 
 def achieved(runs: tuple[TimedOrder, ...], palette: Palette) -> Picture:
-    """A point for the median of each order that has a prediction, its fastest and slowest run as a line."""
+    """Draw a point for the median of each order that has a prediction, and a line from its fastest to its slowest
+    run."""
     shown = [run for run in runs if run.predicted_us is not None]
     x = np.array([run.predicted_us or 0.0 for run in shown]) / 1e6
     medians = np.array([float(np.median(run.achieved_s)) for run in shown])

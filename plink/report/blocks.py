@@ -1,4 +1,4 @@
-"""Many hosts put together in blocks, so that a picture has as many rows as can be seen and a page stays small."""
+"""Group many hosts in blocks, so that a picture has as many rows as can be seen and a page stays small."""
 
 from dataclasses import dataclass
 
@@ -38,8 +38,8 @@ class Blocks:
 
 @dataclass(frozen=True)
 class Between:
-    """What lies between any two blocks, all of shape (R, R), NaN where nothing is known; a host and itself are no pair:
-    the ``median``, the least and the greatest value of their pairs, and how many are ``pairs``."""
+    """Statistics of the values between any two blocks, all of shape (R, R), NaN without values. Diagonal pairs do not
+    count. ``median``, ``low`` and ``high`` of the pairs, and ``pairs``, their number."""
 
     median: Matrix
     low: Matrix
@@ -61,12 +61,12 @@ def blocks_of(order: Indices, groups: Indices) -> Blocks:
 
 
 def _cuts(start: int, length: int, parts: int) -> Indices:
-    """Where even pieces of a stretch begin."""
+    """Return where even parts of a range begin."""
     return start + (np.arange(parts) * length) // parts
 
 
 def between(values: Matrix, blocks: Blocks) -> Between:
-    """What ``values``, shape (N, N), NaN where unknown, are between blocks."""
+    """Return statistics of ``values``, shape (N, N), NaN where unknown, between blocks."""
     n, members = len(values), blocks.members
     widest = max(len(hosts) for hosts in members)
     columns = np.full((len(members), widest), n, dtype=np.intp)  # filled up with a column where nothing is known

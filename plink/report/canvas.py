@@ -1,4 +1,4 @@
-"""Matplotlib's figures: made in a palette, turned into the SVG of a page or into files."""
+"""Matplotlib figures in a palette, and their conversion to a page's SVG or to files."""
 
 import html
 import io
@@ -39,7 +39,7 @@ class Picture:
 
 @contextmanager
 def drawing() -> Iterator[None]:
-    """What is drawn and written in here has plink's settings, whatever the user's own are."""
+    """Draw and write with plink's settings in this context, whatever the user's own are."""
     import matplotlib
 
     with matplotlib.rc_context(), warnings.catch_warnings():
@@ -51,7 +51,7 @@ def drawing() -> Iterator[None]:
 
 
 def figure(width: float, height: float, palette: Palette) -> "Figure":
-    """An empty figure, inches, transparent."""
+    """Return an empty figure, inches, transparent."""
     from matplotlib.figure import Figure
 
     result = Figure(figsize=(width, height))
@@ -77,7 +77,7 @@ def axes(drawn_figure: "Figure", box: tuple[float, float, float, float], palette
 
 
 def title(drawn_figure: "Figure", text: str, palette: Palette, second: str = "") -> None:
-    """What one sees, top left, and a quieter line below it."""
+    """Write a heading top left, and a quieter line below it."""
     height = drawn_figure.get_size_inches()[1]
     drawn_figure.text(0.0, 1 - 0.02 / height, text, size=11, weight="bold", color=palette.ink, va="top", ha="left")
     if second:
@@ -85,7 +85,8 @@ def title(drawn_figure: "Figure", text: str, palette: Palette, second: str = "")
 
 
 def inline(picture: Picture) -> str:
-    """The SVG element for a page, drawn in :data:`plink.report.colours.PAGE`; it names nothing outside itself."""
+    """Return the SVG element for a page, drawn in :data:`plink.report.colours.PAGE`; it names nothing outside
+    itself."""
     import matplotlib
 
     with drawing():
@@ -106,7 +107,7 @@ def inline(picture: Picture) -> str:
 
 
 def as_png(picture: Picture) -> bytes:
-    """The picture on its palette's surface, PNG."""
+    """Return the picture on its palette's surface, PNG."""
     data = io.BytesIO()
     with drawing():
         picture.figure.savefig(data, format="png", dpi=_DPI, facecolor=picture.figure.get_edgecolor())
@@ -114,7 +115,7 @@ def as_png(picture: Picture) -> bytes:
 
 
 def as_svg(picture: Picture) -> str:
-    """The picture as a file of its own, SVG with real text."""
+    """Return the picture as a file of its own, SVG with real text."""
     import matplotlib
 
     text = io.StringIO()

@@ -23,7 +23,7 @@ _COLOUR_PERCENTILES = (0.5, 99.5)  # percentiles between which the colours run: 
 
 @dataclass(frozen=True)
 class Palette:
-    """What a picture is drawn in besides the colours of its data."""
+    """Colours of a picture besides those of its data."""
 
     ink: str
     muted: str
@@ -37,7 +37,7 @@ PAGE = Palette(ink="#010102", muted="#010103", line="#010104", surface="#010105"
 
 
 def with_variables(svg: str) -> str:
-    """A drawing in :data:`PAGE` with CSS variables for its colours."""
+    """Return a drawing in :data:`PAGE` with CSS variables for its colours."""
     for name, colour in vars(PAGE).items():
         svg = re.sub(rf'(fill|stroke)="{colour}"', rf'style="\1: var(--{name})"', svg)
         svg = svg.replace(colour, f"var(--{name})")
@@ -45,7 +45,7 @@ def with_variables(svg: str) -> str:
 
 
 def group_colour(group: int) -> str:
-    """The colour of a group, as ``#rrggbb``."""
+    """Return the colour of a group, as ``#rrggbb``."""
     import matplotlib
     from matplotlib.colors import to_hex
 
@@ -54,14 +54,14 @@ def group_colour(group: int) -> str:
 
 
 def group_mark(group: int) -> tuple[str, str]:
-    """The mark of a group, for Matplotlib and as a character."""
+    """Return the mark of a group, for Matplotlib and as a character."""
     return MARKS[group % len(MARKS)]
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Round trips to colours, by their logarithm from ``low`` to ``high`` microseconds; what is beyond has the colour
-    of the end."""
+    """Map of round trips to colours, by their logarithm from ``low`` to ``high`` microseconds; values beyond have the
+    colour of the end."""
 
     low: float
     high: float
@@ -69,14 +69,15 @@ class Scale:
     beyond_high: bool
 
     def share(self, values: Matrix | Floats) -> Matrix:
-        """Where values lie between the ends, 0 to 1, NaN stays; any shape."""
+        """Return where values lie between the ends, 0 to 1, NaN stays; any shape."""
         with np.errstate(divide="ignore", invalid="ignore"):
             at = (np.log(values) - np.log(self.low)) / (np.log(self.high) - np.log(self.low))
         return np.asarray(np.clip(at, 0.0, 1.0), dtype=np.float64)
 
 
 def scale_of(values: Floats) -> Scale:
-    """The scale for these round trips, shape (M,): all of them but the farthest off; any scale when there are none."""
+    """Return the scale for these round trips, shape (M,): all of them but the farthest off; any scale when there are
+    none."""
     positive = values[values > 0]
     if not len(positive):
         return Scale(1.0, 10.0, False, False)
@@ -88,7 +89,7 @@ def scale_of(values: Floats) -> Scale:
 
 
 def ticks(low: float, high: float, max_ticks: int = 6) -> list[float]:
-    """Round numbers between two positive ones for a logarithmic axis, at least two where it can be."""
+    """Return round numbers between two positive ones for a logarithmic axis, at least two where it can be."""
     powers = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
     best: list[float] = []
     for steps in ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)):

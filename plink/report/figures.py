@@ -1,4 +1,4 @@
-"""Which pictures there are of a network, and what each one's title says."""
+"""Choose the figures of a report, and their titles."""
 
 import numpy as np
 
@@ -17,8 +17,8 @@ _NEGLIGIBLE_US = 1e-2  # what a fit says of hosts that are nothing apart
 
 
 def figures(data: ReportData, palette: Palette) -> dict[str, Picture]:
-    """Every picture that can be drawn of these facts, by name: ``baseline``, ``order``, ``map``, ``departures``,
-    ``histogram``, ``achieved``."""
+    """Draw every figure that the data have, by name: ``given``, ``order``, ``map``, ``departures``, ``histogram``,
+    ``achieved``."""
     scale = scale_of(data.values_us())
     baseline, ordered = heat_map_rows(data, "given"), heat_map_rows(data, "order")
     measured = {
@@ -45,8 +45,8 @@ def figures(data: ReportData, palette: Palette) -> dict[str, Picture]:
 
 
 def heat_map_rows(data: ReportData, name: str) -> HeatMapRows:
-    """The rows of the heat map ``given``, as hosts stand in the file; or of ``order``: by place in the order, group by
-    group where there is none."""
+    """Return the rows of the heat map ``given``, as hosts stand in the file; or of ``order``: by place in the order,
+    group by group where there is none."""
     if name == "given":
         order, counted = np.arange(len(data.names)), "position in the file"
     else:
@@ -66,12 +66,12 @@ def heat_map_rows(data: ReportData, name: str) -> HeatMapRows:
 
 
 def _of_blocks(data: ReportData, caption: tuple[str, str]) -> tuple[str, str]:
-    """A heat map's title and second line, with what a cell is where that is no pair of hosts."""
+    """Return a heat map's title and second line, which says so where a cell is no pair of hosts."""
     return (caption[0], f"{caption[1]}; cells are medians of blocks of hosts") if data.in_blocks else caption
 
 
 def ratio_of(measured_us: Matrix, host_map: HostMap) -> Matrix:
-    """Measured over fitted round trips, shape (N, N), NaN where either is unknown or one of them is none."""
+    """Return measured over fitted round trips, shape (N, N), NaN where either is unknown or one of them is none."""
     comparable = (
         np.isfinite(host_map.fitted_us) & (np.nan_to_num(host_map.fitted_us) > 0) & (np.nan_to_num(measured_us) > 0)
     )
@@ -83,7 +83,7 @@ def ratio_of(measured_us: Matrix, host_map: HostMap) -> Matrix:
 
 
 def order_caption(data: ReportData) -> tuple[str, str]:
-    """Title and second line of the heat map in plink's order."""
+    """Return the title and the second line of the heat map in plink's order."""
     if data.route is None:
         return "The same round trips, hosts sorted by group", _groups_caption(data)
     if np.array_equal(data.route.order, np.arange(len(data.names))):
@@ -92,12 +92,12 @@ def order_caption(data: ReportData) -> tuple[str, str]:
 
 
 def _blocks(data: ReportData) -> str:
-    """Whether the order keeps groups together; the last one's neighbour is the first."""
+    """Describe whether the order keeps groups together; the last one's neighbour is the first."""
     number, labels = data.groups.number, data.groups.of[data.shown_order()]
     blocks = max(1, int((labels != np.roll(labels, 1)).sum()))
     if number == 1:
         return "no groups stand out"
-    return "each group stands in one block" if blocks == number else f"the {number} groups stand in {blocks} blocks"
+    return "each group is one block" if blocks == number else f"the {number} groups are in {blocks} blocks"
 
 
 def _groups_caption(data: ReportData) -> str:

@@ -1,4 +1,4 @@
-"""The pictures as files: PNG for slides and chats, SVG for print."""
+"""Write the pictures as files: PNG for slides and chats, SVG for print."""
 
 from pathlib import Path
 
@@ -29,8 +29,8 @@ def check_target(target: Path) -> None:
 
 
 def write_pictures(data: ReportData, target: Path) -> list[Path]:
-    """Every picture as PNG and SVG: in a folder under its name, else beside a file named ``x.png`` as ``x-given.png``
-    and so on; the files that were written.
+    """Write every picture as PNG and SVG and return the files: in a folder under its name, else beside a file named
+    ``x.png`` as ``x-given.png`` and so on.
 
     :raises PlinkError: when one cannot be written.
     """
@@ -46,5 +46,5 @@ def write_pictures(data: ReportData, target: Path) -> list[Path]:
 
 
 def _picture_path(target: Path, name: str) -> Path:
-    """The file of one picture."""
+    """Return the file of one picture."""
     return target / name if target.is_dir() else target.with_name(f"{target.stem}-{name}")

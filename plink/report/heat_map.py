@@ -1,4 +1,4 @@
-"""A matrix of pairs as a heat map: round trips, or how far they are from what an embedding says."""
+"""Draw a matrix of pairs as a heat map: round trips, or their deviation from an embedding."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -26,9 +26,9 @@ _SCALE = HALF_PAGE_INCHES - 0.62  # where the scale of the colours begins
 
 @dataclass(frozen=True)
 class HeatMapRows:
-    """Whose rows: ``order``, shape (N,), hosts from the first row on; their names and groups, by host; what the axes
-    count (``position in the file``, ``place in the order``). Not ``whole``: rows are blocks of hosts, with pairs of
-    their own on the diagonal."""
+    """Rows of a heat map. ``order``, shape (N,): hosts from the first row on; ``names`` and ``groups`` by host;
+    ``axis_unit``: what the axes count (``position in the file``). Not ``whole``: rows are blocks of hosts, whose
+    diagonal holds pairs too."""
 
     order: Indices
     names: tuple[str, ...]
@@ -40,7 +40,7 @@ class HeatMapRows:
 def round_trips(
     name: str, caption: tuple[str, str], measured_us: Matrix, hosts: HeatMapRows, scale: Scale, palette: Palette
 ) -> Picture:
-    """Round trips of all pairs, rows and columns in the order of ``hosts``."""
+    """Draw the round trips of all pairs, rows and columns in the order of ``hosts``."""
     with drawing():
         import matplotlib
 
@@ -53,7 +53,7 @@ def round_trips(
 
 
 def departures(name: str, caption: tuple[str, str], ratio: Matrix, hosts: HeatMapRows, palette: Palette) -> Picture:
-    """``ratio``, shape (N, N): measured over fitted, NaN where either is unknown."""
+    """Draw ``ratio``, shape (N, N): measured over fitted, NaN where either is unknown."""
     magnitudes = np.abs(np.log(ratio[np.isfinite(ratio) & (ratio > 0)]))
     reach = max(float(np.percentile(magnitudes, 98)) if len(magnitudes) else 0.0, np.log(1.1))
     with drawing():
@@ -111,7 +111,7 @@ def _matrix(
 
 
 def _strips(ax: "Axes", hosts: HeatMapRows, palette: Palette) -> None:
-    """The colour of each host's group along the left and the lower edge."""
+    """Draw the colour of each host's group along the left and the lower edge."""
     from matplotlib.colors import to_rgb
 
     n, strip_width = len(hosts.order), _STRIP / _SIDE
@@ -131,12 +131,12 @@ def _strips(ax: "Axes", hosts: HeatMapRows, palette: Palette) -> None:
 
 
 def _steps(share: Matrix) -> Matrix:
-    """Shares in so many steps that their colours and a transparent one fit a palette of 256."""
+    """Round shares to so many steps that their colours and a transparent one fit a palette of 256."""
     return np.asarray(np.round(share * 254) / 254, dtype=np.float64)
 
 
 def _show(ax: "Axes", colours: npt.NDArray[np.float64], unknown: npt.NDArray[np.bool_], whole: bool) -> None:
-    """Cells as an image, one pixel each; what is unknown is transparent, and the diagonal where a row is one host."""
+    """Draw cells as an image, one pixel each; unknown ones, and the diagonal of single hosts, are transparent."""
     pixels = (colours * 255).round().astype(np.uint8)
     pixels[unknown] = 0
     if whole:
@@ -146,7 +146,7 @@ def _show(ax: "Axes", colours: npt.NDArray[np.float64], unknown: npt.NDArray[np.
 
 
 def _bar(fig: "Figure", name: str, colours: Any, labels: list[tuple[str, float]], label: str, palette: Palette) -> None:
-    """The scale of the colours beside the matrix; ``labels``: texts and where they stand, 0 to 1."""
+    """Draw the colour scale beside the matrix; ``labels``: texts and positions, 0 to 1."""
     width, height = fig.get_size_inches()
     ax = axes(fig, (_SCALE, _BOTTOM, 0.13, _SIDE), palette, f"{name}-scale")
     ax.imshow(colours(np.linspace(1, 0, 256))[:, None, :], extent=(0, 1, 0, 1), aspect="auto", interpolation="none")
@@ -161,7 +161,7 @@ def _bar(fig: "Figure", name: str, colours: Any, labels: list[tuple[str, float]]
 
 
 def _scale_labels(scale: Scale) -> list[tuple[str, float]]:
-    """Round numbers; where round trips lie beyond an end, that end instead of the numbers next to it."""
+    """Return round numbers and their positions; where values lie beyond an end, that end instead of its neighbours."""
     labels = [(f"{tick:g}", float(scale.share(np.array([tick]))[0])) for tick in ticks(scale.low, scale.high)]
     if scale.beyond_low:
         labels = [(f"≤ {scale.low:.3g}", 0.0), *((text, at) for text, at in labels if at > 0.05)]

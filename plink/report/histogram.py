@@ -1,4 +1,4 @@
-"""How the round trips are spread, and which of them are within a tier."""
+"""Draw the distribution of the round trips, and its tiers."""
 
 import numpy as np
 
@@ -25,7 +25,8 @@ def spread(values: Floats, bins: int) -> tuple[Floats, Floats]:
 
 
 def histogram(data: ReportData, scale: Scale, palette: Palette) -> Picture:
-    """Bars in the heat maps' colours, and above them where each tier lies: 10 % to 90 % of it, with its median."""
+    """Draw bars in the heat maps' colours, and above them each tier from its 10th to its 90th percentile, with its
+    median."""
     edges, counts = spread(data.values_us(), _BINS)
     tiers = [tier for tier in data.groups.tiers if tier.measured]
     width, above = PAGE_INCHES * 0.64, _ROW * len(tiers) + 0.08

@@ -1,4 +1,4 @@
-"""Hosts as points of a plane: groups by colour and mark, the way of the order drawn over them."""
+"""Draw hosts as points of a plane: groups by colour and mark, the route of the order over them."""
 
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ _MAX_FORCED_LABELS, _MAX_LABELLED_GROUPS = 24, 60  # groups whose numbers fit
 
 
 def host_map(data: ReportData, layout: HostMap, palette: Palette) -> Picture:
-    """The map of the hosts; those of which nothing was measured are not on it."""
+    """Draw the map of the hosts, without those of which nothing was measured."""
     from matplotlib.collections import LineCollection
 
     n, xy = len(data.names), layout.xy
@@ -56,7 +56,8 @@ def host_map(data: ReportData, layout: HostMap, palette: Palette) -> Picture:
         unit = layout.unit
         ax.set_xlabel(f"first main direction ({unit})", labelpad=4)
         ax.set_ylabel(f"second main direction ({unit})", labelpad=4)
-    alt = f"Map of {n} hosts in {data.groups.number} groups. {route_text + '; ' if route_text else ''}{_subtitle(layout)}."
+    route_alt = f"{route_text}; " if route_text else ""
+    alt = f"Map of {n} hosts in {data.groups.number} groups. {route_alt}{_subtitle(layout)}."
     return Picture("map", alt, fig)
 
 
@@ -64,19 +65,18 @@ def _subtitle(layout: HostMap) -> str:
     text = f"the plane of most spread: it keeps {layout.kept_variance:.0%} of that in {layout.dimension} dimensions"
     if layout.dimension <= 2:
         text = "the embedding has two dimensions, so nothing is lost in drawing it"
-    return f"{text}; hosts of a block stand in one place" if layout.by_block else text
+    return f"{text}; hosts of a block share a place" if layout.by_block else text
 
 
 def shares(layout: HostMap) -> Floats:
-    """Where each host is drawn, shape (N, 2): shares of the width and height of the axes from their lower left corner;
-    NaN for hosts that are not on the map."""
+    """Return where each host is drawn, shape (N, 2): shares of the width and height of the axes from their lower left
+    corner; NaN for hosts that are not on the map."""
     low, high = _limits(layout.xy, _BOX[0] / _BOX[1])
     return np.asarray((layout.xy - low) / (high - low), dtype=np.float64)
 
 
 def _limits(xy: Floats, ratio: float) -> tuple[Floats, Floats]:
-    """The lower left and upper right corner: as large as it gets with the same scale both ways, and room for names
-    around the outermost points."""
+    """Return the lower left and upper right corner: the same scale both ways, with margins for names."""
     low, high = np.nanmin(xy, axis=0), np.nanmax(xy, axis=0)
     middle, half = (low + high) / 2, np.maximum((high - low) / 2, 1e-9) * _MARGIN_FACTOR
     across = max(float(half[0]), float(half[1]) * ratio)
@@ -85,7 +85,7 @@ def _limits(xy: Floats, ratio: float) -> tuple[Floats, Floats]:
 
 
 def _names(ax: "Axes", data: ReportData, layout: HostMap, palette: Palette) -> None:
-    """Names of few hosts; of many the numbers of their groups; and of the bottleneck's hosts anyway."""
+    """Write the names of few hosts, the numbers of groups for many, and the bottleneck's names always."""
     from matplotlib.patheffects import withStroke
 
     n, xy = len(data.names), layout.xy

@@ -1,4 +1,4 @@
-"""Time per iteration of an elastic run, with its stages and what happened to it (as Harlap thesis, figure 4.15)."""
+"""Draw the time per iteration of an elastic run, with its stages and events (as Harlap thesis, figure 4.15)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -37,8 +37,8 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Mark:
-    """Events of one kind at about one place: ``at``, in the unit of the axis; ``row``: what its row is called;
-    ``brief``: for where there is no room for ``text``."""
+    """Mark for events of one kind at about one position. ``at``: in the unit of the axis; ``row``: the row's name;
+    ``brief``: a shorter ``text``."""
 
     row: str
     shape: str
@@ -48,7 +48,7 @@ class Mark:
 
 
 def iterations(history: History, palette: Palette, over_seconds: bool = False) -> Picture:
-    """Iterations, or seconds, to the right; the time an iteration took, upwards.
+    """Draw the time of each iteration over iterations or over seconds.
 
     :param history: with one iteration at least.
     """
@@ -78,7 +78,7 @@ def iterations(history: History, palette: Palette, over_seconds: bool = False) -
 
 
 def marks_of(history: History, place: Callable[[float], float], width: float) -> list[Mark]:
-    """What happened, those together that happened together. ``place``: from seconds to the axis."""
+    """Return the marks of all events, close ones merged. ``place``: from seconds to the axis."""
     marks: list[Mark] = []
     for name, row in _KINDS.items():
         events = [(place(event.at), event) for event in history.events if _kind(event) == name]
@@ -112,7 +112,7 @@ def _by_time(seconds: float) -> float:
 
 
 def _by_iteration(history: History) -> Callable[[float], float]:
-    """Where on an axis of iterations, each from a half before to a half after its number, a moment lies."""
+    """Return where on an axis of iterations, each from a half before to a half after its number, a moment lies."""
     iterations_done = [step.iteration for step in history.steps]
     ends = np.maximum.accumulate([each.at for each in iterations_done])
 

@@ -1,4 +1,4 @@
-"""Names beside points, none over another: each takes the freest place around its point, or is left out."""
+"""Place names beside points without overlap: each takes the freest position around its point, or is omitted."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ _MAX_NAME_CHARS = 18
 
 
 def short(name: str, max_chars: int = _MAX_NAME_CHARS) -> str:
-    """A name that fits: the beginning and the end of a long one, for hosts differ in how they end."""
+    """Shorten a name in its middle: hosts differ in how their names end."""
     if len(name) <= max_chars:
         return name
     tail = max_chars * 2 // 3
@@ -27,7 +27,8 @@ def short(name: str, max_chars: int = _MAX_NAME_CHARS) -> str:
 def place(
     at: Floats, texts: Sequence[str], extent: tuple[float, float], obstacles: Floats, cover: float = 0.0
 ) -> list[tuple[float, float, str] | None]:
-    """Where each text goes: (x, y, alignment) of the middle of its end next to the point, None where all is taken.
+    """Return where each text goes: (x, y, alignment) of the middle of its end next to the point, None where all is
+    taken.
 
     :param at: points, shape (K, 2), in points (1/72 inch) from the lower left corner.
     :param extent: width and height of the axes in points.
@@ -63,6 +64,6 @@ def place(
 
 
 def in_points(ax: "Axes", values: Floats) -> Floats:
-    """Points of the data, shape (K, 2), in 1/72 inch from the lower left corner of the axes."""
+    """Return points of the data, shape (K, 2), in 1/72 inch from the lower left corner of the axes."""
     shown = ax.transData.transform(values) - np.asarray(ax.bbox.min)
     return np.asarray(shown * 72.0 / ax.figure.dpi, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""The page: one HTML file that needs nothing else, no network, and no right to anything.
+"""Render the page: one HTML file that needs nothing else, no network, and no permission.
 
 Its Content-Security-Policy lets run exactly the script and the style sheet it was written with (by their hashes, CSP
 level 2) and load nothing; attributes of drawings may set styles. Everything from files is escaped.
@@ -25,7 +25,7 @@ _PAIR = (
 
 
 def page(data: ReportData) -> str:
-    """The whole HTML document."""
+    """Return the whole HTML document."""
     style, script = (_shipped(name) for name in ("page.css", "page.js"))
     policy = (
         f"default-src 'none'; img-src data:; style-src-elem {_hash(style)}; style-src-attr 'unsafe-inline'; "
@@ -74,7 +74,7 @@ def _header(data: ReportData) -> str:
 
 
 def _percent(share: float) -> str:
-    """Whole percents, and never "100 %" of what is not all."""
+    """Format a share in whole percents, and never as "100 %" what is not all."""
     return f"{share:.1%}" if 0.99 < share < 1 or 0 < share < 0.01 else f"{share:.0%}"
 
 
@@ -96,7 +96,7 @@ def _sections(data: ReportData) -> list[str]:
 
 
 def _cells(data: ReportData) -> str:
-    """What a cell of the heat maps is."""
+    """Explain the cells of the heat maps."""
     if not data.in_blocks:
         return "Each cell is one pair; hatched cells were not measured."
     sizes = [len(hosts) for hosts in data.blocks["order" if data.rearranged else "given"][0].members]
@@ -143,7 +143,7 @@ def _missing(data: ReportData) -> tuple[str, str]:
 
 def _wrong(data: ReportData) -> tuple[str, str]:
     if not data.remarks:
-        return "Nothing that can be told from the measurements.", ""
+        return "Nothing, judged from the measurements.", ""
     return "Judged from the measurements alone; `plink doctor` with the hosts file measures suspects again.", (
         tables.remarks(data)
     )
@@ -152,9 +152,7 @@ def _wrong(data: ReportData) -> tuple[str, str]:
 def _runs_section(data: ReportData, pictures: dict[str, Picture]) -> list[str]:
     if not data.runs:
         return []
-    lead = (
-        "Under the latency model a cost is a sum of round trips, no time: what counts is that dearer orders are slower."
-    )
+    lead = "Under the latency model a cost is a sum of round trips, not a time: only its ranking of orders counts."
     both = (
         _two_columns(_figure(pictures["achieved"]), tables.runs(data), "map")
         if "achieved" in pictures

@@ -1,4 +1,4 @@
-"""What a page's script looks up: names and matrices as JSON inside a script element that is never run."""
+"""Embed the data of a page's script: names and matrices as JSON inside a script element that never runs."""
 
 import base64
 import json
@@ -14,7 +14,7 @@ from plink.report.report_data import ReportData
 
 
 def data_element(data: ReportData) -> str:
-    """``<script type="application/json">``: no name in it can end the element or begin another.
+    """Return the ``<script type="application/json">``; no name in it can end the element or begin another.
 
     ``measured``: N x N float32, little-endian, NaN where unmeasured, base64; ``fitted``: the part of an N x N matrix
     above its diagonal, row by row, as float32 too, or null. ``orders``: hosts in the rows of each heat map. ``points``:

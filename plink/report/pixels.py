@@ -1,4 +1,4 @@
-"""Images inside drawings, packed: a heat map has few colours, and a palette of them is a third of the size."""
+"""Compress images inside drawings: a heat map has few colours, and a palette of them is a third of the size."""
 
 import base64
 import io
@@ -11,7 +11,7 @@ _IMAGE = re.compile(r"(data:image/png;base64,)([^\"]*)")
 
 
 def with_palettes(svg: str) -> str:
-    """The drawing with each embedded image as a PNG with a palette, pixel for pixel the same, where its colours fit."""
+    """Return the drawing with each embedded image as a PNG with a palette, where its colours fit; no pixel changes."""
     return _IMAGE.sub(lambda image: image[1] + _as_palette_png(image[2]), svg)
 
 

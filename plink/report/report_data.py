@@ -1,4 +1,4 @@
-"""What the pictures are drawn from; the commands work it out and hand it over."""
+"""Data of a report, from which its figures are drawn."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,8 +15,8 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class TierStatistics:
-    """Pairs that are about as far apart: how many there are and how many of them were measured, and the 10th, 50th and
-    90th percentile of their round trips in microseconds (NaN where none was measured)."""
+    """Statistics of pairs that are about as far apart: how many there are, how many were measured, and the 10th, 50th
+    and 90th percentile of their round trips in microseconds (NaN where none was measured)."""
 
     name: str
     pairs: int
@@ -28,8 +28,8 @@ class TierStatistics:
 
 @dataclass(frozen=True)
 class TieredGroups:
-    """Hosts that belong together: ``of``, shape (N,), numbered from 0; ``tiers`` from near to far; ``source``: where
-    they come from, as the end of "groups: ..."."""
+    """Groups of hosts and their tiers. ``of``, shape (N,): numbered from 0; ``tiers`` from near to far; ``source``:
+    where they come from, as the end of "groups: ..."."""
 
     of: Indices
     tiers: tuple[TierStatistics, ...]
@@ -41,14 +41,14 @@ class TieredGroups:
         return int(self.of.max()) + 1
 
     def members(self) -> list[list[int]]:
-        """The hosts of each group."""
+        """Return the hosts of each group."""
         return [np.flatnonzero(self.of == group).tolist() for group in range(self.number)]
 
 
 @dataclass(frozen=True)
 class GainEstimate:
-    """What an order saves of the given order's cost on samples it was not fitted to (0.2 is a fifth), and the interval
-    that holds it with this ``confidence``."""
+    """Gain of an order over the given one on held-out samples (0.2 is a fifth), and its interval with this
+    ``confidence``."""
 
     gain: float
     low: float
@@ -58,11 +58,12 @@ class GainEstimate:
 
 @dataclass(frozen=True)
 class Route:
-    """An order, and the way a collective takes over it.
+    """An order, and the route of a collective over it.
 
     ``order``, shape (N,): the hosts in rank order. ``hops``, shape (H, 2): the pairs of hosts that send to each other,
     each once; none where they are too many to be drawn, or none is known. ``bottleneck``: the two hosts of the longest
-    measured hop. ``cost_us``, ``baseline_us``: of this order and of the given one, as the order's file has them. ``baseline_kept``:
+    measured hop. ``cost_us``, ``baseline_us``: of this order and of the given one, by the order's file.
+    ``baseline_kept``:
     the gain was within the noise and this is the given order.
     """
 
@@ -80,7 +81,7 @@ class Route:
 class HostMap:
     """Hosts as points of a plane, and what the embedding in more dimensions says.
 
-    ``xy``, shape (N, 2), NaN for hosts of which nothing was measured, in ``unit``; ``kept_variance``: the share of the spread of
+    ``xy``, shape (N, 2), NaN for hosts without measurements, in ``unit``; ``kept_variance``: the share of the spread of
     the coordinates (their variance) that the plane keeps of ``dimension`` dimensions. ``fitted_us``, shape (N, N), NaN
     for those hosts. ``held_out_error``: 0.1 is about 10 %. ``by_block``: of many hosts blocks were placed, by their
     medians; hosts of a block share a place, and nothing is fitted between them.
@@ -98,7 +99,7 @@ class HostMap:
 
 @dataclass(frozen=True)
 class Remark:
-    """Something found wrong: what, whose, how one knows, what to do."""
+    """A finding: what is wrong, with which hosts, the evidence, and advice."""
 
     kind: str
     hosts: tuple[str, ...]
@@ -108,7 +109,8 @@ class Remark:
 
 @dataclass(frozen=True)
 class Gap:
-    """Round trips between these hosts that were not measured, and why; ``pairs``: how many, of either direction."""
+    """Round trips between these hosts that were not measured, and the reason. ``pairs``: how many, of either
+    direction."""
 
     hosts: str
     pairs: int
@@ -117,8 +119,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class TimedOrder:
-    """One order that was run: what was predicted of it (microseconds, None: nothing was) and how long it took, seconds,
-    one value a repetition."""
+    """An order that was run: its predicted cost (microseconds, None: unknown) and the seconds of each repetition."""
 
     order: str
     predicted_us: float | None
@@ -127,7 +128,7 @@ class TimedOrder:
 
 @dataclass(frozen=True)
 class ReportData:
-    """A network of N hosts as the pictures show it.
+    """Data of a report on a network of N hosts.
 
     ``measured_us``, shape (N, N): round trips from row to column, NaN where unmeasured, 0 on the diagonal. ``no_map``,
     ``no_route``: why there is none, a sentence. ``sources``: the files all this is from.
@@ -157,7 +158,7 @@ class ReportData:
         return len(self.names) * (len(self.names) - 1)
 
     def values_us(self) -> Floats:
-        """Every measured round trip, shape (M,)."""
+        """Return every measured round trip, shape (M,)."""
         off = ~np.eye(len(self.names), dtype=bool)
         return self.measured_us[off & np.isfinite(self.measured_us)]
 
@@ -181,5 +182,5 @@ class ReportData:
         return self.route is not None or self.groups.number > 1
 
     def shown_order(self) -> Indices:
-        """Hosts in plink's order where there is one, else group by group; shape (N,)."""
+        """Return hosts in plink's order where there is one, else group by group; shape (N,)."""
         return self.route.order if self.route is not None else np.argsort(self.groups.of, kind="stable")

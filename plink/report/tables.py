@@ -1,4 +1,4 @@
-"""Tables of a page: what the pictures show as text, for those who read, listen or search."""
+"""Tables of a page: what the pictures show as text, to read, listen to or search."""
 
 import html
 import re
@@ -17,16 +17,16 @@ _MAX_WORST_PAIRS = 8
 
 
 class Cell(str):
-    """Markup of our own, not to be escaped."""
+    """Markup that is not escaped."""
 
 
 def prose(text: str) -> str:
-    """Text as HTML; what stands between `backticks` is something to type."""
+    """Return text as HTML, `backticks` as code."""
     return re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(text))
 
 
 def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[object]], numbers: int = 0) -> str:
-    """An HTML table; the first column heads its rows. ``numbers``: how many of the last columns hold numbers."""
+    """Return an HTML table; the first column heads its rows. ``numbers``: how many of the last columns hold numbers."""
     head = "".join(
         f'<th scope="col"{_right(k, len(heads), numbers)}>{html.escape(text)}</th>' for k, text in enumerate(heads)
     )
@@ -49,7 +49,7 @@ def _right(column: int, columns: int, numbers: int) -> str:
 
 
 def mark(group: int) -> Cell:
-    """A group's mark in its colour, and its number."""
+    """Return a group's mark in its colour, and its number."""
     return Cell(
         f'<span class="mark" style="color: {group_colour(group)}" aria-hidden="true">{group_mark(group)[1]}</span>'
         f" {group + 1}"
@@ -57,7 +57,7 @@ def mark(group: int) -> Cell:
 
 
 def tiers(data: ReportData) -> str:
-    """The tiers from near to far."""
+    """Return the table of tiers from near to far."""
     rows = [
         (tier.name, measured_of(tier), microseconds(tier.median_us), _between(tier))
         if tier.measured
@@ -72,7 +72,7 @@ def _between(tier: TierStatistics) -> str:
 
 
 def groups(data: ReportData) -> str:
-    """Who belongs to which group."""
+    """Return the table of groups and their hosts."""
     rows = [
         (mark(group), len(members), ", ".join(data.names[host] for host in members))
         for group, members in enumerate(data.groups.members())
@@ -81,7 +81,7 @@ def groups(data: ReportData) -> str:
 
 
 def hosts(data: ReportData) -> str:
-    """One row a host: its place, group, nearest host, usual round trip, and what is missing."""
+    """Return the table of hosts: position, group, nearest host, usual round trip, and unmeasured pairs."""
     n = len(data.names)
     place = np.argsort(data.shown_order())
     rows = []
@@ -109,7 +109,7 @@ def hosts(data: ReportData) -> str:
 
 
 def matrix(data: ReportData) -> str:
-    """All round trips of few hosts; nothing for many."""
+    """Return the table of all round trips for few hosts, nothing for many."""
     if len(data.names) > _MAX_MATRIX_HOSTS:
         return ""
     rows = [
@@ -120,7 +120,7 @@ def matrix(data: ReportData) -> str:
 
 
 def departing(data: ReportData, ratio: Floats) -> str:
-    """The pairs that are farthest from what the embedding says of them."""
+    """Return the table of pairs that the embedding explains worst."""
     off = np.abs(np.log(np.where(np.isfinite(ratio), ratio, 1.0)))
     deviation = np.triu(np.fmax(off, off.T), 1)
     rows = []
@@ -141,14 +141,14 @@ def departing(data: ReportData, ratio: Floats) -> str:
 
 
 def gaps(data: ReportData) -> str:
-    """What was not measured, and why."""
+    """Return the table of unmeasured pairs and reasons."""
     rows: list[tuple[str, ...]] = [(gap.hosts, gap.reason, f"{gap.pairs:,}") for gap in data.gaps[:_MAX_ROWS]]
     rows += _rest(len(data.gaps), 3)
     return table("Round trips that were not measured", ("between", "why", "number"), rows, 1)
 
 
 def remarks(data: ReportData) -> str:
-    """Suspects, with the evidence and what to do."""
+    """Return the table of suspects, with evidence and advice."""
     rows: list[tuple[str, ...]] = [
         (remark.kind, ", ".join(remark.hosts), remark.evidence, remark.advice) for remark in data.remarks[:_MAX_ROWS]
     ]
@@ -157,12 +157,12 @@ def remarks(data: ReportData) -> str:
 
 
 def _rest(total: int, columns: int) -> list[tuple[str, ...]]:
-    """A row that says how many are not shown."""
+    """Return a row with the number of rows that are not shown."""
     return [(f"and {total - _MAX_ROWS:,} more", *[""] * (columns - 1))] if total > _MAX_ROWS else []
 
 
 def runs(data: ReportData) -> str:
-    """Predicted against achieved, an order a row."""
+    """Return the table of predicted and achieved times, an order per row."""
     largest = max(max(run.achieved_s) for run in data.runs)
     times, unit = unit_for(largest)
     rows = [

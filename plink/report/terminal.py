@@ -1,4 +1,4 @@
-"""A network in a terminal: the summary, heat maps as given and in plink's order, tiers, and how round trips spread."""
+"""Draw a network in a terminal: summary, heat maps as given and in plink's order, tiers, distribution."""
 
 import textwrap
 from itertools import zip_longest
@@ -23,7 +23,7 @@ _ASCII = str.maketrans({"µ": "u", "–": "-", "→": ">", "…": "~", "≤": "<
 
 
 def terminal_lines(data: ReportData, ink: Ink) -> "list[Text]":
-    """All lines, none wider than the terminal."""
+    """Return all lines, none wider than the terminal."""
     from rich.text import Text
 
     scale = scale_of(data.values_us())
@@ -39,7 +39,7 @@ def terminal_lines(data: ReportData, ink: Ink) -> "list[Text]":
 
 
 def _heat_maps(data: ReportData, scale: Scale, ink: Ink) -> "list[Text]":
-    """Both beside each other where that leaves each host a pixel, else one above the other."""
+    """Draw both heat maps side by side where that leaves each host a pixel, else one above the other."""
     from rich.text import Text
 
     n = len(data.names)
@@ -77,7 +77,7 @@ def _heat_maps(data: ReportData, scale: Scale, ink: Ink) -> "list[Text]":
 
 
 def _legend(scale: Scale, ink: Ink, holes: bool, reduce_matrix: bool) -> "Text":
-    """What the colours or shades mean."""
+    """Explain the colours or shades."""
     from rich.text import Text
 
     steps = 16 if ink.colour else len(ink.shades)
@@ -100,7 +100,7 @@ def _colour(share: float) -> str:
 
 
 def _tiers(data: ReportData, width: int) -> "list[Text]":
-    """The tiers as a table; where that is too wide, without how many pairs there are, then without their spread."""
+    """Return the tiers as a table; a narrow terminal gets no number of pairs, then no spread."""
     from rich.text import Text
 
     table = [("tier", "pairs measured", "median", "80% within")]

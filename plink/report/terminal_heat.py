@@ -1,4 +1,4 @@
-"""A heat map in characters: two pixels a half block where there is colour, a shade a pixel where there is none."""
+"""Draw a heat map in characters: two pixels per half block in colour, one pixel per shade without."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ _UNMEASURED_RGB = (128, 128, 128)
 
 @dataclass(frozen=True)
 class Ink:
-    """What the terminal can: ``width`` in columns, ``colour``, and Unicode or only ``ascii``."""
+    """Capabilities of the terminal: ``width`` in columns, ``colour``, and Unicode or only ``ascii``."""
 
     width: int
     colour: bool
@@ -39,8 +39,8 @@ class Ink:
 
 
 def reduce_matrix(measured_us: Matrix, order: Indices, max_rows: int) -> Matrix:
-    """The matrix in this order, hosts put together so that at most so many rows remain: the geometric mean of each
-    block, NaN where nothing in it was measured; shape (R, R)."""
+    """Return the matrix in this order, reduced to this many rows: the geometric mean of each block, NaN where nothing
+    in it was measured; shape (R, R)."""
     values = measured_us[np.ix_(order, order)].copy()
     np.fill_diagonal(values, np.nan)
     if len(values) <= max_rows:
@@ -57,7 +57,7 @@ def reduce_matrix(measured_us: Matrix, order: Indices, max_rows: int) -> Matrix:
 
 
 def rows(values: Matrix, scale: Scale, ink: Ink) -> "list[Text]":
-    """The lines of a heat map, shape (R, R); the diagonal is blank where a pixel is one host."""
+    """Return the lines of a heat map, shape (R, R); the diagonal is blank where a pixel is one host."""
     from rich.text import Text
 
     n = len(values)
@@ -89,12 +89,12 @@ def rows(values: Matrix, scale: Scale, ink: Ink) -> "list[Text]":
 
 
 def width_of(values: Matrix, ink: Ink) -> int:
-    """Columns that :func:`rows` takes."""
+    """Return the columns that :func:`rows` takes."""
     return len(values) * (max(1, MIN_PIXELS // len(values)) if ink.colour else ink.across)
 
 
 def _pixels(values: Matrix, scale: Scale, whole: bool) -> list[list[str | None]]:
-    """The colour of each pixel as Rich names it, None for the diagonal."""
+    """Return the colour of each pixel as Rich names it, None for the diagonal."""
     import matplotlib
 
     share = np.nan_to_num(scale.share(values))
@@ -109,7 +109,7 @@ def _hex_colour(red: int, green: int, blue: int) -> str:
 
 
 def _half(top: str | None, bottom: str | None) -> tuple[str, str]:
-    """A character and its style: the upper half in one colour, the lower one in the other."""
+    """Return a character and its style: the upper half in one colour, the lower one in the other."""
     if top is None:
         return (" ", "") if bottom is None else ("▄", bottom)
     return (UPPER_HALF, top) if bottom is None else (UPPER_HALF, f"{top} on {bottom}")

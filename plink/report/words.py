@@ -1,4 +1,4 @@
-"""What the pictures show, said in sentences: the summary on top of a page."""
+"""Describe a network in sentences: the summary on top of a page."""
 
 from plink.report.report_data import ReportData, Route, TierStatistics
 
@@ -21,7 +21,7 @@ def count(number: int, what: str, many: str | None = None) -> str:
 
 
 def microseconds(value: float) -> str:
-    """Three digits of a round trip: ``41.5 µs``."""
+    """Return three digits of a round trip: ``41.5 µs``."""
     for unit in ("µs", "ms"):
         if value < 999.5:
             return f"{value:.3g} {unit}"
@@ -30,17 +30,17 @@ def microseconds(value: float) -> str:
 
 
 def measured_of(tier: TierStatistics) -> str:
-    """How many of a tier's pairs were measured, and of how many where that is not all."""
+    """Return how many of a tier's pairs were measured, and of how many where that is not all."""
     return f"{tier.measured:,}" if tier.measured == tier.pairs else f"{tier.measured:,} of {tier.pairs:,}"
 
 
 def heading(data: ReportData) -> str:
-    """The page's title."""
+    """Return the page's title."""
     return f"The network between {len(data.names):,} hosts"
 
 
 def summary(data: ReportData) -> list[str]:
-    """What there is to say, the most important first; a sentence or two each."""
+    """Return the summary, the most important first, a sentence or two each."""
     return [_measured(data), _tiers(data), _order(data), *_embedded(data), _wrong(data)]
 
 
@@ -80,7 +80,7 @@ def _order(data: ReportData) -> str:
 
 
 def collective(algo: str) -> str:
-    """An algorithm in a sentence: ``a ring``, ``an NCCL tree``, ``BCube``."""
+    """Return an algorithm in a sentence: ``a ring``, ``an NCCL tree``, ``BCube``."""
     name = " ".join(_PROPER.get(part, part) for part in algo.split("-")) if _is_named(algo) else algo
     return f"{'an' if name[:1] in 'NO' else 'a'} {name}" if algo.endswith(("ring", "tree")) else name
 
@@ -90,12 +90,12 @@ def _is_named(algo: str) -> bool:
 
 
 def first_upper(text: str) -> str:
-    """A text that begins a sentence; what is already upper case stays."""
+    """Return a text that begins a sentence; what is already upper case stays."""
     return text[:1].upper() + text[1:]
 
 
 def gain(route: Route) -> str:
-    """What the order is expected to save."""
+    """Describe what the order is expected to save."""
     if route.baseline_kept:
         return f"For {collective(route.algo)} the given order stays: what another would save is within the noise."
     if route.cost_us is None or route.baseline_us is None or route.baseline_us <= 0:
@@ -120,7 +120,7 @@ def _embedded(data: ReportData) -> list[str]:
         return [data.no_map] if data.no_map else []
     subject = "the median round trip of two blocks of hosts" if host_map.by_block else "a round trip"
     return [
-        f"An embedding in {count(host_map.dimension, 'dimension')} tells {subject} that it has not seen to within "
+        f"An embedding in {count(host_map.dimension, 'dimension')} predicts {subject} that it was not fitted to within "
         f"{host_map.held_out_error:.0%}."
     ]
 

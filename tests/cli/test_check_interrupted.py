@@ -37,7 +37,8 @@ def test_what_the_first_algorithm_took_is_kept(
     cloud, left, junit = write(tmp_path / "cloud.json", network()), tmp_path / "check.json", tmp_path / "check.xml"
     trying = BenchmarkConfig(1_000_000, "auto", 4, 1, 0)
     asked = CheckRequest(
-        cloud, True, None, None, None, ("ring", "tree"), trying, None, AcceptanceLimits(0.9, (), Tolerance()), None, False, left,
+        cloud, True, None, None, None, ("ring", "tree"), trying, None, AcceptanceLimits(0.9, (), Tolerance()), None,
+        False, left,
         junit, False, False,
     )  # fmt: skip
     with pytest.raises(type(ends)):

@@ -1,4 +1,4 @@
-"""AWS: what ``aws ec2 describe-instance-topology`` prints.
+"""Read the topology of AWS (``aws ec2 describe-instance-topology``).
 
 ``NetworkNodes`` is read top first, as the EC2 User Guide has it ("a top-down view of the network hierarchy, with the
 bottom node connected to an instance"; "How Amazon EC2 topology works"). Topograph's documentation says the opposite,
@@ -12,7 +12,8 @@ from plink.model.topology.paths import Topology, TopologyBuilder, path_of
 
 
 def from_aws(instances: list[Any], place: str, location: str) -> Topology:
-    """Hosts by instance id, under zone, network nodes, and the UltraServer (``CapacityBlockId``) where there is one.
+    """Return hosts by instance id, under zone, network nodes, and the UltraServer (``CapacityBlockId``) where there is
+    one.
 
     :raises InputError: naming the entry that is wrong.
     """

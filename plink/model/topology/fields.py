@@ -1,4 +1,4 @@
-"""Fields of a JSON document that somebody else's tool wrote: the type that was expected, or an error with its place."""
+"""Fields of other tools' JSON documents, checked by type; errors name the field."""
 
 import json
 from typing import Any
@@ -9,7 +9,7 @@ _MAX_NAME_CHARS = 512
 
 
 def parse_json(text: str, location: str) -> Any:
-    """Any JSON value: provider tools also print lists, which are no document of plink's.
+    """Parse any JSON value: provider tools also print lists.
 
     :raises InputError: when it is not JSON.
     """
@@ -23,7 +23,7 @@ def parse_json(text: str, location: str) -> Any:
 
 
 def object_of(value: Any, location: str) -> dict[str, Any]:
-    """An object; null is an empty one.
+    """Return the value as an object; null is an empty one.
 
     :raises InputError: when it is something else.
     """
@@ -35,7 +35,7 @@ def object_of(value: Any, location: str) -> dict[str, Any]:
 
 
 def list_of(value: Any, location: str) -> list[Any]:
-    """A list; null is an empty one.
+    """Return the value as a list; null is an empty one.
 
     :raises InputError: when it is something else.
     """
@@ -47,7 +47,7 @@ def list_of(value: Any, location: str) -> list[Any]:
 
 
 def text_of(value: Any, location: str) -> str | None:
-    """A text; null and the empty one are None.
+    """Return the value as text; null and the empty text are None.
 
     :raises InputError: when it is something else, or longer than any name.
     """

@@ -15,7 +15,8 @@ _LEVELS = ("cluster", "block", "subblock", "host")
 
 
 def from_gcp(instances: list[Any], place: str, location: str) -> Topology:
-    """Hosts by instance name, under zone, cluster, block, subblock and physical host; ids and addresses are aliases.
+    """Return hosts by instance name, under zone, cluster, block, subblock and physical host; ids and addresses are
+    aliases.
 
     :raises InputError: naming the entry that is wrong.
     """

@@ -21,7 +21,7 @@ _CLIQUE = "nvidia.com/gpu.clique"
 
 
 def from_kubernetes(nodes: list[Any], place: str, location: str) -> Topology:
-    """Hosts by node name, under region, zone, their provider's levels and the NVLink domain.
+    """Return hosts by node name, under region, zone, their provider's levels and the NVLink domain.
 
     :raises InputError: naming the node that is wrong.
     """
@@ -50,7 +50,7 @@ def from_kubernetes(nodes: list[Any], place: str, location: str) -> Topology:
 
 
 def _inner(node_labels: dict[str, str | None], used: set[str]) -> list[str | None]:
-    """The levels of the provider that labelled this node; ``used``: labels that some node has."""
+    """Return the levels of the provider that labelled this node; ``used``: labels that some node has."""
     levels: list[str | None] = []
     for provider in _PROVIDERS:
         levels = [node_labels[label] for label in provider if label in used]

@@ -1,4 +1,4 @@
-"""Which host of a job is which machine of a topology file: they are seldom called the same."""
+"""Match the hosts of a job to the machines of a topology file, whose names often differ."""
 
 import ipaddress
 from collections import Counter
@@ -10,7 +10,7 @@ from plink.model.topology.paths import Path, Topology
 
 
 def paths_for(topology: Topology, hosts: Hosts) -> list[Path | None]:
-    """The path of each host, in their order; None for hosts the file does not have.
+    """Return the path of each host, in their order; None for hosts the file does not have.
 
     A host is found by its name or address, which may be the name or an alias of a machine, or else by the first label
     of its name (``node-1`` for ``node-1.cluster.local``) where no other host or machine has the same.
@@ -38,7 +38,7 @@ def paths_for(topology: Topology, hosts: Hosts) -> list[Path | None]:
 
 
 def _unshared(names: Mapping[str, Iterable[str | None]]) -> dict[str, str]:
-    """The machine behind each name; a name that two machines share is left out."""
+    """Return the machine behind each name; a name that two machines share is left out."""
     machines_of: dict[str, set[str]] = {}
     for machine, aliases in names.items():
         for name in aliases:
@@ -48,7 +48,7 @@ def _unshared(names: Mapping[str, Iterable[str | None]]) -> dict[str, str]:
 
 
 def _short(name: str) -> str | None:
-    """The first label of a host name; None for an address."""
+    """Return the first label of a host name; None for an address."""
     try:
         ipaddress.ip_address(name.split("%")[0])
     except ValueError:

@@ -1,4 +1,4 @@
-"""A topology file of any known format, recognised by what is in it: names of such files say little."""
+"""Read a topology file of any known format, which its content tells."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -31,7 +31,7 @@ _READERS: tuple[tuple[str, Callable[[list[Any], str, str], Topology]], ...] = (
 
 
 def read_topology(path: str | Path) -> Topology:
-    """The topology in a file (``-``: standard input, ``.gz``: compressed).
+    """Return the topology in a file (``-``: standard input, ``.gz``: compressed).
 
     :raises InputError: as :func:`parse_topology`, and when the file cannot be read.
     """
@@ -39,7 +39,7 @@ def read_topology(path: str | Path) -> Topology:
 
 
 def parse_topology(text: str, location: str) -> Topology:
-    """The topology in a text; ``location`` names the file in errors.
+    """Return the topology in a text; ``location`` names the file in errors.
 
     :raises InputError: when its format is not known, or an entry of it is wrong, naming line or key.
     """

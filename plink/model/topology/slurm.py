@@ -1,4 +1,4 @@
-"""What a Slurm topology says, in whichever file it stands: a tree of switches, or blocks that pair up to larger ones.
+"""Build a topology of Slurm's switches (a tree) or blocks (that pair up to larger ones).
 
 topology.conf(5) and topology.yaml(5), plugins ``topology/tree`` and ``topology/block``.
 """
@@ -22,7 +22,7 @@ class Vertex:
 
 
 def from_switches(switches: Sequence[Vertex], location: str) -> Topology:
-    """Hosts by node name under their switches, the root first.
+    """Return hosts by node name under their switches, the root first.
 
     :raises InputError: for a switch that is not defined, defined twice, below two others or below itself, and for a
         node under two switches.
@@ -61,7 +61,7 @@ def _upwards(switch: Vertex, parent: dict[str, str]) -> Path:
 
 
 def from_blocks(blocks: Sequence[Vertex], sizes: Sequence[int], sizes_location: str, location: str) -> Topology:
-    """Hosts by node name, under the larger blocks that their block pairs up to, and the block.
+    """Return hosts by node name, under the larger blocks that their block pairs up to, and the block.
 
     ``sizes``: nodes of the base block and of the larger ones, as ``BlockSizes`` has them; a larger one of m times the
     base size is m blocks that follow each other in the file.

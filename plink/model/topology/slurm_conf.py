@@ -1,4 +1,4 @@
-"""Slurm's topology.conf: one switch or block a line, ``Key=value``, keys in any case (topology.conf(5))."""
+"""Read Slurm's topology.conf: a switch or block per line, ``Key=value``, keys in any case (topology.conf(5))."""
 
 import re
 from collections.abc import Iterator
@@ -14,12 +14,12 @@ _KEYS = ("switchname", "switches", "nodes", "linkspeed", "blockname", "blocksize
 
 
 def is_slurm_conf(text: str) -> bool:
-    """Whether some line begins as those of a topology.conf do."""
+    """Return whether a line begins as those of a topology.conf."""
     return _FIRST.search(text) is not None
 
 
 def from_slurm_conf(text: str, location: str) -> Topology:
-    """The topology of ``topology/tree`` or ``topology/block``.
+    """Return the topology of ``topology/tree`` or ``topology/block``.
 
     :raises InputError: naming the line that is wrong.
     """
@@ -45,7 +45,7 @@ def from_slurm_conf(text: str, location: str) -> Topology:
 
 
 def block_sizes(texts: list[str], location: str) -> list[int]:
-    """``BlockSizes`` as numbers.
+    """Parse ``BlockSizes`` as numbers.
 
     :raises InputError: when one is no whole number from 1 on.
     """
@@ -56,7 +56,7 @@ def block_sizes(texts: list[str], location: str) -> list[int]:
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """What is on each line, without comments; a backslash at the end joins it to the next."""
+    """Yield number and text of each line, without comments; a backslash at the end joins it to the next."""
     first_number, pending = 0, ""
     for number, raw in enumerate(text.splitlines(), start=1):
         first_number = first_number if pending else number
@@ -73,7 +73,7 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _settings(line: str, entry_location: str) -> dict[str, str]:
-    """Keys in small letters, values without their quotes."""
+    """Return keys in lower case, values without quotes."""
     rest = _SETTING.sub("", line).split()
     if rest:
         raise InputError(entry_location, f"{rest[0][:80]!r} is not of the form Key=value")

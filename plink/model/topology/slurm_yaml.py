@@ -1,4 +1,4 @@
-"""Slurm's topology.yaml: several named topologies in one file, of which the cluster's default is read."""
+"""Read Slurm's topology.yaml: several named topologies, of which the cluster's default is read."""
 
 import re
 from typing import Any
@@ -14,12 +14,12 @@ _FIRST = re.compile(r"^[ \t]*-[ \t]+topology[ \t]*:", re.MULTILINE)
 
 
 def is_slurm_yaml(text: str) -> bool:
-    """Whether some line begins a topology as those of a topology.yaml do."""
+    """Return whether a line begins a topology as in a topology.yaml."""
     return _FIRST.search(text) is not None
 
 
 def from_slurm_yaml(text: str, location: str) -> Topology:
-    """The first topology with ``cluster_default: true``, or the only one that is a tree or blocks.
+    """Return the first topology with ``cluster_default: true``, or the only one that is a tree or blocks.
 
     :raises InputError: when there is no such one, or it is wrong, naming line or key.
     """

@@ -1,4 +1,4 @@
-"""NVIDIA Topograph: what its ``graph`` engine writes.
+"""Read the topology of NVIDIA Topograph's ``graph`` engine.
 
 ``network_layers`` is closest first and of any depth, ``labels`` name the accelerator (NVLink) domain and its part
 (Topograph documentation, "Graph Engine", v1.0.0; before that ``attributes.nvlink``).
@@ -14,7 +14,7 @@ _PART = "accelerator.topograph.run/sub-domain"
 
 
 def from_topograph(instances: list[Any], place: str, location: str) -> Topology:
-    """Hosts by instance id, under their network layers, the accelerator domain innermost.
+    """Return hosts by instance id, under their network layers, the accelerator domain innermost.
 
     :raises InputError: naming the entry that is wrong.
     """

@@ -1,4 +1,4 @@
-"""YAML in which every scalar is text, as files of host names need it: ``no`` and ``1_0`` are names, too.
+"""Read YAML with every scalar as text, as files of host names need it: ``no`` and ``1_0`` are names, too.
 
 Read by PyYAML, without what a file of names has no use for: tags, and aliases, by which a short text can stand for any
 amount of memory.
@@ -14,7 +14,7 @@ _MAX_DEPTH = 16
 
 
 class _Loader(yaml.BaseLoader):
-    """Refuses aliases, tags, keys that come twice and deep nesting."""
+    """YAML loader that refuses aliases, tags, repeated keys and deep nesting."""
 
     _depth = 0
 
@@ -41,7 +41,7 @@ class _Loader(yaml.BaseLoader):
 
 
 def parse_yaml(text: str, location: str) -> Any:
-    """Lists, dicts with text keys, and texts; None for what is left empty.
+    """Parse lists, dicts with text keys, and texts; None for empty values.
 
     :raises InputError: naming the first line that is wrong or is not read.
     """
