@@ -63,8 +63,8 @@ Errors are one line on standard error. `--json` prints the result on standard ou
 
 # Beyond those of all commands, or what they mean here.
 _CODES = {
-    "probe": "3: pairs are missing; `--resume` goes on",
-    "doctor": "0: nothing is wrong that plink can see; 3: it found something",
+    "probe": "3: pairs are missing; `--resume` continues",
+    "doctor": "0: no problems found; 3: it found something",
     "embed": "3: hosts of which nothing was measured are left out; 4: too little was measured",
     "cluster": "3: hosts of which nothing was measured are left out; 4: too little was measured",
     "reorder": "3: `--prove` ended without a proof; 4: nothing was measured",

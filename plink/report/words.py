@@ -109,7 +109,7 @@ def gain(route: Route) -> str:
     if estimate is None:
         return f"{text} (by the measurements that it was fitted to)."
     return (
-        f"{text}; on samples it was not fitted to it saves {estimate.gain:.1%} "
+        f"{text}; on held-out samples it saves {estimate.gain:.1%} "
         f"({estimate.low:.1%} to {estimate.high:.1%}, {estimate.confidence:.0%} confidence)."
     )
 

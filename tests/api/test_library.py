@@ -163,7 +163,7 @@ def test_bad_arguments_are_named(network: plink.Network) -> None:
 
     for call, named in (
         (lambda: plink.reorder(network, algo="nosuch"), "--algo nosuch"),
-        (lambda: plink.reorder(network, plink.OrderRequest(pins={"nosuch": 0})), "--pin nosuch=0: there is no host"),
+        (lambda: plink.reorder(network, plink.OrderRequest(pins={"nosuch": 0})), "--pin nosuch=0: unknown host"),
         (lambda: plink.reorder(network, plink.OrderRequest(groups=99)), "--groups 99"),
         (lambda: plink.reorder(network, plink.OrderRequest(options={"base": 2})), "--set base=2: ring takes no base"),
         (lambda: plink.reorder(network, plink.OrderRequest(max_moves=1, time_limit_s=1.0)), "--max-moves"),
@@ -173,7 +173,7 @@ def test_bad_arguments_are_named(network: plink.Network) -> None:
         (lambda: plink.probe(network.hosts, plink.ProbeRequest(count=5)), "--count 5"),
         (lambda: plink.probe(network.hosts, plink.ProbeRequest(timeout_s=-1.0)), "--timeout -1s"),
         (lambda: plink.cost(network, None, plink.CostRequest(options={"fan_out": True}), algo="tree"), "--set fan_out"),
-        (lambda: plink.cost(network, None, plink.CostRequest(options={"x": 1})), "--set x=1: there are fan-out"),
+        (lambda: plink.cost(network, None, plink.CostRequest(options={"x": 1})), "--set x=1: choose one of fan-out"),
         (lambda: plink.plan(network, plink.PlanRequest(weights="nosuch")), "--weights nosuch"),
         (lambda: plink.probe(plink.Hosts((plink.Host("a", "127.0.0.1"),))), "one host"),
         (lambda: plink.probe(network.hosts, plink.ProbeRequest(method="nosuch")), "--method nosuch"),

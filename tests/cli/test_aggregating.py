@@ -38,7 +38,7 @@ def local(folder: Path, backend: str, *words: str) -> tuple[int, str, str]:
         ("rinf", (), "--backend rinf: choose one of auto, ring, "),
         ("gloo", (), "--backend gloo: PyTorch's own does that; omit --backend"),
         ("auto", (), "--backend auto needs to know the network"),
-        ("ring", ("--slots", "1"), "--backend: one rank has nobody to aggregate with"),
+        ("ring", ("--slots", "1"), "--backend: needs two ranks or more"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_runs(

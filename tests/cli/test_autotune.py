@@ -14,7 +14,7 @@ from tests.conftest import typed
         (["--runner", "local", "--slots", "2", "--autotune"], "--autotune goes with --backend"),
         (["--runner", "torchrun", "--backend", "flat", "--autotune"], "with --runner ssh or local"),
         (["--runner", "local", "--slots", "4", "--backend", "ring", "--autotune"],
-         "--autotune moves what ranks aggregate for others: it needs --backend 2lha or flat"),
+         "--autotune moves masters between ranks: it needs --backend 2lha or flat"),
         (["--runner", "local", "--slots", "4", "--backend", "flat", "--autotune", "--set", "autotune-every=soon"],
          "soon"),
     ],

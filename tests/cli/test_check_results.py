@@ -157,11 +157,11 @@ def test_what_stands_in_a_file_is_shown_and_not_obeyed(here: Path) -> None:
         (["--results", "good.json", "--tolerance", "0.1"], 2, "--tolerance goes with --max-regression"),
         (["cloud.json", "--measure", "--dry-run", "-o", "x"], 2, "-o goes with what is run: --dry-run finds nothing"),
         (["--results", "cloud.json"], 2, "schema: expected 'plink.check/1' or 'plink.demo/1'"),
-        (["--measure", "--algo", "nccl"], 2, "what can be run here is ring"),
+        (["--measure", "--algo", "nccl"], 2, "choose one of ring"),
         (
             ["--measure", "cloud.json", "--min-spearman", "0.9", "--orders", "3"],
             2,
-            "--orders 3: 4 at least, for --min-spearman to be judged by",
+            "--orders 3: 4 at least are needed for --min-spearman",
         ),
         (["--measure", "cloud.json", "--size", "3"], 2, "an element has 4 bytes"),
         (["cloud.json", "--results", "strangers.json"], 4, "is not one of the hosts in cloud.json"),

@@ -53,7 +53,7 @@ def test_latencies_alone(here: Path) -> None:
         "  slowest pair used: a - b\n"
         "  the price is the sum of all hops, not of the rounds:\n"
         "  rounds 1-3: 100 us farthest hop\n"
-        "random orders (50): 220 us to 400 us, median 220 us; 0% of them are dearer than this one\n"
+        "random orders (50): 220 us to 400 us, median 220 us; 0% of them cost more than this one\n"
     )
 
 
@@ -84,7 +84,9 @@ def test_shared_links_are_taken_where_they_were_measured(here: Path, capsys: pyt
 def test_what_was_not_measured_is_inferred_and_said(here: Path) -> None:
     done = typed("cost", "n.json", "--model", "contention", "--random", "1", cwd=here)
     assert done.returncode == 0
-    assert done.stderr.startswith("plink: what groups share was not measured; it is inferred from the latency tiers")
+    assert done.stderr.startswith(
+        "plink: shared capacities were not measured; they are inferred from the latency tiers"
+    )
 
 
 def test_an_order_may_be_a_file_or_names(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -60,7 +60,7 @@ def test_an_embedding_is_left_and_told(here: Path) -> None:
     verdict = document["verdict"]
     ends = {
         "helps": "--smooth-latencies helps",
-        "hurts": "--smooth-latencies hurts, leave it away",
+        "hurts": "--smooth-latencies hurts, omit --smooth-latencies",
         "no difference": "no difference",
     }
     assert last.endswith(f"(120 pairs): {ends[verdict['word']]}")

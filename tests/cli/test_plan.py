@@ -73,7 +73,7 @@ def test_the_last_network_and_order_are_taken(here: Path) -> None:
     assert (here / ".plink" / "plan.json").read_bytes() == (here / "p.json").read_bytes()
     write(here / ".plink" / "order.json", ORDER | {"hosts": ["a", "b"]})
     done = typed("plan", "--algo", "ring", cwd=here)
-    assert ".plink/order.json is for other hosts and is left aside" in done.stderr
+    assert ".plink/order.json is for other hosts and is ignored" in done.stderr
     assert read_plan(here / ".plink" / "plan.json").order.hosts == ("a", "b", "c", "d")
 
 
@@ -164,7 +164,7 @@ def test_pairs_that_were_not_measured(here: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("--algo", "best"), "--algo best: there are ring, "),
+        (("--algo", "best"), "--algo best: choose one of ring, "),
         (("--groups", "5"), "--groups 5: 1 to 4 groups can be made of 4 hosts"),
         (("--groups", ""), "--groups: a file, or how many groups to form"),
         (("--groups", "part.txt"), "part.txt: d is in no group; every host belongs to one"),

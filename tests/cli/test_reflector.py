@@ -102,7 +102,7 @@ def test_a_lab_address_is_not_probed_from_outside_its_lab(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("127.0.0.1:70000",), "127.0.0.1:70000: there are ports 1 to 65535"),
+        (("127.0.0.1:70000",), "127.0.0.1:70000: choose a port from 1 to 65535"),
         (("127.0.0.1:18862", "--timeout", "0"), "'0' leaves no time for anything; write it like 90s, 5m or 250ms"),
     ],
 )

@@ -83,7 +83,7 @@ REFUSED: list[tuple[int, str, str]] = [
     ),
     (2, "n.json --groups missing", "--groups: h in no group; every host needs one"),
     (2, "n.json --groups double", "double: a is named more than once; a host is in one group"),
-    (2, "n.json --groups unknown", "unknown: there is no host z; there are a, b, c, d, ..."),
+    (2, "n.json --groups unknown", "unknown: unknown host z; the hosts are a, b, c, d, ..."),
     (2, "n.json --groups empty", "empty: no groups: write one a line"),
     (2, "n.json --groups strange", "strange:2: '$(touch' cannot be a host name"),
     (2, "n.json --groups list.json", "list.json: groups[0]: expected a list"),
@@ -168,7 +168,7 @@ def test_noise_does_not_keep_an_order_that_was_not_wished(here: Path, capsys: py
     assert run("alike.json", "--pin", "h=0", "--format", "hosts", "--max-moves", "50") == 0
     printed = capsys.readouterr()
     assert printed.out.startswith("h\n")
-    assert printed.err.endswith(": within the noise; the given order is not kept, for it is not as was wished\n")
+    assert printed.err.endswith(": within the noise; the given order is not kept, for it violates the constraints\n")
 
 
 def test_what_was_not_measured_is_not_judged(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -48,7 +48,7 @@ def test_made_proven_and_counted(here: Path) -> None:
     assert json.loads(gzip.decompress((here / "ring.json.gz").read_bytes()))["schema"] == "plink.schedule/1"
     done = typed("schedule", "verify", "ring.json.gz", cwd=here)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "right: ring, all-reduce, 4 ranks: 6 rounds, 24 transfers of 4 chunks\n"
+    assert done.stdout == "correct: ring, all-reduce, 4 ranks: 6 rounds, 24 transfers of 4 chunks\n"
     done = typed("schedule", "count", "ring.json.gz", "--size", "4MB", "--groups", "0,1/2,3", cwd=here)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (
@@ -89,7 +89,7 @@ def test_a_wrong_schedule_fails_and_names_the_transfer(here: Path) -> None:
     said = "transfer 1 (round 1, rank 1 -> 0, chunk 0, reduce) adds what rank 1 contributed to chunk 0 a second time"
     done = typed("schedule", "verify", "bad.json", cwd=here)
     assert (done.returncode, done.stdout) == (1, said + "\n")
-    assert done.stderr == "plink: error: bad.json is not a right all-reduce\n"
+    assert done.stderr == "plink: error: bad.json is not a correct all-reduce\n"
     done = subprocess.run(
         [sys.executable, "-m", "plink", "schedule", "verify", "-", "--json"],
         input=bad.read_text(), capture_output=True, text=True, cwd=here, check=False,
@@ -101,7 +101,7 @@ def test_a_wrong_schedule_fails_and_names_the_transfer(here: Path) -> None:
         "errors": [said],
         "contributors": [0, 1],
     }
-    assert done.stderr == "plink: error: standard input is not a right all-reduce\n"
+    assert done.stderr == "plink: error: standard input is not a correct all-reduce\n"
 
 
 def test_groups_are_those_given_or_neighbours(here: Path) -> None:

@@ -71,7 +71,7 @@ def test_the_gain_is_the_one_worked_out_by_hand(small_lab: Lab, measured: Path) 
         "given order: median 4.4 of 2",
         "plink order: median 2 of 2",
         f"gain {gain:.2f} times, 95% between {low:.2f} and {high:.2f}",
-        "that is within the noise of 2 pairs: nothing shows that the order matters here",
+        "that is within the noise of 2 pairs: no significant difference between the orders",
     ]
     document = read_document(measured / ".plink" / "compare.json")
     assert list(Draft202012Validator(read_document(SCHEMAS / "compare.schema.json")).iter_errors(document)) == []
@@ -111,7 +111,7 @@ def test_a_run_that_fails_is_named(measured: Path) -> None:
     name = failed["id"]
     said = refusal_of(err)
     assert said.startswith("in plink order rank ")
-    assert said.endswith(f" was the first to fail, with exit code 3; `plink runs show {name}` tells more")
+    assert said.endswith(f" was the first to fail, with exit code 3; `plink runs show {name}` shows more")
     assert not (measured / ".plink" / "compare.json").exists()
 
 

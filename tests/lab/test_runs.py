@@ -32,7 +32,7 @@ def test_what_is_kept_of_a_job_and_running_it_again(small_lab: Lab, tmp_path: Pa
     (tmp_path / "order.txt").write_text("\n".join(order) + "\n")
     script = write_script(tmp_path, CODE)
     words = ("--hosts", "hosts.txt", "--order", "order.txt", "--env", "MINE=[b]good[/b]", script, "a b", "$(c)")
-    assert typed("runs", cwd=tmp_path).stdout == "no job was run here yet; `plink launch` keeps those it runs\n"
+    assert typed("runs", cwd=tmp_path).stdout == "no jobs were run here yet; `plink launch` records them\n"
     done = plink("launch", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     (run,) = listed(tmp_path)

@@ -80,4 +80,4 @@ def test_pairs_inside_a_block_are_drawn() -> None:
     there = many.map
     assert there is not None
     shared = replace(many, map=replace(there, by_block=True))
-    assert "hosts of a block stand in one place" in figures(shared, PAGE)["map"].alt
+    assert "hosts of a block share a place" in figures(shared, PAGE)["map"].alt
