@@ -52,8 +52,8 @@ class Cloud:
     def fabric(self, rtt_us: Matrix | None = None) -> Fabric:
         """Return what the cost models are told, by the true round trips or by those given (shape (N, N), symmetric)."""
         exact = replace(self, sample_sigma=0.0)
-        found = fabric_of(replace(exact.network(np.random.default_rng(0)), details={}))
-        return found if rtt_us is None else replace(found, rtt_us=rtt_us)
+        full = fabric_of(replace(exact.network(np.random.default_rng(0)), details={}))
+        return full if rtt_us is None else replace(full, rtt_us=rtt_us)
 
     def _measured(self, rng: np.random.Generator, sigma: float) -> Matrix:
         return np.asarray(self.rtt_us * rng.lognormal(0.0, sigma, self.rtt_us.shape))
@@ -83,8 +83,8 @@ def three_tier(
     rack_of, pod_of = rack_of[place], pod_of[place]
     same_rack, same_pod = (labels[:, None] == labels[None, :] for labels in (rack_of, pod_of))
     tier = np.where(same_rack, tiers_us[0], np.where(same_pod, tiers_us[1], tiers_us[2]))
-    kept = np.triu(rng.lognormal(0.0, noise_sigma, (hosts, hosts)), 1)
-    return Cloud(tier * (kept + kept.T), rack_of, pod_of, sample_sigma)
+    upper = np.triu(rng.lognormal(0.0, noise_sigma, (hosts, hosts)), 1)
+    return Cloud(tier * (upper + upper.T), rack_of, pod_of, sample_sigma)
 
 
 def alike(hosts: int, seed: int, sample_sigma: float = 0.05, rtt_us: float = 60.0) -> Cloud:

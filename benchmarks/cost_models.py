@@ -12,7 +12,7 @@ from scipy.stats import spearmanr
 
 from benchmarks.labs import BenchLab, lab
 from benchmarks.record import Bar, record
-from benchmarks.shown import Shown
+from benchmarks.thesis_plot import ThesisPlot
 from benchmarks.timing import gloo, openmpi
 from benchmarks.timing.orders import Names, Seconds
 from solvers.checking.orders import spread
@@ -36,24 +36,24 @@ def candidates(group_of: npt.NDArray[np.intp], rng: np.random.Generator) -> list
     Random orders alone all stand at the expensive end.
     """
     n = len(group_of)
-    found: list[Order] = []
+    orders: list[Order] = []
     for _ in range(_EACH):
         hosts = rng.permutation(n)
         label = rng.permutation(group_of.max() + 1)[group_of[hosts]]
         together = hosts[np.argsort(label, kind="stable")]
-        found.append(together)
+        orders.append(together)
         for swaps in range(1, n + 1):
             order = together.copy()
             for _ in range(swaps):
                 i, j = rng.integers(n, size=2)
                 order[[i, j]] = order[[j, i]]
-            found.append(order)
+            orders.append(order)
         turn = np.zeros(n, dtype=np.intp)
         for group in range(group_of.max() + 1):
             turn[label == group] = np.arange((label == group).sum())
-        found.append(hosts[np.lexsort((label, turn))])
-        found.append(rng.permutation(n))
-    return found
+        orders.append(hosts[np.lexsort((label, turn))])
+        orders.append(rng.permutation(n))
+    return orders
 
 
 def pricings(algo: str, fabric: Fabric) -> dict[str, Pricing]:
@@ -93,7 +93,7 @@ def _measure(algo: str) -> Measure:
     return gloo.measure if algo == "gloo" else functools.partial(openmpi.measure, algo=algo)
 
 
-def shown(figures: dict[str, Any]) -> dict[str, Shown]:
+def thesis_plots(figures: dict[str, Any]) -> dict[str, ThesisPlot]:
     """For docs/results/theses.md."""
     from benchmarks.drawing import curves
 
@@ -111,10 +111,10 @@ def shown(figures: dict[str, Any]) -> dict[str, Shown]:
     )  # fmt: skip
     table = ["| setup | `contention` | `latency` | `alpha-beta` | measured, s |", "|---" * 5 + "|"]
     for algo, row in figures.items():
-        found = " | ".join(f"{row['spearman'][model]:.3f}" for model in ("contention", "latency", "alpha-beta"))
+        correlations = " | ".join(f"{row['spearman'][model]:.3f}" for model in ("contention", "latency", "alpha-beta"))
         seconds = row["measured_s"]
-        table.append(f"| {names[algo]} | {found} | {min(seconds):.2f} to {max(seconds):.2f} |")
-    return {"table-6-4": Shown(text, picture, "\n".join(table))}
+        table.append(f"| {names[algo]} | {correlations} | {min(seconds):.2f} to {max(seconds):.2f} |")
+    return {"table-6-4": ThesisPlot(text, picture, "\n".join(table))}
 
 
 def main() -> int:

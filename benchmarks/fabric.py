@@ -15,7 +15,7 @@ Integers = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True)
-class Fabric:
+class SimulatedFabric:
     """``rack`` and ``pod``, shape (N,): where each host stands. ``tiers_us``: round trip in a rack, in a pod, beyond.
 
     ``offset_us``, shape (N,): what a host adds to each of its round trips (its own slowness). ``noise``: sigma of
@@ -57,7 +57,7 @@ def three_tier(
     offset_us: float = 0.0,
     uneven: bool = False,
     one_way: bool = False,
-) -> Fabric:
+) -> SimulatedFabric:
     """``n`` hosts, dealt to their racks at random so that a host's number says nothing about its place.
 
     :param uneven: racks hold between half and one and a half times ``rack_size``, rather than all the same.
@@ -69,7 +69,7 @@ def three_tier(
         size = int(rng.integers(rack_size // 2, rack_size * 3 // 2 + 1)) if uneven else rack_size
         sizes.append(min(size, n - sum(sizes)))
     rack = rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
-    return Fabric(
+    return SimulatedFabric(
         rack=rack,
         pod=rack // racks_per_pod,
         tiers_us=tiers_us,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.clouds import three_tier
-from benchmarks.plain_annealing import fingerprint, kept
+from benchmarks.plain_annealing import fingerprint, recorded_run
 from benchmarks.record import Bar, record, seeds_of
 from benchmarks.results import RESULTS
 from plink.model.network import Matrix
@@ -44,16 +44,16 @@ def tsp_minute(cost: Matrix, seed: int, fresh: bool = False) -> dict[str, Any]:
         began, worked = time.monotonic(), time.process_time()
         tour = fast_tsp.find_tour(whole, duration_seconds=_TSP_S)
         took, worked = time.monotonic() - began, time.process_time() - worked
-        found = ring_cost(cost, np.array(tour))
+        total = ring_cost(cost, np.array(tour))
         return {
-            "cost": round(found, 6),
+            "cost": round(total, 6),
             "seconds": round(took, 2),
             "cpu_s": round(worked, 2),
             "seed": seed,
             "ended_by": "clock",
         }
 
-    return kept(BASELINES, f"fast-tsp {len(cost)} {fingerprint(ring_pattern(len(cost)), cost)}", run, fresh)
+    return recorded_run(BASELINES, f"fast-tsp {len(cost)} {fingerprint(ring_pattern(len(cost)), cost)}", run, fresh)
 
 
 def _until(seconds: float) -> Watch:

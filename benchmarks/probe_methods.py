@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.labs import BenchLab, lab
 from benchmarks.record import Bar, record
-from benchmarks.shown import Shown
+from benchmarks.thesis_plot import ThesisPlot
 from plink.model.network import Matrix, symmetrised
 from solvers.affinity import paia, triplets
 from solvers.embedding.embed import embed
@@ -32,9 +32,9 @@ def _distances(bench: BenchLab, name: str, file: str) -> Matrix:
         return symmetrised(network.latency_us)
     assert network.bandwidth_gbps is not None
     with np.errstate(divide="ignore"):
-        found = symmetrised(1 / network.bandwidth_gbps)
-    np.fill_diagonal(found, 0.0)
-    return found
+        distances = symmetrised(1 / network.bandwidth_gbps)
+    np.fill_diagonal(distances, 0.0)
+    return distances
 
 
 def _measured(bench: BenchLab, name: str, words: tuple[str, ...]) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def _measured(bench: BenchLab, name: str, words: tuple[str, ...]) -> dict[str, A
     return row
 
 
-def shown(figures: dict[str, Any]) -> dict[str, Shown]:
+def thesis_plots(figures: dict[str, Any]) -> dict[str, ThesisPlot]:
     """For docs/results/theses.md."""
     from benchmarks.drawing import strips
 
@@ -75,7 +75,7 @@ def shown(figures: dict[str, Any]) -> dict[str, Shown]:
         },
         "PAIA", marks={"STAMP, kernel's stamps": 0.956, "bandwidth (iperf3)": 0.774},
     )  # fmt: skip
-    return {"probe-methods": Shown(text, picture)}
+    return {"probe-methods": ThesisPlot(text, picture)}
 
 
 def main() -> int:

@@ -49,7 +49,7 @@ class Bar:
         }
 
 
-def judged(bars: Sequence[Bar]) -> int:
+def report_bars(bars: Sequence[Bar]) -> int:
     """Print each bar; the exit code: 1 when one is missed."""
     for bar in bars:
         wanted = f"at most {bar.at_most:g}" if bar.at_least == -math.inf else f"at least {bar.at_least:g}"
@@ -89,9 +89,9 @@ def _parts(path: Path, stamp: dict[str, Any], parts: Collection[str], measured: 
     """Return what each part was measured with: those measured now with ``stamp``, the others as the file has it.
     Without those of which it says nothing: the file's own commit is that of its last run, which need not have measured
     them."""
-    known = json.loads(path.read_text()).get("parts", {}) if path.exists() else {}
-    found = known | dict.fromkeys(measured, stamp)
-    return {part: found[part] for part in parts if part in found}
+    recorded = json.loads(path.read_text()).get("parts", {}) if path.exists() else {}
+    stamps = recorded | dict.fromkeys(measured, stamp)
+    return {part: stamps[part] for part in parts if part in stamps}
 
 
 def record(
@@ -122,4 +122,4 @@ def record(
     path.write_text(text)
     print(text)
     theses.refresh(name)
-    return judged(bars)
+    return report_bars(bars)

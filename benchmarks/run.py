@@ -26,8 +26,8 @@ def chosen(words: list[str]) -> list[str]:
         "others": [entry.name for entry in ENTRIES if not entry.theses],
         "all": list(NAMES),
     }
-    known = sets | {name: [name] for name in NAMES}
-    return list(dict.fromkeys(itertools.chain.from_iterable(known[word.replace("-", "_")] for word in words)))
+    modules_by_name = sets | {name: [name] for name in NAMES}
+    return list(dict.fromkeys(itertools.chain.from_iterable(modules_by_name[word.replace("-", "_")] for word in words)))
 
 
 def listed() -> str:

@@ -91,7 +91,7 @@ def test_one_that_fails_stops_no_other(monkeypatch: pytest.MonkeyPatch, capsys: 
 def test_the_page_of_the_theses_is_what_was_recorded() -> None:
     """`python -m benchmarks.theses` writes it."""
     assert (RESULTS / "theses.md").read_text() == theses.page()
-    plots = {plot for row in theses.ROWS for plot in theses.shown_by(row.benchmark)}
+    plots = {plot for row in theses.ROWS for plot in theses.plots_of(row.benchmark)}
     assert plots <= {row.plot for row in theses.ROWS}
     assert {path.stem for path in (RESULTS / "plots").glob("*.svg")} == plots
 

@@ -23,8 +23,8 @@ def epoch() -> int:
     if "SOURCE_DATE_EPOCH" in os.environ:
         return int(os.environ["SOURCE_DATE_EPOCH"])
     if (ROOT / ".git").exists():
-        asked = ["git", "-C", str(ROOT), "log", "-1", "--format=%ct"]
-        return int(subprocess.run(asked, check=True, stdout=subprocess.PIPE, text=True).stdout)
+        command = ["git", "-C", str(ROOT), "log", "-1", "--format=%ct"]
+        return int(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
     return int((ROOT / "CHANGELOG.md").stat().st_mtime)
 
 

@@ -124,8 +124,8 @@ def _paragraphs(node: Any) -> list[str]:
 
 
 def _example(node: Any) -> str:
-    found = re.search(r"Example: (.+?)(?:\n\s*\n|$)", node.help or "", re.DOTALL)
-    return " ".join(found[1].split()) if found else ""
+    match = re.search(r"Example: (.+?)(?:\n\s*\n|$)", node.help or "", re.DOTALL)
+    return " ".join(match[1].split()) if match else ""
 
 
 def _section(words: list[str], node: Any) -> str:

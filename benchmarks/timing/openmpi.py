@@ -43,12 +43,12 @@ def measure(
     program = bench.folder / "openmpi_rank"
     if not program.exists():
         subprocess.run(["mpicc", "-O2", "-o", str(program), str(_SOURCE)], check=True)
-    asked, result = write_orders(bench, algo, orders)
+    orders_file, result = write_orders(bench, algo, orders)
     numbers = (str(number) for number in (size_bytes, warm_up, repeats))
     run = bench.plink(
         "lab", "exec", "--name", bench.name, bench.names[0], "--",
         "timeout", "--kill-after=5", str(_PATIENCE_S),
-        *_mpirun(bench, ALGORITHMS[algo]), str(program), asked, result, *numbers,
+        *_mpirun(bench, ALGORITHMS[algo]), str(program), orders_file, result, *numbers,
     )  # fmt: skip
     return read_seconds(run, algo, result)
 

@@ -42,8 +42,8 @@ def make(arguments: list[str] | None = None) -> tuple[Waiting, argparse.Namespac
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clocks", type=int, default=10)
     parser.add_argument("--wait", type=float, default=0.1)
-    asked = parser.parse_args(arguments)
-    return Waiting(asked.clocks, asked.wait), asked
+    options = parser.parse_args(arguments)
+    return Waiting(options.clocks, options.wait), options
 
 
 def main() -> None:

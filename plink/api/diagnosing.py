@@ -73,7 +73,7 @@ def examine(
         findings = _findings_from_facts(facts, after)
         network = measurements.network()
         measured = _pairs_measured(network)
-        _log.info("preflight of %d hosts, %d of %d pairs measured", len(session.ready), measured, plan.most_pairs)
+        _log.info("%d hosts reached, %d of %d pairs measured", len(session.ready), measured, plan.most_pairs)
         findings += findings_of(network, label_groups(network.latency_us), _retest_suspects(session, network))
     unreachable = [
         Finding("unreachable", [names[host]], reason, f"try `ssh {names[host]}`, then plink doctor again")

@@ -7,7 +7,7 @@ from typing import Any, get_args, get_origin
 from plink.cli.completion import choices
 
 _MAX_SHOWN_LIMIT = 10_000_000  # a limit above that is the computer's, and says nothing to a person
-_MAX_CHOICES_CHARS = 48
+_MAX_METAVAR_CHARS = 26  # what Rich leaves whole in a terminal of 80 columns
 _BY_OPTION = {
     "--size": "SIZE", "--bandwidth-bytes": "SIZE", "--rate": "RATE", "--host-rate": "RATE", "--host-bandwidth": "RATE",
     "--uplink-rate": "RATE", "--uplink-delay": "TIME", "--budget": "TIME", "--bandwidth-time": "TIME",
@@ -31,7 +31,7 @@ def attach(command: Any, words: tuple[str, ...] = ()) -> None:
             parameter.metavar = ""
         else:
             if parameter.metavar is None:
-                parameter.metavar = _metavar(" ".join(words), parameter)
+                _name_value(" ".join(words), parameter)
             low, high = (getattr(parameter, end, None) for end in ("min", "max"))
             if high is not None and hasattr(parameter, "_get_number_range_help_str"):
                 range_text = None if high > _MAX_SHOWN_LIMIT else f"{_plain(low or 0)}-{_plain(high)}"
@@ -61,19 +61,27 @@ def _name_kind(argument: Any) -> None:
         argument.display_type_rich = lambda ctx: kind if argument.nargs == 1 else f"{kind}..."
 
 
-def _metavar(words: str, option: Any) -> str | None:
-    known = next((_BY_OPTION[name] for name in option.opts if name in _BY_OPTION), None)
+def _name_value(words: str, option: Any) -> None:
+    """Set the metavar of an option: its choices, or the kind of its value. Choices that do not fit end its help."""
     annotation = getattr(getattr(option, "type_descriptor", None), "annotation", None)
     values = tuple(annotation) if isinstance(annotation, type) and issubclass(annotation, StrEnum) else ()
-    return known or _choices(choices(words, option) or values) or _kind(option)
+    values = choices(words, option) or values
+    named = next((_BY_OPTION[name] for name in option.opts if name in _BY_OPTION), None)
+    if named is not None or not values:
+        option.metavar = named or _kind(option)
+    elif "2lha" in values:  # algorithms, too many to list
+        option.metavar = "[ring|2lha|...]"
+    else:
+        shown = len(values)
+        while len(_brackets(values, shown)) > _MAX_METAVAR_CHARS:
+            shown -= 1
+        option.metavar = _brackets(values, shown)
+        if shown < len(values):
+            option.help = f"{option.help} Choices: {', '.join(values)}."
 
 
-def _choices(values: tuple[str, ...]) -> str:
-    """Return the choices as in ``[ring|2lha|...]``, all of them where they fit."""
-    every = f"[{'|'.join(values)}]" if values else ""
-    if len(every) <= _MAX_CHOICES_CHARS:
-        return every
-    return "[ring|2lha|...]" if "2lha" in values else f"[{'|'.join(values[:3])}|...]"
+def _brackets(values: tuple[str, ...], shown: int) -> str:
+    return f"[{'|'.join((*values[:shown], *(['...'] if shown < len(values) else [])))}]"
 
 
 def _kind(parameter: Any) -> str | None:

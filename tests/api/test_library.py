@@ -165,7 +165,10 @@ def test_bad_arguments_are_named(network: plink.Network) -> None:
         (lambda: plink.reorder(network, algo="nosuch"), "--algo nosuch"),
         (lambda: plink.reorder(network, plink.OrderRequest(pins={"nosuch": 0})), "--pin nosuch=0: unknown host"),
         (lambda: plink.reorder(network, plink.OrderRequest(groups=99)), "--groups 99"),
-        (lambda: plink.reorder(network, plink.OrderRequest(options={"base": 2})), "--set base=2: ring takes no base"),
+        (
+            lambda: plink.reorder(network, plink.OrderRequest(options={"base": 2})),
+            "--set base=2: ring has no option base",
+        ),
         (lambda: plink.reorder(network, plink.OrderRequest(max_moves=1, time_limit_s=1.0)), "--max-moves"),
         (lambda: plink.reorder(network, plink.OrderRequest(max_moves=0)), "--max-moves 0"),
         (lambda: plink.reorder(network, plink.OrderRequest(seed=-1)), "--seed -1"),

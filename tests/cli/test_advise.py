@@ -126,7 +126,7 @@ def test_pairs_that_were_not_measured_matter_only_where_they_are_used(
         ("even.json --size 1MB..1KB", "--size 1 MB..1 kB: give a size"),
         ("even.json --algos butterfly", "--algos butterfly: choose some of ring, "),
         ("even.json --model latency", "--model latency knows no sizes"),
-        ("even.json --algos ring --set base=2", "--set base=2: ring takes no base"),
+        ("even.json --algos ring --set base=2", "--set base=2: ring has no option base"),
         ("even.json --algos bcube --set base=3", "none of the algorithms fits: bcube of base 3 needs a power of 3"),
         # A picture that cannot be is refused before anything is read.
         ("gone.json --plot no/such/advice.svg", "--plot no/such/advice.svg: its folder is missing"),

@@ -37,8 +37,8 @@ def local(folder: Path, backend: str, *words: str) -> tuple[int, str, str]:
     [
         ("rinf", (), "--backend rinf: choose one of auto, ring, "),
         ("gloo", (), "--backend gloo: PyTorch's own does that; omit --backend"),
-        ("auto", (), "--backend auto needs to know the network"),
-        ("ring", ("--slots", "1"), "--backend: needs two ranks or more"),
+        ("auto", (), "--backend auto needs a measured network"),
+        ("ring", ("--slots", "1"), "--backend needs two ranks or more"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_runs(
@@ -55,7 +55,7 @@ def test_what_cannot_be_is_refused_before_anything_runs(
 def test_a_schedule_of_ones_own_is_proven(tmp_path: Path) -> None:
     """One that leaves somebody out, one of other ranks, one that is no all-reduce."""
     code, _, err = local(tmp_path, write_schedule(tmp_path, STAR[1:]))
-    assert (code, "`plink schedule verify star.json` tells all" in err) == (2, True), err
+    assert (code, "`plink schedule verify star.json` lists all" in err) == (2, True), err
     code, _, err = local(tmp_path, write_schedule(tmp_path, STAR, ranks=4))
     assert (code, "a schedule of 4 ranks, and the job has 3" in err) == (2, True), err
     (tmp_path / "half.json").write_text(json.dumps(schedule_for("ring", 3, collective="reduce-scatter").to_json()))

@@ -153,9 +153,13 @@ def test_what_stands_in_a_file_is_shown_and_not_obeyed(here: Path) -> None:
         (["--results", "good.json", "--min-paia", "0.9"], 2, "--min-paia goes with --truth"),
         (["--results", "good.json", "--dry-run"], 2, "--dry-run goes with --measure"),
         (["--results", "good.json", "--algo", "ring", "--size", "1KB"], 2, "--algo, --size go with --measure: nothing"),
-        (["--results", "good.json", "--model", "latency"], 2, "NETWORK prices the runs anew, by --model too"),
+        (["--results", "good.json", "--model", "latency"], 2, "add NETWORK to price the runs again by --model"),
         (["--results", "good.json", "--tolerance", "0.1"], 2, "--tolerance goes with --max-regression"),
-        (["cloud.json", "--measure", "--dry-run", "-o", "x"], 2, "-o goes with what is run: --dry-run finds nothing"),
+        (
+            ["cloud.json", "--measure", "--dry-run", "-o", "x"],
+            2,
+            "-o goes with what is run: --dry-run measures nothing",
+        ),
         (["--results", "cloud.json"], 2, "schema: expected 'plink.check/1' or 'plink.demo/1'"),
         (["--measure", "--algo", "nccl"], 2, "choose one of ring"),
         (
@@ -166,11 +170,11 @@ def test_what_stands_in_a_file_is_shown_and_not_obeyed(here: Path) -> None:
         (["--measure", "cloud.json", "--size", "3"], 2, "an element has 4 bytes"),
         (["cloud.json", "--results", "strangers.json"], 4, "is not one of the hosts in cloud.json"),
         (["--results", "none.json"], 2, "checks[0].ranks: expected a whole number >= 1"),
-        (["cloud.json", "--results", "plain.json"], 2, "leave NETWORK away"),
+        (["cloud.json", "--results", "plain.json"], 2, "omit NETWORK"),
         (["--results", "unpredicted.json"], 4, "of order 1 of 4; give the NETWORK that it was run on"),
         (["--results", "zero.json"], 2, "takes more than 0 seconds"),
         (["--results", "good.json", "--max-regression", "empty.json"], 2, "checks: expected a list of 1 or more"),
-        (["--measure", "--max-regression", "good.json", "-o", "./good.json"], 2, "would be the next baseline"),
+        (["--measure", "--max-regression", "good.json", "-o", "./good.json"], 2, "would become the baseline"),
     ],
 )
 def test_what_cannot_be_is_refused(words: list[str], code: int, message: str, here: Path) -> None:

@@ -76,7 +76,7 @@ def test_own_file_before_the_project_s(here: Path) -> None:
         ("\ncost = {random = true}\n", "plink.toml:2: random: one value was expected"),
         ('[cost]\nalgo = "nosuch"\n', "plink.toml:2: --algo nosuch: "),
         ('[cost]\nsize = "much"\n', "plink.toml:2: 'much' is not a size"),
-        ('[cost]\nset = ["base=2"]\n', "plink.toml:2: --set base=2: ring takes no base"),
+        ('[cost]\nset = ["base=2"]\n', "plink.toml:2: --set base=2: ring has no option base"),
     ],
 )
 def test_a_file_that_says_what_cannot_be(text: str, said: str, here: Path) -> None:
@@ -93,7 +93,7 @@ def test_a_value_that_is_typed_wrong_is_not_blamed_on_the_file(here: Path) -> No
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[reorder]\nmoves = 7\n", "reorder n.json --time-limit 0.1"),
+        ("[reorder]\nmax-moves = 7\n", "reorder n.json --time-limit 0.1"),
         ("[reorder]\ntime-limit = 3600\n", "reorder n.json --max-moves 7"),
         ("[reorder]\njson = true\n", "reorder n.json --format openmpi"),
         ('[reorder]\nformat = "openmpi"\n', "reorder n.json --json"),
@@ -113,9 +113,9 @@ def test_typed_options_win_over_those_they_exclude(text: str, words: str, here: 
 
 
 def test_options_of_a_file_exclude_each_other(here: Path) -> None:
-    (here / "plink.toml").write_text("[reorder]\ntime-limit = 1\nmoves = 7\n")
+    (here / "plink.toml").write_text("[reorder]\ntime-limit = 1\nmax-moves = 7\n")
     assert refusal(typed("-q", "reorder", "n.json", cwd=here)).startswith(
-        "plink.toml:3: --max-moves is instead of a time"
+        "plink.toml:3: --max-moves replaces the time limit"
     )
     (here / "plink.toml").write_text('[launch]\nrunner = "local"\nhosts = "hosts.txt"\n')
     assert refusal(typed("-q", "launch", "true", cwd=here)).startswith(

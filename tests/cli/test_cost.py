@@ -51,7 +51,7 @@ def test_latencies_alone(here: Path) -> None:
     assert done.stdout == (
         "ring, 4 ranks, 100 MB, model latency: 400 us\n"
         "  slowest pair used: a - b\n"
-        "  the price is the sum of all hops, not of the rounds:\n"
+        "  the cost is the sum of all hops, not of the rounds:\n"
         "  rounds 1-3: 100 us farthest hop\n"
         "random orders (50): 220 us to 400 us, median 220 us; 0% of them cost more than this one\n"
     )
@@ -141,7 +141,7 @@ def test_what_has_no_price(words: str, said: str, here: Path) -> None:
         ("n.json --size 0", "--size 0: give more than 0 bytes"),
         ("n.json --size many", "'many' is not a size"),
         ("n.json --algo butterfly", "--algo butterfly: there are ring, "),
-        ("n.json --set base=2", "--set base=2: ring takes no base"),
+        ("n.json --set base=2", "--set base=2: ring has no option base"),
         ("n.json --algo tree --set fan-out=0", "--set fan_out=0: at least 1 is needed"),
         ("n.json --order other.txt", "other.txt: the order names hosts that are not in the hosts list: e"),
         ("n.json --order few.txt", "few.txt: the order leaves out hosts of the hosts list: c, d"),

@@ -15,7 +15,7 @@ from tests.conftest import typed
         (("--size", "much"), "'much' is not a size"),
         (("--racks", "1000"), "--racks 1000: a lab has 1 to 64 racks"),
         (("--hosts-per-rack", "200"), "--hosts-per-rack 200: a lab has 1 to 512 hosts in all"),
-        (("--racks", "1", "--hosts-per-rack", "1"), "--racks 1 --hosts-per-rack 1: one host has nobody"),
+        (("--racks", "1", "--hosts-per-rack", "1"), "--racks 1 --hosts-per-rack 1: one host has no order"),
     ],
 )
 def test_what_cannot_be_shown_is_refused(words: tuple[str, ...], said: str, tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ GOLDEN = {
 
 def test_help_names_every_format() -> None:
     option = next(each for each in command().commands["reorder"].params if each.name == "format")
-    named = re.search(r"What to write: (.*?);", str(getattr(option, "help", "")))
+    named = re.search(r"Choices: (.*?)\.", str(getattr(option, "help", "")))
     assert named is not None
     assert named.group(1).split(", ") == list(FORMATS)
 

@@ -104,7 +104,7 @@ def test_a_rehearsal_starts_nothing(tmp_path: Path, script: str) -> None:
     assert not (tmp_path / ".plink").exists()
     code, out, _ = local(tmp_path, "--dry-run", "--slots", "2", "--json", "marks.py", "$(a)\n")
     rehearsal = json.loads(out)
-    assert list(Draft202012Validator(read_document(SCHEMAS / "rehearsal.schema.json")).iter_errors(rehearsal)) == []
+    assert list(Draft202012Validator(read_document(SCHEMAS / "dry-run.schema.json")).iter_errors(rehearsal)) == []
     assert rehearsal["schema"] == "plink.dry-run/1"
     assert [command["ranks"] for command in rehearsal["commands"]] == [[0], [1]]
     assert rehearsal["commands"][1]["argv"][1:] == ["marks.py", "$(a)\n"]

@@ -94,13 +94,13 @@ REFUSED: list[tuple[int, str, str]] = [
     (2, "n.json --objective sum --algo tree", "--objective sum is for rings (ring, "),
     (2, "n.json --objective bottleneck --model contention", "--objective bottleneck knows round trips only; "),
     (2, "n.json --objective bottleneck --pin a=0 --pin b=4", "--objective bottleneck: "),
-    (2, "n.json --max-moves 5 --time-limit 1", "--max-moves is instead of a time; "),
-    (2, "one.json --objective fastest", "--objective fastest: there are "),
-    (2, "n.json --topology topo.conf", "--topology stands for a network; "),
+    (2, "n.json --max-moves 5 --time-limit 1", "--max-moves replaces the time limit; "),
+    (2, "one.json --objective fastest", "--objective fastest: choose one of "),
+    (2, "n.json --topology topo.conf", "--topology replaces a network; "),
     (2, "n.json --hosts four.txt", "--hosts goes with --topology; "),
     (2, "--topology topo.conf --hosts none.txt", "topo.conf: it has none of the hosts: "),
     (4, "--topology topo.conf --hosts half.txt", "topo.conf says of no two hosts how far apart they are; "),
-    (2, "--topology topo.conf --format deepspeed --algo star", "--algo star: there are "),
+    (2, "--topology topo.conf --format deepspeed --algo star", "--algo star: choose one of "),
     (2, "n.json --prior others.conf", "others.conf: it has none of the hosts: "),
 ]
 

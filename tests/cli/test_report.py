@@ -73,7 +73,7 @@ def test_what_is_of_another_network_is_left_aside(tmp_path: Path) -> None:
     write(tmp_path / ".plink" / "embedding.json", {"network": "sha256:0"})
     done = typed("report", "n.json", "-o", "-", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "left aside" in done.stderr
+    assert "ignored" in done.stderr
     assert "The hosts could not be placed: an embedding takes 4 hosts" in done.stdout
     assert "The last order was found for another network" in done.stdout
     assert sorted(listing(tmp_path)) == [

@@ -123,7 +123,7 @@ def test_groups_are_those_given_or_neighbours(here: Path) -> None:
         ("--algo butterfly", "there is no algorithm butterfly; there are ring, "),
         ("--algo bcube --ranks 6", "bcube of base 2 needs a power of 2 ranks, not 6; nearest: 4 or 8"),
         ("--algo tree --set fan-out=0", "--set fan_out=0: at least 1 is needed"),
-        ("--algo tree --set base=2", "--set base=2: tree takes no base"),
+        ("--algo tree --set base=2", "--set base=2: tree has no option base"),
         ("--algo tree --set fan-out", "--set fan-out: write name=value"),
         ("--algo ps --set colocated=no --set servers=4", "ps: 4 servers of 4 ranks leave no worker"),
         ("--algo 2lha --groups 0,1/2", "--groups 0,1/2: every rank from 0 to 3 belongs to exactly one group"),

@@ -65,36 +65,36 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def test_what_is_there_is_asked_once_and_without_its_content(site: str) -> None:
-    assert links.trouble(f"{site}/good") is None
+    assert links.link_error(f"{site}/good") is None
     assert Site.asked == ["HEAD /good"]
 
 
 def test_a_page_that_only_gives_itself_is_there(site: str) -> None:
-    assert links.trouble(f"{site}/get-only") is None
+    assert links.link_error(f"{site}/get-only") is None
     assert Site.asked == ["HEAD /get-only", "GET /get-only"]
 
 
 def test_what_is_not_there_is_asked_again_once(site: str) -> None:
-    assert links.trouble(f"{site}/gone") == "404 Not Found"
+    assert links.link_error(f"{site}/gone") == "404 Not Found"
     assert Site.asked == ["HEAD /gone", "GET /gone"] * 2
 
 
 def test_what_answers_the_second_time_is_there(site: str) -> None:
-    assert links.trouble(f"{site}/flaky") is None
+    assert links.link_error(f"{site}/flaky") is None
     assert len(Site.asked) == 3
 
 
 def test_redirections_are_followed_and_not_for_ever(site: str) -> None:
-    assert links.trouble(f"{site}/moved") is None
+    assert links.link_error(f"{site}/moved") is None
     assert Site.asked[0] == "HEAD /moved"
     assert Site.asked[-1].endswith("/good")
-    assert "redirect" in str(links.trouble(f"{site}/round"))
+    assert "redirect" in str(links.link_error(f"{site}/round"))
 
 
 def test_what_takes_too_long_and_what_nobody_answers_is_not_there(site: str) -> None:
-    assert "timed out" in str(links.trouble(f"{site}/slow", answer_s=0.1))
-    assert "Connection refused" in str(links.trouble("http://127.0.0.1:9"))
-    assert links.trouble("http://[") is not None
+    assert "timed out" in str(links.link_error(f"{site}/slow", answer_s=0.1))
+    assert "Connection refused" in str(links.link_error("http://127.0.0.1:9"))
+    assert links.link_error("http://[") is not None
 
 
 def test_every_link_is_asked_at_once_each_address_once_and_wrong_ones_get_a_line(site: str) -> None:
@@ -103,19 +103,22 @@ def test_every_link_is_asked_at_once_each_address_once_and_wrong_ones_get_a_line
         Link("a.md:2", "", f"{site}/gone#part"),
         Link("b.md:7", "", f"{site}/gone"),
     ]
-    assert links.wrong(given) == [f"a.md:2: {site}/gone#part: 404 Not Found", f"b.md:7: {site}/gone: 404 Not Found"]
+    assert links.broken_links(given) == [
+        f"a.md:2: {site}/gone#part: 404 Not Found",
+        f"b.md:7: {site}/gone: 404 Not Found",
+    ]
     assert Site.asked.count("GET /gone") == 2
     slow = [Link("a.md:1", "", f"{site}/slow?{k}") for k in range(6)]
     began = time.monotonic()
-    assert len(links.wrong(slow, answer_s=0.3)) == 6
+    assert len(links.broken_links(slow, answer_s=0.3)) == 6
     assert time.monotonic() - began < 6 * 4 * 0.3, "one after the other"
-    assert links.wrong([]) == []
+    assert links.broken_links([]) == []
 
 
 def test_nobody_is_waited_for_longer_than_for_all(site: str) -> None:
     began = time.monotonic()
     given = [Link("a.md:1", "", f"{site}/drips"), Link("a.md:2", "", f"{site}/good")]
-    assert links.wrong(given, all_s=1.0) == [f"a.md:1: {site}/drips: no answer within 1 s"]
+    assert links.broken_links(given, all_s=1.0) == [f"a.md:1: {site}/drips: no answer within 1 s"]
     assert time.monotonic() - began < 10
 
 
@@ -146,5 +149,5 @@ def test_the_exit_code_says_whether_all_lead_somewhere(
 
 
 def test_the_repository_has_links_in_pages_and_in_docstrings() -> None:
-    where = {Path(link.where.partition(":")[0]).suffix for link in links.of_the_repository()}
+    where = {Path(link.location.partition(":")[0]).suffix for link in links.of_the_repository()}
     assert where == {".md", ".py"}

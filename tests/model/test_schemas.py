@@ -51,7 +51,7 @@ def order_of(network: Network, **wishes: Any) -> Document:
     from plink.api.ordering import OrderRequest
     from plink.api.reordering import reorder
 
-    return reorder(network, OrderRequest(**{"moves": 100, **wishes})).to_json()
+    return reorder(network, OrderRequest(**{"max_moves": 100, **wishes})).to_json()
 
 
 def alike(names: str = "abcdef") -> Network:

@@ -298,7 +298,7 @@ BAD = [
     (instance(InstanceId="-oProxyCommand=x"), "t: Instances[0]", "cannot be a host name"),
     (instance(NetworkNodes="nn-1"), "t: Instances[0].NetworkNodes", "a list was expected, this is a str"),
     (instance(NetworkNodes=["a" * 600]), "t: Instances[0].NetworkNodes[0]", "600 characters"),
-    (instance(NetworkNodes=None), "t", "says of none where it stands"),
+    (instance(NetworkNodes=None), "t", "without their positions"),
     (json.dumps({"Instances": [{"InstanceId": "i-1", "ZoneId": "z"}] * 2}), "t: Instances[1]", "listed twice"),
     (gcp(physicalHost="/a/b"), "t[0].resourceStatus.physicalHost", "not of the form /block/subblock/host"),
     (

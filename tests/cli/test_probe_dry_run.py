@@ -7,7 +7,7 @@ import pytest
 from tests.conftest import typed
 
 STAMP = "measure 6 pairs in 3 rounds by stamp, 10000 probes a pair: 18 MB"
-SHARED = "measure what groups of hosts share, "
+SHARED = "measure the capacity that groups of hosts share, "
 TESTS = "measure the bandwidth of 6 pairs in 3 rounds by iperf3, a TCP test of"
 
 
