@@ -84,7 +84,7 @@ class ElasticRun:
         while process.poll() is None:
             time.sleep(0.05)
             new = set(folder.glob(".plink/runs/*")) - before
-            path = next((folder / "agile.jsonl" for folder in new if (folder / "agile.jsonl").exists()), None)
+            path = next((run / "agile.jsonl" for run in new if (run / "agile.jsonl").exists()), None)
             if path is None:
                 continue
             self.id = path.parent.name

@@ -63,9 +63,9 @@ def recorded_run(file: Path, key: str, run: Callable[[], dict[str, Any]], fresh:
     """Return what a run found: as the file has it under that key; else (or for ``fresh``) run now and put there."""
     rows = json.loads(file.read_text()) if file.exists() else {}
     if fresh or key not in rows or disturbed(rows[key]):
-        row = run() | {"commit": _commit()}
+        new_row = run() | {"commit": _commit()}
         rows = json.loads(file.read_text()) if file.exists() else {}  # another process may have put something there
-        rows[key] = row
+        rows[key] = new_row
         lines = (f"  {json.dumps(name)}: {json.dumps(row)}" for name, row in sorted(rows.items()))
         write_text(file, "{\n" + ",\n".join(lines) + "\n}\n")
     row: dict[str, Any] = rows[key]

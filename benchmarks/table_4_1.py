@@ -111,10 +111,10 @@ def details(lines: dict[str, list[dict[str, Any]]]) -> str:
     ends, names = (_HOSTS[0], _HOSTS[-1]), ("rounds", "bytes / S", "between racks / S")
     heading = " | ".join(f"{name}, {hosts} hosts" for hosts in ends for name in names)
     rows = [f"| | {heading} |", "|---" * 7 + "|"]
-    for name, rows in lines.items():
+    for name, counts in lines.items():
         cells = [
             f"{row['thesis'][column]:.5g} / {row['counted'][column]:.5g}"
-            for row in (rows[0], rows[-1]) for column in _COLUMNS
+            for row in (counts[0], counts[-1]) for column in _COLUMNS
         ]  # fmt: skip
         rows.append(f"| {name} | " + " | ".join(cells) + " |")
     return "Formula / count:\n\n" + "\n".join(rows)

@@ -8,6 +8,7 @@ the theses say, and why it differs, stands in theses.toml.
 import functools
 import importlib
 import sys
+import textwrap
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,13 +56,14 @@ def _document(benchmark: str) -> dict[str, Any] | None:
 
 
 def page() -> str:
-    """Return the whole page."""
+    """The whole page."""
     every = functools.cache(plots_of)
     lines = [_TEXTS["introduction"]]
+    first_figures: dict[str, str] = {}  # of each benchmark, whose bars stand below it alone
     for source in dict.fromkeys(row.source for row in ROWS):
         lines += [
             f"\n## {source}\n",
-            "| figure | shows | the thesis | ours | why they differ | again |",
+            "| figure | shows | the thesis | ours | why they differ | repeat |",
             "|---" * 6 + "|",
         ]
         rows = [row for row in ROWS if row.source == source]
@@ -72,20 +74,27 @@ def page() -> str:
                 again += f"; [JSON]({row.json}), [plot](plots/{row.plot}.svg)"
             if row.page:
                 again += f", [page]({row.page})"
-            ours = plot.ours if plot else "not recorded yet"
+            ours = plot.ours if plot else "not recorded"
             lines.append(f"| {row.figure} | {row.shows} | {row.thesis} | {ours} | {row.difference} | {again} |")
         for row in rows:
             if plot := every(row.benchmark).get(row.plot):
                 document = _document(row.benchmark)
                 assert document is not None
+                first = first_figures.setdefault(row.benchmark, row.figure)
+                bars = missed_bars_text(document["bars"]) if first == row.figure else f"Bars: see {first}."
                 lines += [
                     f"\n### {row.figure}: {row.shows}\n",
-                    f"![{plot.picture.alt}](plots/{row.plot}.svg)\n",
+                    f"{_wrapped(f'![{plot.picture.alt}](plots/{row.plot}.svg)')}\n",
                     measured_with(document, plot.part),
-                    f"\n{missed_bars_text(document['bars'])}",
+                    f"\n{_wrapped(bars)}",
                     *([f"\n{plot.details}"] if plot.details else []),
                 ]
     return "\n".join(lines) + "\n"
+
+
+def _wrapped(paragraph: str) -> str:
+    """Break a paragraph into lines of at most 120 columns."""
+    return textwrap.fill(paragraph, 120, break_long_words=False, break_on_hyphens=False)
 
 
 def measured_with(document: dict[str, Any], part: str | None = None) -> str:
@@ -127,8 +136,8 @@ def refresh(name: str) -> None:
         return
     folder = results.RESULTS / "plots"
     folder.mkdir(exist_ok=True)
-    for name_, plot in plots_of(benchmark).items():
-        write(plot.picture, folder / f"{name_}.svg")
+    for name, plot in plots_of(benchmark).items():
+        write(plot.picture, folder / f"{name}.svg")
     write_text(results.RESULTS / "theses.md", page())
 
 

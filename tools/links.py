@@ -69,7 +69,7 @@ def _location(file: Path, line: int) -> str:
 
 def link_error(url: str, answer_s: float = _ANSWER_TIMEOUT_S) -> str | None:
     """Why nothing is there; None: something is. Redirections are followed."""
-    error = None
+    reason: str | None = None
     for method in ("HEAD", "GET") * 2:
         try:
             request = urllib.request.Request(url, method=method, headers={"User-Agent": "plink-links"})
@@ -77,12 +77,12 @@ def link_error(url: str, answer_s: float = _ANSWER_TIMEOUT_S) -> str | None:
                 return None
         except urllib.error.HTTPError as error:
             error.close()
-            error = f"{error.code} {error.reason}"
+            reason = f"{error.code} {error.reason}"
         except urllib.error.URLError as error:
-            error = str(error.reason)
+            reason = str(error.reason)
         except (OSError, HTTPException, ValueError) as error:
-            error = str(error) or type(error).__name__
-    return error
+            reason = str(error) or type(error).__name__
+    return reason
 
 
 def broken_links(
