@@ -27,7 +27,7 @@ from solvers.prediction.observed import observed
 from solvers.prediction.tiered import TieredPrediction, predict_tiered
 
 HOSTS = 1024
-MANY_HOSTS = 10_000
+LARGE_FLEET_HOSTS = 10_000
 VARIANTS: dict[str, dict[str, Any]] = {
     "base": {},
     "noise of each direction": {"one_way": True},
@@ -238,10 +238,10 @@ def main() -> int:
     results["methods"] = methods(1)
     for row in results["methods"]:
         print(json.dumps(row), flush=True)
-    results["scale"] = {"hosts": MANY_HOSTS}
+    results["scale"] = {"hosts": LARGE_FLEET_HOSTS}
     for schedule in (schedule_all, schedule_adaptive):  # each in a process of its own: the peak is the process's
         with multiprocessing.get_context("spawn").Pool(1) as alone:
-            results["scale"][schedule.__name__] = alone.apply(schedule, (MANY_HOSTS,))
+            results["scale"][schedule.__name__] = alone.apply(schedule, (LARGE_FLEET_HOSTS,))
         print(schedule.__name__, json.dumps(results["scale"][schedule.__name__]), flush=True)
     return record("adaptive-probing", configuration, results, bars_of(results))
 
@@ -259,8 +259,8 @@ def bars_of(recorded: dict[str, Any]) -> list[Bar]:
     ]
     for name in (schedule_all.__name__, schedule_adaptive.__name__):
         row = recorded["scale"][name]
-        bars.append(Bar(f"{name} of {MANY_HOSTS} hosts, seconds", row["seconds"], at_most=60.0))
-        bars.append(Bar(f"{name} of {MANY_HOSTS} hosts, GB", row["peak_rss_gb"], at_most=4.0))
+        bars.append(Bar(f"{name} of {LARGE_FLEET_HOSTS} hosts, seconds", row["seconds"], at_most=60.0))
+        bars.append(Bar(f"{name} of {LARGE_FLEET_HOSTS} hosts, GB", row["peak_rss_gb"], at_most=4.0))
     return bars
 
 

@@ -34,8 +34,8 @@ _SEEDS = {64: 10, 512: 10}
 _KNOWN_SEEDS = 10
 _SHARE = 0.1  # of the plain annealing's time
 _ENDING = 0.9  # of that: what is left is for the last slice
-_MOST_S = 10.0  # plink reorder's default
-_MOST_MOVES = 1 << 50
+_MAX_S = 10.0  # plink reorder's default
+_UNLIMITED_MOVES = 1 << 50
 _SIZE, _MODEL = 100e6, "latency"
 _TIERS_US = (25.0, 60.0, 120.0)
 _BLOCKS = (8, 32)  # hosts of a rack and of a pod, where they are powers of two
@@ -64,7 +64,7 @@ class OrderProblem:
             return time.monotonic() - began < seconds and progress.cost > enough
 
         task = Task(self.fabric, np.arange(len(self.cloud)), self.algo, self.options, _SIZE, _MODEL)
-        return search(task, seed, SearchBudget(_MOST_MOVES, going)), time.monotonic() - began
+        return search(task, seed, SearchBudget(_UNLIMITED_MOVES, going)), time.monotonic() - began
 
 
 def order_problem(cloud: Cloud, algo: str) -> OrderProblem:
@@ -132,7 +132,7 @@ def at_known(hosts: int, algo: str, seed: int) -> dict[str, Any]:
     """Return whether the known optimum is found, and after how long."""
     here = order_problem(three_tier(hosts, seed, "powers", noise_sigma=0.0, tiers_us=_TIERS_US), algo)
     optimum = known_optimum(hosts, algo, here.options.base)
-    result, took = here.search(seed, _MOST_S, optimum * (1 + 1e-9))
+    result, took = here.search(seed, _MAX_S, optimum * (1 + 1e-9))
     cost = here.price(result)
     assert cost >= optimum * (1 - 1e-9), f"{algo}, {hosts} hosts: {cost} is less than {optimum}, which was optimal"
     return {

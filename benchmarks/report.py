@@ -59,13 +59,13 @@ def main() -> int:
                 "megabytes": round(megabytes, 3),
                 "seconds_to_draw": round(drew, 2),
                 "seconds_to_open": [round(value, 3) for value in opened],
-                "complaints": browser.said,
+                "complaints": browser.console_messages,
             }
             bars += [
                 Bar(f"megabytes, {hosts} hosts", round(megabytes, 3), at_most=_MEGABYTES),
                 Bar(f"seconds to open in Chromium, {hosts} hosts", round(seconds, 3), at_most=_SECONDS),
             ]
-        bars.append(Bar("complaints of the console", len(browser.said), at_most=0))
+        bars.append(Bar("complaints of the console", len(browser.console_messages), at_most=0))
     return record("report", {"hosts": _HOSTS, "times": _TIMES}, figures, bars)
 
 

@@ -55,7 +55,7 @@ def of_the_repository() -> list[Link]:
     """Return all links of the repository."""
     pages = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
     sources = [
-        file for room in ("plink", "probes", "solvers", "runners") for file in sorted((ROOT / room).rglob("*.py"))
+        file for package in ("plink", "probes", "solvers", "runners") for file in sorted((ROOT / package).rglob("*.py"))
     ]
     return [
         *(link for page in pages for link in in_page(page)),

@@ -13,7 +13,7 @@ from runners.lab.state import State
 # As `ompi_info --param coll tuned --level 9` numbers them.
 ALGORITHMS = {"openmpi-recursive-doubling": 3, "openmpi-ring": 4, "openmpi-rabenseifner": 6}
 _SOURCE = Path(__file__).parent / "openmpi_rank.c"
-_PATIENCE_S = 900
+_TIMEOUT_S = 900
 
 
 def check_installed() -> None:
@@ -47,7 +47,7 @@ def measure(
     numbers = (str(number) for number in (size_bytes, warm_up, repeats))
     run = bench.plink(
         "lab", "exec", "--name", bench.name, bench.names[0], "--",
-        "timeout", "--kill-after=5", str(_PATIENCE_S),
+        "timeout", "--kill-after=5", str(_TIMEOUT_S),
         *_mpirun(bench, ALGORITHMS[algo]), str(program), orders_file, result, *numbers,
     )  # fmt: skip
     return read_seconds(run, algo, result)

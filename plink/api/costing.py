@@ -33,7 +33,7 @@ class CostRequest:
 
 
 @dataclass(frozen=True)
-class Cost:
+class CollectiveCost:
     """Cost of a collective by ``model``. ``order``, shape (N,): the host (its index in the network) at each rank.
     ``parts``: what the algorithm is made of, as (weight, name, price with its rounds); empty for very many ranks.
     ``price``: what another order costs, of the same shape."""
@@ -54,7 +54,7 @@ class Cost:
 
 def cost(
     network: Network, order: RankOrder | None = None, request: CostRequest | None = None, *, algo: str | None = None
-) -> Cost:
+) -> CollectiveCost:
     """Return the cost of a collective among the network's hosts.
 
     :param order: None: ranks as the hosts stand. :param algo: instead of that of ``request``.
@@ -80,4 +80,4 @@ def cost(
         for weight, name in parts_of(request.algo, request.size_bytes):
             schedule = schedule_for(name, len(ranks), options)
             parts.append((weight, name, evaluate(schedule, fabric, ranks, request.size_bytes, model)))
-    return Cost(request, model, total, ranks, fabric, tuple(parts), price)
+    return CollectiveCost(request, model, total, ranks, fabric, tuple(parts), price)

@@ -14,7 +14,7 @@ from plink.model.network import Matrix, Network, matrix_from_json
 from plink.report.report_data import Floats, HostMap, ReportData
 from solvers.embedding.embed import Embedding, embed
 
-_MANY_HOSTS = 64  # hosts: fitting more of them takes long enough to say so
+_SLOW_FIT_HOSTS = 64  # hosts: fitting more of them takes long enough to say so
 _log = logging.getLogger("plink.report")
 _UNITS = {1.0: "µs", 2.0: "√µs"}  # in which ||v_i - v_j||^alpha is microseconds
 
@@ -34,7 +34,7 @@ def map_of(embedding: Embedding) -> HostMap:
 
 def _fitted(network: Network, seed: int) -> HostMap:
     names = network.hosts.names
-    if len(names) > _MANY_HOSTS:
+    if len(names) > _SLOW_FIT_HOSTS:
         _log.info("placing %d hosts (`plink embed` keeps the result for the next time)", len(names))
     return map_of(embed(network.latency_us, seed=seed, device=device_for("auto", len(names)), names=names))
 

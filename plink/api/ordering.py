@@ -76,13 +76,13 @@ class OrderRequest:
             raise UsageError(f"--objective {self.objective}: choose one of {', '.join(OBJECTIVES)}")
         if self.max_moves is not None and self.time_limit_s is not None:
             raise UsageError("--max-moves replaces the time limit; omit --time-limit")
-        for option, number, least in (
+        for option, number, minimum in (
             ("max-moves", self.max_moves, 1),
             ("time-limit", self.time_limit_s, 0),
             ("seed", self.seed, 0),
         ):
-            if number is not None and not number >= least:
-                raise UsageError(f"--{option} {number:g}: at least {least} is needed")
+            if number is not None and not number >= minimum:
+                raise UsageError(f"--{option} {number:g}: at least {minimum} is needed")
         for name, rank in self.pins.items():
             if type(rank) is not int:
                 raise UsageError(f"--pin {name}={rank}: a rank is a whole number")

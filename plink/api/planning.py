@@ -109,8 +109,8 @@ def plan(network: Network, request: PlanRequest | None = None, *, algo: str | No
     else:
         result, pattern = _one_level(network, request, fabric, model, ranks, order)
     if request.order is None:
-        how = "ranks as the network lists the hosts" if result.groups is None else "groups one after the other"
-        _log.info("no order was given: %s", how)
+        ranks_text = "ranks as the network lists the hosts" if result.groups is None else "groups one after the other"
+        _log.info("no order was given: %s", ranks_text)
     schedule = _small_schedule(result, pattern)
     result = replace(result, rate_gbps=fabric.rate_gbps)
     return result if schedule is None else replace(result, schedule=schedule, chunks=schedule.chunks)
@@ -153,8 +153,8 @@ def _two_level(
     local, global_group = masters = equal_chunks(groups, chunks, weights)
     all_reduce = AllReduce(fabric, ranks, request.size_bytes, model)
     cost = two_level_cost(groups, masters, all_reduce)
-    drawn = min(chunks, len(ranks) * _CHUNKS_PER_RANK)  # finer ones change the price by next to nothing
-    random = random_groups_median(groups, drawn, by, all_reduce, request.seed)
+    random_chunks = min(chunks, len(ranks) * _CHUNKS_PER_RANK)  # finer ones change the price by next to nothing
+    random = random_groups_median(groups, random_chunks, by, all_reduce, request.seed)
     baseline = _available_costs(flat=_flat(fabric, ranks, request, model))
     if by != "sizes":
         plain = equal_chunks(groups, chunks)

@@ -85,9 +85,9 @@ def measure(
     measurements.details |= {"method": request.method, "count": request.count, "seed": request.seed, "plan": plan}
     deadline = None if request.budget_s is None else time.monotonic() + request.budget_s
     with Survey(measurements, connector, settings_of(request), time.monotonic) as session:
-        began = time.monotonic()
+        started = time.monotonic()
         session.start(Watcher(lambda done, total: progress("connecting", done, total)))
-        _log.debug("agents on %d hosts in %.1f s", len(session.ready), time.monotonic() - began)
+        _log.debug("agents on %d hosts in %.1f s", len(session.ready), time.monotonic() - started)
         rounds = _Rounds(session, request.seed, progress, round_done, deadline)
         in_time = rounds.run(request.method, "measuring", adaptive)
         if request.bandwidth and in_time:
@@ -128,9 +128,9 @@ class _Rounds:
                     if not adaptive:
                         _note_untried(measurements, method)
                     return False
-                began = time.monotonic()
+                started = time.monotonic()
                 self.session.measure(pairs, method_for, on_done)
-                _log.debug("%d pairs by %s in %.2f s", len(pairs), method, time.monotonic() - began)
+                _log.debug("%d pairs by %s in %.2f s", len(pairs), method, time.monotonic() - started)
                 self.round_done()
             return True
         finally:

@@ -40,15 +40,15 @@ def compare_orders(setup: JobSetup, comparison: ComparisonRequest) -> None:
     if setup.baseline.names == setup.hosts.names:
         raise UsageError("plink's order is the given one: there is nothing to compare")
     orders = {"given": setup.baseline, "plink": setup.hosts}
-    values: dict[str, list[float]] = {which: [] for which in orders}
+    values: dict[str, list[float]] = {order_name: [] for order_name in orders}
     runs: list[dict[str, Any]] = []
     for pair in range(comparison.pairs):
         # Turn and turn about, so that what drifts with time favours neither.
-        for which in list(orders) if pair % 2 == 0 else list(orders)[::-1]:
-            run_id, value = _run_once(replace(setup, hosts=orders[which]), which, pair, comparison)
-            values[which].append(value)
-            runs.append({"order": which, "pair": pair, "value": value, "id": run_id})
-            say(f"{which:>5}, {pair + 1} of {comparison.pairs}: {value:g}")
+        for order_name in list(orders) if pair % 2 == 0 else list(orders)[::-1]:
+            run_id, value = _run_once(replace(setup, hosts=orders[order_name]), order_name, pair, comparison)
+            values[order_name].append(value)
+            runs.append({"order": order_name, "pair": pair, "value": value, "id": run_id})
+            say(f"{order_name:>5}, {pair + 1} of {comparison.pairs}: {value:g}")
     document = _document(comparison, values, runs)
     workspace.prepare()
     write_document(RESULT, document)
@@ -58,7 +58,7 @@ def compare_orders(setup: JobSetup, comparison: ComparisonRequest) -> None:
         _show(document)
 
 
-def _run_once(setup: JobSetup, which: str, pair: int, comparison: ComparisonRequest) -> tuple[str, float]:
+def _run_once(setup: JobSetup, order_name: str, pair: int, comparison: ComparisonRequest) -> tuple[str, float]:
     """Run the job once and return its run id and its metric."""
     printed: dict[int, list[str]] = {}
 
@@ -68,12 +68,12 @@ def _run_once(setup: JobSetup, which: str, pair: int, comparison: ComparisonRequ
             lines.append(line)
             del lines[:-_MAX_LINES_PER_RANK]
 
-    log_dir = None if setup.options.log_dir is None else setup.options.log_dir / f"{which}-{pair + 1}"
-    record = RecordRequest(log_dir, {"python": setup.options.python, "compared": which})
+    log_dir = None if setup.options.log_dir is None else setup.options.log_dir / f"{order_name}-{pair + 1}"
+    record = RecordRequest(log_dir, {"python": setup.options.python, "compared": order_name})
     result = run(replace(setup, request=replace(setup.request, record=record)), record_line)
     if result.exit_code:
         failure = report_failure(result)
-        raise PlinkError(f"in {which} order {failure}; `plink runs show {result.id}` shows more")
+        raise PlinkError(f"in {order_name} order {failure}; `plink runs show {result.id}` shows more")
     if comparison.metric is None:
         return result.id, result.seconds
     parse_metric = metric_from(comparison.metric)
@@ -108,9 +108,9 @@ def _document(
 def _show(document: dict[str, Any]) -> None:
     import statistics
 
-    for which in ("given", "plink"):
-        order_values = [run["value"] for run in document["runs"] if run["order"] == which]
-        print(f"{which:>5} order: median {statistics.median(order_values):g} of {len(order_values)}")
+    for order_name in ("given", "plink"):
+        order_values = [run["value"] for run in document["runs"] if run["order"] == order_name]
+        print(f"{order_name:>5} order: median {statistics.median(order_values):g} of {len(order_values)}")
     interval = document["interval"]
     if interval is None:
         print(f"gain {document['gain']:.2f} times; one pair of runs has no interval; use --pairs 5")

@@ -94,16 +94,15 @@ def _measure(
     orders = {"given": hosts, "plink": plink_hosts}
     seconds: dict[str, list[float]] = {}
     predicted: dict[str, float] = {}
-    for which, ordered in orders.items():
+    for order_name, ordered in orders.items():
         ranks = np.array([index[host] for host in ordered.names])
-        predicted[which] = ring_seconds(groups, ranks, size_bytes, bits_per_s, bits_per_s)
-        say(
-            f"plink launch allreduce_benchmark.py, {'as the hosts were given' if which == 'given' else 'plink’s order'}"
-        )
-        seconds[which] = _benchmark(ordered, connector, network, size_bytes)
+        predicted[order_name] = ring_seconds(groups, ranks, size_bytes, bits_per_s, bits_per_s)
+        order_text = "as the hosts were given" if order_name == "given" else "plink’s order"
+        say(f"plink launch allreduce_benchmark.py, {order_text}")
+        seconds[order_name] = _benchmark(ordered, connector, network, size_bytes)
     racks = {place.name: place.rack for place in blueprint.places}
     bound = 8 * size_bytes * 2 * (n - 1) / n / bits_per_s
-    baseline_s, plink_s = (statistics.median(seconds[which]) for which in orders)
+    baseline_s, plink_s = (statistics.median(seconds[order_name]) for order_name in orders)
     return {
         "schema": "plink.demo/1",
         "hosts": plink_hosts.names,
@@ -170,13 +169,13 @@ def _show(result: dict[str, Any], title: str) -> None:
     from rich.table import Table
 
     table = Table("order", "round trips", "predicted", "measured", "of bound", title=title)
-    for which, label in (("given", "given"), ("plink", "plink's")):
+    for order_name, label in (("given", "given"), ("plink", "plink's")):
         table.add_row(
             label,
-            f"{result[f'cost_{which}_us']:.0f} us",
-            f"{result[f'predicted_{which}_s']:.3f} s",
-            f"{result[f'{which}_s']:.3f} s",
-            f"{result['bound_s'] / result[f'{which}_s']:.0%}",
+            f"{result[f'cost_{order_name}_us']:.0f} us",
+            f"{result[f'predicted_{order_name}_s']:.3f} s",
+            f"{result[f'{order_name}_s']:.3f} s",
+            f"{result['bound_s'] / result[f'{order_name}_s']:.0%}",
         )
     table.add_row("bound (link rates)", "", "", f"{result['bound_s']:.3f} s", "100%", style="dim")
     console = Console()

@@ -55,8 +55,8 @@ def cases(comparison: Comparison) -> list[Case]:
     results = []
     for what, name in _KINDS.items():
         worse = [row for row in _rows(comparison, what) if row[0] == WORSE]
-        lines = [" ".join(part for part in (location, kind, f"{was} -> {now}" if was or now else "", how) if part)
-                 for _, location, kind, was, now, how in worse]  # fmt: skip
+        lines = [" ".join(part for part in (location, kind, f"{old} -> {new}" if old or new else "", detail) if part)
+                 for _, location, kind, old, new, detail in worse]  # fmt: skip
         results.append(Case("diff", name, not worse, "\n".join(lines) or "nothing got worse beyond noise"))
     return results
 
@@ -99,10 +99,12 @@ def _rows(comparison: Comparison, what: str | None = None) -> list[tuple[str, st
 
     order = {key: k for k, key in enumerate(dict.fromkeys(map(kind, findings)))}
     arranged = sorted(findings, key=lambda finding: (kind(finding)[0], order[kind(finding)]))
-    for _, together in groupby(arranged, key=kind):
-        alike = list(together)
+    for _, group in groupby(arranged, key=kind):
+        similar = list(group)
         rows += (
-            [_finding_row(finding) for finding in alike] if len(alike) <= _MAX_SEPARATE_ROWS else [_group_row(alike)]
+            [_finding_row(finding) for finding in similar]
+            if len(similar) <= _MAX_SEPARATE_ROWS
+            else [_group_row(similar)]
         )
     return rows
 
@@ -118,14 +120,14 @@ def _finding_row(finding: Finding) -> tuple[str, str, str, str, str, str]:
     )
 
 
-def _group_row(alike: Sequence[Finding]) -> tuple[str, str, str, str, str, str]:
+def _group_row(similar: Sequence[Finding]) -> tuple[str, str, str, str, str, str]:
     """Return one row for several findings, with the values of the largest change."""
-    largest = max(alike, key=lambda finding: max(_ratio(finding), 1 / _ratio(finding)))
-    first = alike[0]
+    largest = max(similar, key=lambda finding: max(_ratio(finding), 1 / _ratio(finding)))
+    first = similar[0]
     if first.where == "host":
-        location = f"{len(alike)} hosts: {_folded([name for finding in alike for name in finding.hosts])}"
+        location = f"{len(similar)} hosts: {_folded([name for finding in similar for name in finding.hosts])}"
     else:
-        location = f"{len(alike)} {_PLURALS.get(first.where, first.where)}, such as {_location(largest)}"
+        location = f"{len(similar)} {_PLURALS.get(first.where, first.where)}, such as {_location(largest)}"
     row = _finding_row(largest)
     return (*row[:1], location, *row[2:5], (f"up to {row[5]}" if first.old == first.old else row[5]))
 
@@ -134,12 +136,12 @@ _PLURALS = {"pair": "pairs", "link": "links", "uplink": "groups", "inside": "gro
 
 
 def _location(finding: Finding) -> str:
-    hosts, others = _folded(finding.hosts), _folded(finding.others)
+    hosts, other_hosts = _folded(finding.hosts), _folded(finding.others)
     return {
         "network": "the whole network",
         "host": hosts,
-        "pair": f"{hosts} - {others}",
-        "link": f"{hosts} - {others}",
+        "pair": f"{hosts} - {other_hosts}",
+        "link": f"{hosts} - {other_hosts}",
         "inside": f"among {hosts}",
         "group": f"{hosts}, to all",
         "uplink": f"{hosts}, to all others",
@@ -182,8 +184,8 @@ def _change(finding: Finding) -> list[str]:
 
 def _folded(names: Iterable[str]) -> str:
     """Return host names as a folded list, or its beginning and their number."""
-    every = list(names)
-    text = fold_hostlist(every, " ")
+    all_names = list(names)
+    text = fold_hostlist(all_names, " ")
     if len(text) <= _MAX_NAMES_CHARS:
         return text
-    return f"{text[:_MAX_NAMES_CHARS].rsplit(',', 1)[0]},... ({len(every)} hosts)"
+    return f"{text[:_MAX_NAMES_CHARS].rsplit(',', 1)[0]},... ({len(all_names)} hosts)"

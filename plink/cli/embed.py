@@ -81,10 +81,10 @@ def embed(
     elif not as_json:
         print("\n".join(lines))
     if embedding.left_out:
-        shown = ", ".join(embedding.left_out[:_MAX_NAMED_HOSTS]) + (
+        names = ", ".join(embedding.left_out[:_MAX_NAMED_HOSTS]) + (
             ", ..." if len(embedding.left_out) > _MAX_NAMED_HOSTS else ""
         )
-        raise PartlyDone(f"nothing was measured of {len(embedding.left_out)} hosts, they are left out: {shown}")
+        raise PartlyDone(f"nothing was measured of {len(embedding.left_out)} hosts, they are left out: {names}")
 
 
 def _lines(network: "Network", embedding: "Embedding") -> list[str]:
@@ -96,9 +96,9 @@ def _lines(network: "Network", embedding: "Embedding") -> list[str]:
         "heights" if setting.heights else "no heights",
         f"{'relative' if setting.relative else 'absolute'} errors",
     ]
-    chosen = f" (the best of {embedding.tried} settings)" if embedding.tried > 1 else ""
+    selected = f" (the best of {embedding.tried} settings)" if embedding.tried > 1 else ""
     lines = [
-        f"{', '.join(parts)}{chosen}",
+        f"{', '.join(parts)}{selected}",
         f"on pairs it had not seen it is {embedding.held_out_error:.1%} off; "
         f"{embedding.triangle_violations:.1%} of the measured detours are shorter than the straight way",
     ]

@@ -222,9 +222,9 @@ def launch_settings(words: list[str]) -> LaunchSettings:
     return LaunchSettings(**values)
 
 
-def _number(kind: Callable[[str], float], least: float, most: float) -> Callable[[str], float]:
+def _number(kind: Callable[[str], float], low: float, high: float) -> Callable[[str], float]:
     def read(text: str) -> float:
-        if not least <= (number := kind(text)) <= most:
+        if not low <= (number := kind(text)) <= high:
             raise ValueError
         return number
 

@@ -30,8 +30,8 @@ def write_junit(path: Path, cases: Sequence[Case]) -> None:
         members = [case for case in cases if case.suite == suite]
         parent = ElementTree.SubElement(top, "testsuite", {"name": _printable(suite), **_counts(members)})
         for k, case in enumerate(members, start=1):
-            alike = sum(other.name == case.name for other in members[:k])
-            name = case.name if alike == 1 else f"{case.name} ({alike})"
+            occurrence = sum(other.name == case.name for other in members[:k])
+            name = case.name if occurrence == 1 else f"{case.name} ({occurrence})"
             node = ElementTree.SubElement(
                 parent, "testcase", classname=f"plink.{_printable(suite)}", name=name, time=f"{case.seconds:.3f}"
             )

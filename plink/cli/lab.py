@@ -67,7 +67,7 @@ def up(
 @app.command()
 def down(
     name: Name = _DEFAULT,
-    every: Annotated[bool, typer.Option("--all", help="Every lab on this machine, half-up ones too.")] = False,
+    all_labs: Annotated[bool, typer.Option("--all", help="Every lab on this machine, half-up ones too.")] = False,
 ) -> None:
     """Take a lab down and remove all of it. Does nothing when there is none.
 
@@ -76,7 +76,7 @@ def down(
     from runners.lab.lifecycle import down as take_down
     from runners.lab.state import names
 
-    for lab in names() if every else [name]:
+    for lab in names() if all_labs else [name]:
         say(f"lab {lab!r} {'is down' if take_down(lab) else 'was not up'}")
 
 

@@ -7,7 +7,7 @@ from typing import Any, get_args, get_origin
 from plink.cli.completion import choices
 
 _MAX_SHOWN_LIMIT = 10_000_000  # a limit above that is the computer's, and says nothing to a person
-_MAX_METAVAR_CHARS = 26  # what Rich leaves whole in a terminal of 80 columns
+_MAX_METAVAR_CHARS = 22  # what Rich leaves whole in a terminal of 80 columns
 _BY_OPTION = {
     "--size": "SIZE", "--bandwidth-bytes": "SIZE", "--rate": "RATE", "--host-rate": "RATE", "--host-bandwidth": "RATE",
     "--uplink-rate": "RATE", "--uplink-delay": "TIME", "--budget": "TIME", "--bandwidth-time": "TIME",
@@ -64,7 +64,9 @@ def _name_kind(argument: Any) -> None:
 def _name_value(words: str, option: Any) -> None:
     """Set the metavar of an option: its choices, or the kind of its value. Choices that do not fit end its help."""
     annotation = getattr(getattr(option, "type_descriptor", None), "annotation", None)
-    values = tuple(annotation) if isinstance(annotation, type) and issubclass(annotation, StrEnum) else ()
+    values: tuple[str, ...] = (
+        tuple(annotation) if isinstance(annotation, type) and issubclass(annotation, StrEnum) else ()
+    )
     values = choices(words, option) or values
     named = next((_BY_OPTION[name] for name in option.opts if name in _BY_OPTION), None)
     if named is not None or not values:

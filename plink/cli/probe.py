@@ -162,15 +162,15 @@ class _NetworkWriter:
 
     def write(self) -> None:
         """Write the whole file; an existing one is not replaced by an empty one."""
-        begun = any(machine is not None for machine in self._measurements.machines)
-        if not self._measurements.any() and (self._target.exists() or not begun):
+        connected = any(machine is not None for machine in self._measurements.machines)
+        if not self._measurements.any() and (self._target.exists() or not connected):
             return
-        began = time.monotonic()
+        started = time.monotonic()
         if self._target == workspace.NETWORK:
             workspace.prepare()
         self._measurements.network().write(self._target)
         # A slow write (thousands of hosts) makes the next one wait longer.
-        self._written = time.monotonic() + 10 * (time.monotonic() - began)
+        self._written = time.monotonic() + 10 * (time.monotonic() - started)
 
 
 def _resumed(hosts: "Hosts", target: Path) -> "Measurements":

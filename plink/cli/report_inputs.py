@@ -56,8 +56,8 @@ def _with_order(request: ReportRequest, network: Network, path: Path | None) -> 
 
 def _with_groups(request: ReportRequest, network: Network, path: Path | None) -> ReportRequest:
     if path is None and workspace.GROUPS.is_file():
-        listed = {name for group in read_groups(workspace.GROUPS) for name in group}
-        if listed == set(network.hosts.names):
+        group_hosts = {name for group in read_groups(workspace.GROUPS) for name in group}
+        if group_hosts == set(network.hosts.names):
             say_read(workspace.GROUPS)
             path = workspace.GROUPS
         else:

@@ -77,7 +77,7 @@ def search_status() -> "Iterator[Callable[[Progress], None]]":
 
     from plink.model.units import format_us
 
-    begun = time.monotonic()
+    started = time.monotonic()
     with Status("searching", console=Console(stderr=True)) as status:
 
         def show(progress: "Progress") -> None:
@@ -85,6 +85,6 @@ def search_status() -> "Iterator[Callable[[Progress], None]]":
             if progress.lower_bound is not None and progress.lower_bound > 0:
                 above = max(0.0, progress.cost / progress.lower_bound - 1)
                 text += f", no order under {format_us(progress.lower_bound)} ({above:.2%} apart)"
-            status.update(f"{text}, {progress.moves:,} moves, {time.monotonic() - begun:.0f} s")
+            status.update(f"{text}, {progress.moves:,} moves, {time.monotonic() - started:.0f} s")
 
         yield show

@@ -43,10 +43,10 @@ def _options() -> list[Any]:
     """Return the options as this release of Typer makes them."""
     app = typer.Typer(add_completion=False)
     app.command()(_option_holder)
-    made: list[Any] = list(typer.main.get_command(app).params)
-    for option in made:
+    options: list[Any] = list(typer.main.get_command(app).params)
+    for option in options:
         option.expose_value = False
-    return made
+    return options
 
 
 def _verbose(enabled: bool) -> None:

@@ -94,13 +94,13 @@ def read_groups(path: str | Path) -> list[list[str]]:
 def parse_groups(text: str, location: str) -> list[list[str]]:
     """Parse groups from a text; ``location`` names the file in errors."""
     if text.lstrip().startswith("{"):
-        listed = convert(GroupsList, parse_document(text, location), location)["groups"]
-        rows = [(f"{location}: groups[{k}]", group) for k, group in enumerate(listed)]
+        name_lists = convert(GroupsList, parse_document(text, location), location)["groups"]
+        rows = [(f"{location}: groups[{k}]", group) for k, group in enumerate(name_lists)]
     else:
         lines = enumerate(text.splitlines(), 1)
         rows = [(f"{location}:{k}", line.partition("#")[0].replace(",", " ").split()) for k, line in lines]
-        rows = [(at, names) for at, names in rows if names]
-    groups = [[check_name(name, at) for name in names] for at, names in rows]
+        rows = [(line_location, names) for line_location, names in rows if names]
+    groups = [[check_name(name, line_location) for name in names] for line_location, names in rows]
     if not groups:
         raise InputError(location, "no groups: write one a line, the names of its hosts separated by blanks")
     return groups

@@ -115,9 +115,9 @@ def _masters(
     )
 
 
-def _check_length(values: Sequence[object], number: int, each: str, location: str) -> None:
+def _check_length(values: Sequence[object], number: int, unit: str, location: str) -> None:
     if len(values) != number:
-        raise InputError(location, f"expected {number} entries, one {each}; got {len(values)}")
+        raise InputError(location, f"expected {number} entries, one {unit}; got {len(values)}")
 
 
 def _schedule(value: Any, ranks: int, chunks: int | None, location: str) -> Schedule | None:

@@ -5,16 +5,16 @@ from dataclasses import dataclass, field, replace
 
 from plink.records.elastic_log import (
     ControllerEvent,
-    End,
+    EndLogEntry,
     Entry,
     HostEvent,
     Iteration,
-    RolledBack,
+    RollBackLogEntry,
     StageChange,
-    Traffic,
+    TrafficLogEntry,
 )
 
-TimelineEvent = HostEvent | RolledBack | ControllerEvent
+TimelineEvent = HostEvent | RollBackLogEntry | ControllerEvent
 _DEPARTURES = ("left", "failed", "let go")
 
 
@@ -46,7 +46,7 @@ class History:
     members: tuple[HostPeriod, ...]
     events: tuple[TimelineEvent, ...]
     seconds: float
-    end: End | None = None
+    end: EndLogEntry | None = None
     traffic: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
@@ -65,10 +65,10 @@ def history_of(entries: Sequence[Entry]) -> History:
         steps=_steps(entries),
         stages=_stages([entry for entry in entries if isinstance(entry, StageChange)], seconds),
         members=members_of([entry for entry in entries if isinstance(entry, HostEvent)], seconds),
-        events=tuple(entry for entry in entries if isinstance(entry, HostEvent | RolledBack | ControllerEvent)),
+        events=tuple(entry for entry in entries if isinstance(entry, HostEvent | RollBackLogEntry | ControllerEvent)),
         seconds=seconds,
-        end=next((entry for entry in reversed(entries) if isinstance(entry, End)), None),
-        traffic=_traffic([entry for entry in entries if isinstance(entry, Traffic)]),
+        end=next((entry for entry in reversed(entries) if isinstance(entry, EndLogEntry)), None),
+        traffic=_traffic([entry for entry in entries if isinstance(entry, TrafficLogEntry)]),
     )
 
 
@@ -84,7 +84,7 @@ def _steps(entries: Sequence[Entry]) -> tuple[IterationRecord, ...]:
                 steps[previous] = replace(steps[previous], rolled_back=True)
             last_index[entry.iteration] = len(steps)
             steps.append(IterationRecord(entry, repeated=previous is not None))
-        elif isinstance(entry, RolledBack):
+        elif isinstance(entry, RollBackLogEntry):
             steps = [
                 step if step.rolled_back or step.iteration.clock <= entry.clock else replace(step, rolled_back=True)
                 for step in steps
@@ -116,7 +116,7 @@ def members_of(events: Sequence[HostEvent], end: float) -> tuple[HostPeriod, ...
     return tuple(periods.values())
 
 
-def _traffic(lines: Sequence[Traffic]) -> dict[str, tuple[int, int]]:
+def _traffic(lines: Sequence[TrafficLogEntry]) -> dict[str, tuple[int, int]]:
     """Sum the counters of each host, which start at zero again when it returns."""
     earlier: dict[str, tuple[int, int]] = {}
     latest: dict[str, tuple[int, int]] = {}

@@ -74,7 +74,7 @@ class Iteration:
 
 
 @dataclass(frozen=True)
-class Action:
+class ActionLogEntry:
     """An action of the controller, named as in ``solvers/elastic/placement/actions.py``."""
 
     what: ClassVar[str] = "action"
@@ -84,7 +84,7 @@ class Action:
 
 
 @dataclass(frozen=True)
-class RolledBack:
+class RollBackLogEntry:
     """A roll-back to ``clock``; ``redone``: how many clocks it undid."""
 
     what: ClassVar[str] = "rolled back"
@@ -105,7 +105,7 @@ class ControllerEvent:
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class CheckpointLogEntry:
     """A checkpoint of a clock was written."""
 
     what: ClassVar[str] = "checkpoint"
@@ -116,7 +116,7 @@ class Checkpoint:
 
 
 @dataclass(frozen=True)
-class Traffic:
+class TrafficLogEntry:
     """Bytes that a host has sent and received so far."""
 
     what: ClassVar[str] = "traffic"
@@ -127,7 +127,7 @@ class Traffic:
 
 
 @dataclass(frozen=True)
-class End:
+class EndLogEntry:
     """The run ended. ``code``: plink's exit code."""
 
     what: ClassVar[str] = "end"
@@ -137,7 +137,17 @@ class End:
     why: str = ""
 
 
-Entry = HostEvent | StageChange | Iteration | Action | RolledBack | ControllerEvent | Checkpoint | Traffic | End
+Entry = (
+    HostEvent
+    | StageChange
+    | Iteration
+    | ActionLogEntry
+    | RollBackLogEntry
+    | ControllerEvent
+    | CheckpointLogEntry
+    | TrafficLogEntry
+    | EndLogEntry
+)
 KINDS: dict[str, type[Entry]] = {kind.what: kind for kind in typing.get_args(Entry)}
 
 

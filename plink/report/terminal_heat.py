@@ -61,18 +61,18 @@ def rows(values: Matrix, scale: Scale, ink: Ink) -> "list[Text]":
     from rich.text import Text
 
     n = len(values)
-    whole = np.isnan(np.diagonal(values)).all()  # the diagonal stands for itself only
+    one_host_pixels = np.isnan(np.diagonal(values)).all()  # the diagonal stands for itself only
     if not ink.colour:
         level = np.nan_to_num(scale.share(values) * len(ink.shades)).astype(int).clip(0, len(ink.shades) - 1)
         lines = []
         for i in range(n):
             cells = [
-                " " if whole and i == j else _UNKNOWN if np.isnan(values[i, j]) else ink.shades[level[i, j]]
+                " " if one_host_pixels and i == j else _UNKNOWN if np.isnan(values[i, j]) else ink.shades[level[i, j]]
                 for j in range(n)
             ]
             lines.append(Text("".join(cell * ink.across for cell in cells)))
         return lines
-    pixels = _pixels(values, scale, bool(whole))
+    pixels = _pixels(values, scale, bool(one_host_pixels))
     scale_factor = max(1, MIN_PIXELS // n)
     enlarged = [
         [pixels[i // scale_factor][j // scale_factor] for j in range(n * scale_factor)] for i in range(n * scale_factor)
@@ -93,7 +93,7 @@ def width_of(values: Matrix, ink: Ink) -> int:
     return len(values) * (max(1, MIN_PIXELS // len(values)) if ink.colour else ink.across)
 
 
-def _pixels(values: Matrix, scale: Scale, whole: bool) -> list[list[str | None]]:
+def _pixels(values: Matrix, scale: Scale, one_host_pixels: bool) -> list[list[str | None]]:
     """Return the colour of each pixel as Rich names it, None for the diagonal."""
     import matplotlib
 
@@ -101,7 +101,10 @@ def _pixels(values: Matrix, scale: Scale, whole: bool) -> list[list[str | None]]
     colours = (matplotlib.colormaps[MAGNITUDE](share)[:, :, :3] * 255).round().astype(int)
     colours[np.isnan(values)] = _UNMEASURED_RGB
     n = len(values)
-    return [[None if whole and i == j else _hex_colour(*colours[i, j].tolist()) for j in range(n)] for i in range(n)]
+    return [
+        [None if one_host_pixels and i == j else _hex_colour(*colours[i, j].tolist()) for j in range(n)]
+        for i in range(n)
+    ]
 
 
 def _hex_colour(red: int, green: int, blue: int) -> str:

@@ -33,7 +33,7 @@ def local(folder: Path, backend: str, *words: str) -> tuple[int, str, str]:
 
 
 @pytest.mark.parametrize(
-    ("backend", "words", "said"),
+    ("backend", "words", "message"),
     [
         ("rinf", (), "--backend rinf: choose one of auto, ring, "),
         ("gloo", (), "--backend gloo: PyTorch's own does that; omit --backend"),
@@ -42,13 +42,13 @@ def local(folder: Path, backend: str, *words: str) -> tuple[int, str, str]:
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_runs(
-    backend: str, words: tuple[str, ...], said: str, tmp_path: Path
+    backend: str, words: tuple[str, ...], message: str, tmp_path: Path
 ) -> None:
     """In one line."""
     code, out, err = local(tmp_path, backend, *words)
     assert code in (2, 4)
     assert out == ""
-    assert said in err.splitlines()[-1]
+    assert message in err.splitlines()[-1]
     assert len(err.splitlines()) == 1
 
 
@@ -108,11 +108,11 @@ def test_each_backend_travels_with_the_job(racks: Hosts) -> None:
 
 def test_auto_takes_what_is_cheapest_at_each_size(racks: Hosts) -> None:
     """Few rounds for what is small, few bytes between racks for the rest."""
-    found = from_bytes(base64.b64decode(backend_for("auto", racks, None).environment[TEXT]))
-    assert len(found.classes) >= 2
-    assert len({entry.algo for entry in found.classes}) == len(found.classes)
-    assert all(entry.schedule is not None or entry.algo == "gloo" for entry in found.classes)
-    small, large = found.choose(100).schedule, found.choose(1 << 30).schedule
+    aggregation = from_bytes(base64.b64decode(backend_for("auto", racks, None).environment[TEXT]))
+    assert len(aggregation.classes) >= 2
+    assert len({entry.algo for entry in aggregation.classes}) == len(aggregation.classes)
+    assert all(entry.schedule is not None or entry.algo == "gloo" for entry in aggregation.classes)
+    small, large = aggregation.choose(100).schedule, aggregation.choose(1 << 30).schedule
     assert small is not None
     assert large is not None
     assert small.rounds < large.rounds

@@ -9,7 +9,7 @@ from tests.conftest import typed
 
 
 @pytest.mark.parametrize(
-    ("words", "why"),
+    ("words", "message"),
     [
         (["--runner", "local", "--slots", "2", "--autotune"], "--autotune goes with --backend"),
         (["--runner", "torchrun", "--backend", "flat", "--autotune"], "with --runner ssh or local"),
@@ -19,20 +19,20 @@ from tests.conftest import typed
          "soon"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_tuned(words: list[str], why: str, tmp_path: Path) -> None:
+def test_what_cannot_be_tuned(words: list[str], message: str, tmp_path: Path) -> None:
     done = typed("launch", *words, "true", cwd=tmp_path)
     assert done.returncode == 2
-    assert why in done.stderr
+    assert message in done.stderr
 
 
 @pytest.mark.parametrize(
-    ("name", "code", "why"), [("last", 2, "no run"), ("nothing.jsonl", 2, "nothing.jsonl"), ("empty", 2, "no log")]
+    ("name", "code", "message"), [("last", 2, "no run"), ("nothing.jsonl", 2, "nothing.jsonl"), ("empty", 2, "no log")]
 )
-def test_a_log_that_is_none(name: str, code: int, why: str, tmp_path: Path) -> None:
+def test_a_log_that_is_none(name: str, code: int, message: str, tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("")
     done = typed("autotune", "replay", name, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (code, "")
-    assert why in done.stderr
+    assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 

@@ -70,16 +70,16 @@ def folder(tmp_path: Path) -> Path:
         ("plink lab kill --name none n", []),
         # Nothing is offered where a file is meant: the shell completes names of files then.
         ("plink report ", []),
-        ("plink nonsense x", []),
+        ("plink rubbish x", []),
     ],
 )
 def test_words_offered(line: str, words: list[str], folder: Path) -> None:
-    found, errors = offered(line, folder)
-    assert (found, errors) == (words, "")
+    suggestions, errors = offered(line, folder)
+    assert (suggestions, errors) == (words, "")
 
 
 def test_broken_files_offer_nothing(folder: Path) -> None:
-    (folder / ".plink" / "network.json").write_text("{nonsense")
+    (folder / ".plink" / "network.json").write_text("{rubbish")
     (folder / ".plink" / "runs" / "ab12cd34" / "run.json").write_text("[]")
     for line in ("plink reorder --pin g", "plink elastic evict last g"):
         assert offered(line, folder) == ([], "")
@@ -130,8 +130,8 @@ def test_the_words_are_those_that_the_commands_take() -> None:
 def test_every_option_in_the_table_exists() -> None:
 
     def options(node: object) -> set[str]:
-        found = {name for parameter in node.params for name in parameter.opts}  # type: ignore[attr-defined]
-        return found.union(*(options(child) for child in getattr(node, "commands", {}).values()))
+        names = {name for parameter in node.params for name in parameter.opts}  # type: ignore[attr-defined]
+        return names.union(*(options(child) for child in getattr(node, "commands", {}).values()))
 
     for key in completion.VALUES:
         *words, option = key.split()

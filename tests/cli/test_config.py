@@ -31,8 +31,8 @@ def test_options_that_are_not_typed_are_taken_from_a_file(name: str, here: Path)
     def ordered(*typed_words: str) -> Any:
         return json.loads(typed(*words, "reorder", "n.json", *typed_words, cwd=here).stdout)
 
-    found = ordered()
-    assert (found["algo"], found["options"], found["seed"]) == ("tree", {"fan_out": 3}, 0)
+    document = ordered()
+    assert (document["algo"], document["options"], document["seed"]) == ("tree", {"fan_out": 3}, 0)
     assert ordered("--set", "fan-out=2")["options"] == {"fan_out": 2}  # what is typed stands for all of the file's list
 
 
@@ -53,7 +53,7 @@ def test_own_file_before_the_project_s(here: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("[cost]\n\nrandmo = 3\n", "plink.toml:3: plink cost has no option --randmo; did you mean random?"),
         ("[cots]\nrandom = 3\n", "plink.toml:1: there is no command cots; did you mean cost?"),
@@ -79,9 +79,9 @@ def test_own_file_before_the_project_s(here: Path) -> None:
         ('[cost]\nset = ["base=2"]\n', "plink.toml:2: --set base=2: ring has no option base"),
     ],
 )
-def test_a_file_that_says_what_cannot_be(text: str, said: str, here: Path) -> None:
+def test_a_file_that_says_what_cannot_be(text: str, message: str, here: Path) -> None:
     (here / "plink.toml").write_text(text)
-    assert said in refusal(typed("-q", "cost", "n.json", cwd=here))
+    assert message in refusal(typed("-q", "cost", "n.json", cwd=here))
 
 
 def test_a_value_that_is_typed_wrong_is_not_blamed_on_the_file(here: Path) -> None:
@@ -169,9 +169,9 @@ def test_verbose_and_quiet(here: Path) -> None:
 
 @pytest.mark.parametrize("words", [("cost", "nosuch.json", "--debug"), ("--debug", "cost", "nosuch.json")])
 def test_where_an_error_came_from(words: tuple[str, ...], here: Path) -> None:
-    said = typed(*words, cwd=here).stderr
-    assert said.startswith("Traceback")
-    assert said.splitlines()[-1] == "plink: error: nosuch.json: no such file"
+    message = typed(*words, cwd=here).stderr
+    assert message.startswith("Traceback")
+    assert message.splitlines()[-1] == "plink: error: nosuch.json: no such file"
     assert typed("cost", "nosuch.json", cwd=here).stderr == "plink: error: nosuch.json: no such file\n"
 
 

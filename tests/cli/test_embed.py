@@ -70,12 +70,17 @@ def test_an_embedding_is_left_and_told(here: Path) -> None:
     assert {len(row) for row in document["coordinates"]} == {document["dimension"]}
 
 
-def test_wishes_are_kept_and_the_seed_gives_the_same_again(here: Path) -> None:
+def test_options_are_kept_and_a_seed_reproduces_the_result(here: Path) -> None:
     runs = [typed("embed", "noisy.json", *QUICK, "--seed", seed, "--json", cwd=here).stdout for seed in "112"]
     assert runs[0] == runs[1] != runs[2]
-    found = json.loads(runs[0])
-    assert (found["dimension"], found["alpha"], found["loss"], found["heights"]) == (4, 1.0, "relative", False)
-    assert (found["settings_tried"], set(found["heights_us"])) == (1, {0.0})
+    document = json.loads(runs[0])
+    assert (document["dimension"], document["alpha"], document["loss"], document["heights"]) == (
+        4,
+        1.0,
+        "relative",
+        False,
+    )
+    assert (document["settings_tried"], set(document["heights_us"])) == (1, {0.0})
     assert not list((here / ".plink").iterdir())
 
 

@@ -72,10 +72,10 @@ def test_json_goes_through_pipes(here: Path) -> None:
             input=made.stdout, capture_output=True, text=True, cwd=here, check=False,
         )  # fmt: skip
         assert (done.returncode, done.stderr) == (0, "")
-        found = json.loads(done.stdout)
-        assert expected.items() <= found.items()
+        document = json.loads(done.stdout)
+        assert expected.items() <= document.items()
         if name == "count":
-            assert found["sent_bytes"] == found["received_bytes"] == [8.0] * 9
+            assert document["sent_bytes"] == document["received_bytes"] == [8.0] * 9
 
 
 def test_a_wrong_schedule_fails_and_names_the_transfer(here: Path) -> None:
@@ -86,9 +86,9 @@ def test_a_wrong_schedule_fails_and_names_the_transfer(here: Path) -> None:
         {"round": 2, "from": 0, "to": 1, "chunk": 0, "op": "copy"},
     ]
     bad = write(here / "bad.json", {"schema": "plink.schedule/1", "ranks": 2, "chunks": 1, "transfers": rows})
-    said = "transfer 1 (round 1, rank 1 -> 0, chunk 0, reduce) adds what rank 1 contributed to chunk 0 a second time"
+    message = "transfer 1 (round 1, rank 1 -> 0, chunk 0, reduce) adds what rank 1 contributed to chunk 0 a second time"
     done = typed("schedule", "verify", "bad.json", cwd=here)
-    assert (done.returncode, done.stdout) == (1, said + "\n")
+    assert (done.returncode, done.stdout) == (1, message + "\n")
     assert done.stderr == "plink: error: bad.json is not a correct all-reduce\n"
     done = subprocess.run(
         [sys.executable, "-m", "plink", "schedule", "verify", "-", "--json"],
@@ -98,7 +98,7 @@ def test_a_wrong_schedule_fails_and_names_the_transfer(here: Path) -> None:
     assert json.loads(done.stdout) == {
         "schema": "plink.verification/1",
         "valid": False,
-        "errors": [said],
+        "errors": [message],
         "contributors": [0, 1],
     }
     assert done.stderr == "plink: error: standard input is not a correct all-reduce\n"
@@ -117,7 +117,7 @@ def test_groups_are_those_given_or_neighbours(here: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         ("--ranks 4", "--algo is missing: plink schedule --algo ring --ranks 4"),
         ("--algo butterfly", "there is no algorithm butterfly; there are ring, "),
@@ -135,7 +135,7 @@ def test_groups_are_those_given_or_neighbours(here: Path) -> None:
         ("count ok.json --groups 0/1/2", "--groups 0/1/2: every rank from 0 to 1 belongs to exactly one group"),
     ],
 )  # fmt: skip
-def test_what_is_refused(words: str, said: str, here: Path) -> None:
+def test_what_is_refused(words: str, expected: str, here: Path) -> None:
     def file(name: str, *rows: dict[str, Any], ranks: int = 2) -> None:
         write(here / name, {"schema": "plink.schedule/1", "ranks": ranks, "chunks": 1, "transfers": list(rows)})
 
@@ -146,5 +146,5 @@ def test_what_is_refused(words: str, said: str, here: Path) -> None:
     file("cycle.json", row | {"after": [1]}, row | {"after": [0]})
     before = listing(here)
     code, message = refused("schedule", *words.split())
-    assert (code, message[: len(said)]) == (2, said)
+    assert (code, message[: len(expected)]) == (2, expected)
     assert listing(here) == before

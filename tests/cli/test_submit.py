@@ -36,9 +36,9 @@ def test_a_secret_stands_in_no_command(tmp_path: Path, path: str) -> None:
     assert modes == {folder.name: 0o700, "job.sh": 0o700, **plain}
     script = (folder / "job.sh").read_text()
     assert "hush" not in script
-    _, _, module, *given = shlex.split(script.split("exec ")[1])
+    _, _, module, *arguments = shlex.split(script.split("exec ")[1])
     assert module == "plink.cli.submitted"
-    again = launch_arguments(given)
+    again = launch_arguments(arguments)
     assert again[-5:] == [f"--env=SECRET={SECRET}", "--", "train.py", "--", "-x"]
     assert again[:4] == ["--config", "/dev/null", "launch", "--runner=slurm"]
 

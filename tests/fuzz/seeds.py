@@ -252,9 +252,9 @@ def _lab() -> dict[str, Any]:
 def _launched(report: dict[str, Any]) -> bytes:
     from runners.launchers.frames import ERR, EXIT, OUT, REPORT, framed
 
-    said = [framed(REPORT, json.dumps({"rank": 0} | report).encode()), framed(OUT, b"[hello]\n"), framed(ERR, b"x\n")]
-    said.append(framed(EXIT, json.dumps({"code": 3, "last_lines": ["x"]}).encode()))
-    return b"".join(b"0: " + one for one in said) + b"srun: error: n: task 4: Exited with exit code 7\n"
+    frames = [framed(REPORT, json.dumps({"rank": 0} | report).encode()), framed(OUT, b"[hello]\n"), framed(ERR, b"x\n")]
+    frames.append(framed(EXIT, json.dumps({"code": 3, "last_lines": ["x"]}).encode()))
+    return b"".join(b"0: " + frame for frame in frames) + b"srun: error: n: task 4: Exited with exit code 7\n"
 
 
 def _stamp() -> tuple[bytes, ...]:
@@ -304,5 +304,5 @@ def _metadata() -> bytes:
     action = json.dumps({"action": "terminate", "time": "2017-09-18T08:22:00Z"})
     event = {"EventId": "1", "EventType": "Preempt", "EventStatus": "Scheduled", "Resources": ["vm"],
              "NotBefore": "Mon, 18 Sep 2017 08:20:20 GMT"}  # fmt: skip
-    told = [answer("token"), answer(action), answer(action), answer("FALSE"), answer("TRUE"), answer("vm")]
-    return b"\0".join([*told, *[answer(json.dumps({"Events": [event]}))] * 2])
+    answers_ = [answer("token"), answer(action), answer(action), answer("FALSE"), answer("TRUE"), answer("vm")]
+    return b"\0".join([*answers_, *[answer(json.dumps({"Events": [event]}))] * 2])

@@ -22,8 +22,8 @@ sys.exit(4 if os.environ["RANK"] == "3" and os.environ["MINE"] == "bad" else 0)
 
 
 def listed(folder: Path) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = json.loads(typed("runs", "--json", cwd=folder).stdout)["runs"]
-    return found
+    rows: list[dict[str, object]] = json.loads(typed("runs", "--json", cwd=folder).stdout)["runs"]
+    return rows
 
 
 def test_what_is_kept_of_a_job_and_running_it_again(small_lab: Lab, tmp_path: Path) -> None:

@@ -91,16 +91,16 @@ def test_a_place_that_cannot_be_written_is_named(target: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("target", "why"),
+    ("target", "reason"),
     [
         ("no-such-folder/n.json", "there is no folder .*no-such-folder"),
         (".", "is a folder; name a file in it"),
         ("x" * 300, "cannot write .*: File name too long"),
     ],
 )
-def test_what_could_not_be_written_is_refused_before(target: str, why: str, tmp_path: Path) -> None:
+def test_what_could_not_be_written_is_refused_before(target: str, reason: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
-    with pytest.raises(PlinkError, match=why):
+    with pytest.raises(PlinkError, match=reason):
         check_writable(tmp_path / target)
     assert os.listdir(tmp_path) == ["file"]
 
@@ -211,7 +211,7 @@ def test_a_result_may_not_take_the_place_of_what_is_read(tmp_path: Path) -> None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make a link of somebody else")
-def test_strangers_link_in_a_shared_folder_is_not_followed(tmp_path: Path) -> None:
+def test_another_users_link_in_a_shared_folder_is_not_followed(tmp_path: Path) -> None:
     """As the kernel does not (protected_symlinks): whoever may write /tmp must not choose which file root replaces."""
     (tmp_path / "shadow").write_text("secret")
     shared = tmp_path / "shared"

@@ -23,15 +23,15 @@ def test_blocks_are_of_neighbours_and_of_one_group_where_that_can_be(hosts: int,
     order = np.random.default_rng(SEED + 1).permutation(hosts)
     of = np.empty(hosts, dtype=np.intp)
     of[order] = labels
-    found = blocks_of(order, of)
-    sizes = [len(members) for members in found.members]
-    assert np.array_equal(np.concatenate(found.members), order)
+    blocks = blocks_of(order, of)
+    sizes = [len(members) for members in blocks.members]
+    assert np.array_equal(np.concatenate(blocks.members), order)
     assert 60 <= len(sizes) <= 320
     assert min(sizes) >= 1
     assert max(sizes) <= 4 * -(-hosts // 256)  # what is between blocks takes as much memory as the largest
     if groups <= 256:
-        assert all(len(set(of[members].tolist())) == 1 for members in found.members)
-    assert all((found.of[members] == k).all() for k, members in enumerate(found.members))
+        assert all(len(set(of[members].tolist())) == 1 for members in blocks.members)
+    assert all((blocks.of[members] == k).all() for k, members in enumerate(blocks.members))
 
 
 def test_what_is_between_blocks_is_what_numpy_says() -> None:
@@ -41,15 +41,15 @@ def test_what_is_between_blocks_is_what_numpy_says() -> None:
     values[2:4, 7:] = np.nan
     np.fill_diagonal(values, 0.0)
     blocks = Blocks(rng.permutation(11), np.array([0, 1, 3, 7]))
-    found = between(values, blocks)
+    statistics_ = between(values, blocks)
     off = np.where(np.eye(11, dtype=bool), np.nan, values)
     for i, rows in enumerate(blocks.members):
         for j, columns in enumerate(blocks.members):
             part = off[np.ix_(rows, columns)]
-            known = part[np.isfinite(part)]
-            assert found.pairs[i, j] == len(known)
-            wanted = [np.median(known), known.min(), known.max()] if len(known) else [np.nan] * 3
-            here = [found.median[i, j], found.low[i, j], found.high[i, j]]
+            finite = part[np.isfinite(part)]
+            assert statistics_.pairs[i, j] == len(finite)
+            wanted = [np.median(finite), finite.min(), finite.max()] if len(finite) else [np.nan] * 3
+            here = [statistics_.median[i, j], statistics_.low[i, j], statistics_.high[i, j]]
             assert here == pytest.approx(wanted, nan_ok=True)
 
 

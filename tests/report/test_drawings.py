@@ -21,9 +21,9 @@ from tests.report.subjects import facts, plain, troubled
 
 def cells(svg: str) -> np.ndarray:
     """The pixels of a heat map, shape (N, N, 4)."""
-    found = re.search(r'<image xlink:href="data:image/png;base64,([^"]*)"[^>]*id="\w+-(?:cells|smooth)"', svg)
-    assert found is not None
-    return np.asarray(Image.open(io.BytesIO(base64.b64decode(found[1]))).convert("RGBA"))
+    match = re.search(r'<image xlink:href="data:image/png;base64,([^"]*)"[^>]*id="\w+-(?:cells|smooth)"', svg)
+    assert match is not None
+    return np.asarray(Image.open(io.BytesIO(base64.b64decode(match[1]))).convert("RGBA"))
 
 
 def brightness(pixels: np.ndarray) -> np.ndarray:
@@ -69,10 +69,10 @@ def test_a_scale_spans_all_but_the_farthest_and_no_noise() -> None:
 
 @pytest.mark.parametrize(("low", "high"), [(20, 160), (25.7, 27.0), (0.3, 9000)])
 def test_ticks_are_a_few_round_numbers(low: float, high: float) -> None:
-    found = ticks(low, high)
-    assert 2 <= len(found) <= 6
-    assert all(low <= tick <= high for tick in found)
-    assert all(len(f"{tick:g}") <= 5 for tick in found)
+    positions = ticks(low, high)
+    assert 2 <= len(positions) <= 6
+    assert all(low <= tick <= high for tick in positions)
+    assert all(len(f"{tick:g}") <= 5 for tick in positions)
 
 
 def test_groups_differ_by_colour_or_mark() -> None:
@@ -99,7 +99,7 @@ def test_labels_do_not_overlap_and_stay_inside() -> None:
 
 
 @pytest.mark.parametrize(
-    ("algo", "said"),
+    ("algo", "text"),
     [
         ("double-binary-tree", "A double binary tree"),
         ("nccl-tree", "An NCCL tree"),
@@ -107,8 +107,8 @@ def test_labels_do_not_overlap_and_stay_inside() -> None:
         ("someone-s-own", "Someone-s-own"),
     ],
 )
-def test_algorithms_have_their_names(algo: str, said: str) -> None:
-    assert first_upper(collective(algo)) == said
+def test_algorithms_have_their_names(algo: str, text: str) -> None:
+    assert first_upper(collective(algo)) == text
 
 
 def test_ratios_are_of_what_both_know() -> None:

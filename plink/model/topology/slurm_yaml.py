@@ -33,10 +33,10 @@ def from_slurm_yaml(text: str, location: str) -> Topology:
         for entry_location, entry in entries
         if str(entry.get("cluster_default")).lower() == "true"
     ]
-    chosen = default[:1] or usable
-    if len(chosen) != 1:
+    candidates = default[:1] or usable
+    if len(candidates) != 1:
         raise InputError(location, "which topology is meant? mark a tree or block one with cluster_default: true")
-    entry_location, entry = chosen[0]
+    entry_location, entry = candidates[0]
     if "tree" in entry:
         return from_switches(_vertices(entry["tree"], "switches", "switch", f"{entry_location}.tree"), location)
     if "block" not in entry:
