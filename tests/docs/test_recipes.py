@@ -29,11 +29,10 @@ print(job.ended, len(warned), "it costs 0.9 an hour" in warned[0], len(prices))
 _TRAIN = """
 from tests.runtime.agileml.small_app import Means
 from plink.model.consistency import parse_rule
-from plink.runtime.agileml.app import Stop
-from plink.runtime.agileml.local import train
+from plink.elastic import StoppingCriterion, train
 
 rule = parse_rule("tenth")
-trained = train(Means(stop=Stop(clocks=21)), workers=2, rule=rule)
+trained = train(Means(stop=StoppingCriterion(clocks=21)), workers=2, rule=rule)
 print(type(rule).__name__, trained.finished.clock)
 """
 
