@@ -14,7 +14,7 @@ import pytest
 
 from tests.conftest import Lab, plink
 from tests.lab.jobs import Running, write_hosts, write_script
-from tests.lab.test_launch import TELL, told
+from tests.lab.test_launch import TELL, ranks_printed
 from tests.lab.traces import guests
 from tests.lab.waiting import until
 
@@ -93,7 +93,7 @@ def test_environment_and_arguments(small_lab: Lab, runner: str, tmp_path: Path) 
     options = ("--runner", runner, "--env", "MY_NAME=a b=c", "--set", "master-port=29511")
     done = plink("launch", "--hosts", "hosts.txt", "--order", "given", *options, script, "--", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    ranks = told(done.stdout)
+    ranks = ranks_printed(done.stdout)
     assert [rank["host"] for rank in ranks] == [name for name in reversed(small_lab.hosts.names) for _ in range(2)]
     for rank, printed in enumerate(ranks):
         assert printed["args"] == ["--", *words]
@@ -242,7 +242,7 @@ def test_plink_is_killed(small_lab: Lab, runner: str, tmp_path: Path, start: Cal
 
 @each_runner
 def test_a_dry_run(small_lab: Lab, runner: str, tmp_path: Path) -> None:
-    """The order is proven and the command shown with its files; the program is not run, and what is missing is told."""
+    """The order is proven and the command shown with its files; the program is not run, and what is missing is named."""
     write_hosts(small_lab, tmp_path)
     words = ("launch", "--hosts", "hosts.txt", "--order", "given", "--runner", runner, "--dry-run", "--json")
     done = plink(*words, write_script(tmp_path, TOUCH), cwd=tmp_path)
