@@ -151,7 +151,7 @@ def _orders(fabric: Fabric, baseline: Order, seed: int) -> dict[str, Order]:
     if np.isfinite(fabric.rtt_us).all() and len(set(baseline.tolist())) == len(baseline):
         deadline = time.monotonic() + _SEARCH_S
         budget = SearchBudget(
-            _EVALUATIONS_PER_HOST * len(baseline), lambda progress: time.monotonic() < deadline, patient=False
+            _EVALUATIONS_PER_HOST * len(baseline), lambda progress: time.monotonic() < deadline, exhaustive=False
         )
         orders["ring"] = search_ring(fabric.rtt_us, seed, budget).order
     return orders

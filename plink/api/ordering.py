@@ -22,12 +22,12 @@ from plink.model.network import Network
 from plink.model.topology import Topology
 from solvers.costs.by_name import MIXED, NAMES, model_for, parts_of, pattern_for
 from solvers.costs.fabric import Fabric
-from solvers.ordering.judging import Judgement, Priced, judge
-from solvers.ordering.progress import Progress, SearchBudget, Watch
-from solvers.ordering.proving import WHOLE, Budget, prove, proven
+from solvers.ordering.constraints import FeasibleOrders
+from solvers.ordering.cross_validation import CostModel, ValidatedGain, cross_validate
+from solvers.ordering.exact import EXACT_MAX_RANKS, ExactBudget, is_optimal, solve_exactly
+from solvers.ordering.problem import OBJECTIVES, OrderingProblem, OrderingResult
+from solvers.ordering.progress import ProgressCallback, SearchBudget, SearchProgress
 from solvers.ordering.search import search
-from solvers.ordering.seats import Seats
-from solvers.ordering.task import OBJECTIVES, Found, Task
 
 if TYPE_CHECKING:
     from plink.api.smoothing import SmoothedLatencies
@@ -96,9 +96,9 @@ class Solved:
     measured pairs; ``baseline_problem``: why the given order cannot stay; ``smoothing``: how round trips were
     smoothed, if they were; ``interrupted``: the search was stopped early."""
 
-    task: Task
-    result: Found
-    validation: Judgement | None
+    task: OrderingProblem
+    result: OrderingResult
+    validation: ValidatedGain | None
     baseline_kept: bool
     notes: tuple[str, ...]
     sparse: bool = False
@@ -109,7 +109,7 @@ class Solved:
     @property
     def changed(self) -> bool:
         """Whether the found order differs from the given one."""
-        return not np.array_equal(self.task.given, self.result.order)
+        return not np.array_equal(self.task.baseline, self.result.order)
 
 
 def check_alone(network: Network, request: OrderRequest) -> None:
@@ -120,13 +120,13 @@ def check_alone(network: Network, request: OrderRequest) -> None:
     request.check()
     model_for(request.model, fabric_from(network))
     constraints = constraints_from(request.pins, request.groups, network.hosts, np.zeros((1, 1)), request.groups_source)
-    Seats(np.zeros(network.hosts.members[0].slots, dtype=np.intp), network.hosts.names, constraints)
+    FeasibleOrders(np.zeros(network.hosts.members[0].slots, dtype=np.intp), network.hosts.names, constraints)
 
 
 def solve(
     network: Network,
     request: OrderRequest,
-    show: Callable[[Progress], None] = lambda progress: None,
+    show: Callable[[SearchProgress], None] = lambda progress: None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Solved:
     """Search the cheapest order of two hosts or more.
@@ -150,20 +150,20 @@ def solve(
     _log.debug(
         "%s: %.6g after %d moves, %.2f s", result.objective, result.cost, result.moves, time.monotonic() - started
     )
-    if request.prove or (len(task.given) <= WHOLE and not task.by_hops):  # of few ranks a proof costs next to nothing
+    if request.prove or (len(task.baseline) <= EXACT_MAX_RANKS and not task.is_latency_ring):  # takes a moment
         result = _prove(task, result, request, started + limit if timed else None, stopped)
     interrupted = stopped()
     validation = _validate(task, result, data, request.seed)
-    changed = not np.array_equal(task.given, result.order)
+    changed = not np.array_equal(task.baseline, result.order)
     problem = _baseline_problem(task, result, data)
     baseline_kept = (
-        validation is not None and validation.within_noise and changed and problem is None and not request.force
+        validation is not None and not validation.is_significant and changed and problem is None and not request.force
     )
     notes: list[str] = []
     if data.unknown is not None:
         result, note = reprice_without_guesses(task, result, data.unknown, request.seed)
         notes.append(note)
-    if request.prove and not proven(result) and not interrupted:
+    if request.prove and not is_optimal(result) and not interrupted:
         finished_early = timed and time.monotonic() < started + limit
         notes.append(_no_proof(task, result, data, limit if timed else None, finished_early))
     return Solved(
@@ -172,22 +172,26 @@ def solve(
     )  # fmt: skip
 
 
-def _task(network: Network, fabric: Fabric, request: OrderRequest) -> Task:
+def _task(network: Network, fabric: Fabric, request: OrderRequest) -> OrderingProblem:
     baseline = order_from(network, None)
     constraints = constraints_from(request.pins, request.groups, network.hosts, fabric.rtt_us, request.groups_source)
     groups = rank_groups(fabric, baseline)
-    if constraints.groups is not None:
-        assignment = Seats(baseline, fabric.names, constraints)
-        group_of = [assignment.group_of[host] for host in assignment.arrange(assignment.hosts).tolist()]
+    if constraints.host_groups is not None:
+        assignment = FeasibleOrders(baseline, fabric.names, constraints)
+        group_of = [assignment.group_of[host] for host in assignment.materialise(assignment.hosts).tolist()]
         groups = [[rank for rank, group in enumerate(group_of) if group == k] for k in dict.fromkeys(group_of)]
     options = options_of(request.options, [request.algo], groups)
     hops = request.objective in ("sum", "bottleneck") and request.model == "auto"
     model = "latency" if hops else model_for(request.model, fabric)
-    return Task(fabric, baseline, request.algo, options, request.size_bytes, model, request.objective, constraints)
+    return OrderingProblem(
+        fabric, baseline, request.algo, options, request.size_bytes, model, request.objective, constraints
+    )
 
 
-def _watch(show: Callable[[Progress], None], deadline: float | None, stopped: Callable[[], bool]) -> Watch:
-    def watch(progress: Progress) -> bool:
+def _watch(
+    show: Callable[[SearchProgress], None], deadline: float | None, stopped: Callable[[], bool]
+) -> ProgressCallback:
+    def watch(progress: SearchProgress) -> bool:
         show(progress)
         return not stopped() and (deadline is None or time.monotonic() < deadline)
 
@@ -195,29 +199,37 @@ def _watch(show: Callable[[Progress], None], deadline: float | None, stopped: Ca
 
 
 def _prove(
-    task: Task, result: Found, request: OrderRequest, deadline: float | None, stopped: Callable[[], bool]
-) -> Found:
+    task: OrderingProblem,
+    result: OrderingResult,
+    request: OrderRequest,
+    deadline: float | None,
+    stopped: Callable[[], bool],
+) -> OrderingResult:
     if deadline is None:
-        return prove(task, result, request.seed, Budget(None, lambda: not stopped()))
+        return solve_exactly(task, result, request.seed, ExactBudget(None, lambda: not stopped()))
     remaining_s = deadline - time.monotonic()
     if remaining_s <= 0 or stopped():
         return result
-    return prove(task, result, request.seed, Budget(remaining_s, lambda: not stopped() and time.monotonic() < deadline))
+    return solve_exactly(
+        task, result, request.seed, ExactBudget(remaining_s, lambda: not stopped() and time.monotonic() < deadline)
+    )
 
 
-def _validate(task: Task, result: Found, data: SearchData, seed: int) -> Judgement | None:
+def _validate(task: OrderingProblem, result: OrderingResult, data: SearchData, seed: int) -> ValidatedGain | None:
     if data.held_out_us is None:
         return None
     fabric = task.fabric if data.unknown is None else with_farthest_for_unknown(task.fabric, data.unknown)
     parts = parts_of(task.algo, task.size_bytes)
-    patterns = [(weight, pattern_for(name, len(task.given), task.options)) for weight, name in parts]
+    patterns = [(weight, pattern_for(name, len(task.baseline), task.options)) for weight, name in parts]
     if result.objective == "bottleneck":  # the longest hop, not their sum
         patterns = [(weight, replace(pattern, pace="rounds")) for weight, pattern in patterns]
-    priced = Priced(patterns, fabric, task.size_bytes, task.model)
-    return judge(priced, result.order, task.given, data.held_out_us, seed, CONFIDENCE)
+    priced = CostModel(patterns, fabric, task.size_bytes, task.model)
+    return cross_validate(priced, result.order, task.baseline, data.held_out_us, seed, CONFIDENCE)
 
 
-def _no_proof(task: Task, result: Found, data: SearchData, limit_s: float | None, early: bool) -> str:
+def _no_proof(
+    task: OrderingProblem, result: OrderingResult, data: SearchData, limit_s: float | None, early: bool
+) -> str:
     if task.algo in MIXED:
         return f"no proof: no exact method knows {task.algo}"
     if data.unknown is not None and unknown_pairs(task, result.order, data.unknown):
@@ -227,14 +239,14 @@ def _no_proof(task: Task, result: Found, data: SearchData, limit_s: float | None
     return "no proof" if limit_s is None else f"no proof within {limit_s:g} s; a longer --time-limit may find one"
 
 
-def _baseline_problem(task: Task, result: Found, data: SearchData) -> str | None:
+def _baseline_problem(task: OrderingProblem, result: OrderingResult, data: SearchData) -> str | None:
     """Return why the given order cannot stay even without a gain, or None."""
-    assignment = Seats(task.given, task.fabric.names, task.wishes)
-    if not np.array_equal(assignment.arrange(assignment.hosts), task.given):
+    assignment = FeasibleOrders(task.baseline, task.fabric.names, task.constraints)
+    if not np.array_equal(assignment.materialise(assignment.hosts), task.baseline):
         return "it violates the constraints"
     if data.unknown is not None:
         baseline_count, result_count = (
-            len(unknown_pairs(task, order, data.unknown)) for order in (task.given, result.order)
+            len(unknown_pairs(task, order, data.unknown)) for order in (task.baseline, result.order)
         )
         if baseline_count > result_count:
             return "it needs pairs that were not measured"

@@ -7,9 +7,9 @@ from typing import Any
 from plink.api.ordering import CONFIDENCE, OrderRequest, Solved, check_alone, solve
 from plink.model.network import Network
 from plink.model.order import RankOrder
-from solvers.ordering.progress import Progress
-from solvers.ordering.proving import proven
-from solvers.ordering.task import Order, Task
+from solvers.ordering.exact import is_optimal
+from solvers.ordering.problem import Order, OrderingProblem
+from solvers.ordering.progress import SearchProgress
 
 _WHAT = {"sum": "sum of round trips", "bottleneck": "longest round trip"}
 
@@ -19,7 +19,7 @@ def reorder(
     request: OrderRequest | None = None,
     *,
     algo: str | None = None,
-    show: Callable[[Progress], None] = lambda progress: None,
+    show: Callable[[SearchProgress], None] = lambda progress: None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> RankOrder:
     """Return the rank order to launch: the cheapest one found, or the given one where that saves no more than noise.
@@ -49,20 +49,28 @@ def order_of_one(network: Network, request: OrderRequest) -> RankOrder:
 def order_of(network: Network, solved: Solved, request: OrderRequest) -> RankOrder:
     """Return the order to launch: the found one, or the given one where the gain is within noise."""
     task, result, names = solved.task, solved.result, network.hosts.names
-    ranks = task.given if solved.baseline_kept else result.order
+    ranks = task.baseline if solved.baseline_kept else result.order
     details: dict[str, Any] = {
         "model": task.model,
         **({} if task.model == "latency" else {"size_bytes": task.size_bytes, "capacities": task.fabric.capacities}),
         **({"options": dict(request.options)} if request.options else {}),
         **_groups(task, ranks),
-        **({"pins": {names[host]: rank for host, rank in task.wishes.pins.items()}} if task.wishes.pins else {}),
+        **(
+            {"pins": {names[host]: rank for host, rank in task.constraints.pinned_ranks.items()}}
+            if task.constraints.pinned_ranks
+            else {}
+        ),
         "gap": None if solved.baseline_kept or result.gap is None else round(result.gap, 6),
         "bound_by": result.bound_by,
-        "proven": proven(result) and not solved.baseline_kept,
+        "proven": is_optimal(result) and not solved.baseline_kept,
         "moves": result.moves,
         **({"measured_pairs_only": True} if solved.sparse else {}),
         **({"interrupted": True} if solved.interrupted else {}),
-        **{key: round(value, 3) for key, value in result.also.items() if not solved.baseline_kept or key not in _WHAT},
+        **{
+            key: round(value, 3)
+            for key, value in result.metrics.items()
+            if not solved.baseline_kept or key not in _WHAT
+        },
     }
     if solved.smoothing is not None:
         details["denoised"] = solved.smoothing.to_json()
@@ -75,9 +83,9 @@ def order_of(network: Network, solved: Solved, request: OrderRequest) -> RankOrd
     return RankOrder(
         algo=task.algo,
         hosts=tuple(names[i] for i in dict.fromkeys(ranks.tolist())),
-        cost=round(result.given if solved.baseline_kept else result.cost, 3),
+        cost=round(result.baseline_cost if solved.baseline_kept else result.cost, 3),
         lower_bound=None if result.lower_bound is None else round(result.lower_bound, 3),
-        baseline={"given": round(result.given, 3), "random_median": round(result.random_median, 3)},
+        baseline={"given": round(result.baseline_cost, 3), "random_median": round(result.random_median, 3)},
         objective=result.objective,
         seed=request.seed,
         network=network.fingerprint(),
@@ -85,10 +93,10 @@ def order_of(network: Network, solved: Solved, request: OrderRequest) -> RankOrd
     )
 
 
-def _groups(task: Task, ranks: Order) -> dict[str, Any]:
+def _groups(task: OrderingProblem, ranks: Order) -> dict[str, Any]:
     """Return the ranks of each group: of the constraints in rank order, else those of 2lha."""
-    if task.wishes.groups is None:
+    if task.constraints.host_groups is None:
         return {"groups": task.options.groups} if task.algo == "2lha" else {}
-    group_of = {host: k for k, group in enumerate(task.wishes.groups) for host in group}
+    group_of = {host: k for k, group in enumerate(task.constraints.host_groups) for host in group}
     labels = [group_of[host] for host in ranks.tolist()]
     return {"groups": [[rank for rank, label in enumerate(labels) if label == k] for k in dict.fromkeys(labels)]}

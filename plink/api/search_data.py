@@ -13,10 +13,10 @@ from plink.model.network import Matrix, Network
 from plink.model.topology import Topology, paths_for
 from solvers.costs.by_name import parts_of, pattern_for, pricing_for
 from solvers.costs.fabric import Fabric
-from solvers.ordering.judging import split
+from solvers.ordering.cross_validation import split_halves
+from solvers.ordering.problem import Order, OrderingProblem, OrderingResult
 from solvers.ordering.ring import longest_hop
 from solvers.ordering.search import median_of_random
-from solvers.ordering.task import Found, Order, Task
 from solvers.prediction.topology import filled, levels_apart
 
 if TYPE_CHECKING:
@@ -79,38 +79,40 @@ def with_farthest_for_unknown(fabric: Fabric, unknown: npt.NDArray[np.bool_]) ->
     return replace(fabric, rtt_us=rtt)
 
 
-def reprice_without_guesses(task: Task, result: Found, unknown: npt.NDArray[np.bool_], seed: int) -> tuple[Found, str]:
+def reprice_without_guesses(
+    task: OrderingProblem, result: OrderingResult, unknown: npt.NDArray[np.bool_], seed: int
+) -> tuple[OrderingResult, str]:
     """Return the result with unknown pairs as far as the farthest known one, and a note about them."""
     fabric = with_farthest_for_unknown(task.fabric, unknown)
-    priced_by_model = pricing_for(task.algo, len(task.given), task.options, fabric, task.size_bytes, task.model)
+    priced_by_model = pricing_for(task.algo, len(task.baseline), task.options, fabric, task.size_bytes, task.model)
     price = priced_by_model if result.objective != "bottleneck" else lambda order: longest_hop(fabric.rtt_us, order)
     median = median_of_random(task, price, seed)
-    result = replace(result, given=price(task.given), cost=price(result.order), random_median=median)
+    result = replace(result, baseline_cost=price(task.baseline), cost=price(result.order), random_median=median)
     unknown_used = unknown_pairs(task, result.order, unknown)
     if not unknown_used:
         return result, f"{int(unknown.sum()) // 2} pairs were not measured; the order needs none of them"
     named = ", ".join(f"{a} - {b}" for a, b in unknown_used[:4]) + (", ..." if len(unknown_used) > 4 else "")
-    return replace(result, lower_bound=None, bound_by=None, also={}), (
+    return replace(result, lower_bound=None, bound_by=None, metrics={}), (
         f"no order was found without pairs that were not measured: {named}; they are taken to be as far as the "
         "farthest; `plink probe HOSTS --resume` measures them"
     )
 
 
-def unknown_pairs(task: Task, order: Order, unknown: npt.NDArray[np.bool_]) -> list[tuple[str, str]]:
+def unknown_pairs(task: OrderingProblem, order: Order, unknown: npt.NDArray[np.bool_]) -> list[tuple[str, str]]:
     """Return the unknown pairs that an order uses."""
     used: set[tuple[int, int]] = set()
     for _, name in parts_of(task.algo, task.size_bytes):
-        pattern = pattern_for(name, len(task.given), task.options)
+        pattern = pattern_for(name, len(task.baseline), task.options)
         ends = np.stack([pattern.source, pattern.target])
         if pattern.everyone:
-            ends = np.stack(np.nonzero(~np.eye(len(task.given), dtype=bool)))
+            ends = np.stack(np.nonzero(~np.eye(len(task.baseline), dtype=bool)))
         pairs = np.sort(order[ends], axis=0)
         used |= set(map(tuple, pairs[:, unknown[pairs[0], pairs[1]]].T.tolist()))
     return [(task.fabric.names[i], task.fabric.names[j]) for i, j in sorted(used)]
 
 
 def _halves(network: Network, rtt_us: Matrix) -> tuple[Matrix, Matrix] | None:
-    return split(network.half_rtts_us, rtt_us) if network.half_rtts_us else None
+    return split_halves(network.half_rtts_us, rtt_us) if network.half_rtts_us else None
 
 
 def _with_prior(network: Network, rtt_us: Matrix, prior: Topology) -> Matrix:

@@ -51,7 +51,7 @@ def cost(
     from plink.cli.inputs import network_from
     from plink.cli.set_options import parse_set_options
     from plink.model.order import read_order
-    from solvers.ordering.task import with_slots
+    from solvers.ordering.problem import expand_slots
 
     size_bytes, options = parse_bytes(size), parse_set_options(set_ or [])
     options_of(options, [algo])
@@ -61,7 +61,9 @@ def cost(
     ranks, fabric, model_name, total, detail = result.order, result.fabric, result.model, result.cost_us, result.parts
     rng = np.random.default_rng(seed)
     hosts, slots = np.unique(ranks), np.bincount(ranks, minlength=len(fabric.names))
-    random_costs = _costs_of_measured(result.price, (with_slots(rng.permutation(hosts), slots) for _ in range(random)))
+    random_costs = _costs_of_measured(
+        result.price, (expand_slots(rng.permutation(hosts), slots) for _ in range(random))
+    )
     document: dict[str, Any] = {
         "schema": "plink.cost/1",
         "algo": algo,

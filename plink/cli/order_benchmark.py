@@ -90,11 +90,11 @@ def plan_orders(network: Network, algo: str, config: BenchmarkConfig) -> Planned
         network, OrderRequest(algo, config.size_bytes, config.model, options, max_moves=_SEARCH_MOVES, seed=config.seed)
     )
     task = solved.task
-    ranks = len(task.given)
+    ranks = len(task.baseline)
     fabric = fabric_from(network)
     model = model_for(config.model, fabric)
     price = pricing_for(algo, ranks, task.options, fabric, config.size_bytes, model)
-    slots = np.bincount(task.given, minlength=len(network.hosts))
+    slots = np.bincount(task.baseline, minlength=len(network.hosts))
     orders = orders_between(solved.result.order, slots, price, config.orders, config.seed)
     groups = task.options.groups if "groups" in ALGORITHMS[algo].options else None
     return PlannedBenchmark(

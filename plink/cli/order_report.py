@@ -5,7 +5,7 @@ Imported by commands that solve, when they run: it needs the solvers.
 
 from plink.api.ordering import Solved
 from plink.model.units import format_us
-from solvers.ordering.proving import proven
+from solvers.ordering.exact import is_optimal
 
 _OBJECTIVE_TEXT = {"sum": "sum of round trips", "bottleneck": "longest round trip"}
 
@@ -13,7 +13,7 @@ _OBJECTIVE_TEXT = {"sum": "sum of round trips", "bottleneck": "longest round tri
 def summary(solved: Solved) -> list[str]:
     """Return the lines of a summary: costs and bound, notes, then the gain against the noise."""
     task, result = solved.task, solved.result
-    costs = [format_us(cost) for cost in (result.given, result.cost, result.random_median)]
+    costs = [format_us(cost) for cost in (result.baseline_cost, result.cost, result.random_median)]
     line = (
         f"{task.algo} of {len(task.hosts)} hosts, {_OBJECTIVE_TEXT.get(result.objective, f'model {task.model}')}: "
         f"given {costs[0]}, found {costs[1]}, median of random orders {costs[2]}"
@@ -21,14 +21,14 @@ def summary(solved: Solved) -> list[str]:
     if result.lower_bound is not None and (result.lower_bound > 0 or result.cost == 0):
         of = " of measured pairs" if solved.sparse else ""
         line += f"; no order{of} under {format_us(result.lower_bound)}"
-        if result.gap is not None and not proven(result):
+        if result.gap is not None and not is_optimal(result):
             line += f" (found is at most {result.gap:.2%} above the best)"
     lines = [line, *solved.notes]
     validation = solved.validation
     if validation is not None and solved.changed and (validation.gain or validation.predicted):
         interval = f"{validation.low:.1%} to {validation.high:.1%}"
         gain_text = f"on held-out samples it saves {validation.gain:.1%} ({interval})"
-        if validation.within_noise:
+        if not validation.is_significant:
             gain_text += ": within the noise"
             if solved.baseline_kept:
                 gain_text += ", so the given order is kept (--force takes the found one)"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from solvers.ordering.progress import Progress
+    from solvers.ordering.progress import SearchProgress
 
 Advance = Callable[[int, int], None]
 
@@ -52,10 +52,10 @@ def progress(*titles: str) -> Iterator[dict[str, Advance]]:
         yield {title: lambda done, total: None for title in titles}
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, SearchProgress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+    with SearchProgress(*columns, console=Console(stderr=True), transient=True) as bars:
         tasks = {title: bars.add_task(title, total=None, visible=False) for title in titles}
 
         def advance(title: str) -> Advance:
@@ -65,7 +65,7 @@ def progress(*titles: str) -> Iterator[dict[str, Advance]]:
 
 
 @contextlib.contextmanager
-def search_status() -> "Iterator[Callable[[Progress], None]]":
+def search_status() -> "Iterator[Callable[[SearchProgress], None]]":
     """Show the status of a search in a line on a terminal: best cost so far, lower bound, gap."""
     if quiet or not sys.stderr.isatty():
         yield lambda progress: None
@@ -80,7 +80,7 @@ def search_status() -> "Iterator[Callable[[Progress], None]]":
     started = time.monotonic()
     with Status("searching", console=Console(stderr=True)) as status:
 
-        def show(progress: "Progress") -> None:
+        def show(progress: "SearchProgress") -> None:
             text = f"searching: {format_us(progress.cost)}"
             if progress.lower_bound is not None and progress.lower_bound > 0:
                 above = max(0.0, progress.cost / progress.lower_bound - 1)

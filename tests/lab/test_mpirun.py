@@ -242,7 +242,7 @@ def test_plink_is_killed(small_lab: Lab, runner: str, tmp_path: Path, start: Cal
 
 @each_runner
 def test_a_dry_run(small_lab: Lab, runner: str, tmp_path: Path) -> None:
-    """The order is proven and the command shown with its files; the program is not run, and what is missing is named."""
+    """The order is proven and the command shown with its files; the program is not run, missing things are named."""
     write_hosts(small_lab, tmp_path)
     words = ("launch", "--hosts", "hosts.txt", "--order", "given", "--runner", runner, "--dry-run", "--json")
     done = plink(*words, write_script(tmp_path, TOUCH), cwd=tmp_path)
