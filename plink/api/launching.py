@@ -79,7 +79,7 @@ def launch(
 ) -> RunResult:
     """Run a program as the ranks of a job, to its end; the first rank that fails ends the others.
 
-    No rank's program begins before every rank was shown to be where it was asked to be. How it ended is in what is
+    No rank's program starts before the placement of every rank is verified. How it ended is in what is
     returned (``exit_code``, ``failure``), also where a rank failed.
 
     :param order: None: ranks as the hosts stand.
@@ -98,9 +98,7 @@ def launch(
 
         def on_proof(locations: list[RankLocation]) -> None:
             observer.on_proof(locations)
-            ranks = len(locations)
-            subject = "the rank is where it was" if ranks == 1 else f"all {ranks} ranks are where they were"
-            _log.info("%s asked to be", subject)
+            _log.info("%d/%d ranks placed; starting %s", len(locations), len(locations), job.program)
 
         watch = replace(_watch(observer, request, current.folder), sink=on_line, on_proof=on_proof, run_id=run.id)
         try:

@@ -86,9 +86,9 @@ def test_logs_can_be_watched(tmp_path: Path) -> None:
     assert local(tmp_path, "--slots", "1", "waits.py")[1] == "[0] begun\n[0] seen 1\n"
 
 
-def test_one_rank_is_spoken_of_as_one(tmp_path: Path) -> None:
-    for slots, subject in (("1", "the rank is where it was"), ("2", "all 2 ranks are where they were")):
-        assert local(tmp_path, "--slots", slots, "true")[2] == f"plink: {subject} asked to be\n"
+def test_placed_ranks_are_counted(tmp_path: Path) -> None:
+    for slots in ("1", "2"):
+        assert local(tmp_path, "--slots", slots, "true")[2] == f"plink: {slots}/{slots} ranks placed; starting true\n"
 
 
 def test_a_dry_run_starts_nothing(tmp_path: Path, script: str) -> None:
