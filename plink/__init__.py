@@ -21,7 +21,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "plink.api.advising": ("Advice", "AdviseRequest", "advise"),
     "plink.api.clustering": ("ClusterRequest", "cluster"),
-    "plink.api.costing": ("Cost", "CostRequest", "cost"),
+    "plink.api.costing": ("CollectiveCost", "CostRequest", "cost"),
     "plink.api.diagnosing": ("Examination", "diagnose", "examine"),
     "plink.api.elastic": ("ElasticObserver", "ElasticResult", "run_elastic"),
     "plink.api.elastic_request": ("ElasticRequest",),

@@ -3,7 +3,7 @@ from plink.api.advising import AdviseRequest as AdviseRequest
 from plink.api.advising import advise as advise
 from plink.api.clustering import ClusterRequest as ClusterRequest
 from plink.api.clustering import cluster as cluster
-from plink.api.costing import Cost as Cost
+from plink.api.costing import CollectiveCost as CollectiveCost
 from plink.api.costing import CostRequest as CostRequest
 from plink.api.costing import cost as cost
 from plink.api.diagnosing import Examination as Examination

@@ -158,7 +158,7 @@ def measurements_from(network: Network) -> Measurements:
 
     for p, rows in details.get("percentiles_us", {}).items():
         if p in map(str, PERCENTILES):
-            measurements.percentiles[int(p)] = matrix_from_json(rows, n, f"{network.where}: percentiles_us.{p}")
+            measurements.percentiles[int(p)] = matrix_from_json(rows, n, f"{network.location}: percentiles_us.{p}")
     measurements.percentiles[10] = network.latency_us.copy()
     measurements.halves = list(network.halves() or measurements.halves)
     measurements.jitter = matrix("jitter_us")

@@ -168,5 +168,5 @@ class ProbeScheduler:
         """Mark the host of an agent that ended as lost, and return its index."""
         assert message.error is not None
         host = self._index[message.host]
-        self.mark_lost(host, message.error.why)
+        self.mark_lost(host, message.error.reason)
         return host

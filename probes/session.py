@@ -97,7 +97,7 @@ class ProbeSession:
         for name, error in self._fleet.start(hosts, settings, on_start).items():
             if isinstance(error, UnknownHost):
                 raise error
-            scheduler.mark_lost(index[name], error.why)
+            scheduler.mark_lost(index[name], error.reason)
         peers = sample_peers([host.address for host in hosts])
         for host in hosts:
             self._fleet.send(host.name, method="begin", address=host.address, peers=peers[host.address])

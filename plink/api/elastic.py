@@ -152,8 +152,8 @@ def _logs(current: Recording) -> Iterator[tuple[ElasticLog, TextIO]]:
         elastic_log.close()
         with contextlib.suppress(OSError):
             notes.close()
-        if elastic_log.trouble is not None and (current.record is None or current.record.trouble is None):
-            log.warning("%s", elastic_log.trouble)
+        if elastic_log.write_error is not None and (current.record is None or current.record.write_error is None):
+            log.warning("%s", elastic_log.write_error)
 
 
 def _report(observer: ElasticObserver, events: ElasticEvents, current: Recording, notes: TextIO) -> SupervisorCallbacks:

@@ -1,4 +1,4 @@
-"""A job in a rank order, started on its hosts and shown to run where it should."""
+"""Launch a job in a rank order, and verify where its ranks run."""
 
 import contextlib
 import logging
@@ -70,13 +70,13 @@ def launch(
     :raises UsageError: for a runner that there is none of. :raises InputError: when the order is not of these hosts.
     :raises PlacementError: when a rank was found elsewhere. :raises PlinkError: when the job could not be started.
     """
-    wanted, observer = request or LaunchRequest(), observer or RunObserver()
+    request, observer = request or LaunchRequest(), observer or RunObserver()
     arranged = hosts if order is None else order.arrange(hosts, "order")
-    runner = runner_for(arranged, wanted)
-    run = RunDescription(new_id(), wanted.runner, job, arranged, wanted.identities)
+    runner = runner_for(arranged, request)
+    run = RunDescription(new_id(), request.runner, job, arranged, request.identities)
     with (
-        recording(wanted.record, run) as current,
-        _autotuning(wanted.autotune, arranged, current.folder) as on_rank_line,
+        recording(request.record, run) as current,
+        _autotuning(request.autotune, arranged, current.folder) as on_rank_line,
     ):
 
         def on_line(rank: int | None, stream: str, line: str) -> None:
@@ -88,7 +88,7 @@ def launch(
             _log.info("%d/%d ranks placed; starting %s", len(locations), len(locations), job.program)
 
         recorded = RunObserver(on_line, on_placement, observer.progress)
-        context = RunContext(recorded, time.monotonic, current.folder, wanted.identities, run.id, on_rank_line)
+        context = RunContext(recorded, time.monotonic, current.folder, request.identities, run.id, on_rank_line)
         try:
             result = runner.run(job, arranged, context)
         except PlacementError as error:
@@ -110,15 +110,18 @@ def dry_run(
 
     :raises PlinkError: whatever :func:`launch` would refuse.
     """
-    wanted, observer = request or LaunchRequest(), observer or RunObserver()
+    request, observer = request or LaunchRequest(), observer or RunObserver()
     arranged = hosts if order is None else order.arrange(hosts, "order")
-    runner = runner_for(arranged, wanted)
+    runner = runner_for(arranged, request)
     with scratch_folder() as folder:
-        return runner.dry_run(job, arranged, RunContext(observer, time.monotonic, folder, wanted.identities))
+        return runner.dry_run(job, arranged, RunContext(observer, time.monotonic, folder, request.identities))
 
 
 def runner_for(hosts: Hosts, request: LaunchRequest) -> Runner:
-    """What starts the ranks. :raises PlinkError: what is needed for that is not here."""
+    """Return the runner. :raises PlinkError: when its requirements are missing here.
+
+    :raises PlinkError: what is needed for that is not here.
+    """
     return runner_named(request.runner, lambda: connector_for(hosts, request.accept_new_host_keys))
 
 
@@ -126,7 +129,7 @@ def runner_for(hosts: Hosts, request: LaunchRequest) -> Runner:
 def _autotuning(
     request: AutotuneRequest | None, hosts: Hosts, folder: Path
 ) -> Iterator[Callable[[str], list[str]] | None]:
-    """What answers rank 0 while the job runs; its log is in the run's folder."""
+    """Answer rank 0 with Autotune while the job runs; its log is in the run's folder."""
     if request is None:
         yield None
         return

@@ -126,7 +126,7 @@ class Group:
                 continue
             if message.body is None:
                 assert message.error is not None
-                self._lost(number, message.error.why)
+                self._lost(number, message.error.reason)
             elif message.body["type"] == "line":
                 self._node_says(number, message.body["text"])
             else:

@@ -77,7 +77,7 @@ class FleetMonitor(JobMonitor):
         exits = pool.handle(message)
         if message.body is None:
             assert message.error is not None
-            self._host_lost(message.host, message.error.why)
+            self._host_lost(message.host, message.error.reason)
         elif message.body["type"] == "stacks":
             self._stacks_pending.discard(message.host)
             if not self._stacks_pending and self.stop_at is None:

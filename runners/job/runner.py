@@ -91,7 +91,7 @@ class DryRun:
     def to_json(self) -> dict[str, Any]:
         """Return the document ``plink.rehearsal/1``."""
         return {
-            "schema": "plink.rehearsal/1",
+            "schema": "plink.dry-run/1",
             "runner": self.runner,
             "files": dict(self.files),
             "commands": [command.to_json() for command in self.commands],

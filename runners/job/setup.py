@@ -169,4 +169,4 @@ def _merged_error(errors: list[HostError]) -> PlinkError:
     if len(errors) == 1:
         return error
     others = ", ".join(other.host for other in errors[1:4]) + (" ..." if len(errors) > 4 else "")
-    return type(error)(error.host, f"{error.why} (and {len(errors) - 1} more hosts: {others})")
+    return type(error)(error.host, f"{error.reason} (and {len(errors) - 1} more hosts: {others})")

@@ -113,11 +113,13 @@ def assumed_network(topology: Topology, hosts: Hosts | None = None) -> Network:
     hosts_or_all = hosts if hosts is not None else hosts_of(topology)
     n = len(hosts_or_all)
     if n > MOST_HOSTS:
-        raise InputError(topology.where, f"{n} hosts are more than the {MOST_HOSTS} that plink orders at once")
+        raise InputError(topology.location, f"{n} hosts are more than the {MOST_HOSTS} that plink orders at once")
     levels = levels_apart(paths_for(topology, hosts_or_all) if hosts is not None else list(topology.paths.values()))
     if n > 1 and not np.any(levels[~np.eye(n, dtype=bool)] != UNKNOWN):
-        raise NoAnswer(f"{topology.where} says of no two hosts how far apart they are; measure them: plink probe")
-    return Network(hosts_or_all, latencies_of(levels), details={"assumed_from": topology.kind}, where=topology.where)
+        raise NoAnswer(f"{topology.location} says of no two hosts how far apart they are; measure them: plink probe")
+    return Network(
+        hosts_or_all, latencies_of(levels), details={"assumed_from": topology.kind}, location=topology.location
+    )
 
 
 def _assumed_us(farthest: int) -> Floats:

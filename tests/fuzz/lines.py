@@ -84,8 +84,8 @@ def flow(data: bytes) -> None:
     """A stranger connects where a flow is awaited, before its sender: the sender is served all the same."""
     from probes.agent import flows
 
-    with flows.listen("127.0.0.1") as listener, socket.socket() as stranger, socket.socket() as sender:
-        for client, greeting in ((stranger, data), (sender, TOKEN)):
+    with flows.listen("127.0.0.1") as listener, socket.socket() as unauthenticated, socket.socket() as sender:
+        for client, greeting in ((unauthenticated, data), (sender, TOKEN)):
             client.connect(listener.getsockname())
             client.setblocking(False)
             with contextlib.suppress(BlockingIOError):

@@ -309,5 +309,5 @@ def _metadata() -> bytes:
     action = json.dumps({"action": "terminate", "time": "2017-09-18T08:22:00Z"})
     event = {"EventId": "1", "EventType": "Preempt", "EventStatus": "Scheduled", "Resources": ["vm"],
              "NotBefore": "Mon, 18 Sep 2017 08:20:20 GMT"}  # fmt: skip
-    told = [answer("token"), answer(action), answer(action), answer("FALSE"), answer("TRUE"), answer("vm")]
-    return b"\0".join([*told, *[answer(json.dumps({"Events": [event]}))] * 2])
+    answers_ = [answer("token"), answer(action), answer(action), answer("FALSE"), answer("TRUE"), answer("vm")]
+    return b"\0".join([*answers_, *[answer(json.dumps({"Events": [event]}))] * 2])

@@ -207,7 +207,7 @@ def test_a_program_and_an_interpreter_that_the_hosts_do_not_have(small_lab: Lab,
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--hosts", "none.txt", "true"), "none.txt: no such file"),
         (("--hosts", "hosts.txt", "--order", "none.txt", "true"), "none.txt: no such file"),
@@ -218,12 +218,12 @@ def test_a_program_and_an_interpreter_that_the_hosts_do_not_have(small_lab: Lab,
         (("--hosts", "hosts.txt", "--order", "other.txt", "true"), "not in the hosts list"),
     ],
 )
-def test_what_cannot_be_launched(small_lab: Lab, tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+def test_what_cannot_be_launched(small_lab: Lab, tmp_path: Path, words: tuple[str, ...], message: str) -> None:
     """Usage: exit code 2, one line."""
     write_hosts(small_lab, tmp_path)
     (tmp_path / "short.txt").write_text("node-01\n")
     (tmp_path / "other.txt").write_text("node-01\nnode-02\nnode-03\nnode-04\nnode-05\n")
     done = plink("launch", *words, cwd=tmp_path)
     assert done.returncode == 2, done.stderr
-    assert said in done.stderr.splitlines()[-1]
+    assert message in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr

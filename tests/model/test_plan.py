@@ -168,7 +168,7 @@ def test_what_is_wrong_is_named(change: Callable[[Document], None], where: str) 
     change(document)
     with pytest.raises(InputError) as caught:
         plan_from_json(document, "p.json")
-    assert caught.value.where == f"p.json: {where}"
+    assert caught.value.location == f"p.json: {where}"
 
 
 def test_a_plan_is_of_an_all_reduce() -> None:

@@ -63,7 +63,7 @@ def waits_by_hand(schedule: Schedule) -> list[list[int]]:
     """The definition, word by word: of each chunk that is carried, the transfers that wrote it at the source in earlier
     rounds, back to (and with) the last that replaced it."""
     rows = rows_of(schedule)
-    found = []
+    pairs = []
     for t, source, _, first, count, _ in rows:
         needed = set()
         for chunk in range(first, first + count):
@@ -74,24 +74,24 @@ def waits_by_hand(schedule: Schedule) -> list[list[int]]:
                 needed.add(k)
                 if rows[k][5]:
                     break
-        found.append(sorted(needed))
-    return found
+        pairs.append(sorted(needed))
+    return pairs
 
 
 def order_by_hand(schedule: Schedule) -> set[tuple[int, int]]:
     """Writers of one chunk at one rank that must not change places: going back from each, a copy meets all of them up
     to (and with) another copy, a sum only the last copy."""
     rows = rows_of(schedule)
-    found = set()
+    pairs = set()
     for m, (t, _, target, first, count, copies) in enumerate(rows):
         for chunk in range(first, first + count):
             for k in reversed(range(m)):
                 if rows[k][2] == target and 0 <= chunk - rows[k][3] < rows[k][4]:
                     if rows[k][0] < t and (copies or rows[k][5]):
-                        found.add((m, k))
+                        pairs.add((m, k))
                     if rows[k][5]:
                         break
-    return found
+    return pairs
 
 
 @given(schedules())

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.fabric import Fabric, three_tier
+from benchmarks.fabric import SimulatedFabric, three_tier
 from plink.model.network import Matrix
 from probes.adaptive import AdaptivePlan, AdaptiveSettings
 from probes.convergence import GroupConvergence, neighbourhood_overlap
@@ -178,7 +178,7 @@ def test_all_hosts_dead_comes_to_an_end() -> None:
     assert np.isnan(measured).all()
 
 
-def on_fabric(fabric: Fabric, plan: ProbePlan) -> Matrix:
+def on_fabric(fabric: SimulatedFabric, plan: ProbePlan) -> Matrix:
     """The matrix after ``plan`` was carried out."""
     n = len(fabric)
     measured = np.full((n, n), np.nan)

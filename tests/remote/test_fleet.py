@@ -136,7 +136,7 @@ def test_an_agent_that_never_says_hello_is_a_failure(first: str, why: str, child
         failures = start(fleet, HOSTS[:2], first)
         assert sorted(failures) == ["a", "b"]
         for error in failures.values():
-            assert error.why.startswith("no agent could be started" + why)
+            assert error.reason.startswith("no agent could be started" + why)
         assert fleet.alive == []
 
 
@@ -152,7 +152,7 @@ def test_a_host_without_python_says_so(children: Callable[..., ChildHosts]) -> N
     connector.environment["PATH"] = "/nonexistent"
     with Fleet(connector, PROGRAM) as fleet:
         failures = start(fleet, HOSTS[:1])
-        assert failures["a"].why == "no agent could be started: it ended with exit status 127"
+        assert failures["a"].reason == "no agent could be started: it ended with exit status 127"
 
 
 class Grumbling:

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 from torch.distributed import Store  # type: ignore[attr-defined]
 
-from plink.documents.aggregation import AggregationDocument
-from plink.documents.aggregation import SizeClass as SizeClassEntry
+from plink.documents.aggregation import AggregationDocument, SizeClassEntry
 from plink.documents.codec import decode, schema_name
 from plink.errors import InputError
 from plink.model.plan import SCHEMA as PLAN
@@ -325,6 +324,6 @@ def _serialised(find: Callable[[], Aggregation | None]) -> bytes:
         aggregation = find()
         return b"=" + (aggregation.to_bytes() if aggregation is not None else b"")
     except InputError as error:
-        return b"!" + f"{error.where}\0{error.why}".encode()
+        return b"!" + f"{error.location}\0{error.reason}".encode()
     except Exception as error:  # the other ranks wait for an answer, whatever it is
         return b"!" + f"{os.environ.get(FILE) or TEXT}\0not written by plink: {error}".encode()

@@ -7,7 +7,7 @@ import pytest
 from tests.conftest import typed
 
 STAMP = "measure 6 pairs in 3 rounds by stamp, 10000 probes a pair: 18 MB"
-SHARED = "measure what groups of hosts share, "
+SHARED = "measure the capacity that groups of hosts share, "
 TESTS = "measure the bandwidth of 6 pairs in 3 rounds by iperf3, a TCP test of"
 
 
@@ -20,15 +20,15 @@ TESTS = "measure the bandwidth of 6 pairs in 3 rounds by iperf3, a TCP test of"
     ("--method tcp --count 400", ["measure 6 pairs in 3 rounds by tcp, 400 probes a pair at most", SHARED]),
     ("--pairs adaptive", ["measure about a tenth of 6 pairs by stamp, 10000 probes a pair", SHARED]),
 ])  # fmt: skip
-def test_a_rehearsal_tells_what_is_sent(options: str, lines: list[str], tmp_path: Path) -> None:
+def test_a_dry_run_lists_the_traffic(options: str, lines: list[str], tmp_path: Path) -> None:
     (tmp_path / "hosts").write_text("a\nb address=10.0.0.2 user=u port=2222\nc\nd\n")
     done = typed("probe", "hosts", "--dry-run", *options.split(), cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    first, *said = done.stdout.splitlines()
+    first, *printed = done.stdout.splitlines()
     assert first == "connect to 4 hosts over SSH and start an agent on each, from memory"
-    assert said[-4:] == ["  ssh a  # a", "  ssh u@10.0.0.2 -p 2222  # b", "  ssh c  # c", "  ssh d  # d"]
-    assert len(said[:-4]) == len(lines)
-    for line, begins in zip(said[:-4], lines, strict=True):
+    assert printed[-4:] == ["  ssh a  # a", "  ssh u@10.0.0.2 -p 2222  # b", "  ssh c  # c", "  ssh d  # d"]
+    assert len(printed[:-4]) == len(lines)
+    for line, begins in zip(printed[:-4], lines, strict=True):
         assert line.startswith(begins)
 
 

@@ -1,4 +1,4 @@
-"""Orders that were run: what was predicted of them, how long they took; read from files.
+"""Benchmarks of rank orders, predicted and measured, as read from files.
 
 ``plink.check/1`` (`plink check --measure`): series of trials under ``checks``, or by hand a single one: ``{"schema":
 "plink.check/1", "runs": [{"order": "given", "predicted_us": 910, "achieved_s": [0.51, 0.5]}]}``, ``predicted_us`` a
@@ -9,20 +9,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from plink.documents.check import MeasuredOrder, MeasuredRuns, MeasuredSeries
+from plink.documents.check import MeasuredBenchmark, MeasuredOrder, MeasuredRuns
 from plink.documents.codec import decode, schema_name
 from plink.documents.demo import DemoRuns
 from plink.errors import InputError
 from plink.model.storage import name_of, read_document
 
-CHECK = schema_name(MeasuredRuns)
+SCHEMA = schema_name(MeasuredRuns)
 US_PER_S = 1e6
 
 
 @dataclass(frozen=True)
-class Trial:
-    """One order that was run: ``order`` is its name, ``hosts`` those that took its ranks, first rank first (empty: not
-    told), ``predicted_us`` None: not known; ``achieved_s``: seconds, one a repetition."""
+class OrderTiming:
+    """Measured times of one order. ``hosts``: first rank first, empty if unknown; ``predicted_us``: None if unknown;
+    ``achieved_s``: seconds of each repetition."""
 
     order: str
     predicted_us: float | None
@@ -31,12 +31,11 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Series:
-    """Trials of one collective. ``algo``, ``size_bytes``, ``model`` and ``ranks`` (how many took part) None: not told.
-    ``options``: what the algorithm was told, as typed after ``--set``; ``groups``: the ranks of each group, for
-    two-level aggregation."""
+class BenchmarkRun:
+    """Benchmark of one collective in several orders. ``algo``, ``size_bytes``, ``model`` and ``ranks`` are None if
+    unknown; ``options``: as typed after ``--set``; ``groups``: the ranks of each group, for two-level aggregation."""
 
-    trials: tuple[Trial, ...]
+    orders: tuple[OrderTiming, ...]
     algo: str | None = None
     size_bytes: float | None = None
     model: str | None = None
@@ -45,34 +44,34 @@ class Series:
     ranks: int | None = None
 
 
-def read_series(path: Path) -> tuple[Series, ...]:
-    """What was run, at least one series of one trial.
+def read_benchmark_runs(path: Path) -> tuple[BenchmarkRun, ...]:
+    """Read measured runs from a file, at least one with at least one order.
 
     :raises InputError: when it cannot be read or is no such file, naming the key.
     """
-    document, where = read_document(path), name_of(path)
+    document, location = read_document(path), name_of(path)
     if document.get("schema") == schema_name(DemoRuns):
-        demo = decode(DemoRuns, document, where)
+        demo = decode(DemoRuns, document, location)
         orders = (
             ("given", demo["predicted_given_s"], demo["given_samples_s"]),
             ("plink's", demo["predicted_plink_s"], demo["plink_samples_s"]),
         )
-        return (Series(tuple(Trial(name, US_PER_S * cost, tuple(times)) for name, cost, times in orders)),)
-    if document.get("schema") != CHECK:
-        schemas = f"{CHECK!r} or {schema_name(DemoRuns)!r}"
-        raise InputError(f"{where}: schema", f"expected {schemas}, the kinds of file that hold measured runs")
-    checked = decode(MeasuredRuns, document, where)
+        return (BenchmarkRun(tuple(OrderTiming(name, US_PER_S * cost, tuple(times)) for name, cost, times in orders)),)
+    if document.get("schema") != SCHEMA:
+        schemas = f"{SCHEMA!r} or {schema_name(DemoRuns)!r}"
+        raise InputError(f"{location}: schema", f"expected {schemas}, the kinds of file that hold measured runs")
+    checked = decode(MeasuredRuns, document, location)
     if "checks" in checked:
-        return tuple(_series(entry) for entry in checked["checks"])
+        return tuple(_benchmark_run(entry) for entry in checked["checks"])
     if "runs" not in checked:
-        raise InputError(f"{where}: runs", "is missing, and checks too: it holds no measured runs")
-    return (Series(_trials(checked["runs"])),)
+        raise InputError(f"{location}: runs", "is missing, and checks too: it holds no measured runs")
+    return (BenchmarkRun(_order_timings(checked["runs"])),)
 
 
-def _series(entry: MeasuredSeries) -> Series:
+def _benchmark_run(entry: MeasuredBenchmark) -> BenchmarkRun:
     groups = entry.get("groups")
-    return Series(
-        _trials(entry["runs"]),
+    return BenchmarkRun(
+        _order_timings(entry["runs"]),
         entry.get("algo"),
         entry.get("size_bytes"),
         entry.get("model"),
@@ -82,9 +81,9 @@ def _series(entry: MeasuredSeries) -> Series:
     )
 
 
-def _trials(runs: Sequence[MeasuredOrder]) -> tuple[Trial, ...]:
+def _order_timings(runs: Sequence[MeasuredOrder]) -> tuple[OrderTiming, ...]:
     return tuple(
-        Trial(
+        OrderTiming(
             "".join(character if character.isprintable() else "\ufffd" for character in run["order"]),
             run.get("predicted_us"),
             tuple(run["achieved_s"]),

@@ -1,4 +1,4 @@
-"""``plink.rehearsal/1``: what a launch would start."""
+"""``plink.dry-run/1``: what a launch would start."""
 
 from typing import Annotated, Literal, TypedDict
 
@@ -22,13 +22,13 @@ class CommandEntry(TypedDict):
     """The program and its arguments."""
 
 
-class RehearsalDocument(TypedDict):
+class DryRunDocument(TypedDict):
     """What a launch would start.
 
     Printed by `plink launch --dry-run --json`.
     """
 
-    schema: Literal["plink.rehearsal/1"]
+    schema: Literal["plink.dry-run/1"]
     """Kind and version of this document."""
     runner: str
     """What would start the ranks: ssh, local, mpirun, ..."""

@@ -68,7 +68,7 @@ def run(*words: str) -> int:
 def order(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> dict[str, Any]:
     """The order that is printed, as it is made after a few moves, which are the same on any machine."""
     capsys.readouterr()
-    assert run(*words, "--json", *(() if "--topology" in words else ("--moves", "200"))) == code
+    assert run(*words, "--json", *(() if "--topology" in words else ("--max-moves", "200"))) == code
     return json.loads(capsys.readouterr().out)  # type: ignore[no-any-return]
 
 
@@ -83,7 +83,7 @@ REFUSED: list[tuple[int, str, str]] = [
     ),
     (2, "n.json --groups missing", "--groups: h in no group; name every host in one group"),
     (2, "n.json --groups double", "double: a is named more than once; a host is in one group"),
-    (2, "n.json --groups unknown", "unknown: there is no host z; there are a, b, c, d, ..."),
+    (2, "n.json --groups unknown", "unknown: unknown host z; the hosts are a, b, c, d, ..."),
     (2, "n.json --groups empty", "empty: no groups: write one a line"),
     (2, "n.json --groups strange", "strange:2: '$(touch' cannot be a host name"),
     (2, "n.json --groups list.json", "list.json: groups[0]: expected a list"),
@@ -94,25 +94,25 @@ REFUSED: list[tuple[int, str, str]] = [
     (2, "n.json --objective sum --algo tree", "--objective sum is for rings (ring, "),
     (2, "n.json --objective bottleneck --model contention", "--objective bottleneck uses round trips only; "),
     (2, "n.json --objective bottleneck --pin a=0 --pin b=4", "--objective bottleneck: "),
-    (2, "n.json --moves 5 --time-limit 1", "--moves is instead of a time; "),
-    (2, "one.json --objective fastest", "--objective fastest: there are "),
-    (2, "n.json --topology topo.conf", "--topology stands for a network; "),
+    (2, "n.json --max-moves 5 --time-limit 1", "--max-moves replaces the time limit; "),
+    (2, "one.json --objective fastest", "--objective fastest: choose one of "),
+    (2, "n.json --topology topo.conf", "--topology replaces a network; "),
     (2, "n.json --hosts four.txt", "--hosts goes with --topology; "),
     (2, "--topology topo.conf --hosts none.txt", "topo.conf: it has none of the hosts: "),
     (4, "--topology topo.conf --hosts half.txt", "topo.conf says of no two hosts how far apart they are; "),
-    (2, "--topology topo.conf --format deepspeed --algo star", "--algo star: there are "),
+    (2, "--topology topo.conf --format deepspeed --algo star", "--algo star: choose one of "),
     (2, "n.json --prior others.conf", "others.conf: it has none of the hosts: "),
 ]
 
 
-@pytest.mark.parametrize(("code", "words", "said"), REFUSED, ids=[words for _, words, _ in REFUSED])
+@pytest.mark.parametrize(("code", "words", "message"), REFUSED, ids=[words for _, words, _ in REFUSED])
 def test_what_cannot_be_is_refused_in_one_line(
-    code: int, words: str, said: str, here: Path, capsys: pytest.CaptureFixture[str]
+    code: int, words: str, message: str, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = listing(here)
     with pytest.raises(PlinkError) as refused:
         run(*words.split())
-    assert str(refused.value).startswith(said)
+    assert str(refused.value).startswith(message)
     assert (refused.value.exit_code, "\n" in str(refused.value)) == (code, False)
     assert capsys.readouterr().out == ""
     assert listing(here) == before
@@ -120,17 +120,17 @@ def test_what_cannot_be_is_refused_in_one_line(
 
 @pytest.mark.parametrize("algo", ["ring", "nccl"])
 def test_pinned_hosts_have_their_ranks(algo: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = order(capsys, "n.json", "--algo", algo, "--pin", "h=0", "--pin", "c=5")
-    assert (found["hosts"][0], found["hosts"][5], sorted(found["hosts"])) == ("h", "c", NAMES)
-    assert found["pins"] == {"h": 0, "c": 5}
+    document = order(capsys, "n.json", "--algo", algo, "--pin", "h=0", "--pin", "c=5")
+    assert (document["hosts"][0], document["hosts"][5], sorted(document["hosts"])) == ("h", "c", NAMES)
+    assert document["pins"] == {"h": 0, "c": 5}
 
 
 @pytest.mark.parametrize("groups", ["good", "uneven", "2"])
 def test_groups_stay_together(groups: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = order(capsys, "n.json", "--groups", groups)
-    ranks = [rank for group in found["groups"] for rank in group]
+    document = order(capsys, "n.json", "--groups", groups)
+    ranks = [rank for group in document["groups"] for rank in group]
     assert ranks == list(range(8))
-    together = [{found["hosts"][rank] for rank in group} for group in found["groups"]]
+    together = [{document["hosts"][rank] for rank in group} for group in document["groups"]]
     if groups in FILES:
         lines = FILES[groups].replace(",", " ").splitlines()
         assert {frozenset(group) for group in together} == {frozenset(line.split("#")[0].split()) for line in lines}
@@ -140,44 +140,53 @@ def test_groups_stay_together(groups: str, here: Path, capsys: pytest.CaptureFix
 
 
 def test_the_longest_hop_first(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = order(capsys, "n.json", "--objective", "bottleneck")
-    assert (found["objective"], found["cost"], found["lower_bound"], found["proven"]) == ("bottleneck", 80, 80, True)
-    assert found["sum"] == 280  # second
+    document = order(capsys, "n.json", "--objective", "bottleneck")
+    assert (document["objective"], document["cost"], document["lower_bound"], document["proven"]) == (
+        "bottleneck",
+        80,
+        80,
+        True,
+    )
+    assert document["sum"] == 280  # second
     by_sum = order(capsys, "n.json", "--objective", "sum")
     assert (by_sum["objective"], by_sum["cost"], by_sum["bottleneck"]) == ("sum", 280, 80)
 
 
 def test_a_proof_or_exit_code_3(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = order(capsys, "n.json", "--algo", "halving-doubling", "--prove")
-    assert (found["proven"], found["gap"]) == (True, 0)
-    found = order(capsys, "n.json", "--algo", "nccl", "--size", "4MB", "--prove", code=3)
-    assert (found["proven"], found["lower_bound"]) == (False, None)
+    document = order(capsys, "n.json", "--algo", "halving-doubling", "--prove")
+    assert (document["proven"], document["gap"]) == (True, 0)
+    document = order(capsys, "n.json", "--algo", "nccl", "--size", "4MB", "--prove", code=3)
+    assert (document["proven"], document["lower_bound"]) == (False, None)
 
 
 def test_noise_keeps_the_given_order_unless_forced(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    kept = order(capsys, "alike.json", "--prove")
-    assert (kept["hosts"], kept["proven"], kept["cost"]) == (NAMES, False, kept["baseline"]["given"])
-    assert kept["judged"]["low"] <= 0 < kept["judged"]["predicted"]
+    without_force = order(capsys, "alike.json", "--prove")
+    assert (without_force["hosts"], without_force["proven"], without_force["cost"]) == (
+        NAMES,
+        False,
+        without_force["baseline"]["given"],
+    )
+    assert without_force["judged"]["low"] <= 0 < without_force["judged"]["predicted"]
     forced = order(capsys, "alike.json", "--force")
-    assert forced["hosts"] == kept["kept_given"]["found"] != NAMES
-    assert (forced["cost"], forced["judged"]) == (kept["kept_given"]["found_cost"], kept["judged"])
+    assert forced["hosts"] == without_force["kept_given"]["found"] != NAMES
+    assert (forced["cost"], forced["judged"]) == (without_force["kept_given"]["found_cost"], without_force["judged"])
     assert "kept_given" not in forced
 
 
 def test_noise_does_not_keep_an_order_that_was_not_wished(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("alike.json", "--pin", "h=0", "--format", "hosts", "--moves", "50") == 0
+    assert run("alike.json", "--pin", "h=0", "--format", "hosts", "--max-moves", "50") == 0
     printed = capsys.readouterr()
     assert printed.out.startswith("h\n")
-    assert printed.err.endswith(": within the noise; the given order is not kept, for it is not as was wished\n")
+    assert printed.err.endswith(": within the noise; the given order is not kept, for it violates the constraints\n")
 
 
 def test_what_was_not_measured_is_not_judged(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The search pays ten times the farthest round trip for such a pair; people are told no such gain."""
     rows = [[None if {i, j} == {0, 1} else ROWS[i][j] for j in range(8)] for i in range(8)]
     write(here / "n.json", network(hosts=HOSTS, latency_us=rows, halves_us=[rows, rows]))
-    found = order(capsys, "n.json")
-    assert (found["baseline"]["given"], found["cost"]) == (640, 280)
-    assert found["judged"]["gain"] == found["judged"]["predicted"] == 1 - 280 / 640
+    document = order(capsys, "n.json")
+    assert (document["baseline"]["given"], document["cost"]) == (640, 280)
+    assert document["judged"]["gain"] == document["judged"]["predicted"] == 1 - 280 / 640
 
 
 def test_a_prior_fills_what_was_not_measured(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -186,7 +195,7 @@ def test_a_prior_fills_what_was_not_measured(here: Path, capsys: pytest.CaptureF
     write(here / "n.json", network(hosts=HOSTS, latency_us=rows))
     assert order(capsys, "n.json")["cost"] > 280
     capsys.readouterr()
-    assert run("n.json", "--prior", "topo.conf", "--moves", "200", "--json") == 0
+    assert run("n.json", "--prior", "topo.conf", "--max-moves", "200", "--json") == 0
     printed = capsys.readouterr()
     assert json.loads(printed.out)["cost"] == 280
     assert printed.err.startswith("plink: 5 pairs that were not measured are taken to be as far as others that topo")
@@ -209,8 +218,8 @@ def test_two_hosts_and_one(algo: str, here: Path, capsys: pytest.CaptureFixture[
 
 def test_an_order_of_other_hosts_is_refused(here: Path) -> None:
     write(here / "o.json", {"schema": "plink.order/1", "algo": "ring", "hosts": ["a", "b", "c", "z"]})
-    said = "o.json: the order names hosts that are not in the hosts list: z"
+    message = "o.json: the order names hosts that are not in the hosts list: z"
     with pytest.raises(PlinkError) as refused:
         command().main(args=["cost", "n.json", "--order", "o.json"], prog_name="plink", standalone_mode=False)
-    assert (str(refused.value), refused.value.exit_code) == (said, 2)
-    assert refusal(typed("launch", "--hosts", "four.txt", "--order", "o.json", "true", cwd=here)) == said
+    assert (str(refused.value), refused.value.exit_code) == (message, 2)
+    assert refusal(typed("launch", "--hosts", "four.txt", "--order", "o.json", "true", cwd=here)) == message

@@ -48,26 +48,26 @@ PROGRAMS: dict[str, tuple[str, ...] | None] = {
 LAB_NEEDS = ("ip", "tc", "sshd")
 _GROUPS = ("torch.backends", "torchrun.handlers")
 _PREFIXES = ("NCCL_", "GLOO_", "PLINK_", "TORCH_NCCL_")
-_HARMLESS = {
+_PUBLIC_VARIABLES = {
     "GLOO_SOCKET_IFNAME", "NCCL_ALGO", "NCCL_BUFFSIZE", "NCCL_CROSS_NIC", "NCCL_DEBUG", "NCCL_DEBUG_SUBSYS",
     "NCCL_IB_DISABLE", "NCCL_IB_HCA", "NCCL_MAX_NCHANNELS", "NCCL_MIN_NCHANNELS", "NCCL_NET_GDR_LEVEL", "NCCL_NTHREADS",
     "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_PROTO", "NCCL_SHM_DISABLE", "NCCL_SOCKET_IFNAME",
     "NCCL_SOCKET_NTHREADS", "TORCH_NCCL_ASYNC_ERROR_HANDLING", "TORCH_NCCL_BLOCKING_WAIT",
 }  # fmt: skip
 # Words and numbers; what else stands in a harmless variable (an address, a path) is not what belongs there.
-_PLAIN = re.compile(r"[A-Za-z0-9_,:^=+-]{1,64}")
-_COMPLAINT = re.compile(r"\w+: (error|fatal)\b")  # Slurm's, where it finds no configuration
+_PUBLIC_VALUE = re.compile(r"[A-Za-z0-9_,:^=+-]{1,64}")
+_SLURM_ERROR = re.compile(r"\w+: (error|fatal)\b")  # Slurm's, where it finds no configuration
 _ADDRESS = re.compile(
     r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.])|(?<![\w:])(?:[0-9a-fA-F]{0,4}:){3,7}[0-9a-fA-F]{0,4}"
 )
 _HOME = re.compile(r"/(?:home|Users)/[^/\s]+")
-_ANSWER_S = 5.0
-_SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # not on the path of everybody, and where sshd and tc are
+_VERSION_TIMEOUT_S = 5.0
+_ADMIN_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # not on the path of everybody, and where sshd and tc are
 
 
 def gather(full: bool) -> dict[str, Any]:
-    """The document ``plink.info/1``. ``full``: with the names of this machine and its folders, and what PyTorch says of
-    itself (which imports it)."""
+    """Return the document ``plink.info/1``. ``full``: include the names of this machine and its folders, and what
+    PyTorch reports (which imports it)."""
     parts: dict[str, Callable[[], dict[str, Any]]] = {
         "plink": _plink,
         "python": _python,
@@ -82,18 +82,18 @@ def gather(full: bool) -> dict[str, Any]:
     }
     if full:
         parts |= {"names": _names, "pytorch": _pytorch}
-    return {"schema": SCHEMA, "full": full, **{name: _tried(part) for name, part in parts.items()}}
+    return {"schema": SCHEMA, "full": full, **{name: _part_or_error(part) for name, part in parts.items()}}
 
 
-def _tried(part: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def _part_or_error(part: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     try:
         return part()
     except Exception as error:  # whatever it is, it is something for the report
-        return {"error": scrubbed(f"{type(error).__name__}: {error}")}
+        return {"error": anonymised(f"{type(error).__name__}: {error}")}
 
 
-def scrubbed(text: str) -> str:
-    """A line without this machine's name, addresses, the user's name and folder."""
+def anonymised(text: str) -> str:
+    """Return the text without this machine's name and addresses, the user's name and home."""
     text = text.replace(str(Path.home()), "~") if len(str(Path.home())) > 1 else text
     text = _ADDRESS.sub("<address>", _HOME.sub("~", text))
     try:
@@ -106,21 +106,21 @@ def scrubbed(text: str) -> str:
     return text
 
 
-def found(program: str) -> str | None:
-    """Where a program is, looked for where administrators' programs are too, and beside this interpreter."""
-    places = [os.environ.get("PATH", os.defpath), *_SBIN, str(Path(sys.executable).parent)]
-    return shutil.which(program, path=os.pathsep.join(places))
+def find_program(program: str) -> str | None:
+    """Return the path of a program, searching also administrators' folders and this interpreter's."""
+    folders = [os.environ.get("PATH", os.defpath), *_ADMIN_FOLDERS, str(Path(sys.executable).parent)]
+    return shutil.which(program, path=os.pathsep.join(folders))
 
 
 def _first_line(argv: list[str]) -> str:
-    done = subprocess.run(
-        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=_ANSWER_S,
+    process = subprocess.run(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=_VERSION_TIMEOUT_S,
         env={**os.environ, "LC_ALL": "C"}, check=False,
     )  # fmt: skip
-    lines = [line.strip() for line in done.stdout.decode(errors="replace").splitlines()]
+    lines = [line.strip() for line in process.stdout.decode(errors="replace").splitlines()]
     # Older sshd's know no -V: what they say of it comes first, and their version after it.
-    told = [line for line in lines if re.search(r"\d\.\d", line)]
-    return (told or [line for line in lines if not _COMPLAINT.match(line)] or [""])[0]
+    version_lines = [line for line in lines if re.search(r"\d\.\d", line)]
+    return (version_lines or [line for line in lines if not _SLURM_ERROR.match(line)] or [""])[0]
 
 
 def _plink() -> dict[str, Any]:
@@ -128,10 +128,10 @@ def _plink() -> dict[str, Any]:
 
 
 def _source() -> dict[str, Any]:
-    """Whether this is a checkout, and of which commit; of what pip fetched from a repository, pip has noted it."""
+    """Return whether this is a checkout, and its commit; for an installed package the commit that pip noted."""
     if not (_ROOT / ".git").exists():
-        noted = importlib.metadata.distribution("plink-collectives").read_text("direct_url.json") or "{}"
-        commit = re.search(r'"commit_id":\s*"([0-9a-f]{7,64})"', noted)
+        direct_url = importlib.metadata.distribution("plink-collectives").read_text("direct_url.json") or "{}"
+        commit = re.search(r'"commit_id":\s*"([0-9a-f]{7,64})"', direct_url)
         return {"source": "installed", "commit": commit and commit.group(1)[:12]}
     git = ["git", "--no-optional-locks", "-C", str(_ROOT)]
     try:
@@ -139,13 +139,13 @@ def _source() -> dict[str, Any]:
         changed = bool(_first_line([*git, "status", "--porcelain", "--untracked-files=no"]))
     except (OSError, subprocess.SubprocessError):
         return {"source": "checkout", "commit": None}
-    known = re.fullmatch("[0-9a-f]{7,64}", commit_id) is not None
-    return {"source": "checkout", "commit": commit_id if known else None, "changed": changed if known else None}
+    is_commit = re.fullmatch("[0-9a-f]{7,64}", commit_id) is not None
+    return {"source": "checkout", "commit": commit_id if is_commit else None, "changed": changed if is_commit else None}
 
 
 def _python() -> dict[str, Any]:
-    inside = "virtual environment" if sys.prefix != sys.base_prefix else "no virtual environment"
-    return {"version": platform.python_version(), "implementation": platform.python_implementation(), "in": inside}
+    environment = "virtual environment" if sys.prefix != sys.base_prefix else "no virtual environment"
+    return {"version": platform.python_version(), "implementation": platform.python_implementation(), "in": environment}
 
 
 def _system() -> dict[str, Any]:
@@ -163,7 +163,7 @@ def _system() -> dict[str, Any]:
 
 def _hardware() -> dict[str, Any]:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    usable_cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     # The driver's own files: nvidia-smi takes seconds where it starts the driver.
     models = [
         line.partition(":")[2].strip()
@@ -171,7 +171,7 @@ def _hardware() -> dict[str, Any]:
         for line in path.read_text().splitlines()
         if line.startswith("Model:")
     ]
-    return {"cpus": os.cpu_count(), "usable_cpus": usable, "memory_bytes": memory, "gpus": models}
+    return {"cpus": os.cpu_count(), "usable_cpus": usable_cpus, "memory_bytes": memory, "gpus": models}
 
 
 def _packages() -> dict[str, Any]:
@@ -185,58 +185,60 @@ def _packages() -> dict[str, Any]:
 
 
 def _programs() -> dict[str, Any]:
-    """The version of each program found, ``found`` of one that is not asked, None of one that is not there."""
+    """Return the version of each program: ``found`` for one that is not run, None for a missing one."""
 
-    def ask(name: str) -> str | None:
-        path, words = found(name), PROGRAMS[name]
-        if path is None or words is None:
+    def version(name: str) -> str | None:
+        path, arguments = find_program(name), PROGRAMS[name]
+        if path is None or arguments is None:
             return None if path is None else "found"
         try:
-            return scrubbed(_first_line([path, *words])).replace(path, name)[:100] or "found"
+            return anonymised(_first_line([path, *arguments])).replace(path, name)[:100] or "found"
         except (OSError, subprocess.SubprocessError) as error:
             return f"found, and does not answer ({type(error).__name__})"
 
     with ThreadPoolExecutor(len(PROGRAMS)) as pool:
-        return dict(zip(PROGRAMS, pool.map(ask, PROGRAMS), strict=True))
+        return dict(zip(PROGRAMS, pool.map(version, PROGRAMS), strict=True))
 
 
 def _lab() -> dict[str, Any]:
     missing = [] if os.geteuid() == 0 else ["root"]
-    missing += [name for name in LAB_NEEDS if found(name) is None]
+    missing += [name for name in LAB_NEEDS if find_program(name) is None]
     if not Path("/proc/self/ns/net").exists():
         missing.append("network namespaces (a Linux kernel with CONFIG_NET_NS)")
     return {"possible": not missing, "missing": missing}
 
 
 def _entry_points() -> dict[str, Any]:
-    def ours(group: str) -> str | None:
+    def registered(group: str) -> str | None:
         points = importlib.metadata.entry_points(group=group, name="plink")
         return next((point.value for point in points), None)
 
-    return {group: ours(group) for group in _GROUPS}
+    return {group: registered(group) for group in _GROUPS}
 
 
 def _environment() -> dict[str, Any]:
-    """Values of harmless variables, ``(set)`` of all others."""
+    """Return the values of variables that are known to be harmless, ``(set)`` for others."""
 
     def shown(name: str, value: str) -> str:
-        return value if name in _HARMLESS and _PLAIN.fullmatch(value) else "(set)" if value else "(empty)"
+        return (
+            value if name in _PUBLIC_VARIABLES and _PUBLIC_VALUE.fullmatch(value) else "(set)" if value else "(empty)"
+        )
 
     return {name: shown(name, os.environ[name]) for name in sorted(os.environ) if name.startswith(_PREFIXES)}
 
 
 def _workspace() -> dict[str, Any]:
-    """Results that stand in ./.plink: how old, how large; of runs how many and how old the latest is."""
+    """Return age and size of the results in ./.plink, and number and age of its runs."""
     files = (workspace.NETWORK, workspace.ORDER, workspace.EMBEDDING, workspace.GROUPS, workspace.PLAN)
-    known: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for path in files:
         if path.is_file():
             stat = path.stat()
-            known[path.name] = {"age_s": _age_s(stat.st_mtime), "bytes": stat.st_size}
+            results[path.name] = {"age_s": _age_s(stat.st_mtime), "bytes": stat.st_size}
     runs = [path.stat().st_mtime for path in workspace.RUNS.glob("*/run.json")]
     if runs:
-        known["runs"] = {"count": len(runs), "age_s": _age_s(max(runs))}
-    return known
+        results["runs"] = {"count": len(runs), "age_s": _age_s(max(runs))}
+    return results
 
 
 def _age_s(written: float) -> int:
@@ -244,13 +246,13 @@ def _age_s(written: float) -> int:
 
 
 def _names() -> dict[str, Any]:
-    """What tells who and where: for reports that are not public."""
+    """Return what identifies this machine and user, for reports that are not public."""
     return {
         "hostname": socket.gethostname(),
         "python": sys.executable,
         "plink": str(_ROOT),
         "folder": str(Path.cwd()),
-        **{name: path for name in PROGRAMS if (path := found(name)) is not None},
+        **{name: path for name in PROGRAMS if (path := find_program(name)) is not None},
     }
 
 
@@ -258,7 +260,7 @@ def _pytorch() -> dict[str, Any]:
     import torch
     import torch.distributed
 
-    there = torch.distributed.is_available()
+    available = torch.distributed.is_available()
     gpus = (
         [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
     )
@@ -266,8 +268,8 @@ def _pytorch() -> dict[str, Any]:
         "version": torch.__version__,
         "cuda": torch.version.cuda,
         "nccl": _nccl() if gpus else None,
-        "gloo": there and torch.distributed.is_gloo_available(),
-        "plink_backend": there and "plink" in torch.distributed.Backend.backend_list,
+        "gloo": available and torch.distributed.is_gloo_available(),
+        "plink_backend": available and "plink" in torch.distributed.Backend.backend_list,
         "gpus": gpus,
     }
 

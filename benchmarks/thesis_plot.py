@@ -6,7 +6,7 @@ from plink.report.canvas import Picture
 
 
 @dataclass(frozen=True)
-class Shown:
+class ThesisPlot:
     """``ours``: the figure in a few words; ``picture``: its plot; ``details``: Markdown that goes below the table;
     ``part``: of which part of the benchmark's figures, where parts are measured by themselves."""
 

@@ -1,4 +1,4 @@
-"""What `plink probe --dry-run` says: the connections, rounds, and what is sent for how long."""
+"""Describe what `plink probe` would do (``--dry-run``): connections, rounds, traffic and its duration."""
 
 from collections.abc import Iterator
 
@@ -8,26 +8,26 @@ from plink.model.hosts import Hosts
 from plink.model.units import format_bytes, format_duration, format_time
 from probes.methods import ProbeSettings
 
-_ON_THE_WIRE = 154  # bytes: a probe or its answer has 112, in an Ethernet frame more
+_PROBE_WIRE_BYTES = 154  # bytes: a probe or its answer has 112, in an Ethernet frame more
 
 
-def rehearsal(hosts: Hosts, request: ProbeRequest) -> Iterator[str]:
-    """Lines for a person."""
+def dry_run_lines(hosts: Hosts, request: ProbeRequest) -> Iterator[str]:
+    """Yield the lines of the dry run."""
     n, method, settings = len(hosts), request.method, settings_of(request)
     adaptive = request.adaptive(n)  # of round trips only; bandwidths are those of all pairs
     pairs, rounds = n * (n - 1) // 2, n - 1 + n % 2
     yield f"connect to {n} hosts over SSH and start an agent on each, from memory"
     if method != "iperf3":
-        some = f"about a tenth of {pairs} pairs" if adaptive else f"{pairs} pairs in {rounds} rounds"
-        yield f"measure {some} by {method}, {_probes(method, settings.count, 0 if adaptive else pairs)}"
+        pairs_text = f"about a tenth of {pairs} pairs" if adaptive else f"{pairs} pairs in {rounds} rounds"
+        yield f"measure {pairs_text} by {method}, {_probes(method, settings.count, 0 if adaptive else pairs)}"
     if request.bandwidth or method == "iperf3":
         yield f"measure the bandwidth of {pairs} pairs in {rounds} rounds by iperf3, {_tests(settings, pairs, rounds)}"
     if request.shared_links and method != "iperf3":
         from probes.shared_links import SharedLinkSettings
 
         yield (
-            "measure what groups of hosts share, if groups stand out of the round trips: many TCP flows at once out of "
-            f"and into each, {format_time(SharedLinkSettings().seconds)} a run; --no-shared-links leaves it away"
+            "measure the capacity that groups of hosts share, if there are groups: many TCP flows at once out of "
+            f"and into each, {format_time(SharedLinkSettings().seconds)} a run; --no-shared-links omits this"
         )
     for host in hosts:
         user, port = f"{host.user}@" if host.user else "", f" -p {host.port}" if host.port else ""
@@ -35,10 +35,10 @@ def rehearsal(hosts: Hosts, request: ProbeRequest) -> Iterator[str]:
 
 
 def _probes(method: str, count: int, pairs: int) -> str:
-    """Other methods than STAMP send fewer where each probe costs them more."""
+    """Describe the probes of a pair: methods other than STAMP send fewer where each costs more."""
     if method != "stamp":
         return f"{count} probes a pair at most"
-    return f"{count} probes a pair" + (f": {pairs * count * 2 * _ON_THE_WIRE / 1e6:.0f} MB" if pairs else "")
+    return f"{count} probes a pair" + (f": {pairs * count * 2 * _PROBE_WIRE_BYTES / 1e6:.0f} MB" if pairs else "")
 
 
 def _tests(settings: ProbeSettings, pairs: int, rounds: int) -> str:

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.shown import Shown
+from benchmarks.thesis_plot import ThesisPlot
 
 
-def shown(figures: dict[str, Any]) -> dict[str, Shown]:
+def thesis_plots(figures: dict[str, Any]) -> dict[str, ThesisPlot]:
     """For docs/results/theses.md."""
-    found = {}
+    plots = {}
     if stages := figures.get("stages"):
         names = {
             "harlap-4-10": (
@@ -22,13 +22,13 @@ def shown(figures: dict[str, Any]) -> dict[str, Shown]:
             "harlap-4-12": ("traditional", "stage 2", "stage 3"),
             "harlap-4-13": ("traditional", "stage 2, 8 reliable", "stage 3, 8 reliable"),
         }
-        found = {plot: _stages_shown(plot, stages, wanted) for plot, wanted in names.items()
+        plots = {plot: _stages_plot(plot, stages, wanted) for plot, wanted in names.items()
                  if all(name in stages["ratios"] for name in wanted)}  # fmt: skip
     if scaling := figures.get("scaling"):
-        found["harlap-4-14"] = _scaling_shown(scaling)
+        plots["harlap-4-14"] = _scaling_plot(scaling)
     if elastic := figures.get("elastic"):
-        found["harlap-4-15"] = _elastic_shown(elastic)
-    return found
+        plots["harlap-4-15"] = _elastic_plot(elastic)
+    return plots
 
 
 _LABELS = {
@@ -37,7 +37,7 @@ _LABELS = {
 }  # fmt: skip
 
 
-def _stages_shown(plot: str, stages: dict[str, Any], names: Sequence[str]) -> Shown:
+def _stages_plot(plot: str, stages: dict[str, Any], names: Sequence[str]) -> ThesisPlot:
     from benchmarks.drawing import strips
 
     text = "beside the traditional server: " + ", ".join(
@@ -52,10 +52,12 @@ def _stages_shown(plot: str, stages: dict[str, Any], names: Sequence[str]) -> Sh
     }  # fmt: skip
     second = "MF, 1 MB, 16 lab hosts of 100 Mbit/s; iterations from the fourth on, bars: the median of runs' medians"
     medians = {_LABELS.get(name, name): stages["seconds"][name] for name in names}
-    return Shown(text, strips(plot, "Time of an iteration", second, rows, "seconds", medians=medians), part="stages")
+    return ThesisPlot(
+        text, strips(plot, "Time of an iteration", second, rows, "seconds", medians=medians), part="stages"
+    )
 
 
-def _scaling_shown(scaling: dict[str, Any]) -> Shown:
+def _scaling_plot(scaling: dict[str, Any]) -> ThesisPlot:
     from benchmarks.drawing import curves
 
     seconds, ideal = ({int(k): v for k, v in scaling[key].items()} for key in ("seconds", "ideal"))
@@ -70,10 +72,10 @@ def _scaling_shown(scaling: dict[str, Any]) -> Shown:
         "work that waits; traditional with 4, stage 1 with 8, 3 with 16",
         series, "hosts", "seconds",
     )  # fmt: skip
-    return Shown(text, picture, part="scaling")
+    return ThesisPlot(text, picture, part="scaling")
 
 
-def _elastic_shown(elastic: dict[str, Any]) -> Shown:
+def _elastic_plot(elastic: dict[str, Any]) -> ThesisPlot:
     from benchmarks.drawing import curves
 
     text = "; ".join(
@@ -102,4 +104,4 @@ def _elastic_shown(elastic: dict[str, Any]) -> Shown:
         "12 hosts join 4 at iteration 10, are warned at 34", series,
         "iteration", "seconds", spans={"16 hosts": (elastic["took_over"], elastic["left"])},
     )  # fmt: skip
-    return Shown(text, picture, part="elastic")
+    return ThesisPlot(text, picture, part="elastic")

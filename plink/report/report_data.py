@@ -1,4 +1,4 @@
-"""What the pictures are drawn from; the commands work it out and hand it over."""
+"""Data of a report, from which its figures are drawn."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -7,16 +7,16 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.model.network import Matrix
-from plink.report.blocks import MANY, Between, Blocks, between, blocks_of
+from plink.report.blocks import MAX_SEPARATE_HOSTS, Between, Blocks, between, blocks_of
 
 Indices = npt.NDArray[np.intp]
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Tier:
-    """Pairs that are about as far apart: how many there are and how many of them were measured, and the 10th, 50th and
-    90th percentile of their round trips in microseconds (NaN where none was measured)."""
+class TierStatistics:
+    """Statistics of pairs that are about as far apart: how many there are, how many were measured, and the 10th, 50th
+    and 90th percentile of their round trips in microseconds (NaN where none was measured)."""
 
     name: str
     pairs: int
@@ -27,12 +27,12 @@ class Tier:
 
 
 @dataclass(frozen=True)
-class Groups:
-    """Hosts that belong together: ``of``, shape (N,), numbered from 0; ``tiers`` from near to far; ``source``: where
-    they come from, as the end of "groups: ..."."""
+class TieredGroups:
+    """Groups of hosts and their tiers. ``of``, shape (N,): numbered from 0; ``tiers`` from near to far; ``source``:
+    where they come from, as the end of "groups: ..."."""
 
     of: Indices
-    tiers: tuple[Tier, ...]
+    tiers: tuple[TierStatistics, ...]
     source: str
 
     @property
@@ -41,14 +41,14 @@ class Groups:
         return int(self.of.max()) + 1
 
     def members(self) -> list[list[int]]:
-        """The hosts of each group."""
+        """Return the hosts of each group."""
         return [np.flatnonzero(self.of == group).tolist() for group in range(self.number)]
 
 
 @dataclass(frozen=True)
-class Judged:
-    """What an order saves of the given order's cost on samples it was not fitted to (0.2 is a fifth), and the interval
-    that holds it with this ``confidence``."""
+class GainEstimate:
+    """Gain of an order over the given one on held-out samples (0.2 is a fifth), and its interval with this
+    ``confidence``."""
 
     gain: float
     low: float
@@ -58,11 +58,12 @@ class Judged:
 
 @dataclass(frozen=True)
 class Route:
-    """An order, and the way a collective takes over it.
+    """An order, and the route of a collective over it.
 
     ``order``, shape (N,): the hosts in rank order. ``hops``, shape (H, 2): the pairs of hosts that send to each other,
     each once; none where they are too many to be drawn, or none is known. ``bottleneck``: the two hosts of the longest
-    measured hop. ``cost_us``, ``given_us``: of this order and of the given one, as the order's file has them. ``kept``:
+    measured hop. ``cost_us``, ``baseline_us``: of this order and of the given one, by the order's file.
+    ``baseline_kept``:
     the gain was within the noise and this is the given order.
     """
 
@@ -71,16 +72,16 @@ class Route:
     hops: Indices
     bottleneck: tuple[int, int] | None
     cost_us: float | None = None
-    given_us: float | None = None
-    judged: Judged | None = None
-    kept: bool = False
+    baseline_us: float | None = None
+    gain: GainEstimate | None = None
+    baseline_kept: bool = False
 
 
 @dataclass(frozen=True)
-class Map:
+class HostMap:
     """Hosts as points of a plane, and what the embedding in more dimensions says.
 
-    ``xy``, shape (N, 2), NaN for hosts of which nothing was measured, in ``unit``; ``kept``: the share of the spread of
+    ``xy``, shape (N, 2), NaN for hosts without measurements, in ``unit``; ``kept_variance``: the share of the spread of
     the coordinates (their variance) that the plane keeps of ``dimension`` dimensions. ``fitted_us``, shape (N, N), NaN
     for those hosts. ``held_out_error``: 0.1 is about 10 %. ``by_block``: of many hosts blocks were placed, by their
     medians; hosts of a block share a place, and nothing is fitted between them.
@@ -88,7 +89,7 @@ class Map:
 
     xy: Floats
     unit: str
-    kept: float
+    kept_variance: float
     dimension: int
     alpha: float
     fitted_us: Matrix
@@ -98,7 +99,7 @@ class Map:
 
 @dataclass(frozen=True)
 class Remark:
-    """Something found wrong: what, whose, how one knows, what to do."""
+    """A finding: what is wrong, with which hosts, the evidence, and advice."""
 
     kind: str
     hosts: tuple[str, ...]
@@ -108,17 +109,17 @@ class Remark:
 
 @dataclass(frozen=True)
 class Gap:
-    """Round trips between these hosts that were not measured, and why; ``pairs``: how many, of either direction."""
+    """Round trips between these hosts that were not measured, and the reason. ``pairs``: how many, of either
+    direction."""
 
-    who: str
+    hosts: str
     pairs: int
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True)
-class Run:
-    """One order that was run: what was predicted of it (microseconds, None: nothing was) and how long it took, seconds,
-    one value a repetition."""
+class TimedOrder:
+    """An order that was run: its predicted cost (microseconds, None: unknown) and the seconds of each repetition."""
 
     order: str
     predicted_us: float | None
@@ -126,8 +127,8 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Facts:
-    """A network of N hosts as the pictures show it.
+class ReportData:
+    """Data of a report on a network of N hosts.
 
     ``measured_us``, shape (N, N): round trips from row to column, NaN where unmeasured, 0 on the diagonal. ``no_map``,
     ``no_route``: why there is none, a sentence. ``sources``: the files all this is from.
@@ -135,15 +136,15 @@ class Facts:
 
     names: tuple[str, ...]
     measured_us: Matrix
-    groups: Groups
+    groups: TieredGroups
     route: Route | None = None
     no_route: str = ""
-    map: Map | None = None
+    map: HostMap | None = None
     no_map: str = ""
     remarks: tuple[Remark, ...] = ()
     gaps: tuple[Gap, ...] = ()
     left_out: tuple[str, ...] = ()
-    runs: tuple[Run, ...] = ()
+    runs: tuple[TimedOrder, ...] = ()
     sources: tuple[str, ...] = field(default=())
 
     @property
@@ -157,19 +158,19 @@ class Facts:
         return len(self.names) * (len(self.names) - 1)
 
     def values_us(self) -> Floats:
-        """Every measured round trip, shape (M,)."""
+        """Return every measured round trip, shape (M,)."""
         off = ~np.eye(len(self.names), dtype=bool)
         return self.measured_us[off & np.isfinite(self.measured_us)]
 
     @property
-    def many(self) -> bool:
+    def in_blocks(self) -> bool:
         """Whether there are so many hosts that a row of a picture is a block of them."""
-        return len(self.names) > MANY
+        return len(self.names) > MAX_SEPARATE_HOSTS
 
     @cached_property
     def blocks(self) -> dict[str, tuple[Blocks, Between]]:
         """Of many hosts: the rows of the heat maps ``given`` and ``order``, and the round trips between them."""
-        if not self.many:
+        if not self.in_blocks:
             return {}
         orders = {"given": np.arange(len(self.names)), "order": self.shown_order()}
         rows = {name: blocks_of(order, self.groups.of) for name, order in orders.items()}
@@ -181,5 +182,5 @@ class Facts:
         return self.route is not None or self.groups.number > 1
 
     def shown_order(self) -> Indices:
-        """Hosts in plink's order where there is one, else group by group; shape (N,)."""
+        """Return hosts in plink's order where there is one, else group by group; shape (N,)."""
         return self.route.order if self.route is not None else np.argsort(self.groups.of, kind="stable")
