@@ -18,13 +18,14 @@ from typing import Any
 import numpy as np
 
 from benchmarks.record import Bar, record
+from plink.elastic import Table
 from plink.model.consistency import BSP
-from plink.runtime.agileml.client import MAX_CONNECTIONS, Client, Ownership
-from plink.runtime.agileml.keys import RunKeys
-from plink.runtime.agileml.layout import Layout, Table
-from plink.runtime.agileml.records import Channel, Lost
-from plink.runtime.agileml.server import Server
-from plink.runtime.agileml.store_config import StoreConfig
+from plink.runtime.agileml.arrays.layout import Layout
+from plink.runtime.agileml.server.server import Server
+from plink.runtime.agileml.transport.keys import RunKeys
+from plink.runtime.agileml.transport.records import Channel, Lost
+from plink.runtime.agileml.transport.store_config import StoreConfig
+from plink.runtime.agileml.worker.client import MAX_CONNECTIONS, Client, Ownership
 
 _BYTES = 16 << 20
 _ROWS, _WIDTH = 4096, 1024  # of float32: 16 MB

@@ -8,6 +8,7 @@ the theses say, and why it differs, stands in theses.toml.
 import functools
 import importlib
 import sys
+import textwrap
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,10 +59,11 @@ def page() -> str:
     """The whole page."""
     every = functools.cache(shown_by)
     lines = [_TOLD["introduction"]]
+    first_figures: dict[str, str] = {}  # of each benchmark, whose bars stand below it alone
     for source in dict.fromkeys(row.source for row in ROWS):
         lines += [
             f"\n## {source}\n",
-            "| figure | shows | the thesis | ours | why they differ | again |",
+            "| figure | shows | the thesis | ours | why they differ | repeat |",
             "|---" * 6 + "|",
         ]
         rows = [row for row in ROWS if row.source == source]
@@ -72,20 +74,27 @@ def page() -> str:
                 again += f"; [JSON]({row.json}), [plot](plots/{row.plot}.svg)"
             if row.page:
                 again += f", [page]({row.page})"
-            ours = found.ours if found else "not recorded yet"
+            ours = found.ours if found else "not recorded"
             lines.append(f"| {row.figure} | {row.shows} | {row.thesis} | {ours} | {row.why} | {again} |")
         for row in rows:
             if found := every(row.benchmark).get(row.plot):
                 document = _document(row.benchmark)
                 assert document is not None
+                first = first_figures.setdefault(row.benchmark, row.figure)
+                bars = bars_told(document["bars"]) if first == row.figure else f"Bars: see {first}."
                 lines += [
                     f"\n### {row.figure}: {row.shows}\n",
-                    f"![{found.picture.alt}](plots/{row.plot}.svg)\n",
+                    f"{_wrapped(f'![{found.picture.alt}](plots/{row.plot}.svg)')}\n",
                     measured_with(document, found.part),
-                    f"\n{bars_told(document['bars'])}",
+                    f"\n{_wrapped(bars)}",
                     *([f"\n{found.details}"] if found.details else []),
                 ]
     return "\n".join(lines) + "\n"
+
+
+def _wrapped(paragraph: str) -> str:
+    """Break a paragraph into lines of at most 120 columns."""
+    return textwrap.fill(paragraph, 120, break_long_words=False, break_on_hyphens=False)
 
 
 def measured_with(document: dict[str, Any], part: str | None = None) -> str:

@@ -17,12 +17,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from plink.elastic import App, Objective, Params, StoppingCriterion, Table, Values, save_arrays, train
 from plink.errors import InputError, PlinkError
-from plink.runtime.agileml.app import App, Score, Stop
-from plink.runtime.agileml.layout import Table, Values
-from plink.runtime.agileml.local import train
-from plink.runtime.agileml.params import Params
-from plink.runtime.agileml.result_file import save_arrays
 
 _BLOCK = 64  # tokens in a row of the table of their topics
 _TOP = 8  # words of a topic that are shown
@@ -125,8 +121,8 @@ class TopicModel(App[Batch]):
     """
 
     def __init__(
-        self, data: Documents, topics: int, stop: Stop, *, pieces: int = 16, batches: int = 1, alpha: float = 0.1,
-        beta: float = 0.05, seed: int = 0, save: str | None = None,
+        self, data: Documents, topics: int, stop: StoppingCriterion, *, pieces: int = 16, batches: int = 1,
+        alpha: float = 0.1, beta: float = 0.05, seed: int = 0, save: str | None = None,
     ) -> None:  # fmt: skip
         self.data, self.topics, self.alpha, self.beta, self.result_file = data, topics, alpha, beta, save
         self.stop, self.pieces, self.batches, self.seed = stop, pieces, batches, seed
@@ -144,7 +140,7 @@ class TopicModel(App[Batch]):
         random = np.random.default_rng((self.seed, piece))
         return [self._batch(piece * self.batches + batch, random) for batch in range(self.batches)]
 
-    def process(self, items: Batch, params: Params) -> Score:
+    def process(self, items: Batch, params: Params) -> Objective:
         """Draw the topic of every token anew."""
         tokens, vocabulary = len(items.doc), self.data.vocabulary
         before = params.read("tokens", items.rows)
@@ -175,7 +171,7 @@ class TopicModel(App[Batch]):
         params.update("tokens", items.rows, after - before)
         params.update("words", items.words, words - words_before)
         params.update("topics", [0], [totals - totals_before])
-        return Score(float(loss), tokens)
+        return Objective(float(loss), tokens)
 
     def result(self, params: Params) -> None:
         """As :meth:`keep`."""
@@ -244,7 +240,7 @@ def make(arguments: list[str] | None = None) -> tuple[TopicModel, argparse.Names
     )  # fmt: skip
     if asked.words:
         data = replace(data, names=read_words(asked.words, data.vocabulary))
-    stop = Stop(clocks=asked.clocks)
+    stop = StoppingCriterion(clocks=asked.clocks)
     app = TopicModel(
         data, asked.topics, stop, pieces=asked.pieces, batches=asked.batches, seed=asked.seed, save=asked.save
     )  # fmt: skip

@@ -14,12 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from plink.elastic import App, Objective, Params, StoppingCriterion, Table, Values, save_arrays, train
 from plink.errors import InputError, PlinkError
-from plink.runtime.agileml.app import App, Score, Stop
-from plink.runtime.agileml.layout import Table, Values
-from plink.runtime.agileml.local import train
-from plink.runtime.agileml.params import Params
-from plink.runtime.agileml.result_file import save_arrays
 
 
 @dataclass(frozen=True)
@@ -93,8 +89,8 @@ class MatrixFactorisation(App[Batch]):
     """The objective is half the mean square error, as of before each step."""
 
     def __init__(
-        self, data: Ratings, rank: int, stop: Stop, *, pieces: int = 16, batches: int = 1, step: float = 0.2,
-        decay: float = 0.02, seed: int = 0, save: str | None = None,
+        self, data: Ratings, rank: int, stop: StoppingCriterion, *, pieces: int = 16, batches: int = 1,
+        step: float = 0.2, decay: float = 0.02, seed: int = 0, save: str | None = None,
     ) -> None:  # fmt: skip
         self.data, self.rank, self.step, self.decay, self.result_file = data, rank, step, decay, save
         self.stop, self.pieces, self.batches, self.seed = stop, pieces, batches, seed
@@ -128,7 +124,7 @@ class MatrixFactorisation(App[Batch]):
             saved = save_arrays(self.result_file, users=users[:, :-1], movies=movies[:, :-1], mean=self.mean)
             print(f"saved in {saved}", flush=True)
 
-    def process(self, items: Batch, params: Params) -> Score:
+    def process(self, items: Batch, params: Params) -> Objective:
         """One step for every user and movie among the ratings."""
         left, right = params.read("users", items.users), params.read("movies", items.movies)
         ours, theirs = left[items.user, :-1], right[items.movie, :-1]
@@ -137,7 +133,7 @@ class MatrixFactorisation(App[Batch]):
         params.update(
             "movies", items.movies, self._steps(right, items.movie, error[:, None] * ours - self.decay * theirs)
         )
-        return Score(float(error @ error) / 2, len(error))
+        return Objective(float(error @ error) / 2, len(error))
 
     def _steps(self, rows: Values, places: np.ndarray, slopes: Values) -> Values:
         """What to add to rows, shape (rows, rank + 1), given the slope of every rating, shape (ratings, rank)."""
@@ -172,7 +168,7 @@ def make(arguments: list[str] | None = None) -> tuple[MatrixFactorisation, argpa
         read_ratings(asked.ratings) if asked.ratings
         else made(asked.users, asked.movies, asked.count, asked.rank, asked.noise, asked.seed)
     )  # fmt: skip
-    stop = Stop(clocks=asked.clocks)
+    stop = StoppingCriterion(clocks=asked.clocks)
     app = MatrixFactorisation(
         data, asked.rank, stop, pieces=asked.pieces, batches=asked.batches, seed=asked.seed, save=asked.save
     )  # fmt: skip

@@ -15,12 +15,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from plink.elastic import App, Objective, Params, StoppingCriterion, Table, Values, save_arrays, train
 from plink.errors import InputError, PlinkError
-from plink.runtime.agileml.app import App, Score, Stop
-from plink.runtime.agileml.layout import Table, Values
-from plink.runtime.agileml.local import train
-from plink.runtime.agileml.params import Params
-from plink.runtime.agileml.result_file import save_arrays
 
 
 @dataclass(frozen=True)
@@ -92,7 +88,7 @@ class LogisticRegression(App[Labelled]):
     """The objective is the mean of -log p(class of x | x), as of before each step."""
 
     def __init__(
-        self, data: Labelled, stop: Stop, *, pieces: int = 16, batches: int = 4, step: float = 0.5,
+        self, data: Labelled, stop: StoppingCriterion, *, pieces: int = 16, batches: int = 4, step: float = 0.5,
         decay: float = 1e-5, seed: int = 0, save: str | None = None,
     ) -> None:  # fmt: skip
         self.data, self.step, self.decay, self.result_file = data, step, decay, save
@@ -107,7 +103,7 @@ class LogisticRegression(App[Labelled]):
         ]
         return [Labelled(self.data.x[part], self.data.y[part], self.data.classes) for part in parts]
 
-    def process(self, items: Labelled, params: Params) -> Score:
+    def process(self, items: Labelled, params: Params) -> Objective:
         """This piece's part of the mean slope."""
         weights = params.read("weights")
         wrong = probabilities(weights, items.x)
@@ -117,7 +113,7 @@ class LogisticRegression(App[Labelled]):
         slope = np.column_stack([wrong.T @ items.x, wrong.sum(axis=0)])
         share = self.batches / len(self.data.y)
         params.update("weights", None, -self.step * (share * slope + self.decay / self.pieces * weights))
-        return Score(float(loss), len(items.y))
+        return Objective(float(loss), len(items.y))
 
     def result(self, params: Params) -> None:
         """As :meth:`keep`."""
@@ -161,7 +157,7 @@ def make(arguments: list[str] | None = None) -> tuple[LogisticRegression, argpar
         read_libsvm(asked.libsvm) if asked.libsvm
         else made(asked.items, asked.features, asked.classes, asked.apart, asked.seed)
     )  # fmt: skip
-    stop = Stop(clocks=asked.clocks)
+    stop = StoppingCriterion(clocks=asked.clocks)
     app = LogisticRegression(
         data, stop, pieces=asked.pieces, batches=asked.batches, seed=asked.seed, save=asked.save
     )  # fmt: skip

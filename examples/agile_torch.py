@@ -21,13 +21,9 @@ import torch
 from scipy.ndimage import gaussian_filter
 from torch import nn
 
+from plink.elastic import Params, Sgd, StoppingCriterion, TorchApp, train
 from plink.errors import InputError, PlinkError
 from plink.model.storage import write_bytes
-from plink.runtime.agileml.app import Stop
-from plink.runtime.agileml.local import train
-from plink.runtime.agileml.params import Params
-from plink.runtime.agileml.sgd import Sgd
-from plink.runtime.agileml.torch_app import TorchApp
 
 Batch = tuple[torch.Tensor, torch.Tensor]  # images, shape (items, 1, height, width), and classes, shape (items,)
 
@@ -93,8 +89,8 @@ class ConvNet(TorchApp[Batch]):
     """The objective is the mean of -log p(class | image), as of before each step."""
 
     def __init__(
-        self, data: Images, stop: Stop, *, channels: int = 8, pieces: int = 8, batches: int = 10, lr: float = 0.1,
-        momentum: float = 0.9, decay: float = 1e-4, seed: int = 0, save: str | None = None,
+        self, data: Images, stop: StoppingCriterion, *, channels: int = 8, pieces: int = 8, batches: int = 10,
+        lr: float = 0.1, momentum: float = 0.9, decay: float = 1e-4, seed: int = 0, save: str | None = None,
     ) -> None:  # fmt: skip
         self.data, self.channels, self.result_file = data, channels, save
         self.stop, self.pieces, self.batches, self.seed = stop, pieces, batches, seed
@@ -180,8 +176,8 @@ def make(arguments: list[str] | None = None) -> tuple[ConvNet, argparse.Namespac
         else made(asked.items, asked.classes, asked.side, asked.noise, asked.seed)
     )  # fmt: skip
     app = ConvNet(
-        data, Stop(clocks=asked.clocks), channels=asked.channels, pieces=asked.pieces, batches=asked.batches,
-        lr=asked.lr, seed=asked.seed, save=asked.save,
+        data, StoppingCriterion(clocks=asked.clocks), channels=asked.channels, pieces=asked.pieces,
+        batches=asked.batches, lr=asked.lr, seed=asked.seed, save=asked.save,
     )  # fmt: skip
     return app, asked
 

@@ -50,11 +50,6 @@ def test_a_missed_bar_is_written_and_printed_and_is_the_exit_code(
     ]
 
 
-def test_the_time_that_all_take_is_told_as_the_list_has_it() -> None:
-    minutes = sum(entry.minutes for entry in ENTRIES if entry.theses)
-    assert f"sums to {minutes:g} min" in (RESULTS / "theses.md").read_text()
-
-
 def test_every_benchmark_stands_in_the_catalogue() -> None:
     folder = Path(benchmarks.record.__file__).parent
     programs = {path.stem for path in folder.glob("*.py") if "def main() -> int:" in path.read_text()}

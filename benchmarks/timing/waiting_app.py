@@ -10,9 +10,7 @@ import time
 
 import numpy as np
 
-from plink.runtime.agileml.app import App, Score, Stop
-from plink.runtime.agileml.layout import Table
-from plink.runtime.agileml.params import Params
+from plink.elastic import App, Objective, Params, StoppingCriterion, Table
 
 _PIECES, _ROWS, _WIDTH = 240, 4000, 31
 
@@ -22,19 +20,19 @@ class Waiting(App[range]):
 
     def __init__(self, clocks: int, wait_s: float) -> None:
         self.tables = (Table("counts", _ROWS, _WIDTH),)
-        self.pieces, self.stop, self._wait_s = _PIECES, Stop(clocks=clocks), wait_s
+        self.pieces, self.stop, self._wait_s = _PIECES, StoppingCriterion(clocks=clocks), wait_s
 
     def load(self, piece: int) -> list[range]:
         """Every second row, the even ones or the odd."""
         return [range(piece % 2, _ROWS, 2)]
 
-    def process(self, items: range, params: Params) -> Score:
+    def process(self, items: range, params: Params) -> Objective:
         """Read, wait, add."""
         rows = np.array(items)
         params.read("counts", rows)
         time.sleep(self._wait_s)
         params.update("counts", rows, np.ones((len(rows), _WIDTH), dtype=np.float32))
-        return Score(0.0, 1.0)
+        return Objective(0.0, 1.0)
 
 
 def make(arguments: list[str] | None = None) -> tuple[Waiting, argparse.Namespace]:
@@ -48,7 +46,7 @@ def make(arguments: list[str] | None = None) -> tuple[Waiting, argparse.Namespac
 
 def main() -> None:
     """In this process, for trying it."""
-    from plink.runtime.agileml.local import train
+    from plink.elastic import train
 
     train(make()[0], workers=2)
 

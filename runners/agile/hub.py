@@ -17,7 +17,7 @@ from plink.model.elastic.reports import Failed, Hello, Log, Message, Notice, Oth
 from plink.model.elastic.requests import Bye
 from plink.model.hosts import Host, Hosts
 from plink.remote.connector import Connector
-from plink.runtime.agileml.keys import RunKeys
+from plink.runtime.agileml.transport.keys import RunKeys
 from runners.agile.adding import LATE, LOAD_S, Adding, last_word
 from runners.agile.asking import Answer, Asking
 from runners.agile.controller_process import ControllerProcess

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
 
 from plink.model.consistency import parse_rule
-from plink.runtime.agileml.memory import KEPT_BYTES
+from plink.runtime.agileml.arrays.array_pool import KEPT_BYTES
 from solvers.elastic.member import Member
 from solvers.elastic.placement.start import start
 from solvers.elastic.settings import Settings

@@ -64,7 +64,7 @@ class Settings:
 
     @property
     def partition_bytes(self) -> tuple[float, ...]:
-        """As :class:`plink.runtime.agileml.layout.Layout` deals rows out: of a table with fewer rows than partitions,
+        """As ``plink.runtime.agileml.arrays.layout`` deals rows out: of a table with fewer rows than partitions,
         the last ones have none."""
         return tuple(
             float(sum(len(range(number, rows, self.partitions)) * size for rows, size in self.shapes))

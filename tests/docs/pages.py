@@ -1,9 +1,9 @@
-"""What the documentation says to type: blocks of code, the marks above them, the commands in them, and anchors.
+"""Parse the documentation: blocks of code, the marks above them, the commands in them, and anchors.
 
 A block is fenced, or indented by four columns after an empty line. Where lines of it begin with ``$ `` these are its
 commands and the rest is what they print; otherwise all its lines are commands if one of them is ours. What a block
-needs stands above it as ``<!-- needs: WHAT -->``; at the top of a page, as ``<!-- all commands need: WHAT -->``, it
-is said of every block that says nothing itself. What a page calls "As `NAME`:" is a file of that content.
+needs is above it as ``<!-- needs: WHAT -->``; ``<!-- all commands need: WHAT -->`` at the top of a page is the default
+of its blocks. "As `NAME`:" above a block names a file of that content.
 """
 
 import re
@@ -32,7 +32,7 @@ _SEPARATORS = set("&|;()")
 
 @dataclass(frozen=True)
 class Typed:
-    """A line that a reader types, and what the page shows as its output up to the next one."""
+    """A command line of a page, and the output that the page shows for it."""
 
     line: str
     shown: tuple[str, ...]
@@ -40,7 +40,7 @@ class Typed:
 
 @dataclass(frozen=True)
 class Block:
-    """One block of code: where it begins, its language, lines without indentation, what it needs (or nothing)."""
+    """One block of code: its first line, language, lines without indentation, and what it needs (or nothing)."""
 
     number: int
     language: str
@@ -50,27 +50,27 @@ class Block:
 
     @property
     def typed(self) -> tuple[Typed, ...]:
-        """Its commands; none where it is something else."""
+        """Return its commands; none if it is something else."""
         if self.language not in _SHELLS:
             return ()
         prompted = any(line.startswith("$ ") for line in self.lines)
         if not prompted and not any(_OURS.match(line) for line in self.lines):
             return ()
-        found: list[list[str]] = []
-        whole = True
+        entries: list[list[str]] = []
+        complete = True
         for line in self.lines:
-            if not whole:
-                found[-1][0] = f"{found[-1][0].removesuffix(chr(92))} {line.strip()}"
+            if not complete:
+                entries[-1][0] = f"{entries[-1][0].removesuffix(chr(92))} {line.strip()}"
             elif line.startswith("$ ") or not prompted:
-                found.append([line.removeprefix("$ ")])
-            elif found:
-                found[-1].append(line)
-            whole = not (found and found[-1][0].endswith("\\"))
-        return tuple(Typed(first, tuple(rest)) for first, *rest in found if first.strip())
+                entries.append([line.removeprefix("$ ")])
+            elif entries:
+                entries[-1].append(line)
+            complete = not (entries and entries[-1][0].endswith("\\"))
+        return tuple(Typed(first, tuple(rest)) for first, *rest in entries if first.strip())
 
 
 def blocks(page: Path) -> Iterator[Block]:
-    """Every block of a page, in order."""
+    """Yield every block of a page, in order."""
     text = page.read_text()
     everywhere = _ALL.search(text)
     needs, name, lines = "", "", text.splitlines()
@@ -105,46 +105,46 @@ def blocks(page: Path) -> Iterator[Block]:
 
 
 def _goes_on(lines: list[str], number: int) -> bool:
-    """An empty line inside an indented block."""
+    """Return whether an empty line is inside an indented block."""
     return not lines[number].strip() and number + 1 < len(lines) and lines[number + 1].startswith("    ")
 
 
 def commands(line: str) -> list[list[str]]:
-    """The simple commands of a shell line, as words: without assignments before them, redirections and comments."""
+    """Return the simple commands of a shell line as words, without assignments, redirections and comments."""
     shell = shlex.shlex(line, posix=True, punctuation_chars="&|;()<>")
     shell.whitespace_split = True
-    found: list[list[str]] = [[]]
+    words_of_commands: list[list[str]] = [[]]
     skip = False
     for word in shell:
         if set(word) <= _SEPARATORS:
-            found.append([])
+            words_of_commands.append([])
         elif set(word) <= set("<>"):
             skip = True
         elif skip:
             skip = False
-        elif found[-1] or not (_ASSIGNMENT.match(word) or word == "sudo"):
-            found[-1].append(word)
-    return [words for words in found if words]
+        elif words_of_commands[-1] or not (_ASSIGNMENT.match(word) or word == "sudo"):
+            words_of_commands[-1].append(word)
+    return [words for words in words_of_commands if words]
 
 
 def ours(line: str) -> list[list[str]]:
-    """Those of a line's commands that are plink's, as the words after ``plink``."""
-    found = []
+    """Return the plink commands of a line, as the words after ``plink``."""
+    plink_commands = []
     for words in commands(line):
         if words[0] == "plink":
-            found.append(words[1:])
+            plink_commands.append(words[1:])
         elif words[1:3] == ["-m", "plink"]:
-            found.append(words[3:])
-    return found
+            plink_commands.append(words[3:])
+    return plink_commands
 
 
 def anchors(page: Path) -> set[str]:
-    """What ``#...`` may follow a page's name in a link, as GitHub makes it of headings."""
+    """Return the anchors of a page, as GitHub makes them of headings."""
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
-    found: set[str] = set()
+    slugs: set[str] = set()
     for heading in _HEADING.findall(text):
         plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
         slug = re.sub(r"[^\w\- ]", "", plain.lower()).replace(" ", "-")
         counted = (slug, *(f"{slug}-{k}" for k in range(1, 99)))
-        found.add(next(entry for entry in counted if entry not in found))
-    return found
+        slugs.add(next(entry for entry in counted if entry not in slugs))
+    return slugs

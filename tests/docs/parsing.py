@@ -1,5 +1,7 @@
-"""A command of the documentation held against the command line itself, without running it: its own parser reads the
-words, and values that a parser takes for mere text are read by what will read them."""
+"""Check a command of the documentation by the command line's own parser, without running it.
+
+Values that the parser takes for text are read by the code that uses them.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +12,7 @@ from plink.model.units import parse_bytes, parse_duration, parse_rate
 
 
 def refusal(words: list[str]) -> str:
-    """Why the command line would refuse these words (after ``plink``); nothing where it takes them."""
+    """Return why the command line refuses these words (after ``plink``), or an empty text."""
     if words[:1] == ["--debug"]:
         words = words[1:]
     node: Any = command()
@@ -30,14 +32,14 @@ def refusal(words: list[str]) -> str:
         return str(error.format_message()) if hasattr(error, "format_message") else f"{type(error).__name__}: {error}"
 
 
-def _values(given: dict[str, Any]) -> str:
-    for name, value in given.items():
+def _values(parameters: dict[str, Any]) -> str:
+    for name, value in parameters.items():
         read = _READERS.get(name)
-        for one in value if isinstance(value, list | tuple) else [value]:
-            if read is None or one is None:
+        for item in value if isinstance(value, list | tuple) else [value]:
+            if read is None or item is None:
                 continue
             try:
-                read(one)
+                read(item)
             except PlinkError as error:
                 return f"{name}: {error}"
     return ""
@@ -87,7 +89,7 @@ def _format(value: str) -> None:
 
 
 def _preemption_source(value: str) -> None:
-    from plink.runtime.agileml.notices import parse_source
+    from plink.runtime.agileml.host.preemption import parse_source
 
     parse_source(value)
 

@@ -1,4 +1,4 @@
-"""A shell in a folder of its own, as a reader of the documentation has one, with a ``plink`` that is this one."""
+"""A shell in a folder of its own, with this checkout's ``plink``, for commands of the documentation."""
 
 import contextlib
 import os
@@ -10,16 +10,16 @@ from pathlib import Path
 from tests.docs.pages import ROOT
 from tests.lab.waiting import until
 
-_LONGEST_S = 300
-_BEGUN_S = 120
+_TIMEOUT_S = 300
+_FIRST_OUTPUT_TIMEOUT_S = 120
 
 
 class Shell:
-    """Runs lines of a shell in a folder, with a ``plink`` that is this one."""
+    """Shell that runs lines in a folder, with this checkout's ``plink``."""
 
     def __init__(self, folder: Path, lab: str) -> None:
         self.folder = folder
-        self._begun: list[subprocess.Popen[str]] = []
+        self._background: list[subprocess.Popen[str]] = []
         tools = folder / ".tools"
         tools.mkdir()
         named = f'if [ "$1" = lab ]; then set -- "$1" "$2" --name {lab} "${{@:3}}"; fi\n' if lab else ""
@@ -41,10 +41,10 @@ class Shell:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for process in self._begun:
+        for process in self._background:
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(signal.SIGINT)
-        for process in self._begun:
+        for process in self._background:
             try:
                 process.communicate(timeout=60)
             except subprocess.TimeoutExpired:
@@ -52,25 +52,25 @@ class Shell:
                 process.communicate()
 
     def run(self, line: str) -> "subprocess.CompletedProcess[str]":
-        """One line, to its end."""
+        """Run one line to its end."""
         return subprocess.run(
             ["bash", "-o", "pipefail", "-c", line],
-            cwd=self.folder, env=self._environment, capture_output=True, text=True, timeout=_LONGEST_S, check=False,
+            cwd=self.folder, env=self._environment, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False,
         )  # fmt: skip
 
     def begin(self, line: str, lines: int) -> None:
-        """One line that goes on until all is over; returns when it has said so many lines, one at least."""
-        said = self.folder / f".said-{len(self._begun)}"
-        with said.open("w") as file:
+        """Start one line in the background; return when it has printed so many lines, one at least."""
+        output = self.folder / f".output-{len(self._background)}"
+        with output.open("w") as file:
             process = subprocess.Popen(
                 ["bash", "-c", f"exec {line}"],
                 cwd=self.folder, env=self._environment, stdout=file, stderr=subprocess.STDOUT, text=True,
             )  # fmt: skip
-        self._begun.append(process)
+        self._background.append(process)
 
-        def told() -> bool:
-            said_so_far = said.read_text().splitlines()
-            assert process.poll() is None, f"{line}: {said_so_far}"
-            return len(said_so_far) >= max(lines, 1)
+        def printed() -> bool:
+            printed_lines = output.read_text().splitlines()
+            assert process.poll() is None, f"{line}: {printed_lines}"
+            return len(printed_lines) >= max(lines, 1)
 
-        until(told, _BEGUN_S, f"{max(lines, 1)} lines of {line}")
+        until(printed, _FIRST_OUTPUT_TIMEOUT_S, f"{max(lines, 1)} lines of {line}")

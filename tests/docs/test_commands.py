@@ -1,4 +1,4 @@
-"""Every command in the documentation exists: the command line takes it, whether or not a test can run it."""
+"""The command line accepts every command in the documentation, whether or not a test can run it."""
 
 import re
 import subprocess
@@ -14,19 +14,19 @@ _INLINE = re.compile(r"`(?:sudo )?plink ([a-z][^`]*)`")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_the_command_line_takes_what_a_page_says_to_type(page: Path) -> None:
+def test_command_line_accepts_commands_of_page(page: Path) -> None:
     for block in blocks(page):
         for typed in block.typed:
             for words in ours(typed.line):
-                why = refusal(words)
-                assert not why, f"{page.name}:{block.number}: plink {' '.join(words)}: {why}"
+                error = refusal(words)
+                assert not error, f"{page.name}:{block.number}: plink {' '.join(words)}: {error}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_what_a_block_needs_is_something_known(page: Path) -> None:
-    found = re.findall(r"<!-- (?:all commands )?needs?: (.+?) -->", page.read_text())
-    assert set(found) <= NEEDS
-    assert len(found) == page.read_text().count("<!-- needs") + page.read_text().count("<!-- all commands")
+def test_needs_of_blocks_are_defined(page: Path) -> None:
+    needs = re.findall(r"<!-- (?:all commands )?needs?: (.+?) -->", page.read_text())
+    assert set(needs) <= NEEDS
+    assert len(needs) == page.read_text().count("<!-- needs") + page.read_text().count("<!-- all commands")
 
 
 def test_targets_of_make_exist() -> None:
@@ -44,16 +44,16 @@ def test_targets_of_make_exist() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_commands_and_options_named_in_sentences_exist(page: Path) -> None:
-    """These are fragments, so only names are held against the command line."""
+    """These are fragments, so only names are compared with the command line."""
     top = command()
     for fragment in _INLINE.findall(page.read_text()):
         words = re.split(r"\s+#|\s*&&|\s*\|", fragment)[0].replace("...", "").split()
-        found = top.commands.get(words[0])
-        assert found is not None, f"plink {' '.join(words)}"
-        if hasattr(found, "commands") and len(words) > 1 and words[1][0].islower():
-            found = found.commands.get(words[1].strip(","))
-            assert found is not None, f"plink {' '.join(words)}"
-        options = {option for parameter in found.params for option in (*parameter.opts, *parameter.secondary_opts)}
+        subcommand = top.commands.get(words[0])
+        assert subcommand is not None, f"plink {' '.join(words)}"
+        if hasattr(subcommand, "commands") and len(words) > 1 and words[1][0].islower():
+            subcommand = subcommand.commands.get(words[1].strip(","))
+            assert subcommand is not None, f"plink {' '.join(words)}"
+        options = {option for parameter in subcommand.params for option in (*parameter.opts, *parameter.secondary_opts)}
         used = words if words[0] != "launch" else words[: next((i for i, w in enumerate(words) if "." in w), None)]
         for word in used:
             if word.startswith("--") and word != "--":
@@ -61,7 +61,7 @@ def test_commands_and_options_named_in_sentences_exist(page: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "why"),
+    ("line", "error"),
     [
         ("probe", "HOSTS"),
         ("reorder --colour", "No such option"),
@@ -72,5 +72,5 @@ def test_commands_and_options_named_in_sentences_exist(page: Path) -> None:
         ("cost --size much", "size"),
     ],
 )
-def test_a_wrong_command_would_be_found(line: str, why: str) -> None:
-    assert why in refusal(line.split())
+def test_wrong_command_is_refused(line: str, error: str) -> None:
+    assert error in refusal(line.split())

@@ -1,4 +1,4 @@
-"""``make links``: which links of pages and docstrings are asked, and what counts as an answer. All on this machine."""
+"""``make links``: which links of pages and docstrings are requested, and what counts as an answer; on loopback only."""
 
 import threading
 import time
@@ -13,18 +13,18 @@ from tools.links import Link
 
 
 class Site(BaseHTTPRequestHandler):
-    """What stands under the first word of a path."""
+    """Answers selected by the first word of a path."""
 
-    asked: list[str]
+    requests: list[str]
     over: threading.Event
 
     def do_HEAD(self) -> None:
-        """As for GET."""
+        """Answer as GET does."""
         self.do_GET()
 
     def do_GET(self) -> None:
-        """An answer without a body."""
-        type(self).asked.append(f"{self.command} {self.path}")
+        """Send an answer without a body."""
+        type(self).requests.append(f"{self.command} {self.path}")
         what = self.path.strip("/").partition("?")[0]
         if what == "slow":
             self.over.wait(20)
@@ -38,22 +38,22 @@ class Site(BaseHTTPRequestHandler):
         if what == "get-only":
             code = 200 if self.command == "GET" else 405
         if what == "flaky":
-            code = 200 if len(self.asked) > 2 else 503
+            code = 200 if len(self.requests) > 2 else 503
         self.send_response(code)
         if code in (301, 302):
             self.send_header("Location", "/good" if what == "moved" else "/round")
         self.end_headers()
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nobody reads it."""
+        """Print nothing."""
 
 
 @pytest.fixture
 def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Its address."""
+    """Return the address of a running site."""
     for name in ("http_proxy", "HTTP_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    Site.asked, Site.over = [], threading.Event()
+    Site.requests, Site.over = [], threading.Event()
     with ThreadingHTTPServer(("127.0.0.1", 0), Site) as server:
         server.daemon_threads = True
         serving = threading.Thread(target=server.serve_forever, args=(0.01,))
@@ -64,47 +64,47 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         serving.join()
 
 
-def test_what_is_there_is_asked_once_and_without_its_content(site: str) -> None:
+def test_good_link_gets_one_head_request(site: str) -> None:
     assert links.trouble(f"{site}/good") is None
-    assert Site.asked == ["HEAD /good"]
+    assert Site.requests == ["HEAD /good"]
 
 
-def test_a_page_that_only_gives_itself_is_there(site: str) -> None:
+def test_get_is_the_fallback_of_head(site: str) -> None:
     assert links.trouble(f"{site}/get-only") is None
-    assert Site.asked == ["HEAD /get-only", "GET /get-only"]
+    assert Site.requests == ["HEAD /get-only", "GET /get-only"]
 
 
-def test_what_is_not_there_is_asked_again_once(site: str) -> None:
+def test_missing_page_is_requested_twice(site: str) -> None:
     assert links.trouble(f"{site}/gone") == "404 Not Found"
-    assert Site.asked == ["HEAD /gone", "GET /gone"] * 2
+    assert Site.requests == ["HEAD /gone", "GET /gone"] * 2
 
 
-def test_what_answers_the_second_time_is_there(site: str) -> None:
+def test_second_answer_counts(site: str) -> None:
     assert links.trouble(f"{site}/flaky") is None
-    assert len(Site.asked) == 3
+    assert len(Site.requests) == 3
 
 
-def test_redirections_are_followed_and_not_for_ever(site: str) -> None:
+def test_redirections_are_followed_but_not_loops(site: str) -> None:
     assert links.trouble(f"{site}/moved") is None
-    assert Site.asked[0] == "HEAD /moved"
-    assert Site.asked[-1].endswith("/good")
+    assert Site.requests[0] == "HEAD /moved"
+    assert Site.requests[-1].endswith("/good")
     assert "redirect" in str(links.trouble(f"{site}/round"))
 
 
-def test_what_takes_too_long_and_what_nobody_answers_is_not_there(site: str) -> None:
+def test_timeouts_and_refused_connections_fail(site: str) -> None:
     assert "timed out" in str(links.trouble(f"{site}/slow", answer_s=0.1))
     assert "Connection refused" in str(links.trouble("http://127.0.0.1:9"))
     assert links.trouble("http://[") is not None
 
 
-def test_every_link_is_asked_at_once_each_address_once_and_wrong_ones_get_a_line(site: str) -> None:
-    given = [
+def test_links_are_requested_side_by_side_and_each_address_once(site: str) -> None:
+    external = [
         Link("a.md:1", "", f"{site}/good"),
         Link("a.md:2", "", f"{site}/gone#part"),
         Link("b.md:7", "", f"{site}/gone"),
     ]
-    assert links.wrong(given) == [f"a.md:2: {site}/gone#part: 404 Not Found", f"b.md:7: {site}/gone: 404 Not Found"]
-    assert Site.asked.count("GET /gone") == 2
+    assert links.wrong(external) == [f"a.md:2: {site}/gone#part: 404 Not Found", f"b.md:7: {site}/gone: 404 Not Found"]
+    assert Site.requests.count("GET /gone") == 2
     slow = [Link("a.md:1", "", f"{site}/slow?{k}") for k in range(6)]
     began = time.monotonic()
     assert len(links.wrong(slow, answer_s=0.3)) == 6
@@ -112,14 +112,14 @@ def test_every_link_is_asked_at_once_each_address_once_and_wrong_ones_get_a_line
     assert links.wrong([]) == []
 
 
-def test_nobody_is_waited_for_longer_than_for_all(site: str) -> None:
+def test_one_deadline_for_all_links(site: str) -> None:
     began = time.monotonic()
-    given = [Link("a.md:1", "", f"{site}/drips"), Link("a.md:2", "", f"{site}/good")]
-    assert links.wrong(given, all_s=1.0) == [f"a.md:1: {site}/drips: no answer within 1 s"]
+    external = [Link("a.md:1", "", f"{site}/drips"), Link("a.md:2", "", f"{site}/good")]
+    assert links.wrong(external, all_s=1.0) == [f"a.md:1: {site}/drips: no answer within 1 s"]
     assert time.monotonic() - began < 10
 
 
-def test_links_of_pages_and_addresses_in_docstrings_are_found(tmp_path: Path) -> None:
+def test_links_of_pages_and_docstrings(tmp_path: Path) -> None:
     page, source = tmp_path / "page.md", tmp_path / "source.py"
     page.write_text(
         'See [it](https://a.org/x "title"), [there](other.md) and <https://b.org>.\n\n'
@@ -134,15 +134,15 @@ def test_links_of_pages_and_addresses_in_docstrings_are_found(tmp_path: Path) ->
     assert [link.url for link in links.in_source(source)] == ["https://d.org/x", "https://e.org"]
 
 
-def test_the_exit_code_says_whether_all_lead_somewhere(
+def test_exit_code_of_wrong_links(
     site: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for what, code in (("good", 0), ("gone", 1)):
         monkeypatch.setattr(links, "of_the_repository", lambda what=what: [Link("a.md:3", "", f"{site}/{what}")])
         assert links.main() == code
-    said = capsys.readouterr()
-    assert said.out == f"a.md:3: {site}/gone: 404 Not Found\n"
-    assert "1 external links, 1 of them lead nowhere" in said.err
+    printed = capsys.readouterr()
+    assert printed.out == f"a.md:3: {site}/gone: 404 Not Found\n"
+    assert "1 external links, 1 of them lead nowhere" in printed.err
 
 
 def test_the_repository_has_links_in_pages_and_in_docstrings() -> None:

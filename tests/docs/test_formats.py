@@ -1,4 +1,4 @@
-"""Every form that plink writes is described, and every schema is named where its form is."""
+"""Every format that plink writes is described, and every schema is named."""
 
 import re
 
@@ -7,11 +7,11 @@ from tests.docs.pages import ROOT
 _PAGE = (ROOT / "docs" / "formats.md").read_text()
 
 
-def test_every_form_that_is_written_is_described() -> None:
+def test_every_format_is_described() -> None:
     written = {
         name
-        for room in ("plink", "probes", "runners", "solvers")
-        for path in (ROOT / room).rglob("*.py")
+        for package in ("plink", "probes", "runners", "solvers")
+        for path in (ROOT / package).rglob("*.py")
         for name in re.findall(r'"plink\.([a-z-]+)/1"', path.read_text())
     }
     described = set(re.findall(r"^## .*?$", _PAGE, re.MULTILINE))

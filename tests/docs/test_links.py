@@ -42,7 +42,7 @@ def test_files_named_in_sentences_exist(page: Path) -> None:
 
 
 def mistake(link: Link) -> str | None:
-    """What is wrong with an external link, whoever may answer; an RFC has one address, and is linked as itself."""
+    """Return what is wrong with an external link's address; an RFC has one address."""
     parts = urlsplit(link.url)
     if parts.scheme != "https":
         return "https only"
@@ -59,7 +59,7 @@ def mistake(link: Link) -> str | None:
 def test_external_links_have_addresses_of_pages() -> None:
     links = of_the_repository()
     assert links
-    assert {f"{link.where} {link.url}": why for link in links if (why := mistake(link))} == {}
+    assert {f"{link.where} {link.url}": error for link in links if (error := mistake(link))} == {}
 
 
 @pytest.mark.parametrize(("text", "url", "good"), [

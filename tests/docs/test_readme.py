@@ -32,16 +32,16 @@ def test_the_five_commands_and_the_others(small_lab: Lab, tmp_path: Path) -> Non
     (tmp_path / "hosts.txt").write_text(render_hosts(Hosts(members, small_lab.name)))
     (tmp_path / "train.py").write_text(_TRAIN)
     (tmp_path / "app.py").symlink_to(ROOT / "examples" / "agile_mf.py")
-    said = {}
+    outputs = {}
     with Shell(tmp_path, "") as shell:
         for line in _commands():
             done = shell.run(line)
-            said[line] = done.stdout + done.stderr
-            assert done.returncode == 0, f"{line}\n{said[line]}"
-    first = [line.split()[1] for line in said][:5]
+            outputs[line] = done.stdout + done.stderr
+            assert done.returncode == 0, f"{line}\n{outputs[line]}"
+    first = [line.split()[1] for line in outputs][:5]
     assert first == ["doctor", "probe", "reorder", "report", "compare"]
     assert all(host.name in (tmp_path / "report.html").read_text() for host in members)
-    (compared,) = (text for line, text in said.items() if line.startswith("plink compare"))
+    (compared,) = (text for line, text in outputs.items() if line.startswith("plink compare"))
     assert "gain " in compared
     for rank in range(4):
-        assert f"[{rank}] rank {rank} of 4\n" in said["plink launch train.py"]
+        assert f"[{rank}] rank {rank} of 4\n" in outputs["plink launch train.py"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.docs.pages import ROOT, blocks
 
 _PAGE = ROOT / "docs" / "architecture.md"
-_ROOMS = ("plink", "probes", "runners", "solvers")
+_PACKAGES = ("plink", "probes", "runners", "solvers")
 
 
 _SPEND = """
@@ -29,28 +29,27 @@ print(job.ended, len(warned), "it costs 0.9 an hour" in warned[0], len(prices))
 _TRAIN = """
 from tests.runtime.agileml.small_app import Means
 from plink.model.consistency import parse_rule
-from plink.runtime.agileml.app import Stop
-from plink.runtime.agileml.local import train
+from plink.elastic import StoppingCriterion, train
 
 rule = parse_rule("tenth")
-trained = train(Means(stop=Stop(clocks=21)), workers=2, rule=rule)
+trained = train(Means(stop=StoppingCriterion(clocks=21)), workers=2, rule=rule)
 print(type(rule).__name__, trained.finished.clock)
 """
 
 
 def copy_source(to: Path) -> None:
-    """All packages, as they are."""
-    for room in _ROOMS:
-        shutil.copytree(ROOT / room, to / room, ignore=shutil.ignore_patterns("__pycache__"))
+    """Copy all packages."""
+    for package in _PACKAGES:
+        shutil.copytree(ROOT / package, to / package, ignore=shutil.ignore_patterns("__pycache__"))
 
 
 def code() -> list[str]:
-    """The page's pieces of Python: a generator and its entry, an event, a rule."""
+    """Return the page's Python blocks: a generator and its entry, an event, a rule."""
     return ["\n".join(block.lines) + "\n" for block in blocks(_PAGE) if block.language == "python"]
 
 
 def run(folder: Path, text: str) -> str:
-    """What a program prints with the packages of a folder, and the tests and examples of this one."""
+    """Run a program with the packages of a folder, and this checkout's tests and examples; return its output."""
     done = subprocess.run(
         [sys.executable, "-c", text], cwd=folder, env={**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"},
         capture_output=True, text=True, timeout=120, check=False,
@@ -59,19 +58,19 @@ def run(folder: Path, text: str) -> str:
     return done.stdout
 
 
-def test_an_event_added_by_the_recipe_drains_a_host(tmp_path: Path) -> None:
+def test_event_of_the_recipe_drains_a_host(tmp_path: Path) -> None:
     copy_source(tmp_path)
     (tmp_path / "solvers" / "elastic" / "extensions" / "expensive.py").write_text(code()[2])
     assert run(tmp_path, _SPEND) == "(0, '') 1 True 3\n"
 
 
-def test_a_rule_added_by_the_recipe_trains(tmp_path: Path) -> None:
+def test_rule_of_the_recipe_trains(tmp_path: Path) -> None:
     copy_source(tmp_path)
     (tmp_path / "plink" / "model" / "rules" / "tenth.py").write_text(code()[3])
     assert run(tmp_path, _TRAIN).split()[-2:] == ["Tenth", "22"]
 
 
-def test_a_collective_added_by_the_recipe_is_proven_priced_and_ordered_for(tmp_path: Path) -> None:
+def test_collective_of_the_recipe_is_verified_and_ordered(tmp_path: Path) -> None:
     copy_source(tmp_path)
     generator, entry, _, _ = code()
     (tmp_path / "solvers" / "schedules" / "star.py").write_text(generator)

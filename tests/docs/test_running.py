@@ -28,14 +28,14 @@ def _needing(*needs: str) -> list[Path]:
 def _stretches() -> Iterator[Any]:
     """Each page with its blocks; those of the reference stand for themselves, so they are run in three parts."""
     for page in _needing(*_HERE):
-        found = [block for block in blocks(page) if block.name or (block.typed and block.needs in _HERE)]
+        page_blocks = [block for block in blocks(page) if block.name or (block.typed and block.needs in _HERE)]
         name = str(page.relative_to(ROOT))
         if name == "docs/reference.md":
-            third = -(-len(found) // 3)
-            for first in range(0, len(found), third):
-                yield pytest.param(page, found[first : first + third], id=f"{name}, part {first // third + 1}")
+            third = -(-len(page_blocks) // 3)
+            for first in range(0, len(page_blocks), third):
+                yield pytest.param(page, page_blocks[first : first + third], id=f"{name}, part {first // third + 1}")
         else:
-            yield pytest.param(page, found, id=name)
+            yield pytest.param(page, page_blocks, id=name)
 
 
 @pytest.mark.parametrize(("page", "stretch"), list(_stretches()))

@@ -192,8 +192,8 @@ def _asking() -> Any:
 
 def handshake(data: bytes) -> None:
     """A stranger before a parameter server, or in the place of one: no byte of his is a message."""
-    from plink.runtime.agileml.keys import Stranger
-    from plink.runtime.agileml.records import Lost
+    from plink.runtime.agileml.transport.keys import Stranger
+    from plink.runtime.agileml.transport.records import Lost
 
     for meet in (_keys().accept, _keys().connect):
         here, there = socket.socketpair()
@@ -211,7 +211,7 @@ def handshake(data: bytes) -> None:
 
 @cache
 def _keys() -> Any:
-    from plink.runtime.agileml.keys import RunKeys
+    from plink.runtime.agileml.transport.keys import RunKeys
 
     return RunKeys.make()
 
@@ -222,7 +222,7 @@ PLAIN = b"a message, and another one" * 3
 
 def records(data: bytes) -> None:
     """What comes over a connection that is sealed: what the other end sealed, as far as it is whole, or nothing."""
-    from plink.runtime.agileml.records import Forged, Lost, SealedChannel
+    from plink.runtime.agileml.transport.records import Forged, Lost, SealedChannel
 
     here, there = socket.socketpair()
     with there:
@@ -242,7 +242,7 @@ def records(data: bytes) -> None:
 
 def sealed() -> bytes:
     """:data:`PLAIN` in two records."""
-    from plink.runtime.agileml.records import SealedChannel
+    from plink.runtime.agileml.transport.records import SealedChannel
 
     here, there = socket.socketpair()
     with there:
@@ -279,7 +279,7 @@ def rank_line(data: bytes) -> None:
 
 def node_told(data: bytes) -> None:
     """What is said to a node of an elastic job: objects, whatever stands between them."""
-    from plink.runtime.agileml.control_line import ControlLine
+    from plink.runtime.agileml.host.control_channel import ControlLine
 
     with _told(data, ControlLine) as line:
         assert all(isinstance(message, dict) for message in line)

@@ -101,7 +101,7 @@ TOKEN = b"sixteen letters."
 
 def metadata(data: bytes) -> None:
     """Whatever answers where the metadata services of clouds do; answers stand one after the other, a NUL between."""
-    from plink.runtime.agileml import metadata as asked
+    from plink.runtime.agileml.host import metadata_services as asked
 
     answers = data.split(b"\0")[:8]
 

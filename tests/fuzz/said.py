@@ -106,9 +106,9 @@ def _assignment() -> Any:
 
 def peer_said(data: bytes) -> None:
     """A server takes a message or closes the connection; a partition takes a part or refuses it."""
-    from plink.runtime.agileml.parts import begun, parts_of, take, update_part
-    from plink.runtime.agileml.records import Lost
-    from plink.runtime.agileml.wire import Kind, receive
+    from plink.runtime.agileml.partition.serialization import begun, parts_of, take, update_part
+    from plink.runtime.agileml.transport.records import Lost
+    from plink.runtime.agileml.transport.wire import Kind, receive
     from tests.fuzz.targets import _layout
     from tests.runtime.agileml.test_wire import Pipe
 

@@ -227,10 +227,10 @@ def _autotune_log(stretch: dict[str, Any]) -> bytes:
 
 
 def _partition() -> tuple[bytes, ...]:
-    from plink.runtime.agileml.partition import Partition
-    from plink.runtime.agileml.parts import parts_of
-    from plink.runtime.agileml.pieces import Piece
-    from plink.runtime.agileml.wire import send
+    from plink.runtime.agileml.arrays.row_blocks import Piece
+    from plink.runtime.agileml.partition.partition import Partition
+    from plink.runtime.agileml.partition.serialization import parts_of
+    from plink.runtime.agileml.transport.wire import send
     from tests.fuzz.targets import _layout
     from tests.runtime.agileml.test_wire import Pipe
 

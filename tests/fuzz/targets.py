@@ -272,8 +272,8 @@ def checkpoint(data: bytes) -> None:
     """A partition in a file whose digest is right."""
     import hashlib
 
-    from plink.runtime.agileml.checkpoint import read_partition, write_partition
-    from plink.runtime.agileml.parts import parts_of
+    from plink.runtime.agileml.partition.checkpoint_file import read_partition, write_partition
+    from plink.runtime.agileml.partition.serialization import parts_of
 
     layout, path = _layout(), _file(data + hashlib.sha256(data).digest(), "partition")
     found = read_partition(path, layout, sees_ahead=False)
@@ -282,7 +282,7 @@ def checkpoint(data: bytes) -> None:
 
 def latest_checkpoint(data: bytes) -> None:
     """Which checkpoint is the latest."""
-    from plink.runtime.agileml.checkpoints import latest
+    from plink.runtime.agileml.host.checkpoint_folder import latest
 
     found = latest(_file(data, "latest.json").parent)
     assert found is None or isinstance(found["clock"], int)
@@ -290,7 +290,8 @@ def latest_checkpoint(data: bytes) -> None:
 
 @cache
 def _layout() -> Any:
-    from plink.runtime.agileml.layout import Layout, Table
+    from plink.elastic import Table
+    from plink.runtime.agileml.arrays.layout import Layout
 
     return Layout((Table("a", 10, 3), Table("b", 6, 1, "int64")), 2)
 

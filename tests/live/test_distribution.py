@@ -109,6 +109,7 @@ def test_the_wheel_has_the_packages_and_nothing_else(wheel: Path) -> None:
     assert names == sources() | {
         "plink/py.typed",
         "plink/__init__.pyi",
+        "plink/elastic/__init__.pyi",
         "plink/report/page.css",
         "plink/report/page.js",
     }

@@ -37,7 +37,7 @@ KILL_TIMEOUT_S = 30.0
 PRELOADED = [
     "hypothesis", "numpy", "pytest", "torch", "torch._dynamo", "torch.distributed", "torch.distributed.device_mesh",
     "torch.distributed.fsdp", "torch.distributed.nn.functional", "torch.distributed.run", "torch.nn.parallel",
-    "plink.runtime.aggengine.backend", "plink.runtime.agileml.client", "plink.runtime.agileml.server",
+    "plink.runtime.aggengine.backend", "plink.runtime.agileml.worker.client", "plink.runtime.agileml.server.server",
     "solvers.schedules.catalogue", "tests.runtime.ranks",
 ]  # fmt: skip
 

@@ -8,24 +8,25 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from plink.elastic.app import App, Items
+from plink.elastic.result_file import unwritable
+from plink.elastic.tables import Values
 from plink.errors import PlinkError
 from plink.model.consistency import BSP, Rule
-from plink.runtime.agileml import progress
-from plink.runtime.agileml.app import App, Items, layout_of
-from plink.runtime.agileml.client import Client, Ownership, Timeouts, Unanswered
-from plink.runtime.agileml.keys import RunKeys
-from plink.runtime.agileml.layout import Values
-from plink.runtime.agileml.loaded import Loaded
-from plink.runtime.agileml.result_file import unwritable
-from plink.runtime.agileml.server import Server
-from plink.runtime.agileml.store_config import StoreConfig
-from plink.runtime.agileml.worker import Finished, Worker
+from plink.runtime.agileml.server.server import Server
+from plink.runtime.agileml.transport.keys import RunKeys
+from plink.runtime.agileml.transport.store_config import StoreConfig
+from plink.runtime.agileml.worker import progress
+from plink.runtime.agileml.worker.client import Client, Ownership, Timeouts, Unanswered
+from plink.runtime.agileml.worker.loaded_shards import Loaded
+from plink.runtime.agileml.worker.progress import job_layout
+from plink.runtime.agileml.worker.worker import Finished, Worker
 
 _TIMEOUTS = Timeouts(owner_s=60.0)  # nothing is lost on the loopback; the machine may be busy
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainingResult:
     """The tables at the end, by name, each of shape (rows, width); the objectives of the latest iterations."""
 
     tables: dict[str, Values]
@@ -36,14 +37,14 @@ class Trained:
 def train(
     app: App[Items], *, workers: int = 1, servers: int = 1, partitions: int = 4, rule: Rule | None = None,
     say: Callable[[str], None] = lambda line: None,
-) -> Trained:  # fmt: skip
+) -> TrainingResult:  # fmt: skip
     """Until the stopping criterion is met; the first mistake of any worker ends the job.
 
     :raises PlinkError: the program's result could not be kept.
     """
     if app.result_file and (why := unwritable(app.result_file)):
         raise PlinkError(why)
-    config = StoreConfig(layout_of(app, partitions, progress.TABLES), RunKeys.make(), rule or BSP())
+    config = StoreConfig(job_layout(app, partitions), RunKeys.make(), rule or BSP())
     with contextlib.ExitStack() as closing:
         serving = [closing.enter_context(contextlib.closing(Server(config))) for _ in range(servers)]
         owners = {partition: Ownership(serving[partition % servers].address) for partition in range(partitions)}
@@ -78,4 +79,4 @@ def train(
         reader = client(0, end.clock)
         tables = {table.name: reader.read(table.name, np.arange(table.rows)) for table in app.tables}
         objectives = progress.Progress(reader, app.batches).objectives()
-        return Trained(tables, list(objectives.values()), end)
+        return TrainingResult(tables, list(objectives.values()), end)

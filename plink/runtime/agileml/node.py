@@ -24,6 +24,10 @@ from typing import Any
 import msgspec
 
 from plink import __version__
+from plink.elastic.app import App
+from plink.elastic.app_error import app_error
+from plink.elastic.params import Params
+from plink.elastic.result_file import unwritable as unwritable_file
 from plink.errors import InputError, PlinkError
 from plink.model.consistency import parse_rule
 from plink.model.elastic import reports
@@ -35,27 +39,23 @@ from plink.model.elastic.requests import method_of
 from plink.model.elastic.results import Begun, HostReport, Paused, Result
 from plink.remote.gentle import VARIABLE as GENTLE
 from plink.remote.gentle import gentle
-from plink.runtime.agileml import server_words
-from plink.runtime.agileml.app import App, layout_of
-from plink.runtime.agileml.blame import raised
-from plink.runtime.agileml.carried import ACCOUNT
-from plink.runtime.agileml.checkpoints import check_mark, discard, keep, latest, mark, unmark
-from plink.runtime.agileml.checkpoints import unwritable as unwritable_folder
-from plink.runtime.agileml.client import Client, Ownership, Timeouts
-from plink.runtime.agileml.control_line import ControlLine
-from plink.runtime.agileml.host_state import memory
-from plink.runtime.agileml.keys import RunKeys
-from plink.runtime.agileml.loaded import Loaded
-from plink.runtime.agileml.notices import Notice, Notices, parse_source
-from plink.runtime.agileml.owner import Role
-from plink.runtime.agileml.params import Params
-from plink.runtime.agileml.partition import Refused
-from plink.runtime.agileml.program import load_app
-from plink.runtime.agileml.progress import TABLES
-from plink.runtime.agileml.result_file import unwritable as unwritable_file
-from plink.runtime.agileml.server import Server
-from plink.runtime.agileml.store_config import StoreConfig
-from plink.runtime.agileml.worker_threads import WorkerThreads
+from plink.runtime.agileml.host.checkpoint_folder import check_mark, discard, keep, latest, mark, unmark
+from plink.runtime.agileml.host.checkpoint_folder import unwritable as unwritable_folder
+from plink.runtime.agileml.host.control_channel import ControlLine
+from plink.runtime.agileml.host.memory_limits import memory
+from plink.runtime.agileml.host.preemption import Notice, Notices, parse_source
+from plink.runtime.agileml.host.program import load_app
+from plink.runtime.agileml.partition.partition import Refused
+from plink.runtime.agileml.replica.partition_replica import Role
+from plink.runtime.agileml.server import request_handlers
+from plink.runtime.agileml.server.server import Server
+from plink.runtime.agileml.transport.keys import RunKeys
+from plink.runtime.agileml.transport.store_config import StoreConfig
+from plink.runtime.agileml.transport.traffic import ACCOUNT
+from plink.runtime.agileml.worker.client import Client, Ownership, Timeouts
+from plink.runtime.agileml.worker.loaded_shards import Loaded
+from plink.runtime.agileml.worker.progress import job_layout
+from plink.runtime.agileml.worker.worker_threads import WorkerThreads
 
 ALIVE_S = 0.3
 _LOOK_S = 0.05
@@ -91,7 +91,7 @@ class Node:
     def run(self) -> None:
         """Until the controller says so, or is gone."""
         app = self._app
-        layout, room = layout_of(app, 1, TABLES), memory()
+        layout, room = job_layout(app, 1), memory()
         self._send(
             Hello(
                 version=VERSION, plink=__version__, app=app.name, pid=os.getpid(), tables=layout.fingerprint,
@@ -145,7 +145,7 @@ class Node:
         if self._stands_back and kind not in _UNHURRIED:
             self._joins()
         if kind in _LONG:
-            pool: Callable[..., object] = self._movers.submit if kind in server_words.MOVING else _in_thread
+            pool: Callable[..., object] = self._movers.submit if kind in request_handlers.MOVING else _in_thread
             pool(self._do, envelope, _LONG[kind])
         else:
             self._do(envelope, _SHORT[kind])
@@ -193,7 +193,7 @@ class Node:
         if self._server is None:
             rule = parse_rule(request.rule)
             keys = RunKeys(base64.b64decode(request.keys))
-            config = StoreConfig(layout_of(self._app, request.partitions, TABLES), keys, rule)
+            config = StoreConfig(job_layout(self._app, request.partitions), keys, rule)
             self._server = Server(config, host=request.address, timeout_s=_SERVER_WAIT_S, refused=self._refused)
             self._server.push_up_to(-1)  # in rounds, as the controller says
 
@@ -307,7 +307,7 @@ class Node:
         except Exception as error:
             if params.failed is not None and not isinstance(params.failed, InputError):
                 raise params.failed from error  # of the servers, whatever the program made of it
-            raise raised(f"app {self._app.name}: result()", error) from error
+            raise app_error(f"app {self._app.name}: result()", error) from error
         finally:
             client.close()
 
@@ -391,18 +391,18 @@ def _persist(does: Callable[[], None]) -> None:
 _Does = Callable[[Node, Any], Result | None]
 
 
-def _by_server(does: server_words.Does) -> _Does:
+def _by_server(does: request_handlers.Does) -> _Does:
     return lambda node, request: does(node.server, request)
 
 
 _SHORT: dict[type[r.Request], _Does] = {
-    **{kind: _by_server(does) for kind, does in server_words.AT_ONCE.items()},
+    **{kind: _by_server(does) for kind, does in request_handlers.AT_ONCE.items()},
     r.Begin: Node.begin, r.RollBack: Node.roll_back, r.SetOwners: Node.point, r.Pause: Node.hold,
     r.Resume: Node.let_go, r.AssignShards: Node.assign, r.StandIn: Node.stand_in, r.Report: Node.report,
     r.Bye: Node.bye, r.Reset: Node.begin_again, r.ReportPartitions: Node.tell, r.KeepThresholds: Node.keep_thresholds,
 }  # fmt: skip
 _LONG: dict[type[r.Request], _Does] = {
-    **{kind: _by_server(does) for kind, does in server_words.LONG.items()},
+    **{kind: _by_server(does) for kind, does in request_handlers.LONG.items()},
     r.LoadShards: Node.load, r.KeepCheckpoint: Node.keep, r.DiscardCheckpoint: Node.discard,
     r.WriteResult: Node.result, r.MarkFolder: Node.mark_folder, r.CheckFolder: Node.check_folder,
 }  # fmt: skip

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from examples import agile_lda, agile_mf, agile_mlr, agile_torch
-from plink.runtime.agileml.local import train
+from plink.elastic import train
 from tests.conftest import plink
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from plink.elastic import App, Objective, Params, StoppingCriterion, Table
 from plink.errors import PlinkError
 from plink.model.consistency import BSP
 from plink.model.elastic import requests as r
@@ -13,21 +14,19 @@ from plink.model.elastic.codec import Envelope, decode_request, encode_message
 from plink.model.elastic.fields import TrafficCounters
 from plink.model.elastic.reports import Alive, Failed, PartitionsChanged, WorkerFinished
 from plink.model.elastic.results import Begun
-from plink.runtime.agileml.app import App, Score, Stop, layout_of
-from plink.runtime.agileml.assigned import Assigned
-from plink.runtime.agileml.client import Ownership, RolledBack
-from plink.runtime.agileml.layout import Table, run_of
+from plink.runtime.agileml.arrays.layout import run_of
+from plink.runtime.agileml.arrays.row_blocks import Piece
 from plink.runtime.agileml.node import _LONG, _MOVES, _TIMES, Node
-from plink.runtime.agileml.params import Params
-from plink.runtime.agileml.partition import Refused
-from plink.runtime.agileml.pieces import Piece
-from plink.runtime.agileml.progress import TABLES
-from plink.runtime.agileml.server_words import MOVING
-from plink.runtime.agileml.store_config import StoreConfig
-from plink.runtime.agileml.wire import LAST, Kind, Status, Wanted
-from plink.runtime.agileml.wire import Message as Word
-from plink.runtime.agileml.worker import TOLD, Clock
-from plink.runtime.agileml.worker_threads import WorkerThreads, _Running
+from plink.runtime.agileml.partition.partition import Refused
+from plink.runtime.agileml.server.request_handlers import MOVING
+from plink.runtime.agileml.transport.store_config import StoreConfig
+from plink.runtime.agileml.transport.wire import LAST, Kind, Status, Wanted
+from plink.runtime.agileml.transport.wire import Message as Word
+from plink.runtime.agileml.worker.assignments import Assigned
+from plink.runtime.agileml.worker.client import Ownership, RolledBack
+from plink.runtime.agileml.worker.progress import job_layout
+from plink.runtime.agileml.worker.worker import TOLD, Clock
+from plink.runtime.agileml.worker.worker_threads import WorkerThreads, _Running
 from tests.runners.agile.simulated_server import Net, SimulatedServer, copied, far_enough
 
 _WAIT_S = 60.0
@@ -38,13 +37,13 @@ class Counting(App[int]):
 
     def __init__(self, pieces: int, partitions: int, clocks: int) -> None:
         self.pieces, self.partitions, self.batches, self.seed = pieces, partitions, 1, 1
-        self.stop = Stop(clocks=clocks)
+        self.stop = StoppingCriterion(clocks=clocks)
         self.tables: Sequence[Table] = (Table("n", pieces * partitions, 1, "int64"),)
 
     def load(self, piece: int) -> Sequence[int]:
         return [piece]
 
-    def process(self, items: int, params: Params) -> Score | None:
+    def process(self, items: int, params: Params) -> Objective | None:
         raise AssertionError("simulated workers do that")
 
 
@@ -285,7 +284,7 @@ class SimulatedHost(Node):
     def begin(self, request: r.Begin) -> Begun:
         if self._server is None:
             nobody: Any = None  # no keys: nothing is sealed
-            config = StoreConfig(layout_of(self.app, request.partitions, TABLES), nobody, BSP())
+            config = StoreConfig(job_layout(self.app, request.partitions), nobody, BSP())
             self._server = SimulatedServer(config, self.address, self.net)
             self._server.push_up_to(-1)
             self._workers = SimulatedWorkers(self)

@@ -15,17 +15,17 @@ import numpy as np
 from msgspec import structs
 
 from plink.model.elastic.fields import TrafficCounters
-from plink.runtime.agileml import moves
-from plink.runtime.agileml.line import Line
-from plink.runtime.agileml.outgoing import Outgoing
-from plink.runtime.agileml.owner import Owner
-from plink.runtime.agileml.partition import Refused
-from plink.runtime.agileml.pieces import Piece
-from plink.runtime.agileml.pusher import Pusher, _Lane
-from plink.runtime.agileml.records import Lost
-from plink.runtime.agileml.server import Server
-from plink.runtime.agileml.store_config import StoreConfig
-from plink.runtime.agileml.wire import Kind, Message, Status
+from plink.runtime.agileml.arrays.row_blocks import Piece
+from plink.runtime.agileml.partition.partition import Refused
+from plink.runtime.agileml.replica import migration
+from plink.runtime.agileml.replica.outgoing import Outgoing
+from plink.runtime.agileml.replica.partition_replica import Owner
+from plink.runtime.agileml.replica.replicator import Pusher, _Lane
+from plink.runtime.agileml.server.server import Server
+from plink.runtime.agileml.transport.connection import Line
+from plink.runtime.agileml.transport.records import Lost
+from plink.runtime.agileml.transport.store_config import StoreConfig
+from plink.runtime.agileml.transport.wire import Kind, Message, Status
 
 _HEAD = 100  # bytes of a message without its values
 Later = Callable[[float, Callable[[], None]], None]
@@ -194,7 +194,7 @@ class SimulatedServer(Server):
     def begin_move(self, number: int, address: str, epoch: int, backup: str) -> Outgoing | None:
         """The first half of :meth:`prepare`; the move has come far enough when it says that it is ``caught_up``."""
         owner, line = self.owner(number), self.line(address)
-        move = owner.call(lambda: moves.prepared(owner, line, epoch, backup, self.address))
+        move = owner.call(lambda: migration.prepared(owner, line, epoch, backup, self.address))
         if move is not None and move.line is line:
             if move.drains:
                 self._pusher.advanced([address])
@@ -208,7 +208,7 @@ class SimulatedServer(Server):
         try:
             move.send_queued()
         except Exception as error:
-            moves.give_up(owner, move, error)
+            migration.give_up(owner, move, error)
         else:
             move.caught_up()
 

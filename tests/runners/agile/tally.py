@@ -13,10 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from plink.runtime.agileml.app import App, Score, Stop
-from plink.runtime.agileml.control_line import ControlLine
-from plink.runtime.agileml.layout import Table
-from plink.runtime.agileml.params import Params
+from plink.elastic import App, Objective, Params, StoppingCriterion, Table
+from plink.runtime.agileml.host.control_channel import ControlLine
 
 ROWS = 64
 
@@ -28,7 +26,7 @@ class Tally(App[int]):
     def __init__(self, asked: argparse.Namespace) -> None:
         self.asked = asked
         self.pieces, self.batches, self.seed = asked.pieces, asked.batches, 7
-        self.stop = Stop(clocks=asked.clocks)
+        self.stop = StoppingCriterion(clocks=asked.clocks)
         fill = max(1, asked.megabytes * 1024 * 1024 // 8 // 256)
         self.tables: Sequence[Table] = (
             Table("n", self.pieces, 1, "int64"), Table("sum", ROWS, 2, "int64"), Table("m", 8, 4, "float64"),
@@ -41,7 +39,7 @@ class Tally(App[int]):
         time.sleep(self.asked.load_s)
         return [piece] * self.batches
 
-    def process(self, items: int, params: Params) -> Score:
+    def process(self, items: int, params: Params) -> Objective:
         if items == 0 and (self.asked.fail == params.clock or (self.asked.fail_once and self.asked.fail_once.exists())):
             raise ValueError("as was asked for")
         if self.asked.exit == params.clock and items == 0:
@@ -63,7 +61,7 @@ class Tally(App[int]):
         params.update("m", None, 0.1 * (1 - m) / self.pieces)
         row = [(items * 7 + params.clock) % self.tables[3].rows]
         params.update("fill", row, params.read("fill", row) * 0 + 1.0)
-        return Score(float((1 - m).sum()), m.size)
+        return Objective(float((1 - m).sum()), m.size)
 
     def result(self, params: Params) -> None:
         if self.asked.spoilt:

@@ -5,16 +5,14 @@ from typing import Any
 
 import pytest
 
+from plink.elastic import App, Objective, Params, StoppingCriterion, Table
 from plink.model.consistency import BSP, SSP, Rule
 from plink.model.elastic.reports import ClockDone
 from plink.records.elastic_history import history_of
 from plink.records.elastic_log import Iteration, RolledBack
-from plink.runtime.agileml.app import App, Score, Stop, layout_of
-from plink.runtime.agileml.layout import Table
-from plink.runtime.agileml.loaded import Loaded
-from plink.runtime.agileml.params import Params
-from plink.runtime.agileml.progress import TABLES
-from plink.runtime.agileml.worker import Clock, Worker
+from plink.runtime.agileml.worker.loaded_shards import Loaded
+from plink.runtime.agileml.worker.progress import job_layout
+from plink.runtime.agileml.worker.worker import Clock, Worker
 from solvers.elastic import progress
 from solvers.elastic.commands import LogLine
 from solvers.elastic.context import Context
@@ -117,7 +115,7 @@ def test_a_roll_back_into_the_midst_of_an_iteration_takes_no_more_than_what_is_d
 class Counts(App[int]):
     """The objective of iteration i is i; every third has none."""
 
-    pieces, seed, stop = 2, 0, Stop(clocks=24)
+    pieces, seed, stop = 2, 0, StoppingCriterion(clocks=24)
     tables = (Table("w", 4, 1),)
 
     def __init__(self, batches: int) -> None:
@@ -126,9 +124,9 @@ class Counts(App[int]):
     def load(self, piece: int) -> list[int]:
         return [piece] * self.batches
 
-    def process(self, items: int, params: Params) -> Score | None:
+    def process(self, items: int, params: Params) -> Objective | None:
         iteration = (params.clock - 1) // self.batches
-        return Score(total=float(iteration), weight=1.0) if iteration % 3 else None
+        return Objective(total=float(iteration), weight=1.0) if iteration % 3 else None
 
 
 @pytest.mark.parametrize("rule", [BSP(), SSP(3)], ids=str)
@@ -141,7 +139,7 @@ def test_an_objective_is_told_of_its_own_iteration(rule: Rule, batches: int) -> 
         told.clock(clock.clock, leads=clock.leads, judged=clock.judged, objective=clock.objective)
 
     app = Counts(batches)
-    with store(layout_of(app, 1, TABLES), rule) as made:
+    with store(job_layout(app, 1), rule) as made:
         made.open(1)
         Worker(Loaded(app), made.client(0), range(app.pieces), say=[].append, done=done).run()
     told.end()

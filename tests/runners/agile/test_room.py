@@ -7,7 +7,7 @@ import pytest
 from msgspec import structs
 
 from plink.errors import PlinkError
-from plink.runtime.agileml.memory import KEPT_BYTES
+from plink.runtime.agileml.arrays.array_pool import KEPT_BYTES
 from runners.agile.needs import needs
 from runners.agile.room import warning
 from solvers.elastic.member import Member

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from plink.runtime.agileml.checkpoints import latest
+from plink.runtime.agileml.host.checkpoint_folder import latest
 from tests.runners.agile.simulated_course import job_of
 from tests.runners.agile.simulated_job import SimulatedJob
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from examples.agile_lda import Batch, TopicModel, made
-from plink.runtime.agileml.app import Score, Stop
-from plink.runtime.agileml.params import Params
+from plink.elastic import Objective, Params, StoppingCriterion
 
 TOPICS, VOCABULARY = 5, 100
 
@@ -22,10 +21,12 @@ class Topics(TopicModel):
 
     def __init__(self, asked: argparse.Namespace) -> None:
         data = made(documents=240, vocabulary=VOCABULARY, length=30, topics=TOPICS, seed=1)
-        super().__init__(data, TOPICS, Stop(clocks=asked.clocks), pieces=asked.pieces, batches=asked.batches, seed=2)
+        super().__init__(
+            data, TOPICS, StoppingCriterion(clocks=asked.clocks), pieces=asked.pieces, batches=asked.batches, seed=2
+        )
         self.out, self.work_s = asked.out, asked.work_s
 
-    def process(self, items: Batch, params: Params) -> Score:
+    def process(self, items: Batch, params: Params) -> Objective:
         slow = (params.piece + params.clock) % 4 == 0
         time.sleep(self.work_s * (4 if slow else 1))
         return super().process(items, params)

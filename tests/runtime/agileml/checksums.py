@@ -7,20 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from plink.runtime.agileml.app import App
-from plink.runtime.agileml.local import Trained, train
+from plink.elastic import App, TrainingResult, train
 from tests.runtime.agileml.test_apps import classes, factors, topics
 
 PROGRAMS: dict[str, Callable[[int], App[Any]]] = {"factors": factors, "classes": classes, "topics": topics}
 WORKERS = 1, 3
 
 
-def learn(program: str, workers: int) -> Trained:
+def learn(program: str, workers: int) -> TrainingResult:
     """Ten clocks, bulk synchronous."""
     return train(PROGRAMS[program](10), workers=workers, servers=2)
 
 
-def checksum(trained: Trained, kinds: str = "if") -> str:
+def checksum(trained: TrainingResult, kinds: str = "if") -> str:
     """SHA-256 of all tables of integers (i), floats (f) or both, and of the objectives with the floats."""
     digest = hashlib.sha256()
     for _, values in sorted(trained.tables.items()):

@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from plink.runtime.agileml.client import Client
-from plink.runtime.agileml.layout import Layout, Table, Values
+from plink.elastic import Table, Values
+from plink.runtime.agileml.arrays.layout import Layout
+from plink.runtime.agileml.worker.client import Client
 
 ROWS, WIDTH = 50, 3
 COUNTS = Layout((Table("n", ROWS, WIDTH, "int64"),), 4)

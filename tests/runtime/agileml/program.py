@@ -5,13 +5,14 @@ from multiprocessing.connection import Connection
 
 import numpy as np
 
+from plink.elastic import Table
 from plink.errors import PlinkError
 from plink.model.consistency import BSP
-from plink.runtime.agileml.client import Client, Ownership, Timeouts
-from plink.runtime.agileml.keys import RunKeys
-from plink.runtime.agileml.layout import Layout, Table
-from plink.runtime.agileml.server import Server
-from plink.runtime.agileml.store_config import StoreConfig
+from plink.runtime.agileml.arrays.layout import Layout
+from plink.runtime.agileml.server.server import Server
+from plink.runtime.agileml.transport.keys import RunKeys
+from plink.runtime.agileml.transport.store_config import StoreConfig
+from plink.runtime.agileml.worker.client import Client, Ownership, Timeouts
 
 LAYOUT = Layout((Table("n", 1000, 4, "int64"),), 4)
 

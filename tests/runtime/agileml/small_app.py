@@ -4,9 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from plink.runtime.agileml.app import App, Score, Stop
-from plink.runtime.agileml.layout import Table, Values
-from plink.runtime.agileml.params import Params
+from plink.elastic import App, Objective, Params, StoppingCriterion, Table, Values
 
 Numbers = np.ndarray
 
@@ -16,8 +14,8 @@ class Means(App[Numbers]):
 
     tables = (Table("m", 1, 3, "float64"), Table("n", 5, 1, "int64"), Table("r", 8, 2, "float64"))
 
-    def __init__(self, pieces: int = 8, batches: int = 2, stop: Stop | None = None) -> None:
-        self.pieces, self.batches, self.stop, self.seed = pieces, batches, stop or Stop(clocks=10), 3
+    def __init__(self, pieces: int = 8, batches: int = 2, stop: StoppingCriterion | None = None) -> None:
+        self.pieces, self.batches, self.stop, self.seed = pieces, batches, stop or StoppingCriterion(clocks=10), 3
         self.data = np.random.default_rng(5).normal(size=(pieces, batches, 20, 3))
         self.loads: list[int] = []
 
@@ -28,10 +26,10 @@ class Means(App[Numbers]):
         self.loads.append(piece)
         return list(self.data[piece])
 
-    def process(self, items: Numbers, params: Params) -> Score:
+    def process(self, items: Numbers, params: Params) -> Objective:
         mean = params.read("m", [0])[0]
         params.update("m", [0], [(items - mean).sum(axis=0) / (self.pieces * 20)])
         assert (params.read("m", [0])[0] == mean).all()  # what it adds is for the next clock
         params.update("n", [1, 4, 1], [[len(items)], [1], [1]])
         params.update("r", [params.piece % 8], params.random.normal(size=(1, 2)))
-        return Score(float(((items - mean) ** 2).sum()), len(items))
+        return Objective(float(((items - mean) ** 2).sum()), len(items))

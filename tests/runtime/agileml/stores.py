@@ -7,12 +7,13 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from plink.elastic import Values
 from plink.model.consistency import BSP, Rule
-from plink.runtime.agileml.client import Client, Ownership, Timeouts
-from plink.runtime.agileml.keys import RunKeys
-from plink.runtime.agileml.layout import Layout, Values
-from plink.runtime.agileml.server import Server
-from plink.runtime.agileml.store_config import StoreConfig
+from plink.runtime.agileml.arrays.layout import Layout
+from plink.runtime.agileml.server.server import Server
+from plink.runtime.agileml.transport.keys import RunKeys
+from plink.runtime.agileml.transport.store_config import StoreConfig
+from plink.runtime.agileml.worker.client import Client, Ownership, Timeouts
 
 KEYS = RunKeys.make()
 PATIENCE_S = 20.0  # no test waits so long unless something hangs

@@ -8,11 +8,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from plink.elastic import Table
 from plink.model.consistency import BSP, SSP, Rule
-from plink.runtime.agileml.client import Client, Ownership, RolledBack
-from plink.runtime.agileml.layout import Layout, Table
-from plink.runtime.agileml.partition import Refused
-from plink.runtime.agileml.server import PartitionStatus, Server
+from plink.runtime.agileml.arrays.layout import Layout
+from plink.runtime.agileml.partition.partition import Refused
+from plink.runtime.agileml.server.server import PartitionStatus, Server
+from plink.runtime.agileml.worker.client import Client, Ownership, RolledBack
 from tests.runtime.agileml.stores import PATIENT, Store, store, wait_for
 
 ROWS, SERVERS = 6, 4

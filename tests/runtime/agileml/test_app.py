@@ -6,12 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from plink.elastic import AppError, Objective, Params, StoppingCriterion, Table, train
+from plink.elastic.app import check_app
 from plink.errors import InputError, PlinkError
-from plink.runtime.agileml import progress
-from plink.runtime.agileml.app import AppError, Score, Stop, check, layout_of
-from plink.runtime.agileml.layout import Table
-from plink.runtime.agileml.local import train
-from plink.runtime.agileml.params import Params
+from plink.runtime.agileml.worker.progress import job_layout
 from tests.runtime.agileml.small_app import Means
 
 
@@ -29,19 +27,19 @@ from tests.runtime.agileml.small_app import Means
 )
 def test_a_stopping_criterion_that_cannot_be(given: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
-        Stop(**given)
+        StoppingCriterion(**given)
 
 
 def test_convergence_is_when_the_last_iterations_brought_nothing() -> None:
-    stop = Stop(patience=2, tolerance=0.01)
+    stop = StoppingCriterion(patience=2, tolerance=0.01)
     assert not stop.converged([5.0, 4.0])
     assert not stop.converged([5.0, 4.0, 3.0])
     assert not stop.converged([4.0, 3.99, 3.9])
     assert stop.converged([4.0, 3.99, 3.97])
     assert stop.converged([4.0, 5.0, 6.0])
-    assert not Stop(clocks=1).converged([1.0, 1.0, 1.0])
-    assert Stop(patience=1).converged([-4.0, -4.0])
-    assert not Stop(patience=1, tolerance=0.01).converged([-4.0, -4.1])
+    assert not StoppingCriterion(clocks=1).converged([1.0, 1.0, 1.0])
+    assert StoppingCriterion(patience=1).converged([-4.0, -4.0])
+    assert not StoppingCriterion(patience=1, tolerance=0.01).converged([-4.0, -4.1])
 
 
 @pytest.mark.parametrize(
@@ -63,14 +61,14 @@ def test_an_app_that_cannot_be(attribute: str, value: object, said: str) -> None
     app = Means()
     setattr(app, attribute, value)
     with pytest.raises(InputError, match=said):
-        layout_of(app, 2, progress.TABLES)
+        job_layout(app, 2)
 
 
 def test_an_app_that_forgot_something() -> None:
     app = Means()
     del app.stop
     with pytest.raises(InputError, match=r"app Means: it gives no 'stop'"):
-        check(app)
+        check_app(app)
 
 
 class Wrong(Means):
@@ -121,11 +119,11 @@ class Wrong(Means):
                 case "score":
                     return 3.0
                 case "score nan":
-                    return Score(float("nan"), 1)
+                    return Objective(float("nan"), 1)
                 case "score text":
-                    return Score("a\nb", 1)  # type: ignore[arg-type]
+                    return Objective("a\nb", 1)  # type: ignore[arg-type]
                 case "score array":
-                    return Score(1.0, np.ones(2))  # type: ignore[arg-type]
+                    return Objective(1.0, np.ones(2))  # type: ignore[arg-type]
         return super().process(items, params)
 
 
@@ -141,16 +139,16 @@ class Wrong(Means):
         ("type", "update of table 'n': type float64, the table has int64"),
         ("swallowed", "table 'm': rows 7 to 7"),
         ("raises", r"raised ZeroDivisionError: by nothing \(.*test_app.py:\d+\)"),
-        ("score", "returned float, which must be a Score or None"),
+        ("score", "returned float, which must be an Objective or None"),
         ("score nan", "an objective must be finite"),
-        ("score text", r"returned Score\(.*\): an objective and its weight must be numbers"),
+        ("score text", r"returned Objective\(.*\): an objective and its weight must be numbers"),
         ("score array", "an objective and its weight must be numbers"),
     ],
 )
 def test_a_mistake_in_process_names_piece_and_clock(mistake: str, said: str) -> None:
     with pytest.raises(AppError, match=said) as error:
         train(Wrong(mistake))
-    assert "process() of piece 3 at clock 2" in str(error.value)
+    assert "process() of shard 3 at clock 2" in str(error.value)
     assert "\n" not in str(error.value)
 
 
@@ -174,7 +172,7 @@ def test_a_bad_file_is_not_called_a_mistake_of_the_program() -> None:
 
 
 def test_one_workers_mistake_ends_the_job_and_is_what_is_said() -> None:
-    with pytest.raises(AppError, match="piece 3 at clock 2"):
+    with pytest.raises(AppError, match="shard 3 at clock 2"):
         train(Wrong("raises"), workers=2)
 
 

@@ -11,13 +11,12 @@ import pytest
 from scipy.optimize import linear_sum_assignment
 
 from examples import agile_lda, agile_mf, agile_mlr
+from plink.elastic import App, StoppingCriterion, TrainingResult, train
 from plink.errors import InputError
-from plink.runtime.agileml import progress
-from plink.runtime.agileml.app import App, Stop, layout_of
-from plink.runtime.agileml.assigned import Assignment
-from plink.runtime.agileml.loaded import Loaded
-from plink.runtime.agileml.local import Trained, train
-from plink.runtime.agileml.worker import Clock, Worker
+from plink.runtime.agileml.worker.assignments import Assignment
+from plink.runtime.agileml.worker.loaded_shards import Loaded
+from plink.runtime.agileml.worker.progress import job_layout
+from plink.runtime.agileml.worker.worker import Clock, Worker
 from tests.runtime.agileml.stores import store, together
 
 ROOT = Path(__file__).parents[3]
@@ -25,20 +24,20 @@ ROOT = Path(__file__).parents[3]
 
 def factors(clocks: int = 30) -> agile_mf.MatrixFactorisation:
     data = agile_mf.made(users=200, movies=80, ratings=8000, rank=4, noise=0.3, seed=1)
-    return agile_mf.MatrixFactorisation(data, 4, Stop(clocks=clocks), pieces=4, seed=2)
+    return agile_mf.MatrixFactorisation(data, 4, StoppingCriterion(clocks=clocks), pieces=4, seed=2)
 
 
 def classes(clocks: int = 40) -> agile_mlr.LogisticRegression:
     data = agile_mlr.made(items=3000, features=20, classes=5, apart=2.0, seed=1)
-    return agile_mlr.LogisticRegression(data, Stop(clocks=clocks), pieces=4, batches=4, seed=2)
+    return agile_mlr.LogisticRegression(data, StoppingCriterion(clocks=clocks), pieces=4, batches=4, seed=2)
 
 
 def topics(clocks: int = 40) -> agile_lda.TopicModel:
     data = agile_lda.made(documents=300, vocabulary=200, length=40, topics=5, seed=1)
-    return agile_lda.TopicModel(data, 5, Stop(clocks=clocks), pieces=4, seed=2)
+    return agile_lda.TopicModel(data, 5, StoppingCriterion(clocks=clocks), pieces=4, seed=2)
 
 
-def alike(one: Trained, other: Trained) -> None:
+def alike(one: TrainingResult, other: TrainingResult) -> None:
     for name, values in one.tables.items():
         if values.dtype.kind == "i":
             assert (other.tables[name] == values).all(), name
@@ -55,7 +54,7 @@ def test_four_workers_find_what_one_finds(make: Callable[[int], App[Any]]) -> No
 def test_neither_moving_pieces_nor_a_roll_back_changes_it() -> None:
     """Topics keep most between clocks: a topic for each word of each piece."""
     app = topics(8)
-    with store(layout_of(app, 4, progress.TABLES), servers=2) as made:
+    with store(job_layout(app, 4), servers=2) as made:
         made.open(2, history=True)
         rolled: list[int] = []
 
@@ -74,7 +73,7 @@ def test_neither_moving_pieces_nor_a_roll_back_changes_it() -> None:
         assert rolled
         tables = {table.name: made.state(number) for number, table in enumerate(app.tables)}
     undisturbed = train(topics(8))
-    alike(undisturbed, Trained(tables, undisturbed.objectives, ended[0]))  # type: ignore[arg-type]
+    alike(undisturbed, TrainingResult(tables, undisturbed.objectives, ended[0]))  # type: ignore[arg-type]
 
 
 def test_factors_explain_all_but_the_noise() -> None:
@@ -108,7 +107,7 @@ def test_topics_are_found() -> None:
 
 def test_counts_of_topics_agree_with_the_tokens() -> None:
     data = agile_lda.made(documents=50, vocabulary=60, length=30, topics=4, seed=3)
-    app = agile_lda.TopicModel(data, 4, Stop(clocks=6), pieces=4, batches=3)
+    app = agile_lda.TopicModel(data, 4, StoppingCriterion(clocks=6), pieces=4, batches=3)
     tables = train(app, workers=3).tables
     assert tables["words"].min() >= 0
     assert (tables["words"].sum(axis=1) == np.bincount(data.word, minlength=60)).all()
@@ -134,7 +133,7 @@ def test_libsvm(tmp_path: Path) -> None:
     assert found.x.toarray().tolist() == [[0.5, 0, 0, 2], [0, 1, 0, 0], [0, 0, 0, 0]]
     assert (found.y.tolist(), found.classes) == ([0, 1, 0], 2)
     dense = agile_mlr.Labelled(found.x.toarray(), found.y, found.classes)
-    stop = Stop(clocks=4)
+    stop = StoppingCriterion(clocks=4)
     alike(*(train(agile_mlr.LogisticRegression(data, stop, pieces=2, batches=1)) for data in (found, dense)))
 
 
@@ -143,7 +142,7 @@ def test_bags_of_words(tmp_path: Path) -> None:
     found = agile_lda.read_docword(str(tmp_path / "docword.txt"))
     assert (found.doc.tolist(), found.word.tolist()) == ([0, 2, 2, 2], [4, 0, 0, 3])
     assert (found.documents, found.vocabulary) == (3, 5)
-    train(agile_lda.TopicModel(found, 2, Stop(clocks=2), pieces=4))  # pieces without a document, too
+    train(agile_lda.TopicModel(found, 2, StoppingCriterion(clocks=2), pieces=4))  # pieces without a document, too
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from plink.errors import PlinkError
-from plink.runtime.agileml.assigned import Assigned, Assignment
-from plink.runtime.agileml.client import RolledBack
+from plink.runtime.agileml.worker.assignments import Assigned, Assignment
+from plink.runtime.agileml.worker.client import RolledBack
 
 _LONG_S = 30.0
 

@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from plink.runtime.agileml import moves
-from plink.runtime.agileml.layout import Layout
-from plink.runtime.agileml.partition import Refused
-from plink.runtime.agileml.records import Lost
-from plink.runtime.agileml.server import Server
-from plink.runtime.agileml.wire import Kind, Message, Status
+from plink.runtime.agileml.arrays.layout import Layout
+from plink.runtime.agileml.partition.partition import Refused
+from plink.runtime.agileml.replica import migration
+from plink.runtime.agileml.server.server import Server
+from plink.runtime.agileml.transport.records import Lost
+from plink.runtime.agileml.transport.wire import Kind, Message, Status
 from tests.runtime.agileml.stores import Store, store, wait_for
 from tests.runtime.agileml.test_moves import fails, once, tapped
 from tests.runtime.agileml.test_prepared import status, working
@@ -216,7 +216,7 @@ def test_a_restore_that_is_not_answered_is_repeated(heard: bool) -> None:
                 raise Lost("gone")
 
         tapped(backup, **{"after" if heard else "before": lost})
-        with pytest.raises(moves.Unsure):
+        with pytest.raises(migration.Unsure):
             backup.restore_to(0, heir.address, 1, [0], 2)
         parts: list[int] = []
         tapped(backup, before=lambda message: parts.append(message.kind is Kind.PART))

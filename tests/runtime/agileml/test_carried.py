@@ -2,9 +2,10 @@
 
 import pytest
 
-from plink.runtime.agileml import records
-from plink.runtime.agileml.carried import Account, TrafficCounters
-from plink.runtime.agileml.layout import Layout, Table
+from plink.elastic import Table
+from plink.runtime.agileml.arrays.layout import Layout
+from plink.runtime.agileml.transport import records
+from plink.runtime.agileml.transport.traffic import Account, TrafficCounters
 from tests.runtime.agileml.stores import store, wait_for
 
 

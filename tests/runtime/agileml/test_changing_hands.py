@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from examples import agile_lda
+from plink.elastic import StoppingCriterion
 from plink.model.consistency import SSP
-from plink.runtime.agileml import progress
-from plink.runtime.agileml.app import Stop, layout_of
-from plink.runtime.agileml.assigned import Assignment
-from plink.runtime.agileml.loaded import Loaded
-from plink.runtime.agileml.worker import Worker
+from plink.runtime.agileml.worker.assignments import Assignment
+from plink.runtime.agileml.worker.loaded_shards import Loaded
+from plink.runtime.agileml.worker.progress import job_layout
+from plink.runtime.agileml.worker.worker import Worker
 from tests.runtime.agileml.stores import Store, store, together
 
 CLOCKS = 12
@@ -20,7 +20,7 @@ SWAPS = 4, 6, 8
 
 def topics(batches: int) -> agile_lda.TopicModel:
     data = agile_lda.made(documents=120, vocabulary=100, length=40, topics=5, seed=1)
-    return agile_lda.TopicModel(data, 5, Stop(clocks=CLOCKS), pieces=4, batches=batches, seed=2)
+    return agile_lda.TopicModel(data, 5, StoppingCriterion(clocks=CLOCKS), pieces=4, batches=batches, seed=2)
 
 
 def consistent(app: agile_lda.TopicModel, made: Store) -> None:
@@ -39,7 +39,7 @@ def test_pieces_swapped_with_a_slow_worker(staleness: int, batches: int) -> None
     """With several mini-batches a new owner comes to rows of the piece only after its first clock with it: neither what
     it knew of them before, nor what the servers had by then, will do."""
     app = topics(batches)
-    with store(layout_of(app, 4, progress.TABLES), SSP(staleness), servers=2) as made:
+    with store(job_layout(app, 4), SSP(staleness), servers=2) as made:
         made.open(2)
         slow = Worker(Loaded(app), made.client(0), [0, 1], say=[].append, done=lambda clock: time.sleep(0.02))
         fast = Worker(Loaded(app), made.client(1), [2, 3], say=[].append)

@@ -6,13 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from plink.elastic import Table
 from plink.errors import InputError
-from plink.runtime.agileml.checkpoint import read_partition, write_partition
-from plink.runtime.agileml.client import Ownership
-from plink.runtime.agileml.layout import Layout, Table
-from plink.runtime.agileml.partition import Partition, Refused
-from plink.runtime.agileml.parts import begun, parts_of
-from plink.runtime.agileml.pieces import Piece
+from plink.runtime.agileml.arrays.layout import Layout
+from plink.runtime.agileml.arrays.row_blocks import Piece
+from plink.runtime.agileml.partition.checkpoint_file import read_partition, write_partition
+from plink.runtime.agileml.partition.partition import Partition, Refused
+from plink.runtime.agileml.partition.serialization import begun, parts_of
+from plink.runtime.agileml.worker.client import Ownership
 from tests.runtime.agileml.stores import store
 
 LAYOUT = Layout((Table("n", 10, 2, "int64"),), 2)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from plink.errors import InputError
-from plink.runtime.agileml.checkpoints import (
+from plink.runtime.agileml.host.checkpoint_folder import (
     check_mark,
     discard,
     keep,

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from plink.errors import PlinkError
-from plink.runtime.agileml import control_line
-from plink.runtime.agileml.control_line import ControlLine
+from plink.runtime.agileml.host import control_channel
+from plink.runtime.agileml.host.control_channel import ControlLine
 from runners.job.rank_line import RankLine
 
 
@@ -89,7 +89,7 @@ def test_last_words_are_sent(agent: RankLine) -> None:
 
 
 def test_what_is_only_mentioned_does_not_pile_up(agent: RankLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control_line, "_MOST_WAITING", 0)
+    monkeypatch.setattr(control_channel, "_MOST_WAITING", 0)
     line = ControlLine(agent.name)
     line.mention({"is": "alive"})
     line.send({"is": "hello"})
@@ -98,7 +98,7 @@ def test_what_is_only_mentioned_does_not_pile_up(agent: RankLine, monkeypatch: p
 
 
 def test_without_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(control_line.VARIABLE, raising=False)
+    monkeypatch.delenv(control_channel.VARIABLE, raising=False)
     with pytest.raises(PlinkError, match="plink elastic run"):
         ControlLine()
 
@@ -111,7 +111,7 @@ def test_with_nobody_at_the_other_end() -> None:
 
 
 def test_its_name_is_in_the_environment(agent: RankLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(control_line.VARIABLE, agent.name)
+    monkeypatch.setenv(control_channel.VARIABLE, agent.name)
     line = ControlLine()
     line.send({"is": "hello"})
     assert heard(agent, 1)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from plink.runtime.agileml.host_state import memory
+from plink.runtime.agileml.host.memory_limits import memory
 
 GIB = 1 << 30
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from plink.errors import InputError, PlinkError
-from plink.runtime.agileml import records
-from plink.runtime.agileml.keys import RunKeys, Stranger
-from plink.runtime.agileml.records import RECORD_BYTES, Forged, Lost, SealedChannel
+from plink.runtime.agileml.transport import records
+from plink.runtime.agileml.transport.keys import RunKeys, Stranger
+from plink.runtime.agileml.transport.records import RECORD_BYTES, Forged, Lost, SealedChannel
 from tests.runtime.agileml.stores import KEYS, together
 
 OTHERS = RunKeys.make()

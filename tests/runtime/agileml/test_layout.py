@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plink.elastic import Table
 from plink.errors import InputError
-from plink.runtime.agileml.layout import Layout, Table, index
+from plink.runtime.agileml.arrays.layout import Layout, index
 
 
 @given(st.integers(1, 60), st.integers(1, 9), st.data())

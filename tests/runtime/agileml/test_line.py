@@ -8,10 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from plink.runtime.agileml.layout import Layout, Table
-from plink.runtime.agileml.line import Line
-from plink.runtime.agileml.records import Lost
-from plink.runtime.agileml.wire import Kind, Message
+from plink.elastic import Table
+from plink.runtime.agileml.arrays.layout import Layout
+from plink.runtime.agileml.transport.connection import Line
+from plink.runtime.agileml.transport.records import Lost
+from plink.runtime.agileml.transport.wire import Kind, Message
 from tests.runtime.agileml.stores import KEYS
 
 WAIT_S = 30.0

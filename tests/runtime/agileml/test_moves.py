@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from plink.model.consistency import BSP, SSP, Rule
-from plink.runtime.agileml import moves
-from plink.runtime.agileml.line import Line
-from plink.runtime.agileml.owner import Role
-from plink.runtime.agileml.partition import Refused
-from plink.runtime.agileml.parts import What
-from plink.runtime.agileml.records import Forged, Lost
-from plink.runtime.agileml.wire import Kind, Message, Status, Wanted
+from plink.runtime.agileml.partition.partition import Refused
+from plink.runtime.agileml.partition.serialization import What
+from plink.runtime.agileml.replica import migration
+from plink.runtime.agileml.replica.partition_replica import Role
+from plink.runtime.agileml.transport.connection import Line
+from plink.runtime.agileml.transport.records import Forged, Lost
+from plink.runtime.agileml.transport.wire import Kind, Message, Status, Wanted
 from tests.runtime.agileml.stores import hand_over, store, together, wait_for
 from tests.runtime.agileml.test_repeats import LAYOUT, update
 
@@ -94,7 +94,7 @@ def test_a_late_command_does_not_make_a_backup_serve_that_was_rolled_back() -> N
         backup, late = run.servers[1].owner(0), []
         lost = fails(Lost("gone"))
         tapped(run.servers[0], before=lambda message: message.kind is Kind.ACTIVATE and (late.append(message), lost()))
-        with pytest.raises(moves.Unsure):
+        with pytest.raises(migration.Unsure):
             hand_over(run.servers[0], 0, run.servers[1].address, 1)
         run.servers[1].roll_back(-1, 2)
         for era in (0, 2):
@@ -157,9 +157,9 @@ def test_the_state_is_kept_until_it_is_known_who_serves(arrives: bool) -> None:
                 raise Lost("gone")
 
         tapped(run.servers[0], **{"after" if arrives else "before": lost})
-        with pytest.raises(moves.Unsure):
+        with pytest.raises(migration.Unsure):
             hand_over(run.servers[0], 0, run.servers[1].address, 1)
-        with pytest.raises(moves.Unsure):
+        with pytest.raises(migration.Unsure):
             run.servers[0].settle(0)
         assert run.servers[0].status()[0].role == "unsure"
         if arrives:

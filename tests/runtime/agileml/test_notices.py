@@ -12,9 +12,9 @@ from email.utils import format_datetime
 import pytest
 
 from plink.errors import UsageError
-from plink.runtime.agileml import metadata as asking
-from plink.runtime.agileml.metadata import Azure, Gcp, Line, Senseless
-from plink.runtime.agileml.notices import Notice, Notices, Source, parse_source
+from plink.runtime.agileml.host import metadata_services as asking
+from plink.runtime.agileml.host.metadata_services import Azure, Gcp, Line, Senseless
+from plink.runtime.agileml.host.preemption import Notice, Notices, Source, parse_source
 from tests.runtime.agileml.metadata_server import Metadata, Reply, metadata, text, wait_until
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)

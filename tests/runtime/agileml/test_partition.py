@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plink.runtime.agileml.layout import Layout, Rows, Table, Values, index
-from plink.runtime.agileml.partition import Partition, Refused
-from plink.runtime.agileml.parts import begun, parts_of, take, workers_part
-from plink.runtime.agileml.pieces import Piece
+from plink.elastic import Table, Values
+from plink.runtime.agileml.arrays.layout import Layout, Rows, index
+from plink.runtime.agileml.arrays.row_blocks import Piece
+from plink.runtime.agileml.partition.partition import Partition, Refused
+from plink.runtime.agileml.partition.serialization import begun, parts_of, take, workers_part
 
 ROWS = 12
 LAYOUT = Layout((Table("a", ROWS, 2, "float32"), Table("n", ROWS, 1, "int64")), 1)

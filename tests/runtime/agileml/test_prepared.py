@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from plink.model.consistency import SSP, Rule
-from plink.runtime.agileml import moves
-from plink.runtime.agileml.client import Client, RolledBack
-from plink.runtime.agileml.partition import Refused
-from plink.runtime.agileml.records import Lost
-from plink.runtime.agileml.server import PartitionStatus, Server
-from plink.runtime.agileml.wire import Kind, Message, Status, Wanted
+from plink.runtime.agileml.partition.partition import Refused
+from plink.runtime.agileml.replica import migration
+from plink.runtime.agileml.server.server import PartitionStatus, Server
+from plink.runtime.agileml.transport.records import Lost
+from plink.runtime.agileml.transport.wire import Kind, Message, Status, Wanted
+from plink.runtime.agileml.worker.client import Client, RolledBack
 from tests.runtime.agileml.counting import COUNTS, count, counted
 from tests.runtime.agileml.stores import Store, store, together, wait_for
 from tests.runtime.agileml.test_moves import fails, once, tapped
@@ -270,9 +270,9 @@ def test_a_commit_that_is_not_answered_is_repeated(heard: bool) -> None:
         lost = lambda message: message.kind is Kind.ACTIVATE and fails(Lost("gone"))()  # noqa: E731
         tapped(old, **{"after" if heard else "before": lost})
         old.prepare(0, new.address, 1, backup=old.address)
-        with pytest.raises(moves.Unsure):
+        with pytest.raises(migration.Unsure):
             old.commit(0, 1)
-        with pytest.raises(moves.Unsure):
+        with pytest.raises(migration.Unsure):
             old.cancel(0, 1)
         tapped(old)
         old.commit(0, 1)
@@ -292,7 +292,7 @@ def test_one_who_died_as_it_was_told_to_begin_is_done_without(serves: str) -> No
             old.owner(0).ask(update(0, clock, 1))
         tapped(old, before=lambda message: message.kind is Kind.ACTIVATE and fails(Lost("gone"))())
         old.prepare(0, new.address, 1, backup=old.address)
-        with pytest.raises(moves.Unsure):
+        with pytest.raises(migration.Unsure):
             old.commit(0, 1)
         new.close()
         tapped(old)
@@ -324,7 +324,7 @@ def test_one_who_lacked_memory_to_begin_is_not_taken_for_one_that_has_begun(monk
 
         tapped(old, before=lost)
         old.prepare(0, new.address, 1, backup=old.address)
-        with pytest.raises(moves.Unsure):
+        with pytest.raises(migration.Unsure):
             old.commit(0, 1)
         with monkeypatch.context() as patched:
             patched.setattr(new.owner(0).partition, "advance", fails(MemoryError()))

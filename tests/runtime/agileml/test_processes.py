@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from plink.model.consistency import BSP
-from plink.runtime.agileml.client import Client, Ownership, Timeouts
-from plink.runtime.agileml.store_config import StoreConfig
+from plink.runtime.agileml.transport.store_config import StoreConfig
+from plink.runtime.agileml.worker.client import Client, Ownership, Timeouts
 from tests.runtime.agileml.program import LAYOUT, serve, work
 from tests.runtime.agileml.stores import KEYS, PATIENCE_S, store, together, wait_for
 from tests.runtime.ranks import RankProcess, Ranks

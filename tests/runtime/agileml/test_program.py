@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 
 from plink.errors import InputError
-from plink.runtime.agileml.program import load_app
+from plink.runtime.agileml.host.program import load_app
 
 APP = """
-from plink.runtime.agileml.app import App, Stop
-from plink.runtime.agileml.layout import Table
+from plink.elastic import App, StoppingCriterion, Table
 
 class Mine(App):
-    tables, pieces, stop = (Table("m", 4, 1),), 2, Stop(clocks=3)
+    tables, pieces, stop = (Table("m", 4, 1),), 2, StoppingCriterion(clocks=3)
     def load(self, piece): return [piece]
     def process(self, items, params): return None
 """

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from plink.runtime.agileml.layout import Layout, Table
-from plink.runtime.agileml.owner import Owner, Role
-from plink.runtime.agileml.partition import Partition
-from plink.runtime.agileml.wire import LAST, Kind, Message, Status, Wanted
+from plink.elastic import Table
+from plink.runtime.agileml.arrays.layout import Layout
+from plink.runtime.agileml.partition.partition import Partition
+from plink.runtime.agileml.replica.partition_replica import Owner, Role
+from plink.runtime.agileml.transport.wire import LAST, Kind, Message, Status, Wanted
 
 LAYOUT = Layout((Table("a", 4, 2),), 1)
 READ = Message(Kind.READ, 0, before=-1, wanted=(Wanted(0, range(4)),))

@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 
-from plink.runtime.agileml import partition as partition_module
-from plink.runtime.agileml.layout import Layout, Table
-from plink.runtime.agileml.owner import Role
-from plink.runtime.agileml.partition import Partition, Refused
-from plink.runtime.agileml.parts import parts_of
-from plink.runtime.agileml.pieces import Piece
-from plink.runtime.agileml.wire import LAST, Kind, Message, Status
+from plink.elastic import Table
+from plink.runtime.agileml.arrays.layout import Layout
+from plink.runtime.agileml.arrays.row_blocks import Piece
+from plink.runtime.agileml.partition import partition as partition_module
+from plink.runtime.agileml.partition.partition import Partition, Refused
+from plink.runtime.agileml.partition.serialization import parts_of
+from plink.runtime.agileml.replica.partition_replica import Role
+from plink.runtime.agileml.transport.wire import LAST, Kind, Message, Status
 from tests.runtime.agileml.stores import hand_over, store
 
 LAYOUT = Layout((Table("n", 4, 1, "int64"),), 1)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from examples import agile_mf
+from plink.elastic import save_arrays, train
+from plink.elastic.app import check_app
+from plink.elastic.result_file import unwritable
 from plink.errors import InputError, PlinkError
-from plink.runtime.agileml.app import check
-from plink.runtime.agileml.local import train
-from plink.runtime.agileml.result_file import save_arrays, unwritable
 
 
 def test_a_path_from_here_and_nothing_left_of_the_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,4 +43,4 @@ def test_it_is_a_path() -> None:
     app, _ = agile_mf.make(["--count=100"])
     app.result_file = 3  # type: ignore[assignment]
     with pytest.raises(InputError, match="result_file is 3, which must be a path or None"):
-        check(app)
+        check_app(app)

@@ -7,12 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plink.runtime.agileml.app import App, AppError, Score, Stop
-from plink.runtime.agileml.layout import Layout, Table, Values
-from plink.runtime.agileml.loaded import Loaded
-from plink.runtime.agileml.local import train
-from plink.runtime.agileml.params import Params
-from plink.runtime.agileml.shift import Grain, Shift
+from plink.elastic import App, AppError, Objective, Params, StoppingCriterion, Table, Values, train
+from plink.runtime.agileml.worker.clock_work import Grain, Shift
+from plink.runtime.agileml.worker.loaded_shards import Loaded
 from tests.runtime.agileml.small_app import Means, Numbers
 
 
@@ -22,7 +19,7 @@ class Noted(App[list[int]]):
     tables = (Table("n", 1, 1, "int64"),)
 
     def __init__(self, pieces: int, grains: int) -> None:
-        self.pieces, self.grains, self.stop = pieces, grains, Stop(clocks=1)
+        self.pieces, self.grains, self.stop = pieces, grains, StoppingCriterion(clocks=1)
         self.noted: list[tuple[int, int, list[int]]] = []
 
     def load(self, piece: int) -> list[list[int]]:
@@ -33,15 +30,16 @@ class Noted(App[list[int]]):
             raise ValueError("as was asked for")
         return items[12 * grain // self.grains : 12 * (grain + 1) // self.grains]
 
-    def process(self, items: list[int], params: Params) -> Score | None:
+    def process(self, items: list[int], params: Params) -> Objective | None:
         self.noted.append((params.piece, params.grain, items))
-        return Score(1.0, len(items)) if items else None
+        return Objective(1.0, len(items)) if items else None
 
 
 class Nowhere:
     """A store that nobody asks."""
 
-    layout = Layout(Noted.tables, 1)
+    def table(self, name: str) -> Table:
+        raise AssertionError
 
     def read(self, table: str, rows: object, *, own: bool = True) -> Values:
         raise AssertionError
@@ -79,7 +77,7 @@ def test_every_grain_is_done_once_in_order(grains: int, orders: list[tuple[bool,
 
 
 def test_mistake_in_a_part_names_piece_and_grain() -> None:
-    with pytest.raises(AppError, match=r"part\(\) of piece 2, grain 7, at clock 1 raised ValueError: as was"):
+    with pytest.raises(AppError, match=r"part\(\) of shard 2, grain 7, at clock 1 raised ValueError: as was"):
         shift(Noted(4, 8), (2,)).work_off()
 
 

@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plink.elastic import Table, Values
 from plink.model.consistency import BSP
-from plink.runtime.agileml.client import RolledBack
-from plink.runtime.agileml.layout import Layout, Table, Values, index
-from plink.runtime.agileml.partition import Partition, Refused
-from plink.runtime.agileml.parts import begun, parts_of, take, update_part, workers_part
-from plink.runtime.agileml.pieces import Piece
-from plink.runtime.agileml.wire import LAST, Kind, Message
+from plink.runtime.agileml.arrays.layout import Layout, index
+from plink.runtime.agileml.arrays.row_blocks import Piece
+from plink.runtime.agileml.partition.partition import Partition, Refused
+from plink.runtime.agileml.partition.serialization import begun, parts_of, take, update_part, workers_part
+from plink.runtime.agileml.transport.wire import LAST, Kind, Message
+from plink.runtime.agileml.worker.client import RolledBack
 from tests.runtime.agileml.stores import Store, hand_over, store, together
 
 ROWS, WORKERS, CLOCKS, MOST_STEPS = 8, 3, 3, 4

@@ -6,9 +6,9 @@ import time
 import numpy as np
 import pytest
 
+from plink.elastic import Values
 from plink.model.consistency import BSP, SSP
-from plink.runtime.agileml.client import Client, Ownership, RolledBack, Timeouts, Unanswered
-from plink.runtime.agileml.layout import Values
+from plink.runtime.agileml.worker.client import Client, Ownership, RolledBack, Timeouts, Unanswered
 from tests.runtime.agileml.counting import CLOCKS, COUNTS, FLOATS, ROWS, WIDTH, count, counted, deltas
 from tests.runtime.agileml.stores import PATIENCE_S, hand_over, store, together, wait_for
 

@@ -8,16 +8,17 @@ import time
 import numpy as np
 import pytest
 
+from plink.elastic import Table
 from plink.errors import InputError, PlinkError
 from plink.model.consistency import BSP
-from plink.runtime.agileml import listening
-from plink.runtime.agileml.client import Client, Timeouts, Unanswered
-from plink.runtime.agileml.keys import RunKeys
-from plink.runtime.agileml.layout import Layout, Table
-from plink.runtime.agileml.partition import Refused
-from plink.runtime.agileml.records import Forged
-from plink.runtime.agileml.store_config import StoreConfig
-from plink.runtime.agileml.wire import Kind, Message, Wanted
+from plink.runtime.agileml.arrays.layout import Layout
+from plink.runtime.agileml.partition.partition import Refused
+from plink.runtime.agileml.transport import listener as listener_module
+from plink.runtime.agileml.transport.keys import RunKeys
+from plink.runtime.agileml.transport.records import Forged
+from plink.runtime.agileml.transport.store_config import StoreConfig
+from plink.runtime.agileml.transport.wire import Kind, Message, Wanted
+from plink.runtime.agileml.worker.client import Client, Timeouts, Unanswered
 from tests.runtime.agileml.counting import COUNTS, FLOATS, ROWS, WIDTH, count, counted
 from tests.runtime.agileml.stores import KEYS, PATIENCE_S, hand_over, store, wait_for
 
@@ -148,7 +149,7 @@ def test_a_server_goes_on_accepting_after_it_could_not(monkeypatch: pytest.Monke
 
         door = listener._listening
         monkeypatch.setattr(listener, "_serve", real)
-        monkeypatch.setattr(listening.threading, "Thread", Thread)
+        monkeypatch.setattr(listener_module.threading, "Thread", Thread)
         monkeypatch.setattr(listener, "_listening", type("Tap", (), {"accept": staticmethod(accept)})())
         count(run.client(0), 1)  # the first connection is taken by the accept() that was under way already
         count(run.client(0, clock=1), 2)

@@ -7,16 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from plink.elastic import AppError, Objective, Params, StoppingCriterion, Table, train
 from plink.errors import InputError, PlinkError
 from plink.model.consistency import BSP, SSP, Rule
-from plink.runtime.agileml.app import AppError, Score, Stop
-from plink.runtime.agileml.layout import Layout, Table
-from plink.runtime.agileml.local import train
-from plink.runtime.agileml.params import Params
-from plink.runtime.agileml.partition import Partition, Refused
-from plink.runtime.agileml.parts import begun, parts_of, take
-from plink.runtime.agileml.pieces import Piece
-from plink.runtime.agileml.wire import LAST, Kind, Message, Status, Wanted
+from plink.runtime.agileml.arrays.layout import Layout
+from plink.runtime.agileml.arrays.row_blocks import Piece
+from plink.runtime.agileml.partition.partition import Partition, Refused
+from plink.runtime.agileml.partition.serialization import begun, parts_of, take
+from plink.runtime.agileml.transport.wire import LAST, Kind, Message, Status, Wanted
 from tests.runtime.agileml.small_app import Means
 from tests.runtime.agileml.stores import hand_over, store, wait_for
 
@@ -249,7 +247,7 @@ class Large(Means):
     """Adds numbers of which so many have no room: pieces at a clock, or clocks."""
 
     def __init__(self, dtype: str, room_for: float, clocks: int = 4) -> None:
-        super().__init__(pieces=4, batches=1, stop=Stop(clocks=clocks))
+        super().__init__(pieces=4, batches=1, stop=StoppingCriterion(clocks=clocks))
         self.tables = (Table("t", ROWS, WIDTH, dtype),)
         limit = float(np.iinfo(dtype).max if dtype.startswith("i") else np.finfo(dtype).max)
         self.large = np.array([[limit / room_for] * WIDTH]).astype(dtype)
@@ -261,7 +259,7 @@ class Large(Means):
 @pytest.mark.parametrize("dtype", ["int32", "float64"])
 def test_a_job_ends_with_it(dtype: str) -> None:
     """With the piece, where it is what one worker adds."""
-    where = r"^app Large: process\(\) of piece 1 at clock 1 raised InputError: update of table 't': "
+    where = r"^app Large: process\(\) of shard 1 at clock 1 raised InputError: update of table 't': "
     what = f"row {ROW}: with what worker 0 adds at clock 1 there is more than {dtype} has room for"
     with pytest.raises(AppError, match=where + what):
         train(Large(dtype, room_for=1.5))
@@ -277,8 +275,8 @@ class Poor(Means):
 
     tables = (Table("m", 1, 1),)
 
-    def process(self, items: Any, params: Params) -> Score:
-        return Score(1e308, 1)
+    def process(self, items: Any, params: Params) -> Objective:
+        return Objective(1e308, 1)
 
 
 def test_the_objectives_of_a_worker_or_of_all() -> None:

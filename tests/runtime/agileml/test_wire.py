@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plink.runtime.agileml import wire
-from plink.runtime.agileml.layout import Layout, Rows, Table
-from plink.runtime.agileml.pieces import Piece
-from plink.runtime.agileml.records import Forged, Lost
-from plink.runtime.agileml.wire import Kind, Message, Status, Wanted, receive, send
+from plink.elastic import Table
+from plink.runtime.agileml.arrays.layout import Layout, Rows
+from plink.runtime.agileml.arrays.row_blocks import Piece
+from plink.runtime.agileml.transport import wire
+from plink.runtime.agileml.transport.records import Forged, Lost
+from plink.runtime.agileml.transport.wire import Kind, Message, Status, Wanted, receive, send
 
 LAYOUT = Layout((Table("a", 10, 3), Table("b", 6, 1, "int64")), 2)
 

@@ -7,17 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from plink.elastic import App, Objective, Params, StoppingCriterion, Table, TrainingResult, train
 from plink.errors import PlinkError
 from plink.model.consistency import BSP, SSP, Rule
-from plink.runtime.agileml import progress
-from plink.runtime.agileml.app import App, Score, Stop, layout_of
-from plink.runtime.agileml.assigned import Assignment
-from plink.runtime.agileml.client import Timeouts, Unanswered
-from plink.runtime.agileml.layout import Table
-from plink.runtime.agileml.loaded import Loaded
-from plink.runtime.agileml.local import Trained, train
-from plink.runtime.agileml.params import Params
-from plink.runtime.agileml.worker import Clock, Finished, Worker, folded
+from plink.runtime.agileml.worker.assignments import Assignment
+from plink.runtime.agileml.worker.client import Timeouts, Unanswered
+from plink.runtime.agileml.worker.loaded_shards import Loaded
+from plink.runtime.agileml.worker.progress import job_layout
+from plink.runtime.agileml.worker.worker import Clock, Finished, Worker, folded
 from tests.runtime.agileml.small_app import Means
 from tests.runtime.agileml.stores import PATIENCE_S, PATIENT, Store, store, together
 
@@ -31,7 +28,7 @@ def worker(
     return Worker(Loaded(app), made.client(number, clock=clock), pieces, say=say, done=done)
 
 
-def same(made: Store, app: Means, wanted: Trained) -> None:
+def same(made: Store, app: Means, wanted: TrainingResult) -> None:
     """Whether the servers have what an undisturbed run gives: counts exactly, the rest to rounding."""
     for number, table in enumerate(app.tables):
         np.testing.assert_allclose(made.state(number), wanted.tables[table.name], rtol=1e-9, atol=1e-12)
@@ -50,7 +47,7 @@ def test_any_number_of_workers_gives_the_same_under_bsp() -> None:
 
 
 def test_counts_and_objective_are_what_the_data_say() -> None:
-    app = Means(stop=Stop(clocks=2 * 2))
+    app = Means(stop=StoppingCriterion(clocks=2 * 2))
     trained = train(app, workers=3)
     assert trained.tables["n"][:, 0].tolist() == [0, 4 * 8 * 21, 0, 0, 4 * 8]
     assert trained.objectives[0] == pytest.approx(
@@ -65,9 +62,9 @@ def test_a_worker_with_nothing_to_do_holds_nobody_up() -> None:
 
 
 def test_pieces_that_move_change_nothing() -> None:
-    app = Means(stop=Stop(clocks=12))
+    app = Means(stop=StoppingCriterion(clocks=12))
     lines: list[str] = []
-    with store(layout_of(app, 4, progress.TABLES), servers=2) as made:
+    with store(job_layout(app, 4), servers=2) as made:
         made.open(3)
 
         def move(clock: Clock) -> None:  # worker 0 is at the end of clock 4: nobody has begun clock 6
@@ -87,8 +84,8 @@ def test_pieces_that_move_change_nothing() -> None:
 
 
 def test_workers_that_join_and_leave_change_nothing() -> None:
-    app = Means(stop=Stop(clocks=12))
-    with store(layout_of(app, 4, progress.TABLES), servers=2) as made:
+    app = Means(stop=StoppingCriterion(clocks=12))
+    with store(job_layout(app, 4), servers=2) as made:
         made.open(2)
 
         known = threading.Event()
@@ -119,8 +116,8 @@ def test_workers_that_join_and_leave_change_nothing() -> None:
 
 @pytest.mark.parametrize("back_to", [5, 0])
 def test_a_roll_back_gives_the_undisturbed_result(back_to: int) -> None:
-    app, lines = Means(stop=Stop(clocks=12)), list[str]()
-    with store(layout_of(app, 4, progress.TABLES), servers=2) as made:
+    app, lines = Means(stop=StoppingCriterion(clocks=12)), list[str]()
+    with store(job_layout(app, 4), servers=2) as made:
         made.open(2, history=True)
         rolled: list[int] = []
 
@@ -141,10 +138,10 @@ class Distrustful(Means):
     """The parameters are rolled back while it works, and it makes something of its own of every error."""
 
     def __init__(self, roll_back: Callable[[], None]) -> None:
-        super().__init__(stop=Stop(clocks=8))
+        super().__init__(stop=StoppingCriterion(clocks=8))
         self.roll_back, self.errors = roll_back, 0
 
-    def process(self, items: np.ndarray, params: Params) -> Score:
+    def process(self, items: np.ndarray, params: Params) -> Objective:
         if (params.clock, params.piece) == (5, 3) and not self.errors:
             self.roll_back()
             try:
@@ -157,16 +154,16 @@ class Distrustful(Means):
 
 def test_a_program_cannot_hide_a_roll_back() -> None:
     app = Distrustful(lambda: made.servers[0].roll_back(3, 1))
-    with store(layout_of(app, 4, progress.TABLES)) as made:
+    with store(job_layout(app, 4)) as made:
         made.open(1, history=True)
         worker(made, app, 0, range(8)).run()
         assert app.errors == 1
-        same(made, app, train(Means(stop=Stop(clocks=8))))
+        same(made, app, train(Means(stop=StoppingCriterion(clocks=8))))
 
 
 def test_after_a_roll_back_pieces_are_as_they_were_unless_the_new_era_says_otherwise() -> None:
-    app = Means(stop=Stop(clocks=12))
-    with store(layout_of(app, 4, progress.TABLES), servers=2) as made:
+    app = Means(stop=StoppingCriterion(clocks=12))
+    with store(job_layout(app, 4), servers=2) as made:
         made.open(2, history=True)
         rolled: list[int] = []
 
@@ -189,8 +186,8 @@ def test_after_a_roll_back_pieces_are_as_they_were_unless_the_new_era_says_other
 
 
 def test_a_wait_that_was_too_long_may_be_taken_up_again() -> None:
-    app = Means(stop=Stop(clocks=4))
-    with store(layout_of(app, 2, progress.TABLES)) as made:
+    app = Means(stop=StoppingCriterion(clocks=4))
+    with store(job_layout(app, 2)) as made:
         made.open(2)
         client = made.client(0, timeouts=Timeouts(PATIENCE_S, 0.5))
         first = Worker(Loaded(app), client, range(4), say=[].append)
@@ -203,7 +200,7 @@ def test_a_wait_that_was_too_long_may_be_taken_up_again() -> None:
 
 
 def test_convergence_ends_all_at_the_same_clock() -> None:
-    stop = Stop(clocks=500, patience=2, tolerance=1e-6)
+    stop = StoppingCriterion(clocks=500, patience=2, tolerance=1e-6)
     one, four = train(Means(stop=stop)), train(Means(stop=stop), workers=4)
     assert one.finished == four.finished
     assert one.finished.why == "the stopping criterion is met"
@@ -213,7 +210,7 @@ def test_convergence_ends_all_at_the_same_clock() -> None:
 
 
 def test_the_ring_of_objectives_goes_round() -> None:
-    app = Means(pieces=2, batches=1, stop=Stop(clocks=140))
+    app = Means(pieces=2, batches=1, stop=StoppingCriterion(clocks=140))
     objectives = train(app, workers=2).objectives
     assert len(objectives) == 31
     np.testing.assert_allclose(objectives, objectives[0], rtol=1e-9)
@@ -221,21 +218,23 @@ def test_the_ring_of_objectives_goes_round() -> None:
 
 @pytest.mark.parametrize("rule", [BSP(), SSP(2)])
 def test_time_that_is_over_ends_all_at_the_same_clock(rule: Rule) -> None:
-    trained = train(Means(stop=Stop(seconds=1e-6)), workers=3, rule=rule)
+    trained = train(Means(stop=StoppingCriterion(seconds=1e-6)), workers=3, rule=rule)
     # Decided at clock 1, seen by all before the first clock that needs the state of clock 1.
     assert trained.finished.clock == (2 if rule == BSP() else 4)
     assert trained.tables["n"][4] == 8 * (trained.finished.clock - 1)
 
 
 def test_staleness_loses_nothing() -> None:
-    trained = train(Means(stop=Stop(clocks=40)), workers=3, rule=SSP(3))
+    trained = train(Means(stop=StoppingCriterion(clocks=40)), workers=3, rule=SSP(3))
     assert trained.tables["n"][4] == 8 * 40
-    np.testing.assert_allclose(trained.tables["r"], train(Means(stop=Stop(clocks=40))).tables["r"], rtol=1e-9)
+    np.testing.assert_allclose(
+        trained.tables["r"], train(Means(stop=StoppingCriterion(clocks=40))).tables["r"], rtol=1e-9
+    )
 
 
 def test_pieces_that_are_none() -> None:
     app = Means()
-    with store(layout_of(app, 2, progress.TABLES)) as made:
+    with store(job_layout(app, 2)) as made:
         made.open(1)
         for pieces in ([8], [-1], [1, 1]):
             with pytest.raises(PlinkError, match="of which there are 0 to 7, each once"):
@@ -257,14 +256,14 @@ class OwnCounts(App[int]):
     """Every piece counts its clocks in a row of its own, and must find there what it left."""
 
     def __init__(self, clocks: int) -> None:
-        self.pieces, self.batches, self.seed, self.stop = 2, 1, 1, Stop(clocks=clocks)
+        self.pieces, self.batches, self.seed, self.stop = 2, 1, 1, StoppingCriterion(clocks=clocks)
         self.tables = (Table("clocks", 2, 1, "int64"),)
         self.read_by_new_owner = threading.Event()
 
     def load(self, piece: int) -> Sequence[int]:
         return [piece]
 
-    def process(self, piece: int, params: Params) -> Score | None:
+    def process(self, piece: int, params: Params) -> Objective | None:
         if (piece, params.clock) == (1, 5):  # its last clock with the slow worker
             self.read_by_new_owner.wait(1.0)
         count = int(params.read("clocks", [piece])[0, 0])
@@ -279,7 +278,7 @@ class OwnCounts(App[int]):
 def test_piece_changes_hands_under_staleness(staleness: int) -> None:
     """The new owner waits for what the slow one still owes, or state of the piece's own would be lost or doubled."""
     app = OwnCounts(clocks=12)
-    with store(layout_of(app, 2, progress.TABLES), SSP(staleness)) as made:
+    with store(job_layout(app, 2), SSP(staleness)) as made:
         made.open(2)
         fast, slow = worker(made, app, 0, [0]), worker(made, app, 1, [1])
         fast.assigned.add(Assignment(6, 0, (1,)))

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from plink.runtime.agileml.assigned import Assigned
-from plink.runtime.agileml.worker_threads import WorkerThreads, _Running
+from plink.runtime.agileml.worker.assignments import Assigned
+from plink.runtime.agileml.worker.worker_threads import WorkerThreads, _Running
 
 
 class Client:

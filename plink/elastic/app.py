@@ -1,0 +1,99 @@
+"""What a user's program gives to an elastic job: its tables, its data by pieces, the work on them, and when it is done.
+
+The input data are cut into a fixed number of pieces (Harlap thesis, 4.2.1 and Figure 4.4). A worker has some of them at
+a time, and others later; all that is to last between clocks is in the tables. So nothing depends on who works on what:
+:meth:`App.process` is given the items of one piece, the parameters as they were before the clock, and random numbers
+that belong to piece and clock.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from plink.elastic.objective import Objective
+from plink.elastic.params import Params
+from plink.elastic.stopping_criterion import StoppingCriterion
+from plink.elastic.tables import Table, Values
+from plink.errors import InputError
+
+RESERVED = "plink."  # how the names of plink's own tables begin
+
+Items = TypeVar("Items")
+
+
+class App(ABC, Generic[Items]):
+    """To be derived from, as most programs need only some of it.
+
+    A clock of work is one mini-batch: the part of every piece with its number. ``batches`` of them are an iteration.
+    As the pieces are all worked on at every clock, the global batch does not change with the number of workers.
+    """
+
+    tables: Sequence[Table]
+    pieces: int
+    stop: StoppingCriterion
+    batches: int = 1
+    grains: int = 1  # that :meth:`part` cuts a piece's mini-batch into, each processed for itself
+    seed: int = 0
+    result_file: str | None = None  # that :meth:`result` writes: a job that could not is refused before it begins
+
+    @abstractmethod
+    def load(self, piece: int) -> Sequence[Items]:
+        """The items of a piece, one entry for each mini-batch; called again wherever the piece goes."""
+
+    @abstractmethod
+    def process(self, items: Items, params: Params) -> Objective | None:
+        """The work of one clock on one mini-batch of one piece: read parameters, add to them, say how good they were.
+
+        What it adds is seen from the next clock on, also by itself: only so does it not matter which pieces a worker
+        has.
+        """
+
+    def part(self, items: Items, grain: int) -> Items:
+        """One of ``grains`` parts of a mini-batch of one piece; together they are all of it, and what
+        :meth:`process` adds for them, and their scores, add up. Numbered from 0; not asked where there is but one."""
+        del grain
+        return items
+
+    def initial(self, table: str, rows: range, random: np.random.Generator) -> Values | None:
+        """What some vectors of a table begin with, shape (len(rows), width); None: with 0. Called in clock 0, when
+        nothing else is done."""
+        del table, rows, random
+        return None
+
+    def result(self, params: Params) -> None:
+        """Called when the job has ended, on one (reliable) host, and on another if that is lost meanwhile: read what
+        was learnt, and keep it."""
+        del params
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return type(self).__name__
+
+
+def check_app(app: App[Items]) -> None:
+    """Before anything is started. :raises InputError: the program asks for something that cannot be."""
+    where = f"app {app.name}"
+    for attribute in ("tables", "pieces", "stop"):
+        if not hasattr(app, attribute):
+            raise InputError(where, f"it gives no {attribute!r}")
+    for count, what in ((app.pieces, "pieces"), (app.batches, "batches"), (app.grains, "grains")):
+        if not isinstance(count, int) or count < 1:
+            raise InputError(where, f"{what} is {count!r}, which must be a whole number above 0")
+    if app.grains > 1 and type(app).part is App.part:
+        raise InputError(
+            where, f"grains is {app.grains}: give part(items, grain), or each would be the whole mini-batch"
+        )
+    if not isinstance(app.seed, int) or app.seed < 0:
+        raise InputError(where, f"the seed is {app.seed!r}, which must be a whole number, 0 or above")
+    if app.result_file is not None and not isinstance(app.result_file, str):
+        raise InputError(where, f"result_file is {app.result_file!r}, which must be a path or None")
+    if not isinstance(app.stop, StoppingCriterion):
+        raise InputError(where, f"stop is {app.stop!r}, which must be a StoppingCriterion")
+    for table in app.tables:
+        if not isinstance(table, Table):
+            raise InputError(where, f"one of the tables is {table!r}, which must be a Table")
+        if table.name.startswith(RESERVED):
+            raise InputError(where, f"table {table.name!r}: names that begin with {RESERVED!r} are plink's own")

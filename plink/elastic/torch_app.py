@@ -1,0 +1,239 @@
+"""PyTorch modules on the elastic parameter server: the user gives a model, a loss and data, this the rest of an App.
+
+One clock is one step of SGD on the global mini-batch, the same to rounding however many workers and servers there are:
+the gradient of every piece's mini-batch counts by the number of its items. All state is in tables: the parameters, the
+velocity if there is momentum, and how many items the mini-batches of every piece have. So it holds under BSP; a rule
+with staleness takes steps from older parameters, as it does for every program.
+"""
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+import torch
+from torch import nn
+
+from plink.elastic.app import App, Items
+from plink.elastic.app_error import AppError, app_error
+from plink.elastic.micro_batches import micro_batch, rows_of
+from plink.elastic.objective import Objective
+from plink.elastic.params import Params
+from plink.elastic.sgd import Sgd
+from plink.elastic.tables import Table, Values
+from plink.elastic.torch_models import Models, Replica, seeded
+from plink.elastic.torch_tables import Slots
+from plink.errors import InputError, PlinkError
+
+WEIGHTS, VELOCITY, SIZES = "weights", "velocity", "sizes"
+
+Result = TypeVar("Result")
+
+
+class TorchApp(App[Items]):
+    """To be derived from: give ``pieces``, ``stop``, ``optimiser``, and :meth:`model`, :meth:`loss` and :meth:`load`.
+
+    Random numbers of torch (dropout, say) are those of piece and clock. They come from the one generator that a process
+    has: workers that share a process take turns at their forward and backward passes, and :meth:`load`, which may run
+    beside them, must draw from a generator of its own.
+    """
+
+    optimiser: Sgd
+
+    @abstractmethod
+    def model(self) -> nn.Module:
+        """A new one, in the mode and on the device that it is to be trained in. Training begins with what this gives
+        after ``torch.manual_seed(self.seed)``. Its buffers must not change: no running statistics."""
+
+    @abstractmethod
+    def loss(self, model: nn.Module, items: Items) -> torch.Tensor:
+        """The mean over a mini-batch, a scalar. Items that are to be on another device are moved here."""
+
+    def size(self, items: Items) -> float:
+        """How many items a mini-batch has (or their weight): as many as its first tensor has rows, unless this is
+        overridden. Nothing is asked of one that has 0."""
+        return rows_of(items)
+
+    def sizes(self, piece: int) -> Sequence[float]:
+        """:meth:`size` of every mini-batch of a piece. Asked for once, in clock 0; unless it is overridden, pieces are
+        loaded for this, once more than for the work."""
+        batches = _called(f"app {self.name}: load({piece})", self.load, piece)
+        return [_called(f"app {self.name}: size()", self.size, items) for items in batches]
+
+    def trained(self, tables: Mapping[str, Values]) -> nn.Module:
+        """A new model with the parameters of ``TrainingResult.tables``."""
+        return self.into(self._models.new(), tables)
+
+    def into(self, model: nn.Module, tables: Mapping[str, Values]) -> nn.Module:
+        """Copy the parameters of ``TrainingResult.tables`` into a model of the same shapes, which is given back.
+
+        :raises InputError: it has others, or the tables are of another model.
+        """
+        where = f"app {self.name}: into()"
+        try:
+            unlike = self._slots.differ(Slots.of(model))
+        except InputError as error:
+            raise InputError(where, str(error)) from error
+        if unlike:
+            raise InputError(where, f"the model has {unlike}")
+        found = {}
+        for dtype in self._slots.dtypes:
+            wanted = self._slots.table(WEIGHTS, dtype)
+            values = tables.get(wanted.name)
+            if values is None or values.shape != (wanted.rows, wanted.width) or values.dtype != dtype:
+                raise InputError(where, f"there is no table {wanted.name!r} of {wanted.rows} x {wanted.width} numbers")
+            found[dtype] = np.ascontiguousarray(values)
+        self._slots.put(model, found)
+        return model
+
+    def part(self, items: Items, grain: int) -> Items:
+        """A micro-batch, if ``grains`` are asked for: so many of the rows of each tensor that has as many as the
+        first."""
+        found: Items = micro_batch(items, grain, self.grains)
+        return found
+
+    # What follows is what App asks for.
+
+    @property
+    def tables(self) -> Sequence[Table]:  # type: ignore[override]
+        """By type of number ``weights`` and, with momentum, ``velocity``; ``sizes``: row ``batch * pieces + piece``."""
+        for what in ("pieces", "batches"):
+            if not isinstance(count := getattr(self, what, None), int) or count < 1:
+                raise InputError(f"app {self.name}", f"{what} is {count!r}, which must be a whole number above 0")
+        optimiser = getattr(self, "optimiser", None)
+        if not isinstance(optimiser, Sgd):
+            raise InputError(f"app {self.name}", f"optimiser is {optimiser!r}, which must be an Sgd")
+        kinds = (WEIGHTS, VELOCITY) if optimiser.momentum else (WEIGHTS,)
+        tables = [self._slots.table(kind, dtype) for kind in kinds for dtype in self._slots.dtypes]
+        return (*tables, Table(SIZES, self.pieces * self.batches, 1, "float64"))
+
+    def initial(self, table: str, rows: range, random: np.random.Generator) -> Values | None:
+        """The model's own; sizes of mini-batches plus 1, as 0 is for what is not known."""
+        kind, _, dtype = table.partition(".")
+        if kind == SIZES:
+            said = {piece: self._checked_sizes(piece) for piece in {row % self.pieces for row in rows}}
+            return np.array([[1 + said[row % self.pieces][row // self.pieces]] for row in rows])
+        return self._models.initial()[dtype][rows.start : rows.stop : rows.step] if kind == WEIGHTS else None
+
+    def process(self, items: Items, params: Params) -> Objective | None:
+        """What these items are of one step on the global mini-batch."""
+        replica = self._models.replica()
+        replica.initial = None
+        size, whole = self._shares(items, params)
+        sole = params.piece == params.grain == 0  # who sees to the velocity, for all
+        if not size and not sole:
+            return None
+        rate = self._try(params, "the optimiser", self.optimiser.rate, params.clock)
+        loss = 0.0
+        if size:
+            weights = {dtype: params.read(f"{WEIGHTS}.{dtype}") for dtype in self._slots.dtypes}
+            self._slots.put(replica.module, weights)
+            loss = self._slope(replica, items, params)
+            if not math.isfinite(loss):
+                return Objective(loss, size)  # which the worker refuses
+        for dtype, slope in replica.slopes.items():
+            if size:
+                slope *= slope.dtype.type(size / whole)
+            else:
+                slope.fill(0)
+            velocity = params.read(f"{VELOCITY}.{dtype}") if self.optimiser.momentum and sole else None
+            towards, faster = self.optimiser.additions(slope, rate, velocity)
+            params.update(f"{WEIGHTS}.{dtype}", None, towards)
+            if faster is not None:
+                params.update(f"{VELOCITY}.{dtype}", None, faster)
+        return Objective(loss * size, size) if size else None
+
+    def _slope(self, replica: Replica, items: Items, params: Params) -> float:
+        """The loss; its gradient goes to ``replica.slopes``."""
+        for parameter in replica.parameters:
+            parameter.grad = None
+        with seeded(int(params.random.integers(1 << 63)), replica.devices):
+            loss = self._try(params, "loss()", self.loss, replica.module, items)
+            if not isinstance(loss, torch.Tensor) or loss.dim():
+                what = f"shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else type(loss).__name__
+                why = f"loss() gave {what}, which must be a scalar tensor: the mean over the mini-batch"
+                raise self._mistake(params, why)
+            if not loss.requires_grad:
+                raise self._mistake(params, "loss() gave a tensor without gradient: something on its way detached it")
+            self._try(params, "the gradient of loss()", loss.backward)
+        changed = replica.changed()
+        if changed:
+            instead = "use GroupNorm or LayerNorm, or track_running_stats=False"
+            why = f"loss() changed buffer {changed!r} of the model, which no table holds: {instead}"
+            raise self._mistake(params, why)
+        if all(parameter.grad is None for parameter in replica.parameters):
+            raise self._mistake(params, "loss() does not depend on the model that it was given")
+        self._slots.take((self._decayed(parameter) for parameter in replica.parameters), replica.slopes)
+        return float(loss.detach())
+
+    def _decayed(self, parameter: nn.Parameter) -> torch.Tensor | None:
+        """Its gradient and decay; as in torch, a parameter that is not used does not decay either."""
+        slope, decay = parameter.grad, self.optimiser.weight_decay
+        if slope is None or not decay:
+            return slope
+        return (slope.to_dense() if slope.is_sparse else slope).add(parameter.detach(), alpha=decay)
+
+    def _shares(self, items: Items, params: Params) -> tuple[float, float]:
+        """The sizes of this mini-batch, or of this part of it, and of the global one."""
+        size = self._try(params, "size()", self.size, items)
+        batch = (params.clock - 1) % self.batches
+        said = self._said.get(batch)
+        if said is None:
+            found = params.read(SIZES, np.arange(batch * self.pieces, (batch + 1) * self.pieces))[:, 0]
+            if not found.all():  # a rule with staleness lets clock 1 begin before clock 0 is over for all
+                return 0.0, 0.0
+            said = self._said[batch] = found - 1  # which they stay
+        if size > said[params.piece] or (size < said[params.piece] and self.grains == 1):
+            why = f"size() is {size:g}, and sizes() said {said[params.piece]:g} of mini-batch {batch}"
+            raise self._mistake(params, why)
+        return size, float(said.sum())
+
+    def _checked_sizes(self, piece: int) -> Sequence[float]:
+        where = f"app {self.name}: sizes({piece})"
+        found = _called(where, self.sizes, piece)
+        if len(found) != self.batches or not all(0 <= each < math.inf for each in found):
+            why = f"{list(found)}, which must be {self.batches} finite numbers, 0 or above, one for each mini-batch"
+            raise AppError(f"{where} gave {why}")
+        return found
+
+    def _try(self, params: Params, what: str, method: Callable[..., Result], *given: object) -> Result:
+        try:
+            return _called(f"{self._where(params)}: {what}", method, *given)
+        except PlinkError as error:
+            params.failed = error  # the worker says it as it is
+            raise
+
+    def _mistake(self, params: Params, why: str) -> AppError:
+        error = AppError(f"{self._where(params)}: {why}")
+        params.failed = error
+        return error
+
+    def _where(self, params: Params) -> str:
+        return f"app {self.name}: process() of {params.where}"
+
+    @cached_property
+    def _models(self) -> Models:
+        return Models(f"app {self.name}: model()", self.model, self.seed)
+
+    @property
+    def _slots(self) -> Slots:
+        return self._models.slots
+
+    @cached_property
+    def _said(self) -> dict[int, Values]:
+        """The sizes of all pieces' mini-batches, by the number of the mini-batch."""
+        return {}
+
+
+def _called(where: str, method: Callable[..., Result], *given: object) -> Result:
+    """A method of the program, whose mistakes are told with their line of the program."""
+    try:
+        return method(*given)
+    except InputError as error:
+        raise AppError(f"{where}: {error}") from error
+    except PlinkError:
+        raise
+    except Exception as error:
+        raise app_error(where, error) from error

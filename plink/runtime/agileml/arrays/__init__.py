@@ -1,0 +1,1 @@
+"""Rows of tables as arrays, and the memory they live in."""

@@ -1,0 +1,92 @@
+"""Tables of vectors, cut once and for all into N partitions (Harlap thesis, 4.2.3: reassigned, never re-sharded)."""
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from plink.elastic.tables import Table
+from plink.errors import InputError
+
+Indices = npt.NDArray[np.integer[Any]]
+# Rows of one partition: a run of neighbours, which needs no numbers, or numbers in strictly rising order.
+Rows = range | Indices
+Places = slice | Indices
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where every row is: row r in partition ``r mod N`` as its number ``r // N``."""
+
+    tables: tuple[Table, ...]
+    partitions: int
+
+    def __post_init__(self) -> None:
+        if self.partitions < 1:
+            raise InputError("layout", f"{self.partitions} partitions")
+        names = [table.name for table in self.tables]
+        if not names or len(set(names)) < len(names):
+            raise InputError("layout", f"tables must have names of their own: {', '.join(names) or 'there are none'}")
+
+    @cached_property
+    def fingerprint(self) -> int:
+        """32 bits, the same at all who mean the same tables and partitions."""
+        return zlib.crc32(repr((self.tables, self.partitions)).encode())
+
+    def table(self, name: str) -> int:
+        """The number of a table. :raises InputError: there is none of that name."""
+        for number, table in enumerate(self.tables):
+            if table.name == name:
+                return number
+        raise InputError(
+            f"table {name!r}", f"there is none of that name, only {', '.join(table.name for table in self.tables)}"
+        )
+
+    def rows_in(self, table: int, partition: int) -> int:
+        """How many rows of a table a partition has."""
+        return len(range(partition, self.tables[table].rows, self.partitions))
+
+    def cut(self, rows: Indices) -> Iterator[tuple[int, Places, Rows]]:
+        """The partitions that hold some of the rows, each with where they stand in ``rows`` and their numbers there.
+
+        :param rows: of one table, in strictly rising order.
+        """
+        first, number = int(rows[0]) if len(rows) else 0, self.partitions
+        if len(rows) and int(rows[-1]) - first + 1 == len(rows):  # neighbours stay neighbours: nothing to look up
+            for start in range(min(number, len(rows))):
+                local = (first + start) // number
+                count = len(range(start, len(rows), number))
+                yield (first + start) % number, slice(start, None, number), range(local, local + count)
+            return
+        owners = rows % number
+        for partition in np.unique(owners):
+            places = np.flatnonzero(owners == partition)
+            yield int(partition), places, run_of((rows[places] // number).astype(np.uint32))
+
+
+def run_of(rows: Indices) -> Rows:
+    """The same rows, as a range where they are neighbours; they rise strictly."""
+    if len(rows) and int(rows[-1]) - int(rows[0]) + 1 == len(rows):
+        return range(int(rows[0]), int(rows[-1]) + 1)
+    return rows
+
+
+def index(rows: Rows) -> Places:
+    """What to index the vectors of a partition with; a range costs no copy."""
+    return slice(rows.start, rows.stop) if isinstance(rows, range) else rows
+
+
+def rising(rows: Indices) -> bool:
+    """Whether every row is above the one before."""
+    return len(rows) < 2 or bool((rows[1:] > rows[:-1]).all())
+
+
+def same_rows(first: Rows, second: Rows) -> bool:
+    """Whether both name the same rows in the same form."""
+    if isinstance(first, range) or isinstance(second, range):
+        return isinstance(first, range) and isinstance(second, range) and first == second
+    return len(first) == len(second) and bool((first == second).all())

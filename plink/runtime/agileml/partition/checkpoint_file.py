@@ -1,0 +1,76 @@
+"""A partition in a file: the messages that would take it to another server, one after the other, and their SHA-256."""
+
+import hashlib
+import os
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from plink.errors import InputError
+from plink.runtime.agileml.arrays.layout import Layout
+from plink.runtime.agileml.partition.partition import Partition, Refused
+from plink.runtime.agileml.partition.serialization import begun, take
+from plink.runtime.agileml.transport.records import Forged, Lost
+from plink.runtime.agileml.transport.wire import Message, receive, send
+
+
+class _File:
+    """A file as a channel; ``digest`` is of what went through it."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self.digest = file, hashlib.sha256()
+
+    def send(self, buffers: Sequence[memoryview]) -> None:
+        for buffer in buffers:
+            self._file.write(buffer)
+            self.digest.update(buffer)
+
+    def receive_into(self, view: memoryview) -> None:
+        if self._file.readinto(view) != view.nbytes:  # type: ignore[attr-defined]
+            raise Lost("the file ends too early")
+        self.digest.update(view)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def write_partition(path: Path, parts: Sequence[Message], layout: Layout) -> None:
+    """Whole or not at all, and on the disk when this returns. It is not encrypted; only its owner can read it.
+
+    :param parts: from :func:`plink.runtime.agileml.partition.serialization.parts_of`.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    try:
+        with open(descriptor, "wb") as file:
+            channel = _File(file)
+            for part in parts:
+                send(channel, part, layout)
+            file.write(channel.digest.digest())
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.rename(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)  # or the name may be gone after a loss of power
+    finally:
+        os.close(folder)
+
+
+def read_partition(path: Path, layout: Layout, *, sees_ahead: bool) -> Partition:
+    """:raises InputError: the file is none of these, is damaged, or for other tables."""
+    try:
+        with path.open("rb") as file:
+            channel, size = _File(file), os.fstat(file.fileno()).st_size - hashlib.sha256().digest_size
+            partition = begun(layout, receive(channel, layout), sees_ahead=sees_ahead)
+            while file.tell() < size:
+                take(partition, receive(channel, layout))
+            if file.read() != channel.digest.digest():
+                raise Forged("it is damaged: what is in it is not what was written")
+    except (Forged, Lost, Refused, ValueError) as error:
+        raise InputError(str(path), str(error)) from error
+    return partition

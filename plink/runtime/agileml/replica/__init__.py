@@ -1,0 +1,1 @@
+"""One partition at one server: its role, its mailbox thread, replication and migration."""

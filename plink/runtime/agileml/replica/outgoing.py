@@ -1,0 +1,157 @@
+"""A partition on its way to another server: what the other one lacks, and the thread that sends it.
+
+What the partition takes is queued behind the copy that was made of it, in order, until the other one is told to begin:
+so little is left to be sent then. What is wrong with the other server ends the move and nothing else.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from plink.runtime.agileml.partition.partition import Refused
+from plink.runtime.agileml.transport.connection import Line
+from plink.runtime.agileml.transport.wire import Message, Status
+
+_ROUNDS = 8  # of sending what came meanwhile, before the other one has as much as can be had if there is always more
+_PUSHES = 64  # and to a backup that never gets all
+
+
+def tell(line: Line, message: Message) -> None:
+    """:raises Refused: it is not taken. :raises PlinkError: the line is lost."""
+    answer = line.ask(message)
+    if answer.status is not Status.OK:
+        raise Refused(f"{line.address} answers {answer.status.name} {answer.text}".rstrip())
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt to bring a partition's state to another server.
+
+    :ivar number: what all its messages bear.
+    :ivar epoch: the new owner's.
+    :ivar era: of the state; ``era_clock`` is the clock that it began with.
+    """
+
+    number: int
+    epoch: int
+    era: int
+    era_clock: int
+
+    def addressed(self, part: Message) -> Message:
+        """A part as a message of this attempt."""
+        before = part.before if part.flags else self.era_clock
+        return part._replace(era=self.era, epoch=self.epoch, sequence=self.number, before=before)
+
+
+class Outgoing:
+    """One attempt to move a partition.
+
+    :param backup: the address that the new owner shall push to; empty for none.
+    :param drains: to the backup, which is pushed what it lacks: nothing is copied or queued.
+    """
+
+    def __init__(self, line: Line, attempt: Attempt, backup: str, *, drains: bool) -> None:
+        self.line, self.attempt, self.epoch, self.backup, self.drains = line, attempt, attempt.epoch, backup, drains
+        self.sending = threading.Lock()  # the line is for one thread at a time
+        self._parts: deque[Message] = deque()
+        self._changed = threading.Condition()
+        self._caught_up, self._over, self._pushes = False, False, 0
+        self._error: BaseException | None = None
+
+    def add(self, parts: Iterable[Message]) -> None:
+        """To what the new owner lacks; it belongs to the move from now on."""
+        if not self.drains:
+            with self._changed:
+                self._parts.extend(parts)
+                self._changed.notify_all()
+
+    def end(self, error: BaseException | None = None) -> None:
+        """From any thread: nothing more is sent; whoever waits in it gets the error."""
+        with self._changed:
+            if self._over:
+                return
+            self._over, self._error = True, error
+            self._parts.clear()
+            self._changed.notify_all()
+        if error is not None:
+            self.line.wake()
+
+    def check(self) -> None:
+        """:raises BaseException: what it ended with."""
+        if self._error is not None:
+            raise self._error
+
+    def begin(self, lost: Callable[[Exception], None]) -> None:
+        """Send in the background. :param lost: is called with what makes it impossible, and ends the move."""
+        try:
+            threading.Thread(target=self._follow, args=(lost,), name="plink-outgoing", daemon=True).start()
+        except (RuntimeError, MemoryError) as error:
+            lost(error)
+
+    @property
+    def over(self) -> bool:
+        """Whether it ended."""
+        return self._over
+
+    def wait_until_caught_up(self) -> None:
+        """:raises BaseException: what the move ended with meanwhile."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._caught_up or self._over)
+        self.check()
+
+    def caught_up(self) -> None:
+        """The new owner lacks little."""
+        with self._changed:
+            self._caught_up = True
+            self._changed.notify_all()
+
+    def pushed(self, lacking: int) -> None:
+        """A drain has come so far that the backup lacks so many clocks."""
+        self._pushes += 1
+        if lacking <= 1 or self._pushes > _PUSHES:
+            self.caught_up()
+
+    def send_queued(self) -> bool:
+        """What is queued now, with the line in one's hands. :returns: False if it was nothing.
+
+        :raises PlinkError: it did not get there.
+        """
+        with self._changed:
+            parts = list(self._parts)
+            self._parts.clear()
+        for part in parts:
+            self.check()
+            tell(self.line, self.attempt.addressed(part))
+        return bool(parts)
+
+    def send_rest(self) -> None:
+        """What is queued, so often that little is left of what still comes."""
+        for _ in range(_ROUNDS):
+            if not self.send_queued():
+                break
+
+    def _follow(self, lost: Callable[[Exception], None]) -> None:
+        try:
+            self._send_all(lost)
+        finally:
+            with self.sending:
+                self.line.close()
+
+    def _send_all(self, lost: Callable[[Exception], None]) -> None:
+        rounds = 0
+        while True:
+            with self._changed:
+                if not self._parts or rounds == _ROUNDS:
+                    self._caught_up = True
+                    self._changed.notify_all()
+                self._changed.wait_for(lambda: self._parts or self._over)
+                if self._over:
+                    return
+            rounds += 1
+            try:
+                with self.sending:
+                    self.send_queued()
+            except Exception as error:
+                lost(error)
+                return

@@ -1,0 +1,1 @@
+"""The parameter server of one host: its partitions and the requests of the controller."""

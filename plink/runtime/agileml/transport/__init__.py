@@ -1,0 +1,1 @@
+"""Authenticated, encrypted connections between the processes of a job, and the messages on them."""

@@ -1,0 +1,109 @@
+"""Connections to a server: a thread for each, which reads and writes and opens seals."""
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable
+
+from plink.errors import PlinkError
+from plink.runtime.agileml.transport.connection import Line
+from plink.runtime.agileml.transport.records import Lost, SealedChannel
+from plink.runtime.agileml.transport.store_config import StoreConfig
+from plink.runtime.agileml.transport.wire import Message, receive, send
+
+Lines = dict[str, Line]  # that one connection's messages are sent on over, by address
+
+_HANDSHAKES = 64  # strangers at a time
+_BACKLOG = 512
+_BREATH_S = 0.05  # before the next connection is accepted, when one could not be
+_DEAF_MS = 30_000  # a peer that takes nothing for so long is gone
+
+
+class Listener:
+    """Accepts from the start.
+
+    :param host: the address to listen on, at any port that is free.
+    :param answer: to a message, with the lines of its connection.
+    :param timeout_s: for handshakes.
+    :param refused: hears who was not listened to, and why; from any thread.
+    :raises OSError: the address cannot be had.
+    """
+
+    def __init__(
+        self, config: StoreConfig, host: str, timeout_s: float, answer: Callable[[Message, Lines], Message],
+        refused: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        self._layout, self._keys, self._timeout_s, self._answer = config.layout, config.keys, timeout_s, answer
+        self._channels: set[SealedChannel] = set()
+        self._handshakes = threading.BoundedSemaphore(_HANDSHAKES)
+        self._refused, self.closed = refused, False
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._listening = socket.create_server((host, 0), family=family, backlog=_BACKLOG)
+        self.address = f"[{host}]" if ":" in host else host
+        self.address += f":{self._listening.getsockname()[1]}"
+
+    def start(self) -> None:
+        """Accept."""
+        threading.Thread(target=self._accept, name="plink-parameter-server", daemon=True).start()
+
+    def close_door(self) -> None:
+        """Accept no more."""
+        self.closed = True
+        with contextlib.suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+
+    def close(self) -> None:
+        """End all connections."""
+        for channel in list(self._channels):
+            channel.close()
+
+    def _accept(self) -> None:
+        while True:
+            self._handshakes.acquire()
+            sock: socket.socket | None = None
+            try:
+                sock, peer = self._listening.accept()
+                threading.Thread(target=self._serve, args=(sock, f"{peer[0]}:{peer[1]}"), daemon=True).start()
+            except (OSError, RuntimeError, MemoryError) as error:  # no files or threads are left, or the peer has gone
+                self._handshakes.release()
+                if sock is not None:
+                    sock.close()
+                if self.closed:
+                    return
+                self._refuse("listening", error)
+                time.sleep(_BREATH_S)
+
+    def _serve(self, sock: socket.socket, peer: str) -> None:
+        """One connection, to its end."""
+        try:
+            try:
+                sock.settimeout(self._timeout_s)
+                channel = self._keys.accept(sock)
+            finally:
+                self._handshakes.release()
+            channel.socket.settimeout(None)
+            channel.socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            channel.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _DEAF_MS)
+        except (PlinkError, OSError) as error:
+            self._refuse(peer, error)
+            return
+        self._channels.add(channel)
+        lines: Lines = {}
+        try:
+            while not self.closed:
+                message = receive(channel, self._layout)
+                send(channel, self._answer(message, lines), self._layout, message.ticket)
+        except Lost:
+            pass  # clients come and go
+        except PlinkError as error:
+            self._refuse(peer, error)
+        finally:
+            self._channels.discard(channel)
+            channel.close()
+            for line in lines.values():
+                line.close()
+
+    def _refuse(self, peer: str, error: Exception) -> None:
+        self._refused(f"{peer}: {error}")

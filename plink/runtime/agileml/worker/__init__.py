@@ -1,0 +1,1 @@
+"""Workers: the loop over clocks, the parameter client and its cache."""

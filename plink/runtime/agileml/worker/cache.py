@@ -1,0 +1,163 @@
+"""What a client keeps of one table: vectors it was given, and its own additions that are not sent yet.
+
+Both are arrays of the size of the table; memory that was never touched costs nothing, the system gives it on first use.
+"""
+
+import numpy as np
+
+from plink.elastic.tables import Table, Values
+from plink.errors import InputError
+from plink.runtime.agileml.arrays.array_pool import copied
+from plink.runtime.agileml.arrays.checked_sums import Overflow, add, add_at
+from plink.runtime.agileml.arrays.layout import Indices, Places, rising
+
+_NONE = np.iinfo(np.int64).min
+
+
+class Cache:
+    """Of one table; for one thread."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self._given: Values = np.zeros((table.rows, table.width), dtype=table.dtype)
+        self._state = np.full(table.rows, _NONE)  # the clock of the state that a row was given from
+        self._added: Values = np.zeros((table.rows, table.width), dtype=table.dtype)
+        self._touched = np.zeros(table.rows, dtype=bool)
+
+    def rows(self, rows: object) -> Indices:
+        """As an array of numbers. :raises InputError: they are none, or not of this table."""
+        found = np.asarray(rows)
+        if found.ndim != 1 or (len(found) and found.dtype.kind not in "iu"):
+            raise InputError(f"table {self.table.name!r}", f"rows of shape {found.shape} and type {found.dtype}")
+        found = found.astype(np.int64, copy=False)
+        if len(found) == 1:
+            least = most = int(found[0])
+        elif len(found):
+            least, most = int(found.min()), int(found.max())
+        else:
+            return found
+        if not 0 <= least <= most < self.table.rows:
+            raise InputError(f"table {self.table.name!r}", f"rows {least} to {most}, it has {self.table.rows}")
+        return found
+
+    def missing(self, rows: Indices, least: int) -> Indices:
+        """Those that must be fetched before they may be read, as the state of clock ``least`` or a later one; each
+        once, rising."""
+        if len(rows) == 1:  # as fast as it can be: nothing is looked up that often
+            return rows[:0] if self._state[rows[0]] >= least else rows
+        wanted = rows[self._state[rows] < least]
+        return wanted if rising(wanted) else np.unique(wanted)
+
+    def give(self, rows: Indices, values: Values, state: int) -> None:
+        """Keep vectors of the state of a clock, shape (len(rows), width)."""
+        places = _places(rows)
+        self._given[places] = values
+        self._state[places] = state
+
+    def given(self, rows: Indices) -> Values:
+        """Copies of the vectors without what was added at this clock, shape (len(rows), width)."""
+        return copied(self._given, _places(rows), len(rows))
+
+    def read(self, rows: Indices) -> Values:
+        """Copies of the vectors with one's own additions, shape (len(rows), width). :raises Overflow: some are too
+        large."""
+        places = _places(rows)
+        found = copied(self._given, places, len(rows))
+        own = self._touched[places]
+        if own.any():
+            if own.all():
+                _sums(rows, found, self._added[places], out=found)
+            else:
+                found[own] = _sums(rows[own], found[own], self._added[rows[own]])
+        return found
+
+    def add(self, rows: Indices, deltas: object) -> None:
+        """Additions, shape (len(rows), width); a row may come more than once.
+
+        :raises InputError: another shape or kind of number, numbers that the table's type has no room for, or that
+            are none. Floats are rounded to the table's.
+        :raises Overflow: with what was added before there is a sum that it has no room for. Nothing was added then.
+        """
+        found, where = np.asarray(deltas), f"update of table {self.table.name!r}"
+        if found.shape != (len(rows), self.table.width):
+            raise InputError(where, f"shape {found.shape}, which must be {(len(rows), self.table.width)}")
+        found = self._as_the_table(found, where)
+        places = _places(rows)
+        once = isinstance(places, slice) or rising(rows)
+        if once and not self._touched[places].any():
+            self._added[places] = found  # what was there is of a clock that is over
+        else:
+            fresh = rows[~self._touched[rows]]
+            self._added[fresh] = 0
+            if once:
+                self._added[places] = _sums(rows, self._added[places], found)
+            else:
+                add_at(self._added, rows, found)
+        self._touched[places] = True
+
+    def _as_the_table(self, found: Values, where: str) -> Values:
+        """In the table's type, which must have room for every number."""
+        kind = np.dtype(self.table.dtype)
+        if not np.can_cast(found.dtype, kind, "same_kind"):
+            raise InputError(where, f"type {found.dtype}, the table has {kind}")
+        if kind.kind == "i" and found.size and not np.can_cast(found.dtype, kind):
+            least, most = int(found.min()), int(found.max())
+            if least < np.iinfo(kind).min or most > np.iinfo(kind).max:
+                raise InputError(where, f"numbers from {least} to {most}, for which {kind} has no room")
+        with np.errstate(over="ignore"):  # said below
+            cast: Values = found.astype(kind, copy=False)
+            # One pass: the sum is no number if any is none (or overflows, which is no better).
+            if kind.kind == "f" and not np.isfinite(cast.sum()) and not np.isfinite(cast).all():
+                raise InputError(where, f"it has infinities or numbers that are none (NaN) in {kind}")
+        return cast
+
+    def added_to(self) -> Indices:
+        """The rows that were added to, rising."""
+        return np.flatnonzero(self._touched)
+
+    def added(self, rows: Indices) -> Values:
+        """Copies of the sums of what was added to some of them, shape (len(rows), width)."""
+        return copied(self._added, _places(rows), len(rows))
+
+    def sent(self, rows: Indices, least: int) -> None:
+        """Nothing is to be sent now; what may be read at the next clock without asking, as it is of the state of
+        ``least`` or a later one, has one's own in it. Where that is too large the servers are asked: they have what
+        others took away, or say that it is."""
+        kept = rows[self._state[rows] >= least]
+        try:
+            self._given[kept] = add(self._given[kept], self._added[kept])
+        except Overflow:
+            self._state[kept] = _NONE
+        self._touched[rows] = False
+
+    def discard(self) -> None:
+        """What was not sent."""
+        self._touched[:] = False
+
+    def forget_given(self) -> None:
+        """What was given is to be fetched anew."""
+        self._state[:] = _NONE
+
+    def forget(self) -> None:
+        """Everything: what was given and what was not sent."""
+        self.forget_given()
+        self.discard()
+
+
+def _sums(rows: Indices, first: Values, second: Values, out: Values | None = None) -> Values:
+    """Of these rows of a table. :raises Overflow: of a row of the table."""
+    try:
+        return add(first, second, out)
+    except Overflow as error:
+        raise Overflow(int(rows[error.row])) from None
+
+
+def _places(rows: Indices) -> Places:
+    """A slice where the rows are evenly spaced and rise, as all of a partition are: several times as fast."""
+    if len(rows) > 1:
+        step = int(rows[1]) - int(rows[0])
+        if step > 0 and int(rows[-1]) - int(rows[0]) == step * (len(rows) - 1) and bool((np.diff(rows) == step).all()):
+            return slice(int(rows[0]), int(rows[-1]) + 1, step)
+    elif len(rows):
+        return slice(int(rows[0]), int(rows[0]) + 1)
+    return rows

@@ -1,0 +1,101 @@
+"""The work of one worker at one clock: grains of its pieces, in order, with a front and a back.
+
+The worker works them off from the front. What is taken from the back meanwhile is somebody else's to do, or comes back.
+A grain sees the parameters as before the clock, and its random numbers belong to it, so it does not matter who does it.
+"""
+
+import math
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Generic, NamedTuple
+
+from plink.elastic.app import Items
+from plink.elastic.app_error import AppError, app_error
+from plink.elastic.objective import Objective
+from plink.elastic.params import Params, Store
+from plink.errors import InputError
+from plink.runtime.agileml.worker.loaded_shards import Loaded
+
+
+class Grain(NamedTuple):
+    """Part ``number`` of a piece's mini-batch, of ``app.grains``."""
+
+    piece: int
+    number: int
+
+
+class Shift(Generic[Items]):
+    """For the worker's thread.
+
+    :param loaded: the program, with the pieces in memory.
+    :param store: what the program reads and adds to.
+    :param clock: 1 or later.
+    :ivar scores: of the grains that were worked on here.
+    """
+
+    def __init__(self, loaded: Loaded[Items], store: Store, clock: int, pieces: Sequence[int]) -> None:
+        self._loaded, self._app, self._store, self._clock = loaded, loaded.app, store, clock
+        self._grains = deque(Grain(piece, number) for piece in pieces for number in range(self._app.grains))
+        self.scores: list[Objective] = []
+
+    def __len__(self) -> int:
+        """How many grains are left."""
+        return len(self._grains)
+
+    def work_off(self) -> None:
+        """Work on what is left, from the front.
+
+        :raises AppError: the program made a mistake. :raises PlinkError: what the servers said.
+        """
+        while self._grains:
+            self._work(self._grains.popleft())
+
+    def take_from_back(self, count: int) -> list[Grain]:
+        """Give away up to so many of the last grains, in order."""
+        taken = [self._grains.pop() for _ in range(min(count, len(self._grains)))]
+        return taken[::-1]
+
+    def take_back(self, grains: Iterable[Grain]) -> None:
+        """Work on these here after all, at the end."""
+        self._grains.extend(grains)
+
+    def _work(self, grain: Grain) -> None:
+        app, many = self._app, self._app.grains > 1
+        items = self._loaded.get(grain.piece)[(self._clock - 1) % app.batches]
+        params = Params(self._store, app.seed, grain.piece, self._clock, grain.number if many else None)
+        if many:
+            try:
+                items = app.part(items, grain.number)
+            except Exception as error:
+                raise app_error(f"app {app.name}: part() of {params.where}", error) from error
+        score = self._processed(f"app {app.name}: process() of {params.where}", items, params)
+        if score is not None:
+            self.scores.append(score)
+
+    def _processed(self, where: str, items: Items, params: Params) -> Objective | None:
+        score, error = None, None
+        try:
+            score = self._app.process(items, params)
+        except Exception as raised_there:
+            error = raised_there
+        # First what the servers said, whatever the program made of it: it may be that all is to be done again.
+        if params.failed is not None and not isinstance(params.failed, InputError):
+            raise params.failed
+        if error is not None:
+            raise app_error(where, error) from error
+        if params.failed is not None:
+            raise AppError(f"{where}: {params.failed}")
+        return None if score is None else _checked(where, score)
+
+
+def _checked(where: str, score: object) -> Objective:
+    if not isinstance(score, Objective):
+        raise AppError(f"{where} returned {type(score).__name__}, which must be an Objective or None")
+    said = " ".join(str(score).split())
+    try:
+        finite = math.isfinite(score.total) and 0 <= score.weight < math.inf
+    except (TypeError, ValueError) as error:
+        raise AppError(f"{where} returned {said}: an objective and its weight must be numbers") from error
+    if not finite:
+        raise AppError(f"{where} returned {said}: an objective must be finite (smaller steps may help)")
+    return score
