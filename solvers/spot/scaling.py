@@ -66,7 +66,7 @@ def fit_scaling(cores: Sequence[float], seconds: Sequence[float]) -> Scaling:
     columns = np.stack([np.ones_like(n), 1 / n, n], axis=1)
     scale = np.abs(columns / t[:, None]).max(axis=0)
     (a, b, c), _ = nnls(columns / t[:, None] / scale, np.ones_like(t))
-    if b <= 0:
+    if b <= 1e-9:  # the columns are scaled to 1
         raise NoAnswer("iterations did not get shorter with more workers; give iteration_s in the market file")
     return Scaling(float(a / scale[0]), float(b / scale[1]), float(c / scale[2]))
 
