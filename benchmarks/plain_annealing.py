@@ -20,7 +20,7 @@ from benchmarks.record import _commit
 from plink.model.storage import write_text
 from solvers.costs.closed_forms import Order, Pricing
 from solvers.costs.patterns import Pattern
-from solvers.ordering.random_numbers import below, unit
+from solvers.ordering.random_numbers import random_below, random_unit
 
 SWAPS = 100_000_000
 _COOLING = 1e-3  # the last temperature over the first
@@ -150,8 +150,8 @@ def _anneal_rounds(order: Any, low: Any, high: Any, when: Any, starts: Any, ptr:
     temperature, cooling = hot, _COOLING ** (1.0 / swaps)
     for _ in range(swaps):
         temperature *= cooling
-        a = below(state, n)
-        b = below(state, n - 1)
+        a = random_below(state, n)
+        b = random_below(state, n - 1)
         b += b >= a
         order[a], order[b] = order[b], order[a]
         before[:] = longest
@@ -172,7 +172,7 @@ def _anneal_rounds(order: Any, low: Any, high: Any, when: Any, starts: Any, ptr:
             if stale[r]:
                 longest[r], stale[r] = _longest(value, starts[r], starts[r + 1]), False
             new_cost += weight[r] * longest[r]
-        if new_cost <= cost or unit(state) < math.exp((cost - new_cost) / temperature):
+        if new_cost <= cost or random_unit(state) < math.exp((cost - new_cost) / temperature):
             cost = new_cost
             if cost < best_cost:
                 best_cost = cost
@@ -230,8 +230,8 @@ def _anneal_chain(order: Any, source: Any, target: Any, offsets: Any, waits: Any
     temperature, cooling = hot, _COOLING ** (1.0 / swaps)
     for _ in range(swaps):
         temperature *= cooling
-        a = below(state, n)
-        b = below(state, n - 1)
+        a = random_below(state, n)
+        b = random_below(state, n - 1)
         b += b >= a
         order[a], order[b] = order[b], order[a]
         count = 0
@@ -241,7 +241,7 @@ def _anneal_chain(order: Any, source: Any, target: Any, offsets: Any, waits: Any
         new_cost = 0.0
         for h in last:
             new_cost = max(new_cost, done[h])
-        if new_cost <= cost or unit(state) < math.exp((cost - new_cost) / temperature):
+        if new_cost <= cost or random_unit(state) < math.exp((cost - new_cost) / temperature):
             cost = new_cost
             if cost < best_cost:
                 best_cost = cost

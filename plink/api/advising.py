@@ -147,7 +147,9 @@ def _orders(fabric: Fabric, given: Order, seed: int) -> dict[str, Order]:
         orders["grouped"] = given[np.argsort(fabric.group_of[given], kind="stable")]
     if np.isfinite(fabric.rtt_us).all() and len(set(given.tolist())) == len(given):
         deadline = time.monotonic() + _SEARCH_S
-        budget = SearchBudget(_KICKS_PER_HOST * len(given), lambda progress: time.monotonic() < deadline, patient=False)
+        budget = SearchBudget(
+            _KICKS_PER_HOST * len(given), lambda progress: time.monotonic() < deadline, exhaustive=False
+        )
         orders["ring"] = search_ring(fabric.rtt_us, seed, budget).order
     return orders
 

@@ -33,7 +33,7 @@ from runners.autotune.daemon import schedule_for as schedule_of_masters
 from solvers.advice import envelope, line_of, lines
 from solvers.autotune.observed import Assignment
 from solvers.costs.by_name import model_for
-from solvers.ordering.task import with_slots
+from solvers.ordering.problem import expand_slots
 from solvers.planning.pricing import AllReduce, two_level_cost
 from solvers.planning.schedules import schedule_of
 from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
@@ -228,7 +228,7 @@ def _cheapest(hosts: Hosts, ranks: int) -> tuple[list[SizeClass], Plan]:
         raise NoAnswer("--backend auto chooses by size and needs bandwidths; `plink probe` measures them (--bandwidth)")
     place = {name: k for k, name in enumerate(network.hosts.names)}
     slots = {host.name: host.slots for host in hosts}
-    order = with_slots(
+    order = expand_slots(
         np.array([place[name] for name in hosts.names], dtype=np.intp),
         np.array([slots[name] for name in network.hosts.names], dtype=np.intp),
     )

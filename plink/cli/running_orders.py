@@ -84,11 +84,11 @@ def plan_orders(network: Network, algo: str, trying: Trying) -> Planned:
         network, OrderRequest(algo, trying.size_bytes, trying.model, options, moves=_MOVES, seed=trying.seed)
     )
     task = solved.task
-    ranks = len(task.given)
+    ranks = len(task.baseline)
     fabric = fabric_from(network)
     model = model_for(trying.model, fabric)
     price = pricing_for(algo, ranks, task.options, fabric, trying.size_bytes, model)
-    slots = np.bincount(task.given, minlength=len(network.hosts))
+    slots = np.bincount(task.baseline, minlength=len(network.hosts))
     orders = orders_between(solved.found.order, slots, price, trying.orders, trying.seed)
     groups = task.options.groups if "groups" in ALGORITHMS[algo].options else None
     return Planned(

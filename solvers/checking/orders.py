@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.errors import NoAnswer
-from solvers.ordering.task import with_slots
+from solvers.ordering.problem import expand_slots
 
 Order = npt.NDArray[np.intp]
 _DISTURBED, _RANDOM, _CLIMBS, _STEPS = 600, 300, 3, 100
@@ -34,7 +34,7 @@ def orders_between(
     met: dict[bytes, tuple[Order, float]] = {}
 
     def meet(hosts: Order) -> float | None:
-        order = with_slots(hosts, slots)
+        order = expand_slots(hosts, slots)
         try:
             cost = float(price(order))
         except NoAnswer:

@@ -190,7 +190,7 @@ def test_rounds_take_half_a_round_trip_and_what_the_busiest_host_moves(algo: str
 
 
 def deepest(algo: str, ranks: int) -> int:
-    """How many transfers of the way there follow each other."""
+    """How many transfers of the way there update_chain each other."""
     schedule = schedule_for(algo, ranks, Options())
     offsets, needed = dependencies(schedule)
     depth: list[int] = []

@@ -16,7 +16,7 @@ from plink.model.network import Matrix, symmetrised
 from solvers.costs.by_name import parts_of, pattern_for, pricing_for
 from solvers.costs.fabric import Fabric
 from solvers.costs.patterns import Pattern
-from solvers.ordering.judging import Judgement, Priced, judge, split, students_quantile
+from solvers.ordering.cross_validation import CostModel, ValidatedGain, cross_validate, split_halves, students_quantile
 from solvers.schedules.catalogue import Options
 from tests.solvers.costs.test_cost_models import fabric
 from tests.solvers.synthetic import random_costs
@@ -37,7 +37,7 @@ def _fabric(rtt_us: Matrix, rack_of: Order) -> Fabric:
 
 
 def _halves(cloud: Cloud, rng: np.random.Generator) -> tuple[Matrix, Matrix]:
-    parts = split([symmetrised(half) for half in cloud.halves(rng)], cloud.rtt_us)
+    parts = split_halves([symmetrised(half) for half in cloud.halves(rng)], cloud.rtt_us)
     assert parts is not None
     return parts
 
@@ -55,12 +55,12 @@ def _greedy(rtt_us: Matrix) -> Order:
     return np.array(order)
 
 
-def _judged(cloud: Cloud, algo: str, seed: int) -> tuple[Judgement, float]:
+def _judged(cloud: Cloud, algo: str, seed: int) -> tuple[ValidatedGain, float]:
     """What is said of a greedy order, and what it gains on fresh samples."""
     rng, n = np.random.default_rng(seed), len(cloud)
     fit, held_out = _halves(cloud, rng)
     fabric, order = _fabric(fit, cloud.rack_of), _greedy(fit)
-    said = judge(Priced(_patterns(algo, n), fabric, _SIZE, "latency"), order, np.arange(n), held_out, seed)
+    said = cross_validate(CostModel(_patterns(algo, n), fabric, _SIZE, "latency"), order, np.arange(n), held_out, seed)
     fresh = replace(fabric, rtt_us=symmetrised(cloud.halves(rng)[0]))
     price = pricing_for(algo, n, Options(), fresh, _SIZE, "latency")
     return said, 1 - price(order) / price(np.arange(n))
@@ -78,7 +78,7 @@ def test_intervals_hold_the_gain_of_fresh_samples_as_often_as_they_say(algo: str
 
 def test_orders_of_alike_hosts_are_within_the_noise_whatever_was_predicted() -> None:
     found = [_judged(alike(24, seed), "ring", seed)[0] for seed in range(100)]
-    assert sum(said.within_noise for said in found) >= 95
+    assert sum(not said.is_significant for said in found) >= 95
     assert np.mean([said.predicted for said in found]) > 0.05
     assert abs(np.mean([said.gain for said in found])) < 0.01
 
@@ -103,7 +103,7 @@ def test_gains_are_those_of_the_prices(algo: str, model: str) -> None:
     fabric, order, given_order = _fabric(fit, cloud.rack_of), _by_rack(cloud), np.arange(n)
     options = Options(groups=[[0, 1, 2, 3], [4, 5, 6, 7]])
     patterns = [(weight, pattern_for(name, n, options)) for weight, name in parts_of(algo, _SIZE)]
-    said = judge(Priced(patterns, fabric, _SIZE, model), order, given_order, held_out, 0)
+    said = cross_validate(CostModel(patterns, fabric, _SIZE, model), order, given_order, held_out, 0)
     for rtt_us, gain in ((fit, said.predicted), (held_out, said.gain)):
         price = pricing_for(algo, n, options, replace(fabric, rtt_us=rtt_us), _SIZE, model)
         assert gain == pytest.approx(1 - price(order) / price(given_order), abs=1e-9)
@@ -118,7 +118,9 @@ def test_intervals_are_in_order_and_the_same_for_the_same_seed(n: int, seed: int
     fit, held_out = _halves(cloud, rng)
     fabric, order = _fabric(fit, cloud.rack_of), rng.permutation(n)
     levels = [
-        judge(Priced(_patterns("nccl", n), fabric, _SIZE, "latency"), order, np.arange(n), held_out, seed, confidence)
+        cross_validate(
+            CostModel(_patterns("nccl", n), fabric, _SIZE, "latency"), order, np.arange(n), held_out, seed, confidence
+        )
         for confidence in (0.5, 0.95, 0.95)
     ]
     for narrow, wide in pairwise(levels):
@@ -126,11 +128,15 @@ def test_intervals_are_in_order_and_the_same_for_the_same_seed(n: int, seed: int
     assert levels[1] == levels[2]
 
 
-def _ring_said(cloud: Cloud, order: Order, before: Order, algo: str = "ring") -> Judgement:
+def _ring_said(cloud: Cloud, order: Order, before: Order, algo: str = "ring") -> ValidatedGain:
     """What is said of an order, by the halves of one drawing."""
     fit, held_out = _halves(cloud, np.random.default_rng(0))
-    return judge(
-        Priced(_patterns(algo, len(order)), _fabric(fit, cloud.rack_of), _SIZE, "latency"), order, before, held_out, 0
+    return cross_validate(
+        CostModel(_patterns(algo, len(order)), _fabric(fit, cloud.rack_of), _SIZE, "latency"),
+        order,
+        before,
+        held_out,
+        0,
     )
 
 
@@ -138,7 +144,7 @@ def test_orders_that_cannot_differ_gain_nothing() -> None:
     """The given one itself, and any where everyone sends to everyone."""
     cloud = three_tier(12, 0)
     said = _ring_said(cloud, np.arange(12), np.arange(12))
-    assert (said.gain, said.low, said.high, said.predicted, said.within_noise) == (0.0, 0.0, 0.0, 0.0, True)
+    assert (said.gain, said.low, said.high, said.predicted, said.is_significant) == (0.0, 0.0, 0.0, 0.0, False)
     said = _ring_said(cloud, _by_rack(cloud), np.arange(12), "flat")
     assert (said.low, said.high) == (0.0, 0.0)
 
@@ -163,14 +169,14 @@ def test_pairs_without_both_halves_are_as_fitted_and_not_counted() -> None:
     first, second = cloud.halves(np.random.default_rng(0))
     second[0, :] = second[:, 0] = np.nan
     first[1, 2] = first[2, 1] = np.nan
-    parts = split((symmetrised(first), symmetrised(second)), cloud.rtt_us)
+    parts = split_halves((symmetrised(first), symmetrised(second)), cloud.rtt_us)
     assert parts is not None
     fit, held_out = parts
     assert np.array_equal(fit[0], cloud.rtt_us[0])
     assert fit[1, 2] == cloud.rtt_us[1, 2]
     assert np.isnan(held_out[0, 1:]).all()
     fabric, order, given_order = _fabric(fit, cloud.rack_of), np.array([0, 2, 4, 6, 1, 3, 5, 7]), np.arange(n)
-    said = judge(Priced(_patterns("ring", n), fabric, _SIZE, "latency"), order, given_order, held_out, 0)
+    said = cross_validate(CostModel(_patterns("ring", n), fabric, _SIZE, "latency"), order, given_order, held_out, 0)
     used = {frozenset(pair) for ring in (order, given_order) for pair in zip(ring, np.roll(ring, -1), strict=True)}
     assert said.pairs == sum(0 not in pair and pair != {1, 2} for pair in used)
 
@@ -182,18 +188,20 @@ def test_an_order_of_which_no_pair_was_judged_is_within_the_noise() -> None:
     for tour in (ring, order):
         held_out[tour, np.roll(tour, 1)] = held_out[np.roll(tour, 1), tour] = np.nan
     fit[order, np.roll(order, 1)] = fit[np.roll(order, 1), order] = 1.0
-    said = judge(Priced(_patterns("ring", 8), _fabric(fit, cloud.rack_of), _SIZE, "latency"), order, ring, held_out, 0)
+    said = cross_validate(
+        CostModel(_patterns("ring", 8), _fabric(fit, cloud.rack_of), _SIZE, "latency"), order, ring, held_out, 0
+    )
     assert said.pairs == 0
     assert said.gain > 0.9
-    assert said.within_noise
-    nothing = judge(
-        Priced(_patterns("ring", 8), _fabric(fit, cloud.rack_of), _SIZE, "latency"),
+    assert not said.is_significant
+    nothing = cross_validate(
+        CostModel(_patterns("ring", 8), _fabric(fit, cloud.rack_of), _SIZE, "latency"),
         order,
         ring,
         np.full((8, 8), np.nan),
         0,
     )
-    assert (nothing.pairs, nothing.within_noise) == (0, True)
+    assert (nothing.pairs, nothing.is_significant) == (0, False)
 
 
 def test_of_very_many_pairs_some_are_looked_at() -> None:
@@ -201,10 +209,8 @@ def test_of_very_many_pairs_some_are_looked_at() -> None:
     n = 400
     fit = random_costs(n, 1, 100, 200)
     order = np.random.default_rng(0).permutation(n)
-    said = judge(
-        Priced(_patterns("ring", n), _fabric(fit, np.zeros(n, dtype=np.intp)), _SIZE, "latency"), order, np.arange(n),
-        fit * np.exp(0.2), 0,
-    )  # fmt: skip
+    model = CostModel(_patterns("ring", n), _fabric(fit, np.zeros(n, dtype=np.intp)), _SIZE, "latency")
+    said = cross_validate(model, order, np.arange(n), fit * np.exp(0.2), 0)
     assert said.gain == pytest.approx(said.predicted)
     assert said.low < said.gain < said.high < said.low + 0.2
 
@@ -220,18 +226,20 @@ def test_an_unknown_pair_that_is_used_is_refused() -> None:
     fit, held_out = _halves(cloud, np.random.default_rng(0))
     fit[0, 1] = fit[1, 0] = held_out[0, 1] = held_out[1, 0] = np.nan
     with pytest.raises(NoAnswer, match="was not measured"):
-        judge(Priced(_patterns("ring", 6), _fabric(fit, cloud.rack_of), _SIZE, "latency"),
+        cross_validate(CostModel(_patterns("ring", 6), _fabric(fit, cloud.rack_of), _SIZE, "latency"),
               _by_rack(cloud), np.arange(6), held_out, 0)  # fmt: skip
 
 
-def one_pair_each(off: float, confidence: float, order: list[int], given: list[int]) -> Judgement:
+def one_pair_each(off: float, confidence: float, order: list[int], given: list[int]) -> ValidatedGain:
     """Two ranks on four hosts, 100 us apart but for 40 us from 2 to 3; every half is off by so much, up or down."""
     rtt = 100.0 * ~np.eye(4, dtype=bool)
     rtt[2, 3] = rtt[3, 2] = 40.0
     up = np.triu(np.exp(np.where(np.add.outer(np.arange(4), np.arange(4)) % 2, off, -off) * 2**0.5), 1)
     two = replace(fabric(4), rtt_us=rtt * (up + up.T), pair_gbps=None)
     pattern = pattern_for("halving-doubling", 2, Options())
-    return judge(Priced([(1.0, pattern)], two, 1e6, "latency"), np.array(order), np.array(given), rtt, 5, confidence)
+    return cross_validate(
+        CostModel([(1.0, pattern)], two, 1e6, "latency"), np.array(order), np.array(given), rtt, 5, confidence
+    )
 
 
 @pytest.mark.parametrize("off", [0.01, 0.3])
@@ -258,10 +266,10 @@ def test_an_interval_is_the_quantile_of_what_two_drawings_differ_by(off: float) 
 
 def test_an_order_that_saves_nothing_is_within_the_noise() -> None:
     """At a gain of nothing the interval begins below it; without noise as well."""
-    assert one_pair_each(0.1, 0.95, [0, 2], [0, 1]).within_noise
-    assert not one_pair_each(0.01, 0.95, [2, 3], [0, 1]).within_noise
-    assert Judgement(0.1, 0.0, 0.2, 0.1, 3).within_noise
-    assert not Judgement(0.1, 1e-9, 0.2, 0.1, 3).within_noise
+    assert not one_pair_each(0.1, 0.95, [0, 2], [0, 1]).is_significant
+    assert one_pair_each(0.01, 0.95, [2, 3], [0, 1]).is_significant
+    assert not ValidatedGain(0.1, 0.0, 0.2, 0.1, 3).is_significant
+    assert ValidatedGain(0.1, 1e-9, 0.2, 0.1, 3).is_significant
 
 
 def test_halves_are_split_pair_by_pair() -> None:
@@ -269,7 +277,7 @@ def test_halves_are_split_pair_by_pair() -> None:
     whole, first, second = (random_costs(4, seed, 10) for seed in (1, 2, 3))
     first[0, 1] = first[1, 0] = np.nan
     second[0, 2] = second[2, 0] = 0.0
-    parts = split((first, second), whole)
+    parts = split_halves((first, second), whole)
     assert parts is not None
     fit, held_out = parts
     for a in range(4):
@@ -277,8 +285,8 @@ def test_halves_are_split_pair_by_pair() -> None:
             both = a != b and {a, b} not in ({0, 1}, {0, 2})
             assert fit[a, b] == (first[a, b] if both else whole[a, b])
             assert held_out[a, b] == (second[a, b] if both else 0.0) or (np.isnan(held_out[a, b]) and not both)
-    assert split((np.zeros((4, 4)), second), whole) is None
+    assert split_halves((np.zeros((4, 4)), second), whole) is None
     first[0, 1] = first[1, 0] = second[0, 1] = second[1, 0] = 7.0
-    parts = split((first, second), whole)
+    parts = split_halves((first, second), whole)
     assert parts is not None
     assert (parts[0][0, 1], parts[1][0, 1]) == (7.0, 7.0)

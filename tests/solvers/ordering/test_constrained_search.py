@@ -6,11 +6,11 @@ import pytest
 from plink.errors import UsageError
 from solvers.costs.by_name import MIXED, pricing_for
 from solvers.costs.evaluator import MODELS
+from solvers.ordering.constraints import PlacementConstraints
+from solvers.ordering.problem import RINGS, OrderingProblem
 from solvers.ordering.progress import SearchBudget
 from solvers.ordering.ring import longest_hop
 from solvers.ordering.search import search
-from solvers.ordering.seats import Wishes
-from solvers.ordering.task import RINGS, Task
 from solvers.schedules.catalogue import Options
 from tests.solvers.costs.test_cost_models import fabric
 from tests.solvers.ordering.instances import alike, allowed_orders, given_order, is_allowed
@@ -22,36 +22,36 @@ MOVES = 60_000
 PAIRS = [[0, 3], [1, 4], [2, 5]]
 # Slots of the hosts, and what is wished.
 EVEN = [
-    ([1] * 6, Wishes({2: 0})),
-    ([1] * 6, Wishes({4: 3})),
-    ([1] * 6, Wishes({4: 0, 1: 5, 3: 2})),
-    ([1] * 6, Wishes({}, PAIRS)),
-    ([1] * 6, Wishes({}, [[5, 0, 2], [1, 3, 4]])),
-    ([1] * 6, Wishes({}, [[0, 1, 2, 3, 4, 5]])),
-    ([1] * 4, Wishes({}, [[k] for k in range(4)])),
-    ([1] * 6, Wishes({4: 2}, PAIRS)),
-    ([1] * 6, Wishes({4: 2, 1: 3, 0: 5}, PAIRS)),
-    ([1] * 6, Wishes({5: 0}, [[0, 1, 2, 3, 4, 5]])),
-    ([1] * 3, Wishes({0: 1, 1: 2, 2: 0})),
+    ([1] * 6, PlacementConstraints({2: 0})),
+    ([1] * 6, PlacementConstraints({4: 3})),
+    ([1] * 6, PlacementConstraints({4: 0, 1: 5, 3: 2})),
+    ([1] * 6, PlacementConstraints({}, PAIRS)),
+    ([1] * 6, PlacementConstraints({}, [[5, 0, 2], [1, 3, 4]])),
+    ([1] * 6, PlacementConstraints({}, [[0, 1, 2, 3, 4, 5]])),
+    ([1] * 4, PlacementConstraints({}, [[k] for k in range(4)])),
+    ([1] * 6, PlacementConstraints({4: 2}, PAIRS)),
+    ([1] * 6, PlacementConstraints({4: 2, 1: 3, 0: 5}, PAIRS)),
+    ([1] * 6, PlacementConstraints({5: 0}, [[0, 1, 2, 3, 4, 5]])),
+    ([1] * 3, PlacementConstraints({0: 1, 1: 2, 2: 0})),
 ]
 SLOTS = [
-    ([2] * 5, Wishes()),
-    ([2] * 5, Wishes({1: 4})),
-    ([2] * 4, Wishes({1: 4, 0: 2})),
-    ([3] * 4, Wishes({}, [[0, 2], [1, 3]])),
-    ([2] * 4, Wishes({3: 2}, [[0, 2], [1, 3]])),
-    ([2], Wishes({0: 0})),
+    ([2] * 5, PlacementConstraints()),
+    ([2] * 5, PlacementConstraints({1: 4})),
+    ([2] * 4, PlacementConstraints({1: 4, 0: 2})),
+    ([3] * 4, PlacementConstraints({}, [[0, 2], [1, 3]])),
+    ([2] * 4, PlacementConstraints({3: 2}, [[0, 2], [1, 3]])),
+    ([2], PlacementConstraints({0: 0})),
 ]
 UNEVEN = [
-    ([3, 1, 2, 2, 1], Wishes()),
-    ([3, 1, 2, 2, 1], Wishes({2: 0})),
-    ([1, 2, 1, 2, 1, 1], Wishes({}, [[0, 1, 2], [3, 4, 5]])),
-    ([1, 3, 2, 2], Wishes({}, [[0, 1], [2, 3]])),
-    ([1, 3, 2, 2], Wishes({1: 0}, [[0, 1], [2, 3]])),
-    ([1] * 6, Wishes({}, [[0, 4], [1, 2, 3], [5]])),
-    ([1] * 6, Wishes({0: 0}, [[0, 1], [2, 3, 4], [5]])),
-    ([1] * 6, Wishes({0: 0}, [[0], [1, 2, 3], [4], [5]])),
-    ([1, 1, 1, 1, 2], Wishes({}, [[4, 0], [1, 2, 3]])),
+    ([3, 1, 2, 2, 1], PlacementConstraints()),
+    ([3, 1, 2, 2, 1], PlacementConstraints({2: 0})),
+    ([1, 2, 1, 2, 1, 1], PlacementConstraints({}, [[0, 1, 2], [3, 4, 5]])),
+    ([1, 3, 2, 2], PlacementConstraints({}, [[0, 1], [2, 3]])),
+    ([1, 3, 2, 2], PlacementConstraints({1: 0}, [[0, 1], [2, 3]])),
+    ([1] * 6, PlacementConstraints({}, [[0, 4], [1, 2, 3], [5]])),
+    ([1] * 6, PlacementConstraints({0: 0}, [[0, 1], [2, 3, 4], [5]])),
+    ([1] * 6, PlacementConstraints({0: 0}, [[0], [1, 2, 3], [4], [5]])),
+    ([1, 1, 1, 1, 2], PlacementConstraints({}, [[4, 0], [1, 2, 3]])),
 ]
 
 
@@ -65,13 +65,15 @@ def test_the_best_of_all_that_are_allowed_is_found(algo: str, model: str) -> Non
         price = pricing_for(algo, len(given), Options(), found, SIZE, model)
         prices = {order.tobytes(): price(order) for order in allowed_orders(slots, wishes)}
         best = min(prices.values())
-        result = search(Task(found, given, algo, Options(), SIZE, model, wishes=wishes), k, SearchBudget(MOVES))
+        result = search(
+            OrderingProblem(found, given, algo, Options(), SIZE, model, constraints=wishes), k, SearchBudget(MOVES)
+        )
         assert result.order.tobytes() in prices
         assert result.cost == pytest.approx(price(result.order), rel=1e-9)
-        assert result.given == price(given)
+        assert result.baseline_cost == price(given)
         assert result.lower_bound is None or result.lower_bound <= best * (1 + 1e-12)
         if given.tobytes() in prices:
-            assert result.cost <= result.given
+            assert result.cost <= result.baseline_cost
         if algo not in MIXED:  # these take the best ring as it can be turned
             assert result.cost == pytest.approx(best)
 
@@ -94,14 +96,16 @@ def test_uneven_hosts_and_groups_keep_together_too(algo: str, model: str) -> Non
         found, given = fabric(len(slots), k), given_order(slots, k)
         price = pricing_for(algo, len(given), Options(), found, SIZE, model)
         best = min(price(order) for order in allowed_orders(slots, wishes))
-        result = search(Task(found, given, algo, Options(), SIZE, model, wishes=wishes), k, SearchBudget(5000))
+        result = search(
+            OrderingProblem(found, given, algo, Options(), SIZE, model, constraints=wishes), k, SearchBudget(5000)
+        )
         assert is_allowed(result.order, slots, wishes)
         assert result.cost == pytest.approx(price(result.order), rel=1e-9)
         assert best <= result.cost * (1 + 1e-9)
         assert result.lower_bound is None or result.lower_bound <= best * (1 + 1e-12)
         if is_allowed(given, slots, wishes):
-            assert result.cost <= result.given
-        if algo in RINGS and model == "latency" and not wishes.pins:
+            assert result.cost <= result.baseline_cost
+        if algo in RINGS and model == "latency" and not wishes.pinned_ranks:
             assert result.cost == pytest.approx(best)
 
 
@@ -109,10 +113,12 @@ def test_the_shortest_longest_hop_under_wishes() -> None:
     """A ring can be turned to one pin; more is refused."""
     for slots, wishes in (*EVEN, *SLOTS, *UNEVEN):
         found, given = fabric(len(slots), 5), given_order(slots, 5)
-        task = Task(found, given, "ring", Options(), SIZE, "latency", "bottleneck", wishes)
+        task = OrderingProblem(found, given, "ring", Options(), SIZE, "latency", "bottleneck", wishes)
         even = len(set(slots)) == 1
-        apart = wishes.groups is not None and len(wishes.groups) > 1
-        if len(slots) > 1 and (apart or len(wishes.pins) > even or (wishes.pins and wishes.groups)):
+        apart = wishes.host_groups is not None and len(wishes.host_groups) > 1
+        if len(slots) > 1 and (
+            apart or len(wishes.pinned_ranks) > even or (wishes.pinned_ranks and wishes.host_groups)
+        ):
             with pytest.raises(UsageError, match="--objective bottleneck"):
                 search(task, 1, SearchBudget(MOVES))
             continue
@@ -130,12 +136,18 @@ def test_wishes_that_cost_nothing_cost_nothing(algo: str) -> None:
     groups = [np.flatnonzero(rack_of == rack).tolist() for rack in range(4)]
     free, grouped, both = (
         search(
-            Task(alike(rtt), np.arange(32), algo, Options(), SIZE, "latency", wishes=wishes), 1, SearchBudget(200_000)
+            OrderingProblem(alike(rtt), np.arange(32), algo, Options(), SIZE, "latency", constraints=wishes),
+            1,
+            SearchBudget(200_000),
         )
-        for wishes in (Wishes(), Wishes({}, groups), Wishes({groups[2][0]: 0}, groups))
+        for wishes in (
+            PlacementConstraints(),
+            PlacementConstraints({}, groups),
+            PlacementConstraints({groups[2][0]: 0}, groups),
+        )
     )
     assert free.cost == grouped.cost == both.cost
-    assert is_allowed(both.order, [1] * 32, Wishes({groups[2][0]: 0}, groups))
+    assert is_allowed(both.order, [1] * 32, PlacementConstraints({groups[2][0]: 0}, groups))
 
 
 def test_a_ring_of_many_groups_enters_each_once() -> None:
@@ -144,16 +156,23 @@ def test_a_ring_of_many_groups_enters_each_once() -> None:
     groups = [list(range(k, k + 5)) for k in range(0, 60, 5)]
     for slots in ([1] * 60, [1 + k % 3 for k in range(60)]):
         given = np.repeat(np.arange(60), slots)
-        task = Task(alike(rtt), given, "ring", Options(), SIZE, "latency", wishes=Wishes({}, groups))
+        task = OrderingProblem(
+            alike(rtt), given, "ring", Options(), SIZE, "latency", constraints=PlacementConstraints({}, groups)
+        )
         result = search(task, 1, SearchBudget(20_000))
-        assert is_allowed(result.order, slots, task.wishes)
+        assert is_allowed(result.order, slots, task.constraints)
         assert result.lower_bound is not None
-        assert result.lower_bound <= result.cost < result.given
+        assert result.lower_bound <= result.cost < result.baseline_cost
 
 
 def test_without_time_a_wish_is_kept_all_the_same() -> None:
     groups = [list(range(k, 40, 4)) for k in range(4)]
     for algo in ("ring", "tree", "nccl"):
-        for wishes in (Wishes({}, groups), Wishes({7: 12}), Wishes({7: 12, 3: 4}), Wishes({7: 12}, groups)):
-            task = Task(fabric(40, 2), np.arange(40), algo, Options(), SIZE, "latency", wishes=wishes)
+        for wishes in (
+            PlacementConstraints({}, groups),
+            PlacementConstraints({7: 12}),
+            PlacementConstraints({7: 12, 3: 4}),
+            PlacementConstraints({7: 12}, groups),
+        ):
+            task = OrderingProblem(fabric(40, 2), np.arange(40), algo, Options(), SIZE, "latency", constraints=wishes)
             assert is_allowed(search(task, 1, SearchBudget(10**9, lambda _: False)).order, [1] * 40, wishes)

@@ -1,0 +1,462 @@
+"""Event-driven simulation of a job on shared resources, at the level of flows (compiled with Numba).
+
+Between two events every flow has a constant rate, the max-min fair one of :mod:`solvers.simulation.max_min`: what long
+TCP flows get, whose windows have grown and whose round trips are alike (Bonald and Massoulié, SIGMETRICS 2001). There
+are no packets, so losses and slow start are not seen.
+
+Events are the end of a flow, of a lead or of a lag, and changes of a capacity. Events of one time are handled together
+before rates are worked out anew, so that the rounds of a symmetric collective cost one filling each.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from plink.errors import NoAnswer, UsageError
+from solvers.simulation.job import Changes, Integers, Resources, Tasks, Vector, check
+from solvers.simulation.max_min import NONE, UNLIMITED, flow_table, insert, refill, remove
+
+_BEGINS, _COMPLETES = 0, 1
+_SAME_TIME = 1e-12  # of the present time, in which events count as simultaneous
+_WAITING, _QUEUED, _LEADING, _FLOWING, _LAGGING, _DONE = range(6)
+_STATES = ("waits for others", "is queued", "is about to begin", "is under way", "is arriving", "is done")
+_FINISHED, _STUCK, _TOO_LONG = 0, 1, 2
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """``begin_us``, ``end_us``, shape (M,): when each task began to use its resources and when it was complete, lag
+    included. ``makespan_us``: the last end. ``moved``, shape (L,): the amount that each resource carried."""
+
+    begin_us: Vector
+    end_us: Vector
+    makespan_us: float
+    moved: Vector
+
+
+class _Problem(NamedTuple):
+    """All that the main loop reads, as arrays; see :mod:`solvers.simulation.job`."""
+
+    capacity: Vector
+    routes: Integers
+    limits: Vector
+    route_of: Integers
+    amount: Vector
+    lead_us: Vector
+    lag_us: Vector
+    queue_of: Integers
+    priority: Integers
+    dependent_offsets: Integers
+    dependents: Integers
+    change_us: Vector
+    change_resource: Integers
+    change_capacity: Vector
+
+
+def simulate(
+    resources: Resources, tasks: Tasks, changes: Changes | None = None, limit_us: float = float("inf")
+) -> Timeline:
+    """Run a job.
+
+    :param limit_us: simulated time at which it is given up.
+    :raises UsageError: as :func:`solvers.simulation.job.check`, and for tasks that wait for each other in a circle.
+    :raises NoAnswer: when the limit is reached, or a flow can never end; says what was waiting for what.
+    """
+    changes = changes or Changes()
+    check(resources, tasks, changes)
+    dependents, waits_for = _dependents(tasks), np.diff(tasks.after[0]).astype(np.int64)
+    if _circular(waits_for.copy(), *dependents):
+        raise UsageError(f"tasks wait for each other in a circle, among them {_circle(tasks)}")
+    m, queues = len(tasks), int(tasks.queue.max(initial=-1)) + 1
+    problem = _Problem(
+        np.minimum(resources.capacity, UNLIMITED), np.ascontiguousarray(resources.routes, dtype=np.int64),
+        np.minimum(resources.limit, UNLIMITED), tasks.route, tasks.amount, tasks.lead_us, tasks.lag_us, tasks.queue,
+        tasks.priority, *dependents, changes.at_us, changes.resource, np.minimum(changes.capacity, UNLIMITED),
+    )  # fmt: skip
+    begin, end, moved = np.full(m, np.nan), np.full(m, np.nan), np.zeros(len(resources.capacity))
+    state = np.zeros(m, dtype=np.int8)
+    flows_at_once = max(1, int((tasks.queue < 0).sum()) + queues)
+    outcome, now = _run(problem, waits_for, (begin, end, moved, state), flows_at_once, queues, limit_us)
+    if outcome != _FINISHED:
+        why = (
+            f"after {limit_us:g} us of simulated time"
+            if outcome == _TOO_LONG
+            else f"nothing can happen after {now:g} us"
+        )
+        raise NoAnswer(f"the job is not done: {why}; {_stuck(resources, tasks, state)}")
+    return Timeline(begin, end, float(end.max()) if m else 0.0, moved)
+
+
+def _dependents(tasks: Tasks) -> tuple[Integers, Integers]:
+    """The tasks that wait for each one, as (offsets, tasks)."""
+    offsets, needed = tasks.after
+    waiting = np.repeat(np.arange(len(tasks)), np.diff(offsets))
+    order = np.argsort(needed, kind="stable")
+    counts = np.bincount(needed, minlength=len(tasks))
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), waiting[order].astype(np.int64)
+
+
+def _circle(tasks: Tasks) -> str:
+    """One circle of tasks that wait for each other, as text."""
+    offsets, needed = tasks.after
+    left = np.diff(offsets).astype(np.int64)
+    _circular(left, *_dependents(tasks))
+    task = int(np.flatnonzero(left > 0)[0])
+    path: list[int] = []
+    while task not in path:
+        path.append(task)
+        task = next(int(t) for t in needed[offsets[task] : offsets[task + 1]] if left[t] > 0)
+    return " -> ".join(map(str, [*path[path.index(task) :][:_SHOWN], "..."]))
+
+
+def _stuck(resources: Resources, tasks: Tasks, state: npt.NDArray[np.int8]) -> str:
+    """What was waiting for what, for a person."""
+    lines = []
+    for task in np.flatnonzero(state != _DONE).tolist()[:_SHOWN]:
+        route = resources.routes[tasks.route[task]]
+        offsets, needed = tasks.after
+        others = [int(t) for t in needed[offsets[task] : offsets[task + 1]] if state[t] != _DONE]
+        reason = f" (task {others[0]})" if state[task] == _WAITING and others else ""
+        over = (
+            f" over {', '.join(resources.name(int(link)) for link in route if link >= 0)}"
+            if state[task] == _FLOWING
+            else ""
+        )
+        lines.append(f"task {task} {_STATES[state[task]]}{reason}{over}")
+    return "; ".join([*lines, *(["..."] if int((state != _DONE).sum()) > _SHOWN else [])])
+
+
+@njit(cache=True)
+def _circular(waits_for: Any, offsets: Any, waiting: Any) -> bool:
+    """Whether some tasks can never begin (Kahn 1962); ``waits_for`` is above 0 for these afterwards."""
+    m = len(waits_for)
+    ready = np.empty(m, dtype=np.int64)
+    number, done = 0, 0
+    for task in range(m):
+        if waits_for[task] == 0:
+            ready[number] = task
+            number += 1
+    while done < number:
+        task = ready[done]
+        done += 1
+        for k in range(offsets[task], offsets[task + 1]):
+            waits_for[waiting[k]] -= 1
+            if waits_for[waiting[k]] == 0:
+                ready[number] = waiting[k]
+                number += 1
+    return number < m
+
+
+@njit(cache=True)
+def _add_event(times: Any, events: Any, size: int, time: float, event: int) -> int:
+    """Put an event on the heap, the earliest first, then the lowest number."""
+    at = size
+    while at > 0:
+        up = (at - 1) // 2
+        if times[up] < time or (times[up] == time and events[up] <= event):
+            break
+        times[at], events[at] = times[up], events[up]
+        at = up
+    times[at], events[at] = time, event
+    return size + 1
+
+
+@njit(cache=True)
+def _drop_event(times: Any, events: Any, size: int) -> int:
+    """Take the earliest event off the heap."""
+    size -= 1
+    time, event, at = times[size], events[size], 0
+    while True:
+        child = 2 * at + 1
+        if child >= size:
+            break
+        if child + 1 < size and (
+            times[child + 1] < times[child] or (times[child + 1] == times[child] and events[child + 1] < events[child])
+        ):
+            child += 1
+        if times[child] > time or (times[child] == time and events[child] >= event):
+            break
+        times[at], events[at] = times[child], events[child]
+        at = child
+    times[at], events[at] = time, event
+    return size
+
+
+@njit(cache=True)
+def _grown(times: Any, events: Any) -> Any:
+    """Twice the room for events."""
+    return np.append(times, np.empty(len(times))), np.append(events, np.empty(len(events), dtype=np.int64))
+
+
+@njit(cache=True)
+def _sift(order: Any, place_of: Any, due: Any, size: int, at: int) -> None:
+    """Move the flow at a place of the heap of ends to where its time belongs."""
+    slot = order[at]
+    while at > 0 and due[order[(at - 1) // 2]] > due[slot]:
+        order[at] = order[(at - 1) // 2]
+        place_of[order[at]] = at
+        at = (at - 1) // 2
+    while True:
+        child = 2 * at + 1
+        if child >= size:
+            break
+        if child + 1 < size and due[order[child + 1]] < due[order[child]]:
+            child += 1
+        if due[order[child]] >= due[slot]:
+            break
+        order[at] = order[child]
+        place_of[order[at]] = at
+        at = child
+    order[at] = slot
+    place_of[slot] = at
+
+
+@njit(cache=True)
+def _heapify(order: Any, place_of: Any, due: Any, size: int) -> None:
+    """Make a heap of the flows again after most of their ends have changed."""
+    for at in range(size // 2 - 1, -1, -1):
+        _sift_down(order, due, size, at)
+    for at in range(size):
+        place_of[order[at]] = at
+
+
+@njit(cache=True)
+def _sift_down(order: Any, due: Any, size: int, at: int) -> None:
+    slot = order[at]
+    while True:
+        child = 2 * at + 1
+        if child >= size:
+            break
+        if child + 1 < size and due[order[child + 1]] < due[order[child]]:
+            child += 1
+        if due[order[child]] >= due[slot]:
+            break
+        order[at] = order[child]
+        at = child
+    order[at] = slot
+
+
+@njit(cache=True)
+def _later(priority: Any, a: int, b: int) -> bool:
+    """Whether task a comes after task b in their queue."""
+    return bool(priority[a] > priority[b] or (priority[a] == priority[b] and a > b))
+
+
+@njit(cache=True)
+def _joined(priority: Any, child: Any, sibling: Any, a: int, b: int) -> int:
+    """Join two pairing heaps of queued tasks (Fredman, Sedgewick, Sleator and Tarjan 1986); either may be -1."""
+    if a < 0 or b < 0:
+        return max(a, b)
+    if _later(priority, a, b):
+        a, b = b, a
+    sibling[b] = child[a]
+    child[a] = b
+    return a
+
+
+@njit(cache=True)
+def _without_first(priority: Any, child: Any, sibling: Any, root: int) -> int:
+    """The heap without its first task: the children, joined in pairs and then from the last to the first."""
+    pairs, task = NONE, child[root]
+    child[root] = NONE
+    while task >= 0:
+        second = sibling[task]
+        rest = sibling[second] if second >= 0 else NONE
+        sibling[task] = NONE
+        if second >= 0:
+            sibling[second] = NONE
+        joined = _joined(priority, child, sibling, task, second)
+        sibling[joined] = pairs
+        pairs, task = joined, rest
+    root = NONE
+    while pairs >= 0:
+        rest = sibling[pairs]
+        sibling[pairs] = NONE
+        root = _joined(priority, child, sibling, root, pairs)
+        pairs = rest
+    return root
+
+
+@njit(cache=True)
+def _run(problem: Any, waits_for: Any, results: Any, slots: int, queues: int, limit_us: float) -> Any:
+    """Handle all events of one time, work out rates anew, go on to the next time; returns (outcome, time)."""
+    capacity, routes, limits, route_of, amount, lead_us, lag_us, queue_of, priority = problem[:9]
+    offsets, waiting, change_us, change_resource, change_capacity = problem[9:]
+    begin_us, end_us, moved, state = results
+    m, longest, links = len(route_of), routes.shape[1], len(capacity)
+    table = flow_table(slots, links, longest)
+    # Flows that are under way, the one that ends first on top; the slots from `used` on are free.
+    order, place_of, used = np.arange(slots), np.arange(slots), 0
+    task_of = np.full(slots, NONE)
+    rate, remaining, since, due = np.zeros(slots), np.zeros(slots), np.zeros(slots), np.zeros(slots)
+    times, events, size = np.empty(1024), np.empty(1024, dtype=np.int64), 0
+    child, sibling = np.full(m, NONE), np.full(m, NONE)
+    first_queued, busy = np.full(queues, NONE), np.zeros(queues, dtype=np.bool_)
+    idle, idle_end = np.empty(2 * queues, dtype=np.int64), 0  # queues that may go on
+    ready, complete = np.empty(2 * m, dtype=np.int64), np.empty(m, dtype=np.int64)  # twice: also after its lead
+    ready_end, ready_done, complete_end, complete_done = 0, 0, 0, 0
+    ended = np.empty(m, dtype=np.int64)  # flows that ended, in order
+    ended_end, ended_done = 0, 0
+    changed, is_changed, changed_end = np.empty(links, dtype=np.int64), np.zeros(links, dtype=np.bool_), 0
+    filled, limited = np.empty(slots, dtype=np.int64), bool((limits < UNLIMITED).any())
+    for task in range(m):
+        if waits_for[task] == 0:
+            ready[ready_end] = task
+            ready_end += 1
+    now, next_change = 0.0, 0
+    while True:
+        # All that begins, ends and completes at this time, until nothing follows from it any more.
+        while True:
+            starting = NONE
+            if complete_done < complete_end:
+                task = complete[complete_done]
+                complete_done += 1
+                state[task], end_us[task] = _DONE, now
+                for k in range(offsets[task], offsets[task + 1]):
+                    waits_for[waiting[k]] -= 1
+                    if waits_for[waiting[k]] == 0:
+                        ready[ready_end] = waiting[k]
+                        ready_end += 1
+            elif ended_done < ended_end:
+                task = ended[ended_done]
+                ended_done += 1
+                if lag_us[task] > 0:
+                    state[task] = _LAGGING
+                    if size + 1 >= len(times):
+                        times, events = _grown(times, events)
+                    size = _add_event(times, events, size, now + lag_us[task], 2 * task + _COMPLETES)
+                else:
+                    complete[complete_end] = task
+                    complete_end += 1
+                queue = queue_of[task]
+                if queue >= 0:
+                    busy[queue] = True  # until all that is ready at this time is queued
+                    idle[idle_end] = queue
+                    idle_end += 1
+            elif ready_done < ready_end:
+                task = ready[ready_done]
+                ready_done += 1
+                queue = queue_of[task]
+                if queue >= 0 and state[task] == _WAITING:
+                    state[task] = _QUEUED
+                    first_queued[queue] = _joined(priority, child, sibling, first_queued[queue], task)
+                    if not busy[queue]:
+                        busy[queue] = True  # until all that is ready at this time is queued
+                        idle[idle_end] = queue
+                        idle_end += 1
+                else:
+                    starting = task
+            elif idle_end > 0:
+                idle_end -= 1
+                queue = idle[idle_end]
+                starting = first_queued[queue]
+                busy[queue] = starting >= 0
+                if starting >= 0:
+                    first_queued[queue] = _without_first(priority, child, sibling, starting)
+            else:
+                break
+            if starting < 0:
+                continue
+            if lead_us[starting] > 0 and state[starting] != _LEADING:
+                state[starting] = _LEADING
+                if size + 1 >= len(times):
+                    times, events = _grown(times, events)
+                size = _add_event(times, events, size, now + lead_us[starting], 2 * starting + _BEGINS)
+                continue
+            begin_us[starting] = now
+            if amount[starting] == 0:
+                ended[ended_end] = starting
+                ended_end += 1
+                continue
+            state[starting] = _FLOWING
+            slot = order[used]
+            place_of[slot] = used
+            used += 1
+            task_of[slot] = starting
+            remaining[slot], since[slot], rate[slot], due[slot] = amount[starting], now, 0.0, np.inf
+            insert(table, slot, routes[route_of[starting]], limits[route_of[starting]])
+            finite = False
+            for position in range(longest):
+                link = routes[route_of[starting], position]
+                if link >= 0 and capacity[link] < UNLIMITED:
+                    finite = True
+                    if not is_changed[link]:
+                        is_changed[link] = True
+                        changed[changed_end] = link
+                        changed_end += 1
+            if not finite:  # only its own limit holds it
+                rate[slot] = limits[route_of[starting]]
+                due[slot] = now + amount[starting] / rate[slot]
+                _sift(order, place_of, due, used, place_of[slot])
+        if complete_end == m:
+            return _FINISHED, now
+        if changed_end > 0:
+            flows = refill(table, capacity, longest, changed[:changed_end], filled, limited)
+            for k in range(changed_end):
+                is_changed[changed[k]] = False
+            changed_end = 0
+            many = 4 * flows > used
+            for k in range(flows):
+                slot = filled[k]
+                if table.rate[slot] == rate[slot]:
+                    continue
+                remaining[slot] = max(0.0, remaining[slot] - rate[slot] * (now - since[slot]))
+                since[slot], rate[slot] = now, table.rate[slot]
+                due[slot] = now + remaining[slot] / rate[slot] if rate[slot] > 0 else np.inf
+                if not many:
+                    _sift(order, place_of, due, used, place_of[slot])
+            if many:
+                _heapify(order, place_of, due, used)
+        upcoming = times[0] if size > 0 else np.inf
+        if used > 0:
+            upcoming = min(upcoming, due[order[0]])
+        if next_change < len(change_us):
+            upcoming = min(upcoming, max(now, change_us[next_change]))
+        if upcoming == np.inf:
+            return _STUCK, now
+        if upcoming > limit_us:
+            return _TOO_LONG, limit_us
+        now = upcoming
+        while next_change < len(change_us) and change_us[next_change] <= now:
+            link = change_resource[next_change]
+            capacity[link] = change_capacity[next_change]
+            next_change += 1
+            if not is_changed[link]:
+                is_changed[link] = True
+                changed[changed_end] = link
+                changed_end += 1
+        soon = now * (1 + _SAME_TIME)
+        while size > 0 and times[0] <= soon:
+            task, kind = events[0] // 2, events[0] % 2
+            size = _drop_event(times, events, size)
+            if kind == _COMPLETES:
+                complete[complete_end] = task
+                complete_end += 1
+            else:
+                ready[ready_end] = task
+                ready_end += 1
+        first_ended = ended_end
+        while used > 0 and due[order[0]] <= soon:
+            slot = order[0]
+            task = task_of[slot]
+            for position in range(longest):
+                link = routes[route_of[task], position]
+                if link >= 0:
+                    moved[link] += amount[task]
+                    if capacity[link] < UNLIMITED and not is_changed[link]:
+                        is_changed[link] = True
+                        changed[changed_end] = link
+                        changed_end += 1
+            remove(table, slot, longest)
+            used -= 1
+            order[0] = order[used]
+            order[used] = slot
+            if used > 0:
+                _sift(order, place_of, due, used, 0)
+            ended[ended_end] = task
+            ended_end += 1
+        ended[first_ended:ended_end].sort()  # ties by number

@@ -1,0 +1,97 @@
+"""A job as a graph of tasks: transfers and computations, what each one waits for, and the resources it uses."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from plink.errors import UsageError
+
+Vector = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Resources:
+    """L resources, each shared max-min fairly by the tasks that use it, and R routes over them.
+
+    ``capacity``, shape (L,): amount per microsecond (bytes of a link, seconds of work of a processor); infinite where
+    it never limits. ``routes``, shape (R, P): the resources of a route, padded by -1. ``limit``, shape (R,): the most
+    that one task on the route takes by itself, infinite where only resources limit it. ``names``, length L: for errors.
+    """
+
+    capacity: Vector
+    routes: Integers
+    limit: Vector
+    names: tuple[str, ...] = ()
+
+    def name(self, resource: int) -> str:
+        """What a resource is called in errors."""
+        return self.names[resource] if self.names else f"resource {resource}"
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """M tasks, in an order in which ties are broken.
+
+    ``route``, shape (M,): over which resources ``amount``, shape (M,), is moved or worked off; an amount of 0 takes no
+    time. ``lead_us``, ``lag_us``, shape (M,): time before the first and after the last of it, in which the task uses no
+    resource (handshakes, latency). ``after``: the tasks that each one waits for, as (offsets of shape (M + 1,), tasks).
+    ``queue``, shape (M,): tasks of one queue use their resources one after the other (a connection, a processor's
+    kernel stream), the lowest ``priority`` first, then the lowest number; -1: no queue. The queue goes on when the
+    amount is done, before the lag.
+    """
+
+    route: Integers
+    amount: Vector
+    lead_us: Vector
+    lag_us: Vector
+    after: tuple[Integers, Integers]
+    queue: Integers
+    priority: Integers
+
+    def __len__(self) -> int:
+        return len(self.route)
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Capacities that change: at ``at_us[k]``, rising, ``resource[k]`` has ``capacity[k]``; shapes (K,)."""
+
+    at_us: Vector = field(default_factory=lambda: np.zeros(0))
+    resource: Integers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    capacity: Vector = field(default_factory=lambda: np.zeros(0))
+
+
+def check(resources: Resources, tasks: Tasks, changes: Changes) -> None:
+    """Refuse what cannot be simulated.
+
+    :raises UsageError: for an unknown route, task or resource, a negative amount, time or capacity, or a resource
+        without capacity that a task needs and no change gives any; cycles are found by :func:`simulate`.
+    """
+    offsets, needed = tasks.after
+    shapes = {len(column) for column in (tasks.amount, tasks.lead_us, tasks.lag_us, tasks.queue, tasks.priority)}
+    if shapes - {len(tasks)} or len(offsets) != len(tasks) + 1 or (len(needed) != offsets[-1]):
+        raise UsageError("tasks: their columns have different lengths")
+    if len(tasks) and not (tasks.route.min() >= 0 and tasks.route.max() < len(resources.routes)):
+        raise UsageError(
+            f"task {int(np.argmax((tasks.route < 0) | (tasks.route >= len(resources.routes))))}: no such route"
+        )
+    if len(needed) and not (needed.min() >= 0 and needed.max() < len(tasks)):
+        raise UsageError("a task waits for one that does not exist")
+    for name, values in (("amount", tasks.amount), ("lead", tasks.lead_us), ("lag", tasks.lag_us)):
+        wrong = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
+        if len(wrong):
+            raise UsageError(f"task {int(wrong[0])}: its {name} is {values[wrong[0]]:g}; give 0 or more")
+    if (resources.routes.size and resources.routes.max() >= len(resources.capacity)) or not (resources.limit > 0).all():
+        raise UsageError("a route uses a resource that does not exist, or has a limit of 0")
+    if np.isnan(resources.capacity).any() or (resources.capacity < 0).any() or (changes.capacity < 0).any():
+        raise UsageError("a capacity is negative or no number")
+    if (np.diff(changes.at_us) < 0).any() or (
+        len(changes.resource) and changes.resource.max() >= len(resources.capacity)
+    ):
+        raise UsageError("changes: give them by rising time, of resources that exist")
+    used = np.unique(resources.routes[np.unique(tasks.route[tasks.amount > 0])]) if len(tasks) else np.zeros(0, int)
+    dead = [r for r in used[used >= 0].tolist() if resources.capacity[r] == 0 and r not in changes.resource]
+    if dead:
+        raise UsageError(f"{resources.name(dead[0])} has no capacity, but tasks need it: they would never end")

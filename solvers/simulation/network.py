@@ -1,0 +1,81 @@
+"""The resources of a network: what hosts send and receive by themselves, and what groups of every tier share."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from plink.errors import NoAnswer
+from solvers.costs.fabric import BYTES_PER_US, Fabric
+from solvers.simulation.job import Integers, Resources, Vector
+
+Hosts = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class TierLinks:
+    """Links that groups of one tier share: ``group_of``, shape (N,); ``out_gbps``, ``in_gbps``, shape (G,): what the
+    hosts of a group send to, and receive from, all other groups together; infinite where the hosts are the limit."""
+
+    group_of: Hosts
+    out_gbps: Vector
+    in_gbps: Vector
+
+
+@dataclass(frozen=True)
+class SimulatedNetwork:
+    """N hosts under T tiers, the innermost first. ``latency_us``, shape (N, N): one way. ``pair_gbps``, same shape or
+    None: the most that one flow gets. ``out_gbps``, ``in_gbps``, shape (N,): a host's own rates."""
+
+    names: tuple[str, ...]
+    latency_us: Vector
+    pair_gbps: Vector | None
+    out_gbps: Vector
+    in_gbps: Vector
+    tiers: tuple[TierLinks, ...]
+
+    @classmethod
+    def of(cls, fabric: Fabric) -> "SimulatedNetwork":
+        """As the cost models know it."""
+        tier = TierLinks(fabric.group_of, fabric.group_out_gbps, fabric.group_in_gbps)
+        return cls(
+            fabric.names, fabric.rtt_us / 2, fabric.pair_gbps, fabric.host_out_gbps, fabric.host_in_gbps, (tier,)
+        )
+
+
+def resources_between(network: SimulatedNetwork, source: Hosts, target: Hosts) -> tuple[Resources, Integers, Vector]:
+    """The resources that flows from source to target use.
+
+    :param source: shape (M,), the host that each flow comes from, ``target`` where it goes; the same for none.
+    :returns: resources in bytes per microsecond; the route of each flow, shape (M,); its latency, shape (M,).
+    :raises NoAnswer: when a round trip is not known.
+    """
+    n = len(network.names)
+    pairs, route = np.unique(source.astype(np.int64) * n + target, return_inverse=True)
+    a, b = pairs // n, pairs % n
+    latency = np.where(a == b, 0.0, network.latency_us[a, b])
+    if np.isnan(latency).any():
+        k = int(np.flatnonzero(np.isnan(latency))[0])
+        raise NoAnswer(
+            f"the round trip {network.names[a[k]]} - {network.names[b[k]]} is needed and was not measured; "
+            "`plink probe HOSTS --resume` measures it"
+        )
+    capacity = [network.out_gbps, network.in_gbps]
+    names = [f"{name}, {way}" for way in ("out", "in") for name in network.names]
+    columns, first = [np.where(a == b, -1, a), np.where(a == b, -1, n + b)], 2 * n
+    for tier in network.tiers:
+        groups = len(tier.out_gbps)
+        crosses = tier.group_of[a] != tier.group_of[b]
+        columns.append(np.where(crosses, first + tier.group_of[a], -1))
+        columns.append(np.where(crosses, first + groups + tier.group_of[b], -1))
+        capacity += [tier.out_gbps, tier.in_gbps]
+        leaders = [network.names[int(np.argmax(tier.group_of == group))] for group in range(groups)]
+        names += [f"the way {way} the group of {name}" for way in ("out of", "into") for name in leaders]
+        first += 2 * groups
+    limit = np.full(len(pairs), np.inf) if network.pair_gbps is None else network.pair_gbps[a, b].copy()
+    limit[(a == b) | np.isnan(limit)] = np.inf
+    resources = Resources(
+        np.concatenate(capacity) * BYTES_PER_US, np.stack(columns, axis=1).astype(np.int64), limit * BYTES_PER_US,
+        tuple(names),
+    )  # fmt: skip
+    return resources, route.astype(np.int64), latency[route]

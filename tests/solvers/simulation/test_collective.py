@@ -1,0 +1,114 @@
+"""Collectives on simulated networks, against what can be worked out by hand."""
+
+import numpy as np
+import pytest
+
+from plink.errors import NoAnswer, UsageError
+from plink.model.schedule import make_schedule
+from solvers.costs.fabric import BYTES_PER_US
+from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
+from solvers.simulation.collective import simulate_collective
+from solvers.simulation.network import SimulatedNetwork, TierLinks
+
+SIZE = 8e6
+LATENCY_US = 10.0
+GBPS = 2.0
+
+
+def network(hosts: int, *tiers: TierLinks, latency_us: float = LATENCY_US) -> SimulatedNetwork:
+    """Equal hosts under shared links."""
+    rates = np.full(hosts, GBPS)
+    names = tuple(f"h{host}" for host in range(hosts))
+    return SimulatedNetwork(names, np.full((hosts, hosts), latency_us), None, rates, rates, tiers)
+
+
+def racks(hosts: int, number: int, gbps: float) -> TierLinks:
+    """Racks of equal size, each with a way out and in of that rate."""
+    return TierLinks(np.arange(hosts) * number // hosts, np.full(number, gbps), np.full(number, gbps))
+
+
+@pytest.mark.parametrize("hosts", [2, 3, 8, 16])
+def test_ring_takes_the_time_of_its_rounds(hosts: int) -> None:
+    """2 (N - 1) rounds of a block each (Patarasuk and Yuan 2009)."""
+    found = simulate_collective(schedule_for("ring", hosts), network(hosts), np.arange(hosts), SIZE)
+    expected = 2 * (hosts - 1) * (SIZE / hosts / (GBPS * BYTES_PER_US) + LATENCY_US)
+    assert found.makespan_us == pytest.approx(expected, rel=1e-9)
+
+
+def test_halving_doubling_takes_the_time_of_its_rounds() -> None:
+    """Each half takes log2(N) rounds and moves (N - 1) / N of the data (Thakur et al. 2005)."""
+    hosts = 16
+    found = simulate_collective(schedule_for("halving-doubling", hosts), network(hosts), np.arange(hosts), SIZE)
+    expected = 2 * ((hosts - 1) / hosts * SIZE / (GBPS * BYTES_PER_US) + 4 * LATENCY_US)
+    assert found.makespan_us == pytest.approx(expected, rel=1e-9)
+
+
+def test_ring_is_held_by_the_uplink_that_most_of_its_hops_cross() -> None:
+    """A ring by racks crosses each uplink once, one that alternates between racks four times; the uplink has half a
+    host's rate. The last hops of a ring by racks wait for nobody: every hop is as slow as the slowest."""
+    tier, schedule = racks(8, 2, GBPS / 2), schedule_for("ring", 8)
+    by_rack = simulate_collective(schedule, network(8, tier, latency_us=0.0), np.arange(8), SIZE).makespan_us
+    alternating = np.arange(8).reshape(2, 4).T.ravel()
+    mixed = simulate_collective(schedule, network(8, tier, latency_us=0.0), alternating, SIZE).makespan_us
+    rounds_us = 14 * SIZE / 8 / (GBPS / 2 * BYTES_PER_US)
+    assert by_rack == pytest.approx(rounds_us, rel=0.08)
+    assert mixed == pytest.approx(4 * rounds_us, rel=1e-9)
+
+
+def test_outer_tier_limits_what_the_inner_one_lets_through() -> None:
+    """Two hosts of one rack send, one of them to another pod: pods carry a tenth of a host's rate, and what the flow
+    between pods does not take of their rack's uplink is left to the flow between racks."""
+    pods = TierLinks(np.arange(8) // 4, np.full(2, GBPS / 10), np.full(2, GBPS / 10))
+    schedule = make_schedule("cross", 8, 1, [[0, 0, 4, 0, 1, 1], [0, 1, 2, 0, 1, 1]], "broadcast")
+    found = simulate_collective(schedule, network(8, racks(8, 4, GBPS), pods), np.arange(8), SIZE)
+    alone_us = SIZE / (GBPS * BYTES_PER_US)
+    assert found.end_us == pytest.approx([10 * alone_us + LATENCY_US, alone_us / 0.9 + LATENCY_US], rel=1e-9)
+
+
+def test_measured_rate_of_a_pair_limits_its_flow() -> None:
+    slow = network(2)
+    pairs = np.array([[np.nan, GBPS / 4], [np.nan, np.nan]])
+    limited = SimulatedNetwork(slow.names, slow.latency_us, pairs, slow.out_gbps, slow.in_gbps, ())
+    schedule = make_schedule("one", 2, 1, [[0, 0, 1, 0, 1, 1]], "broadcast")
+    found = simulate_collective(schedule, limited, np.arange(2), SIZE)
+    assert found.makespan_us == pytest.approx(4 * SIZE / (GBPS * BYTES_PER_US) + LATENCY_US, rel=1e-9)
+
+
+def test_lockstep_ring_waits_for_more_than_it_has_to() -> None:
+    """Hosts of uneven rates: no flow of a ring shares anything, so that to wait longer is never faster."""
+    even, schedule = network(12), schedule_for("ring", 12)
+    rates = np.random.default_rng(3).uniform(GBPS / 2, GBPS, 12)
+    uneven = SimulatedNetwork(even.names, even.latency_us, None, rates, rates[::-1].copy(), ())
+    free, lockstep = (
+        simulate_collective(schedule, uneven, np.arange(12), SIZE, lockstep).makespan_us for lockstep in (False, True)
+    )
+    assert SIZE * 22 / 12 / (rates.min() * BYTES_PER_US) < free <= lockstep * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("algo", sorted(ALGORITHMS))
+def test_every_algorithm_of_the_catalogue_runs_and_moves_what_it_says(algo: str) -> None:
+    """Nothing is faster than its busiest host, and hosts send what the schedule says."""
+    ranks = 8
+    options = Options(groups=[[0, 1, 2, 3], [4, 5, 6, 7]]) if "groups" in ALGORITHMS[algo].options else None
+    schedule = schedule_for(algo, ranks, options)
+    order = np.arange(schedule.ranks)
+    found = simulate_collective(schedule, network(schedule.ranks, racks(schedule.ranks, 2, GBPS)), order, SIZE)
+    sent = np.bincount(schedule.source, schedule.count * (SIZE / schedule.chunks), schedule.ranks)
+    assert found.moved[: schedule.ranks] == pytest.approx(sent, rel=1e-9)
+    assert found.makespan_us >= sent.max() / (GBPS * BYTES_PER_US) * (1 - 1e-9)
+
+
+def test_ranks_of_one_host_exchange_for_nothing() -> None:
+    schedule = schedule_for("ring", 4)
+    assert simulate_collective(schedule, network(1), np.zeros(4, dtype=np.intp), SIZE).makespan_us == 0
+
+
+def test_unmeasured_pair_and_wrong_order_are_refused() -> None:
+    schedule, unknown = schedule_for("ring", 3), network(3)
+    unknown.latency_us[0, 1] = np.nan
+    with pytest.raises(NoAnswer, match="h0 - h1"):
+        simulate_collective(schedule, unknown, np.arange(3), SIZE)
+    with pytest.raises(UsageError, match="2 ranks"):
+        simulate_collective(schedule, network(2), np.arange(2), SIZE)
+    with pytest.raises(UsageError, match="0 bytes"):
+        simulate_collective(schedule, network(3), np.arange(3), 0)
