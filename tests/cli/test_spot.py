@@ -165,15 +165,15 @@ REFUSALS = {
 
 @pytest.mark.parametrize("name", REFUSALS)
 def test_market_files_that_are_refused(name: str, here: Path) -> None:
-    text, why = REFUSALS[name]
+    text, reason = REFUSALS[name]
     (here / "bad.toml").write_text(text)
     message = refusal(typed("spot", "advise", "bad.toml", "--prices", "prices.json", cwd=here))
-    assert why in message
+    assert reason in message
     assert message.startswith("bad.toml")
 
 
 @pytest.mark.parametrize(
-    ("words", "why"),
+    ("words", "reason"),
     [
         ("read", "give files with prices, or --made"),
         ("read --made 3", "--market FILE"),
@@ -191,20 +191,20 @@ def test_market_files_that_are_refused(name: str, here: Path) -> None:
         ("advise market.toml", "--prices"),
     ],
 )
-def test_what_is_refused(words: str, why: str, here: Path) -> None:
-    assert why in refusal(typed("spot", *words.split(), cwd=here))
+def test_what_is_refused(words: str, reason: str, here: Path) -> None:
+    assert reason in refusal(typed("spot", *words.split(), cwd=here))
 
 
 @pytest.mark.parametrize(
-    ("words", "why"),
+    ("words", "reason"),
     [
         ("odds short.json", "two hours of prices"),
         ("simulate market.toml --prices prices.json --hours 200", "longer histories"),
     ],
 )
-def test_questions_without_an_answer(words: str, why: str, here: Path) -> None:
+def test_questions_without_an_answer(words: str, reason: str, here: Path) -> None:
     page(here / "short.json", entry(0), entry(1, "0.05"))
-    assert why in refusal(typed("spot", *words.split(), cwd=here), code=4)
+    assert reason in refusal(typed("spot", *words.split(), cwd=here), code=4)
 
 
 def test_two_products_are_refused_and_one_can_be_chosen(here: Path) -> None:

@@ -40,9 +40,9 @@ def test_pages_newest_first_are_joined_and_repeats_count_once(tmp_path: Path) ->
     assert trace.prices.tolist() == [0.01, 0.02, 0.05]
     assert both.prices[B].until == trace.until  # the price stood until the end of the files
     assert both.notes == ("1 prices are there twice and count once",)
-    one = tmp_path / "both.json"
-    one.write_text(first.read_text() + "\n" + second.read_text())
-    assert read_histories([one]).prices[A].times.tolist() == trace.times.tolist()
+    joined = tmp_path / "both.json"
+    joined.write_text(first.read_text() + "\n" + second.read_text())
+    assert read_histories([joined]).prices[A].times.tolist() == trace.times.tolist()
 
 
 def test_the_later_of_two_at_one_time_counts(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_what_is_no_price_is_refused(price: object, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "why"),
+    ("content", "reason"),
     [
         ("", "expected JSON, or CSV|no prices"),
         ("{}", "no price history"),
@@ -122,15 +122,15 @@ def test_what_is_no_price_is_refused(price: object, tmp_path: Path) -> None:
         ('{"metadata": {"gap_seconds": 0}, "data": [1, 0]}', "above 0|> 0"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(content: str, why: str, tmp_path: Path) -> None:
+def test_what_cannot_be_is_refused_in_one_line(content: str, reason: str, tmp_path: Path) -> None:
     (tmp_path / "us-east-1a_v100.txt").write_text(content)
-    with pytest.raises(InputError, match=why) as error:
+    with pytest.raises(InputError, match=reason) as error:
         read_histories([tmp_path / "us-east-1a_v100.txt"])
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("change", "why"),
+    ("change", "reason"),
     [
         ({"times_s": [1.0, 0.5]}, r"times_s\[1\]: times must increase"),
         ({"prices": [1.0]}, "2 times_s and 1 prices"),
@@ -140,11 +140,11 @@ def test_what_cannot_be_is_refused_in_one_line(content: str, why: str, tmp_path:
         ({"prices": [1.0, 0.0]}, r"prices\[1\]"),
     ],
 )
-def test_documents_that_contradict_themselves(change: dict[str, Any], why: str, tmp_path: Path) -> None:
+def test_documents_that_contradict_themselves(change: dict[str, Any], reason: str, tmp_path: Path) -> None:
     market = {"zone": "a", "type": "t", "product": "p", "times_s": [0.0, 2.0], "prices": [1.0, 2.0], "until_s": 3.0}
     document = {"schema": "plink.spot-prices/1", "currency": "USD", "markets": [market | change]}
     (tmp_path / "a.json").write_text(json.dumps(document))
-    with pytest.raises(InputError, match=why):
+    with pytest.raises(InputError, match=reason):
         read_histories([tmp_path / "a.json"])
 
 

@@ -69,9 +69,9 @@ def test_the_best_of_all_candidates(book: OfferBook) -> None:
             parts = [*base, unit.times(int(32 // offer.cores), offer.cores)]
             costs[number, quote.price + delta] = cost_per_core_hour(parts, APPLICATION, changed=True)
     best = min(costs, key=lambda key: costs[key])
-    found = decision.candidates[0]
-    assert (found.market, found.bid) == (book.offers[best[0]].market, pytest.approx(best[1]))
-    assert found.cost_per_work == pytest.approx(costs[best])
+    best_found = decision.candidates[0]
+    assert (best_found.market, best_found.bid) == (book.offers[best[0]].market, pytest.approx(best[1]))
+    assert best_found.cost_per_work == pytest.approx(costs[best])
     assert decision.cost_per_work == pytest.approx(cost_per_core_hour(base, APPLICATION, changed=False))
     assert (decision.action == "acquire") == (costs[best] < decision.cost_per_work)
     order = [each.cost_per_work for each in decision.candidates]
