@@ -27,7 +27,7 @@ SCHEMA = "plink.spot-prices/1"
 LINUX = "Linux/UNIX"
 MIN_HOLE_S = 12 * 3600.0
 # A gap in all markets is a hole where this many changes were due in it: no chance, even if they come in bursts.
-MIN_MISSED_CHANGES = 60
+MIN_MISSED_CHANGES = 40
 _MAX_SHOWN_CHARACTERS = 40
 _MAX_TIME_S = 1e11
 _AWS_KEYS = ("AvailabilityZone", "InstanceType", "ProductDescription", "Timestamp", "SpotPrice")
