@@ -34,6 +34,7 @@ ENTRIES = (
     Entry("parameter_server", "what goes through a server of AgileML's store", 3),
     Entry("pricing", "what computing a price costs", 2),
     Entry("probing", "time and accuracy of the probe", 9),
+    Entry("spot", "BidBrain against other strategies on made prices (Harlap Figures 4.7 to 4.9)", 4),
     Entry("report", "size of the page, and how fast it opens", 2),
 )
 NAMES = tuple(entry.name for entry in ENTRIES)

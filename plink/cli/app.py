@@ -37,11 +37,12 @@ from plink.cli import (
 )
 from plink.cli.elastic import app as elastic
 from plink.cli.job_options import PROGRAM_FIRST
+from plink.cli.spot import app as spot
 
 # As one goes from measuring to running; Typer lists groups of commands after all others.
 _COMMAND_ORDER = (
     "probe", "doctor", "diff", "embed", "cluster", "reorder", "cost", "advise", "plan", "schedule", "report", "show",
-    "check", "launch", "submit", "compare", "manifests", "runs", "autotune", "elastic",
+    "check", "launch", "submit", "compare", "manifests", "runs", "autotune", "elastic", "spot",
     "reflector", "stamp", "demo", "lab", "info",
 )  # fmt: skip
 _CONTEXT = {"help_option_names": ["-h", "--help"]}
@@ -104,6 +105,7 @@ def command() -> Any:
     app.add_typer(runs.app, name="runs")
     app.add_typer(autotune.app, name="autotune")
     app.add_typer(elastic.app, name="elastic")
+    app.add_typer(spot.app, name="spot")
     app.command("reflector")(reflector.reflector)
     app.command("stamp")(reflector.stamp)
     app.command("demo")(demo.demo)

@@ -44,7 +44,52 @@ def write_samples(folder: Path) -> None:
         "SwitchName=spine Switches=leaf[1-2]\n"
         + "".join(f"SwitchName=leaf{k} Nodes={','.join(rack)}\n" for k, rack in enumerate(_RACKS, start=1))
     )
+    _write_spot_samples(folder)
     (folder / "train.py").write_text('print("trained")\n')
+
+
+def _write_spot_samples(folder: Path) -> None:
+    """Put a market file, and prices for it, into a folder: ten days of two types in two zones."""
+    from plink.model.spot.market_file import read_market_file
+    from plink.model.spot.price_files import prices_to_json
+    from plink.model.spot.prices import Market
+    from solvers.spot.made import KINDS, MadeMarket, make_prices
+
+    (folder / "market.toml").write_text(MARKET_FILE)
+    market_file = read_market_file(folder / "market.toml")
+    markets = [
+        MadeMarket(Market(zone, kind.name), KINDS[name], kind.on_demand)
+        for zone in market_file.zones
+        for kind, name in zip(market_file.types, ("c3-a", "g2-a"), strict=True)
+    ]
+    _write(folder / "prices.json", prices_to_json(make_prices(markets, 10, 1, 1.7e9), "USD"))
+
+
+MARKET_FILE = """\
+billing = "hourly-2016"
+zones = ["zone-a", "zone-b"]
+
+[[types]]
+name = "c4.xlarge"
+cores = 4
+on_demand = 0.199
+
+[[types]]
+name = "c4.2xlarge"
+cores = 8
+on_demand = 0.398
+
+[anchors]
+type = "c4.xlarge"
+count = 3
+
+[reference]
+type = "c4.2xlarge"
+count = 64
+
+[limits]
+max_cores = 768
+"""
 
 
 def _network(names: str, rows: list[list[float | None]]) -> dict[str, Any]:

@@ -1,0 +1,136 @@
+"""Compare strategies for transient machines on price histories."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from plink.api.spot import anchors_of, application_from, price_offers
+from plink.errors import NoAnswer, UsageError
+from plink.model.spot.market_file import MarketFile
+from plink.model.spot.prices import Prices
+from solvers.spot.billing import BILLINGS
+from solvers.spot.comparing import StrategyResult, compare, draw_starts
+from solvers.spot.footprint import Outlook
+from solvers.spot.odds import mean_hours_to_eviction
+from solvers.spot.scaling import Application
+from solvers.spot.simulating import SimulatedMarkets
+from solvers.spot.strategies import NAMES, Comparison, Reference
+
+BASELINE = "on-demand"
+DEFAULT_STRATEGIES = (BASELINE, "standard-checkpoint", "standard-agile", "bidbrain")
+TRAIN_SHARE = 0.6  # of the histories, where nobody says until when
+
+
+@dataclass(frozen=True)
+class SimulationRequest:
+    """``hours`` of a job on the reference machines; ``starts`` of it in each zone, drawn by ``seed``;
+    ``train_until``: odds are from before this time and jobs start after it, seconds since 1970; None: three fifths of
+    the histories. ``application``: None: as the market file says."""
+
+    hours: float = 2.0
+    starts: int = 1000
+    seed: int = 0
+    strategies: Sequence[str] = DEFAULT_STRATEGIES
+    train_until: float | None = None
+    application: Application | None = None
+
+    def check(self) -> None:
+        """:raises UsageError: for what cannot be simulated."""
+        if not 0 < self.hours <= 1000:
+            raise UsageError(f"--hours {self.hours:g}: give more than 0 and at most 1000")
+        if self.starts < 1:
+            raise UsageError(f"--starts {self.starts}: give at least 1")
+        for name in self.strategies:
+            if name not in NAMES:
+                raise UsageError(f"--strategies {name}: choose some of {', '.join(NAMES)}, or all")
+
+
+@dataclass(frozen=True)
+class ZoneResult:
+    """How jobs went in one zone, by strategy, that on demand first."""
+
+    zone: str
+    results: tuple[StrategyResult, ...]
+
+    @property
+    def baseline(self) -> StrategyResult:
+        """On demand."""
+        return self.results[0]
+
+
+@dataclass(frozen=True)
+class SpotSimulation:
+    """All zones. ``train_until``: odds are from before that time."""
+
+    train_until: float
+    zones: tuple[ZoneResult, ...]
+
+
+def simulate_spot(
+    market_file: MarketFile,
+    prices: Prices,
+    request: SimulationRequest | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> SpotSimulation:
+    """Run every strategy from the same random starts, in each zone by itself.
+
+    :raises UsageError: for a strategy that there is none of, or where no history is left before or after the training.
+    :raises NoAnswer: where histories are too short for such jobs.
+    """
+    request = request or SimulationRequest()
+    request.check()
+    histories = market_file.select(prices)
+    begin, end = min(t.start for t in histories.values()), max(t.until for t in histories.values())
+    split = begin + TRAIN_SHARE * (end - begin) if request.train_until is None else request.train_until
+    if not begin < split < end:
+        raise UsageError("--train-until: give a time inside of the histories; `plink spot read` shows it")
+    names = [BASELINE, *(name for name in request.strategies if name != BASELINE)]
+    zones = sorted({market.zone for market in histories})
+    results = []
+    for place, zone in enumerate(zones):
+        markets = {market: trace for market, trace in histories.items() if market.zone == zone}
+        comparison = comparison_for(market_file, markets, split, request.application)
+        starts = draw_starts(comparison.markets.traces, request.hours, request.starts, request.seed)
+
+        def advance(done: int, total: int, place: int = place) -> None:
+            progress(place * total + done, len(zones) * total)
+
+        rows = compare(names, comparison, request.hours, starts, advance)
+        results.append(ZoneResult(zone, tuple(rows)))
+    return SpotSimulation(split, tuple(results))
+
+
+def comparison_for(
+    market_file: MarketFile, markets: Prices, split: float, application: Application | None = None
+) -> Comparison:
+    """Return what the strategies of a comparison have in common: odds from before ``split``, markets after it.
+
+    :raises NoAnswer: when a market has no prices before it, or none after it.
+    """
+    training: Prices = {}
+    testing: Prices = {}
+    for market, trace in markets.items():
+        before, after = trace.between(trace.start, split), trace.between(split, trace.until)
+        if before is None or after is None:
+            side = "before" if before is None else "after"
+            raise NoAnswer(f"{market}: no prices {side} --train-until; leave it out, or give another time")
+        training[market], testing[market] = before, after
+    offers = price_offers(market_file, training)
+    billing = BILLINGS[market_file.billing]
+    cores, on_demand = tuple(o.cores for o in offers), tuple(o.on_demand for o in offers)
+    reference = market_file.reference
+    return Comparison(
+        SimulatedMarkets(tuple(testing[offer.market] for offer in offers), cores, on_demand, billing),
+        offers,
+        Outlook(billing),
+        application or application_from(market_file.changes),
+        Reference(reference.count, reference.type.on_demand, reference.type.cores),
+        anchors_of(market_file, 0.0),
+        market_file.limits,
+        mean_hours_to_eviction([training[market] for market in markets], on_demand),
+    )
+
+
+def markets_without_prices(market_file: MarketFile, prices: Prices) -> list[str]:
+    """Return the types of a market file of which no prices are there."""
+    seen = {market.type for market in prices}
+    return [kind.name for kind in market_file.types if kind.name not in seen]

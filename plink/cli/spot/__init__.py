@@ -1,0 +1,1 @@
+"""Transient machines from the command line (`plink spot`)."""

@@ -1,0 +1,21 @@
+"""``plink spot``: each command's body is in a module of its own."""
+
+import typer
+
+from plink.cli.spot import advise, odds, read, simulate
+
+app = typer.Typer(no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]})
+
+
+@app.callback()
+def spot() -> None:
+    """Decide which transient (spot) machines to take and to give up, by cost per work (BidBrain).
+
+    Example: plink spot read prices.json
+    """
+
+
+app.command("read")(read.read)
+app.command("odds")(odds.odds)
+app.command("simulate")(simulate.simulate)
+app.command("advise")(advise.advise)

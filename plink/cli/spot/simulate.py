@@ -1,0 +1,102 @@
+"""``plink spot simulate``."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from plink.cli.screen import print_json, say
+
+if TYPE_CHECKING:
+    from plink.api.spot_simulation import SpotSimulation
+
+_DIGITS = 4
+
+
+def simulate(
+    market: Annotated[Path, typer.Argument(metavar="MARKET", help="The market file (market.toml).")],
+    prices: Annotated[list[Path], typer.Option(metavar="FILE", help="Price histories; give it once for each file.")],
+    hours: Annotated[float, typer.Option(help="What a job takes on the reference machines.")] = 2.0,
+    starts: Annotated[int, typer.Option(help="Jobs in each zone, at random times.")] = 1000,
+    seed: Annotated[int, typer.Option(min=0, help="Draws those times.")] = 0,
+    strategies: Annotated[
+        str, typer.Option(metavar="NAMES", help="Which to compare, separated by commas, or all.")
+    ] = "on-demand,standard-checkpoint,standard-agile,bidbrain",
+    train_until: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Odds are from before it, jobs start after it; default: three fifths."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """Compare strategies on price histories: what jobs cost and take, from the same random starts.
+
+    Each zone is simulated by itself. Costs and times are shown by those of the reference machines on demand.
+
+    Example: plink spot simulate market.toml --prices prices.json --starts 20
+    """
+    from plink.api.spot_simulation import SimulationRequest, markets_without_prices, simulate_spot
+    from plink.cli.screen import progress
+    from plink.cli.spot.inputs import histories_from, need_prices, parse_time
+    from plink.model.spot.market_file import read_market_file
+    from solvers.spot.strategies import NAMES
+
+    names = NAMES if strategies == "all" else tuple(name.strip() for name in strategies.split(",") if name.strip())
+    split = None if train_until is None else parse_time(train_until, "--train-until")
+    request = SimulationRequest(hours, starts, seed, names, split)
+    request.check()
+    market_file = read_market_file(market)
+    histories = need_prices(histories_from(prices), prices)
+    for name in markets_without_prices(market_file, histories):
+        say(f"{name}: no prices of it; left out")
+    with progress("jobs") as bars:
+        simulation = simulate_spot(market_file, histories, request, bars["jobs"])
+    document = _document(simulation, request.hours, request.starts, seed)
+    if as_json:
+        print_json(document)
+    else:
+        _show(document)
+
+
+def _document(simulation: "SpotSimulation", hours: float, starts: int, seed: int) -> dict[str, Any]:
+    return {
+        "schema": "plink.spot-simulation/1",
+        "hours": hours,
+        "starts": starts,
+        "seed": seed,
+        "train_until_s": simulation.train_until,
+        "results": [
+            {
+                "zone": zone.zone,
+                "strategy": result.name,
+                "cost": round(result.money, _DIGITS),
+                "seconds": round(result.seconds, 1),
+                "cost_ratio": round(result.money / zone.baseline.money, _DIGITS),
+                "time_ratio": round(result.seconds / zone.baseline.seconds, _DIGITS),
+                "evictions": round(result.evictions, _DIGITS),
+                "share_on_demand": round(result.share("anchor"), _DIGITS),
+                "share_paid": round(result.share("paid"), _DIGITS),
+                "share_free": round(result.share("free"), _DIGITS),
+                "unfinished": result.unfinished,
+            }
+            for zone in simulation.zones
+            for result in zone.results
+        ],
+    }
+
+
+def _show(document: dict[str, Any]) -> None:
+    from plink.cli.spot.inputs import show_table, utc
+    from plink.model.units import format_duration
+
+    train = utc(document["train_until_s"])
+    print(f"{document['starts']} jobs of {document['hours']:g} h in each zone; odds from before {train} UTC")
+    rows = [
+        (row["zone"], row["strategy"], f"{row['cost']:.2f}", format_duration(row["seconds"]),
+         f"{row['cost_ratio']:.3f}", f"{row['time_ratio']:.3f}", f"{row['evictions']:.2f}",
+         f"{row['share_free']:.1%}", row["unfinished"] or "")
+        for row in document["results"]
+    ]  # fmt: skip
+    columns = (
+        "zone", "strategy", "cost", "time", "cost/on-demand", "time/on-demand", "evictions", "free", "unfinished",
+    )  # fmt: skip
+    show_table(columns, rows)

@@ -1,0 +1,108 @@
+"""Price histories of markets, as step functions of time."""
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+HOUR_S = 3600.0
+
+
+@dataclass(frozen=True, order=True)
+class Market:
+    """One instance type in one zone, of one product (operating system)."""
+
+    zone: str
+    type: str
+    product: str = "Linux/UNIX"
+
+    def __str__(self) -> str:
+        return f"{self.type} in {self.zone}"
+
+
+@dataclass(frozen=True, eq=False)
+class PriceTrace:
+    """The price of one market over time.
+
+    ``times``, shape (S,): seconds since 1970, increasing; ``prices``, shape (S,): money per instance and hour, from
+    that time until the next; ``until``: the end of what is known, seconds; ``holes``: (from, to) without prices, each
+    of which ends at one of ``times``.
+    """
+
+    times: Floats
+    prices: Floats
+    until: float
+    holes: tuple[tuple[float, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.times) == 0 or len(self.times) != len(self.prices):
+            raise ValueError("a price history has at least one price, and a time for each")
+        if np.any(np.diff(self.times) <= 0) or self.until < self.times[-1]:
+            raise ValueError("times of a price history increase")
+        if not (np.all(np.isfinite(self.prices)) and np.all(self.prices > 0)):
+            raise ValueError("prices are above 0")
+
+    @property
+    def start(self) -> float:
+        """The first time of which a price is known, seconds."""
+        return float(self.times[0])
+
+    @cached_property
+    def ends(self) -> Floats:
+        """Where each segment ends, shape (S,): at the next price, at a hole, or at the end of what is known."""
+        ends = np.append(self.times[1:], self.until)
+        for begin, end in self.holes:
+            before = int(np.searchsorted(self.times, begin, side="right")) - 1
+            if before >= 0 and ends[before] >= end:
+                ends[before] = begin
+        return ends
+
+    @cached_property
+    def stretches(self) -> tuple[tuple[float, float], ...]:
+        """The (from, to) between holes, in seconds."""
+        edges = [self.start, *(edge for hole in self.holes for edge in hole), self.until]
+        return tuple((a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if b > a)
+
+    @cached_property
+    def _steps(self) -> tuple[list[float], list[float]]:
+        return self.times.tolist(), self.prices.tolist()
+
+    def price_at(self, time: float) -> float:
+        """Return the price at a time within what is known; inside a hole the last one before it."""
+        times, prices = self._steps
+        return prices[max(0, bisect_right(times, time) - 1)]
+
+    def between(self, start: float, end: float) -> "PriceTrace | None":
+        """Return the part of the history from ``start`` to ``end``; None where nothing is known of it."""
+        start, end = max(start, self.start), min(end, self.until)
+        first = int(np.searchsorted(self.times, start, side="right")) - 1
+        for begin, stop in self.holes:
+            if begin <= start < stop:  # the part begins where prices do
+                start, first = stop, int(np.searchsorted(self.times, stop))
+        if end <= start:
+            return None
+        times = self.times[first:].copy()
+        times[0] = max(start, times[0])
+        count = max(1, int(np.searchsorted(times, end)))
+        holes = tuple((max(a, start), b) for a, b in self.holes if a >= start and b <= end)
+        cut = [a for a, b in self.holes if start <= a < end < b]
+        return PriceTrace(times[:count], self.prices[first : first + count], min([end, *cut]), holes)
+
+    def mean(self) -> float:
+        """Return the mean price over the time that is known."""
+        seconds = self.ends - self.times
+        return float(np.average(self.prices, weights=seconds)) if seconds.sum() > 0 else float(self.prices.mean())
+
+    def quantile(self, share: float) -> float:
+        """Return the price below which the market was for this share of the time."""
+        order = np.argsort(self.prices)
+        seconds = np.cumsum((self.ends - self.times)[order])
+        place = int(np.searchsorted(seconds, share * seconds[-1]))
+        return float(self.prices[order][min(place, len(order) - 1)])
+
+
+Prices = dict[Market, PriceTrace]

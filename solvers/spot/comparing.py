@@ -1,0 +1,103 @@
+"""Compare strategies on the same jobs: random starts, every strategy from each of them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from plink.errors import NoAnswer
+from plink.model.spot.prices import HOUR_S, PriceTrace
+from solvers.spot.simulating import Outcome, simulate_job, work_of
+from solvers.spot.strategies import Comparison, strategy_for
+
+ROOM = 4.0  # so many times the reference's hours, and two more, are known of prices after each start
+
+
+@dataclass(frozen=True)
+class Start:
+    """When a job begins, and until when prices are known; seconds."""
+
+    time: float
+    until: float
+
+
+@dataclass(frozen=True)
+class StrategyResult:
+    """The outcomes of one strategy, one for each start."""
+
+    name: str
+    outcomes: tuple[Outcome, ...]
+
+    @property
+    def unfinished(self) -> int:
+        """How many jobs were not done when prices ended."""
+        return sum(not outcome.finished for outcome in self.outcomes)
+
+    @property
+    def money(self) -> float:
+        """What a job cost, mean."""
+        return float(np.mean([outcome.money for outcome in self.outcomes]))
+
+    @property
+    def seconds(self) -> float:
+        """What a job took, mean."""
+        return float(np.mean([outcome.seconds for outcome in self.outcomes]))
+
+    @property
+    def evictions(self) -> float:
+        """Allocations that a job lost, mean."""
+        return float(np.mean([outcome.evictions for outcome in self.outcomes]))
+
+    def share(self, kind: str) -> float:
+        """Return the share of machine hours that were ``anchor`` (on demand), ``paid`` or ``free``."""
+        hours = {k: sum(getattr(each, f"{k}_s") for each in self.outcomes) for k in ("anchor", "paid", "free")}
+        return float(hours[kind] / sum(hours.values()))
+
+
+def draw_starts(traces: Sequence[PriceTrace], hours: float, count: int, seed: int) -> list[Start]:
+    """Return random starts of jobs, evenly over the time in which all markets have prices for long enough after it.
+
+    :raises NoAnswer: when no such time exists.
+    """
+    room = (ROOM * hours + 2) * HOUR_S
+    common = [(begin, end) for begin, end in _common([trace.stretches for trace in traces]) if end - begin > room]
+    if not common:
+        raise NoAnswer(
+            f"no time with {room / HOUR_S:g} h of prices in all markets, which jobs of {hours:g} h need; "
+            "give longer histories, or fewer --hours"
+        )
+    lengths = np.array([end - begin - room for begin, end in common])
+    edges = np.concatenate([[0.0], np.cumsum(lengths)])
+    places = np.random.default_rng(seed).uniform(0, edges[-1], count)
+    which = np.searchsorted(edges, places, side="right") - 1
+    return [Start(common[w][0] + p - edges[w], common[w][1]) for w, p in zip(which, places, strict=True)]
+
+
+def _common(stretches: Sequence[Sequence[tuple[float, float]]]) -> list[tuple[float, float]]:
+    """Return the times that are inside of a stretch of each market."""
+    result = list(stretches[0])
+    for other in stretches[1:]:
+        result = [(max(a, c), min(b, d)) for a, b in result for c, d in other if max(a, c) < min(b, d)]
+    return result
+
+
+def compare(
+    names: Sequence[str],
+    comparison: Comparison,
+    hours: float,
+    starts: Sequence[Start],
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> list[StrategyResult]:
+    """Return how jobs of so many hours on the reference machines go by each strategy."""
+    work = work_of(hours, comparison.reference.total_cores, comparison.application)
+    results: list[StrategyResult] = []
+    for place, name in enumerate(names):
+        strategy = strategy_for(name, comparison)
+        outcomes = []
+        for number, start in enumerate(starts):
+            outcomes.append(
+                simulate_job(comparison.markets, strategy, comparison.application, start.time, work, start.until)
+            )
+            progress(place * len(starts) + number + 1, len(names) * len(starts))
+        results.append(StrategyResult(name, tuple(outcomes)))
+    return results

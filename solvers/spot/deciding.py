@@ -1,0 +1,281 @@
+"""Decide what to acquire, and what to renew or end, with reasons (Harlap thesis, 4.3.2).
+
+At each decision point the footprint is priced as it is and with each candidate added: each market, each bid above its
+price. The best candidate is requested if it lowers the cost per work; one a decision. Shortly before its billing hour
+ends, an allocation is renewed unless the footprint without it costs less per work.
+
+The thesis does not say how many instances an allocation has. Here all candidates are as large as the chunk, in cores,
+so that they differ in price and risk only; the limits below end growth, and so does a scaling that falls.
+"""
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from plink.model.spot.limits import Limits
+from plink.model.spot.prices import HOUR_S, Floats, Market
+from solvers.spot.billing import Evictions
+from solvers.spot.footprint import Outlook, Prospect, columns, cost_per_core_hour, expected_work, reliable
+from solvers.spot.hazard import ExponentialEvictions
+from solvers.spot.odds import EvictionOdds
+from solvers.spot.odds_kernels import cost_per_work, costs_with
+from solvers.spot.scaling import Application
+
+MAX_PRICE_AGE_S = 15 * 60.0
+MAX_SHOWN_CANDIDATES = 10
+Risk = EvictionOdds | ExponentialEvictions
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A market that may be bought from. ``cores`` of an instance (nu), ``on_demand``: its price there, ``risk``: its
+    odds by bid, or its rate of evictions where bids do not decide."""
+
+    market: Market
+    cores: float
+    on_demand: float
+    risk: Risk
+
+    @property
+    def deltas(self) -> Floats:
+        """How much above the price is bid, each of the choices; of a rate there is no choice: the on-demand price."""
+        return self.risk.deltas[1:] if isinstance(self.risk, EvictionOdds) else np.zeros(1)
+
+    def evictions(self, delta: float) -> Evictions:
+        """Return the evictions of a bid so much above the price now."""
+        return self.risk.at(delta) if isinstance(self.risk, EvictionOdds) else self.risk
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """What is held. ``offer``: the row of its market; ``start``: when it was granted, seconds; ``hour_price``: that of
+    its current billing hour."""
+
+    offer: int
+    count: int
+    bid: float
+    start: float
+    hour_price: float
+
+
+@dataclass(frozen=True)
+class Anchors:
+    """The reliable machines that are always held, on demand; ``cores`` of each that work (0: they only serve)."""
+
+    count: int = 0
+    price: float = 0.0
+    cores: float = 0.0
+    start: float = 0.0
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """What is held at a time."""
+
+    anchors: Anchors
+    allocations: tuple[Allocation, ...] = ()
+
+
+@dataclass(frozen=True)
+class Quote:
+    """The price of a market now; ``age_s``: how old that price is."""
+
+    price: float
+    age_s: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class OfferBook:
+    """All candidates, reckoned once. ``book``, shape (4, C): of one instance in its first hour, the cost for a price of
+    1, useful hours, survival, and how much is bid above the price; ``market_of``, shape (C,): rows of ``offers``."""
+
+    offers: tuple[Offer, ...]
+    outlook: Outlook
+    application: Application
+    book: Floats
+    market_of: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An allocation that could be added, and ``cost_per_work`` of the footprint with it. ``eviction``: probability
+    within its first hour; ``evicted_after_s``: the median time to it, or None."""
+
+    market: Market
+    count: int
+    bid: float
+    price: float
+    eviction: float
+    evicted_after_s: float | None
+    added_cost: float
+    added_work: float
+    cost_per_work: float
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What to do and why. ``cost_per_work``: of the footprint as it is; ``candidates``: the best, the best first;
+    ``refused``: why markets are left out."""
+
+    action: Literal["acquire", "wait"]
+    reason: str
+    cost_per_work: float
+    candidates: tuple[Candidate, ...]
+    refused: tuple[str, ...] = ()
+
+
+def offer_book(offers: Sequence[Offer], outlook: Outlook, application: Application) -> OfferBook:
+    """Return the candidates of these offers: each market with each of its bids."""
+    rows, market_of = [], []
+    for number, offer in enumerate(offers):
+        for delta in offer.deltas:
+            unit = outlook.prospect(1.0, 0.0, 1.0, offer.evictions(float(delta)))
+            rows.append((unit.cost, max(0.0, unit.hours - application.start_s / HOUR_S), unit.survival, float(delta)))
+            market_of.append(number)
+    book = np.array(rows, dtype=float).reshape(len(rows), 4).T.copy()
+    return OfferBook(tuple(offers), outlook, application, book, np.array(market_of, dtype=np.int64))
+
+
+def prospects_of(footprint: Footprint, book: OfferBook, prices: Sequence[float], now: float) -> list[Prospect]:
+    """Return what is expected of each part of a footprint until its billing hour ends, the anchors first.
+
+    :param prices: of each offer's market now.
+    """
+    anchors = footprint.anchors
+    left = 1 - ((now - anchors.start) / HOUR_S) % 1
+    prospects = [reliable(anchors.price, left, anchors.count, anchors.cores)] if anchors.count else []
+    return prospects + [held_prospect(each, book, prices[each.offer], now) for each in footprint.allocations]
+
+
+def held_prospect(held: Allocation, book: OfferBook, price: float, now: float) -> Prospect:
+    """Return what is expected of an allocation in what is left of its hour: by the bid's distance from the price now,
+    not from that at which it was acquired."""
+    age = (now - held.start) / HOUR_S
+    left = 1 - age % 1
+    offer, start_h = book.offers[held.offer], book.application.start_s / HOUR_S
+    unit = book.outlook.prospect(held.hour_price, age, left, offer.evictions(held.bid - price))
+    if age < start_h:  # it does not work yet
+        unit = replace(unit, hours=max(0.0, unit.hours - (start_h - age)))
+    return unit.times(held.count, offer.cores)
+
+
+def renewed_prospect(held: Allocation, book: OfferBook, price: float, now: float) -> Prospect:
+    """Return what is expected of an allocation in the hour that follows this one, at the price now."""
+    age = (now - held.start) / HOUR_S
+    offer = book.offers[held.offer]
+    unit = book.outlook.prospect(price, math.ceil(age), 1.0, offer.evictions(held.bid - price))
+    return unit.times(held.count, offer.cores)
+
+
+def candidate_rows(
+    footprint: Footprint, book: OfferBook, prices: Sequence[float], limits: Limits, excluded: Collection[int] = ()
+) -> Floats:
+    """Return for each market its price, how many instances an allocation would have, their cores, and the highest bid
+    that the limits of money allow: shape (M, 4). The count is 0 in ``excluded`` markets, and above the on-demand price.
+    """
+    cores = footprint.anchors.count * footprint.anchors.cores
+    hourly = footprint.anchors.count * footprint.anchors.price
+    for held in footprint.allocations:
+        cores += held.count * book.offers[held.offer].cores
+        hourly += held.count * held.bid
+    rows = np.empty((len(book.offers), 4))
+    for number, offer in enumerate(book.offers):
+        price = prices[number]
+        room = min(limits.chunk_cores, limits.max_cores - cores)
+        count = int(room // offer.cores) if price <= offer.on_demand and number not in excluded else 0
+        money = min(limits.max_hourly, limits.budget) - hourly
+        if not isinstance(offer.risk, EvictionOdds) and count * offer.on_demand > money:
+            count = 0  # nothing bounds the price but that one
+        rows[number] = price, max(0, count), offer.cores, money / count if count > 0 else 0.0
+    return rows
+
+
+def best_candidate(
+    footprint: Footprint,
+    book: OfferBook,
+    prices: Sequence[float],
+    limits: Limits,
+    now: float,
+    excluded: Collection[int] = (),
+) -> tuple[float, int, Floats, Floats]:
+    """Return E of the footprint as it is, the row of the best candidate, E with each candidate, and the rows of
+    :func:`candidate_rows`."""
+    held = columns(prospects_of(footprint, book, prices, now))
+    rows = candidate_rows(footprint, book, prices, limits, excluded)
+    numbers = book.application.numbers
+    costs = costs_with(held, numbers, book.book, book.market_of, rows)
+    return float(cost_per_work(held, numbers, 0.0)), int(np.argmin(costs)) if len(costs) else -1, costs, rows
+
+
+def decide(footprint: Footprint, book: OfferBook, quotes: Sequence[Quote], limits: Limits, now: float) -> Decision:
+    """Return whether to acquire something now, and what.
+
+    :param quotes: of each offer's market. Markets whose price is older than 15 minutes are left out.
+    """
+    prices = [quote.price for quote in quotes]
+    stale = {number for number, quote in enumerate(quotes) if quote.age_s > MAX_PRICE_AGE_S}
+    refused = tuple(
+        f"{offer.market}: its price is {quote.age_s / 60:.0f} min old; nothing is acquired by prices older than 15 min"
+        if number in stale
+        else f"{offer.market}: {quote.price:g} an hour is above the on-demand price {offer.on_demand:g}"
+        for number, (offer, quote) in enumerate(zip(book.offers, quotes, strict=True))
+        if number in stale or quote.price > offer.on_demand
+    )
+    current, _, costs, rows = best_candidate(footprint, book, prices, limits, now, stale)
+    prospects = prospects_of(footprint, book, prices, now)
+    before = expected_work(prospects, book.application, changed=False)
+    order = [int(c) for c in np.argsort(costs, kind="stable")[:MAX_SHOWN_CANDIDATES] if math.isfinite(costs[c])]
+    candidates = tuple(_candidate(book, c, rows, float(costs[c]), prospects, before) for c in order)
+    action: Literal["acquire", "wait"] = "wait"
+    if not candidates:
+        reason = _no_candidate(rows, refused, limits)
+    elif candidates[0].cost_per_work < current:
+        action, best = "acquire", candidates[0]
+        had = "nothing works yet" if math.isinf(current) else f"{current:.4g} without it"
+        reason = f"{best.count} x {best.market} lower the cost per core-hour to {best.cost_per_work:.4g} ({had})"
+    else:
+        reason = f"no candidate costs less per core-hour than what is held ({current:.4g})"
+    return Decision(action, reason, current, candidates, refused)
+
+
+def _candidate(
+    book: OfferBook, number: int, rows: Floats, cost: float, held: Sequence[Prospect], work_before: float
+) -> Candidate:
+    offer = book.offers[int(book.market_of[number])]
+    price, count, cores, _ = rows[int(book.market_of[number])]
+    delta = float(book.book[3, number])
+    beta, evicted = offer.evictions(delta).within(1.0)
+    unit = Prospect(book.book[0, number] * price, book.book[1, number], book.book[2, number], 1.0)
+    added = unit.times(int(count), cores)
+    work = expected_work([*held, added], book.application, changed=True)
+    bid = price + delta if isinstance(offer.risk, EvictionOdds) else offer.on_demand
+    return Candidate(
+        offer.market, int(count), float(bid), float(price), beta, evicted / beta * HOUR_S if beta > 0 else None,
+        float(added.cost), work - work_before, cost,
+    )  # fmt: skip
+
+
+def _no_candidate(rows: Floats, refused: Sequence[str], limits: Limits) -> str:
+    if len(refused) == len(rows):
+        return "no market can be bought from: " + "; ".join(refused[:3])
+    if np.all(rows[:, 1] == 0):
+        return f"at most {limits.max_cores:g} cores may work, and no instance fits into what is left of that"
+    return "no bid is within the limits of money"
+
+
+def should_renew(
+    footprint: Footprint, number: int, book: OfferBook, prices: Sequence[float], now: float
+) -> tuple[bool, float, float]:
+    """Return whether allocation ``number`` is to be kept for another hour, and E with it and without it."""
+    held = footprint.allocations[number]
+    prospects = prospects_of(footprint, book, prices, now)
+    place = number + (1 if footprint.anchors.count else 0)
+    others = prospects[:place] + prospects[place + 1 :]
+    renewed = renewed_prospect(held, book, prices[held.offer], now)
+    keep = cost_per_core_hour([*others, renewed], book.application, changed=False)
+    end = cost_per_core_hour(others, book.application, changed=True)
+    return not end < keep, keep, end

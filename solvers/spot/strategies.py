@@ -1,0 +1,220 @@
+"""The strategies that are compared, each able to run any job of :mod:`solvers.spot.simulating`.
+
+=====================  ===============================================================================================
+on-demand              the reference machines, on demand
+standard-checkpoint    all cores in the market of the lowest price per core, bid: the on-demand price, until evicted;
+                       checkpoints that take 17 % of the time (Harlap thesis, 4.5.2)
+young-checkpoint       the same with checkpoints as often as Young's formula says for the market's evictions: stronger
+standard-agile         the same bids, with reliable anchors that keep the state (AgileML)
+just-above             as standard-agile, but bids just above the price
+bidbrain               the thesis's BidBrain, up to 1.5 times the cores
+bidbrain-same-cores    the same with no more cores than the reference
+bidbrain-replacing     expects that evicted capacity is replaced within the hour: plink's own
+clairvoyant            BidBrain that knows which bids will be evicted within the hour: a reference, no bound
+=====================  ===============================================================================================
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from plink.model.spot.limits import Limits
+from plink.model.spot.prices import HOUR_S
+from solvers.spot.deciding import (
+    Anchors,
+    Footprint,
+    Offer,
+    OfferBook,
+    best_candidate,
+    offer_book,
+    should_renew,
+)
+from solvers.spot.footprint import Outlook
+from solvers.spot.odds import EvictionOdds
+from solvers.spot.odds_kernels import next_above
+from solvers.spot.scaling import Application
+from solvers.spot.simulating import DECISION_INTERVAL_S, Acquire, Checkpointing, SimulatedMarkets, Strategy
+
+THESIS_OVERHEAD = 0.17
+CHECKPOINT_S = 60.0  # to write one
+JUST_ABOVE = 0.0001
+NO_ANCHORS = Anchors()
+MAX_CORES_RATIO = 1.5  # 189 + 3 machines instead of 128 (Harlap thesis, Figure 4.1)
+NAMES = (
+    *("on-demand", "standard-checkpoint", "young-checkpoint", "standard-agile", "just-above"),
+    *("bidbrain", "bidbrain-same-cores", "bidbrain-replacing", "clairvoyant"),
+)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The machines that a job would run on without any spot: ``count`` at ``price`` an hour with ``cores`` each."""
+
+    count: int
+    price: float
+    cores: float
+
+    @property
+    def total_cores(self) -> float:
+        """Of all."""
+        return self.count * self.cores
+
+
+@dataclass(frozen=True)
+class OnDemand:
+    """Run on the reference machines alone."""
+
+    anchors: Anchors
+    checkpointing: Checkpointing | None = None
+    is_periodic: bool = False
+
+    def acquire(self, footprint: Footprint, prices: Sequence[float], now: float) -> Acquire | None:
+        """Return nothing."""
+        return None
+
+    def renews(self, footprint: Footprint, number: int, prices: Sequence[float], now: float) -> bool:
+        """Return yes."""
+        return True
+
+
+@dataclass(frozen=True)
+class Standard:
+    """Hold all cores in the market of the lowest price per core, until evicted. ``above``: how much is bid above the
+    price; None: the on-demand price is bid."""
+
+    markets: SimulatedMarkets
+    cores: float
+    anchors: Anchors = NO_ANCHORS
+    checkpointing: Checkpointing | None = None
+    above: float | None = None
+    is_periodic: bool = False
+
+    def acquire(self, footprint: Footprint, prices: Sequence[float], now: float) -> Acquire | None:
+        """Return the market of the lowest price per core, if one is not above its on-demand price."""
+        if footprint.allocations:
+            return None
+        choices = [m for m, price in enumerate(prices) if price <= self.markets.on_demand[m]]
+        if not choices:
+            return None
+        best = min(choices, key=lambda m: prices[m] / self.markets.cores[m])
+        bid = self.markets.on_demand[best] if self.above is None else prices[best] + self.above
+        return Acquire(best, math.ceil(self.cores / self.markets.cores[best]), bid)
+
+    def renews(self, footprint: Footprint, number: int, prices: Sequence[float], now: float) -> bool:
+        """Return yes: it is kept until it is evicted."""
+        return True
+
+
+@dataclass(frozen=True, eq=False)
+class BidBrain:
+    """Decide by expected cost per work (:mod:`solvers.spot.deciding`)."""
+
+    book: OfferBook
+    limits: Limits
+    anchors: Anchors
+    checkpointing: Checkpointing | None = None
+    is_periodic: bool = True
+
+    def acquire(self, footprint: Footprint, prices: Sequence[float], now: float) -> Acquire | None:
+        """Return the best candidate if it lowers the cost per work."""
+        current, best, costs, rows = best_candidate(footprint, self.book, prices, self.limits, now)
+        if best < 0 or not costs[best] < current:
+            return None
+        market = int(self.book.market_of[best])
+        return Acquire(market, int(rows[market, 1]), prices[market] + float(self.book.book[3, best]))
+
+    def renews(self, footprint: Footprint, number: int, prices: Sequence[float], now: float) -> bool:
+        """Return whether keeping it costs no more per work than ending it."""
+        return should_renew(footprint, number, self.book, prices, now)[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Clairvoyant:
+    """BidBrain with perfect odds: it knows when each bid would be evicted within the hour to come."""
+
+    markets: SimulatedMarkets
+    bidbrain: BidBrain
+    checkpointing: Checkpointing | None = None
+    is_periodic: bool = True
+
+    @property
+    def anchors(self) -> Anchors:
+        """Those of BidBrain."""
+        return self.bidbrain.anchors
+
+    def _informed(self, now: float) -> BidBrain:
+        """Return BidBrain with the odds of this moment, 0 or 1."""
+        book = self.bidbrain.book
+        offers = []
+        for number, offer in enumerate(book.offers):
+            assert isinstance(offer.risk, EvictionOdds)
+            trace = self.markets.traces[number]
+            price, steps = trace.price_at(now), offer.risk.step_s * np.arange(offer.risk.table.shape[2])
+            after = np.array([next_above(trace.times, trace.prices, now, price + d) - now for d in offer.risk.deltas])
+            beta = (after[:, None] <= steps[None, :]).astype(float)
+            evicted = np.where(beta > 0, after[:, None], 0.0)
+            offers.append(replace(offer, risk=replace(offer.risk, table=np.stack([beta, evicted]))))
+        return replace(self.bidbrain, book=offer_book(offers, book.outlook, book.application))
+
+    def acquire(self, footprint: Footprint, prices: Sequence[float], now: float) -> Acquire | None:
+        """Return the best candidate by what will happen."""
+        return self._informed(now).acquire(footprint, prices, now)
+
+    def renews(self, footprint: Footprint, number: int, prices: Sequence[float], now: float) -> bool:
+        """Return whether to keep it, by what will happen."""
+        return self._informed(now).renews(footprint, number, prices, now)
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """What all strategies have in common. ``offers``: one for each of ``markets``, with odds from before the test;
+    ``hours_to_eviction``: the mean of bids of the on-demand price, from before the test too."""
+
+    markets: SimulatedMarkets
+    offers: tuple[Offer, ...]
+    outlook: Outlook
+    application: Application
+    reference: Reference
+    anchors: Anchors
+    limits: Limits
+    hours_to_eviction: float
+
+
+def strategy_for(name: str, comparison: Comparison) -> Strategy:
+    """Return a strategy by its name.
+
+    :raises KeyError: for a name that none has.
+    """
+    markets, cores = comparison.markets, comparison.reference.total_cores
+    if name == "on-demand":
+        reference = comparison.reference
+        return OnDemand(Anchors(reference.count, reference.price, reference.cores))
+    if name == "standard-checkpoint":
+        return Standard(markets, cores, checkpointing=Checkpointing(THESIS_OVERHEAD, CHECKPOINT_S / THESIS_OVERHEAD))
+    if name == "young-checkpoint":
+        return Standard(markets, cores, checkpointing=young(comparison.hours_to_eviction))
+    if name == "standard-agile":
+        return Standard(markets, cores, comparison.anchors)
+    if name == "just-above":
+        return Standard(markets, cores, comparison.anchors, above=JUST_ABOVE)
+    limits = comparison.limits
+    if name == "bidbrain-same-cores":
+        limits = replace(limits, max_cores=cores)
+    replacement = (DECISION_INTERVAL_S + comparison.application.start_s) / HOUR_S
+    outlook = (
+        replace(comparison.outlook, replacement_h=replacement) if name == "bidbrain-replacing" else comparison.outlook
+    )
+    bidbrain = BidBrain(offer_book(comparison.offers, outlook, comparison.application), limits, comparison.anchors)
+    if name == "clairvoyant":
+        return Clairvoyant(markets, bidbrain)
+    if name not in NAMES:
+        raise KeyError(name)
+    return bidbrain
+
+
+def young(hours: float) -> Checkpointing:
+    """Return checkpoints at the interval of Young's formula, sqrt(2 C M), for a mean time to eviction in hours."""
+    interval = math.sqrt(2 * CHECKPOINT_S * hours * HOUR_S)
+    return Checkpointing(CHECKPOINT_S / (interval + CHECKPOINT_S), interval)

@@ -1,0 +1,178 @@
+"""Simulated jobs: by hand, and what holds for all strategies on any prices."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plink.errors import NoAnswer
+from plink.model.spot.limits import Limits
+from plink.model.spot.prices import Market, PriceTrace
+from solvers.spot.billing import Hourly2016
+from solvers.spot.comparing import compare, draw_starts
+from solvers.spot.deciding import Anchors, Offer
+from solvers.spot.footprint import Outlook
+from solvers.spot.made import KINDS, MadeMarket, make_prices, with_more_spikes
+from solvers.spot.odds import DELTAS, eviction_curves, mean_hours_to_eviction, odds_table
+from solvers.spot.scaling import Application, Scaling
+from solvers.spot.simulating import Checkpointing, Outcome, SimulatedMarkets, simulate_job, work_of
+from solvers.spot.strategies import NAMES, Comparison, Reference, Standard, strategy_for
+from tests.solvers.spot.histories import histories, history
+
+HOUR = 3600.0
+APPLICATION = Application(Scaling(), start_s=120, add_s=30, evict_s=60)
+ANCHORS = Anchors(1, 0.3)
+REFERENCE = Reference(10, 1.0, 4)
+
+
+def markets(*traces: PriceTrace) -> SimulatedMarkets:
+    """Instances of four cores, 1 an hour on demand."""
+    return SimulatedMarkets(traces, (4.0,) * len(traces), (1.0,) * len(traces), Hourly2016())
+
+
+def run(strategy: Standard, hours: float) -> Outcome:
+    """A job of so many hours on 40 cores."""
+    work = work_of(hours, 40, APPLICATION)
+    return simulate_job(strategy.markets, strategy, APPLICATION, 0.0, work, strategy.markets.traces[0].until)
+
+
+def comparison(traces: tuple[PriceTrace, ...], training: tuple[PriceTrace, ...] | None = None) -> Comparison:
+    """Strategies on these markets, with odds from others, or from these."""
+    simulated = markets(*traces)
+    offers = tuple(
+        Offer(Market("z", f"t{k}"), 4, 1.0, odds_table(eviction_curves(trace, DELTAS)))
+        for k, trace in enumerate(training or traces)
+    )
+    return Comparison(
+        simulated, offers, Outlook(Hourly2016()), APPLICATION, REFERENCE, ANCHORS, Limits(60, 20),
+        mean_hours_to_eviction(training or traces, [1.0] * len(traces)),
+    )  # fmt: skip
+
+
+def test_on_demand_by_hand() -> None:
+    """Two minutes to start, two hours of work, ten machines."""
+    common = comparison((history((0, 0.2), until=9),))
+    work = work_of(2, 40, APPLICATION)
+    outcome = simulate_job(common.markets, strategy_for("on-demand", common), APPLICATION, 0, work, 9 * HOUR)
+    assert outcome.seconds == pytest.approx(2 * HOUR + 120)
+    assert outcome.money == outcome.anchor_money == pytest.approx(10 * (2 * HOUR + 120) / HOUR)
+    assert (outcome.evictions, outcome.paid_s, outcome.free_s) == (0, 0, 0)
+
+
+def test_one_eviction_by_hand() -> None:
+    """The price exceeds on-demand at 0:30 for six minutes, and starts are of 2 minutes. Work: 0:02 to 0:30, and from
+    0:38 (0:36 and the start) on; the first half hour is refunded, then two hours at 0.2 each, the last part of one."""
+    trace = history((0, 0.2), (0.5, 1.5), (0.6, 0.2), until=9)
+    outcome = run(Standard(markets(trace), 40, ANCHORS), hours=2)
+    assert outcome.evictions == 1
+    done = 28 / 60
+    assert outcome.seconds == pytest.approx((0.6 + 2 / 60 + 2 - done) * HOUR)
+    held_h = outcome.seconds / HOUR - 0.6
+    assert outcome.money == pytest.approx(10 * 0.2 * held_h + 0.3 * outcome.seconds / HOUR)
+    assert (outcome.refunded, outcome.free_s) == pytest.approx((10 * 0.2, 10 * 0.5 * HOUR))
+
+
+def test_a_checkpoint_is_gone_back_to() -> None:
+    """Every ten minutes, a tenth of the time: of 28 minutes of work the last 8 are lost."""
+    trace = history((0, 0.2), (0.5, 1.5), (0.6, 0.2), until=9)
+    outcome = run(Standard(markets(trace), 40, checkpointing=Checkpointing(0.1, 600)), hours=2)
+    done = 20 / 60 * 0.9
+    assert outcome.seconds == pytest.approx((0.6 + 2 / 60 + (2 - done) / 0.9) * HOUR)
+    assert outcome.anchor_money == 0
+
+
+def test_nothing_is_bought_above_on_demand() -> None:
+    trace = history((0, 2.0), (3, 0.5), until=12)
+    outcome = run(Standard(markets(trace), 40, ANCHORS), hours=1)
+    assert [stay.stay.start for stay in outcome.stays] == [pytest.approx(3 * HOUR)]
+
+
+def test_the_lowest_price_per_core_not_per_machine() -> None:
+    small, large = history((0, 0.3), until=9), history((0, 0.5), until=9)
+    both = SimulatedMarkets((small, large), (4.0, 8.0), (1.0, 2.0), Hourly2016())
+    outcome = run(Standard(both, 40), hours=1)
+    assert [(stay.market, stay.stay.count, stay.bid) for stay in outcome.stays] == [(1, 5, 2.0)]
+
+
+def test_a_job_that_prices_end_under_is_not_finished() -> None:
+    outcome = run(Standard(markets(history((0, 0.2), until=1)), 40), hours=2)
+    assert (outcome.finished, outcome.seconds) == (False, HOUR)
+
+
+@settings(max_examples=40)
+@given(histories(), histories(), st.sampled_from(NAMES), st.floats(0.05, 2))
+def test_invariants(first: PriceTrace, second: PriceTrace, name: str, hours: float) -> None:
+    """Money is never below 0, on-demand is never terminated, refunds are of the interrupted hour alone, evictions
+    happen when and only when the price exceeds the bid, and all that is held is accounted for."""
+    common = comparison((first, second))
+    strategy, work = strategy_for(name, common), work_of(hours, 40, APPLICATION)
+    until = min(first.until, second.until)
+    outcome = simulate_job(common.markets, strategy, APPLICATION, 0.0, work, until)
+    assert outcome.money >= outcome.anchor_money >= 0
+    assert outcome.anchor_s == pytest.approx(strategy.anchors.count * outcome.seconds)
+    held = sum(each.stay.count * each.stay.seconds for each in outcome.stays)
+    assert outcome.paid_s + outcome.free_s == pytest.approx(held)
+    refunds = free = 0.0
+    for each in outcome.stays:
+        trace, stay = common.markets.traces[each.market], each.stay
+        inside = (trace.times > stay.start) & (trace.times < stay.until)
+        assert trace.price_at(stay.start) <= each.bid
+        assert np.all(trace.prices[inside] <= each.bid)
+        if stay.end == "interrupted":
+            assert trace.price_at(stay.until) > each.bid
+            hour, rest = divmod(stay.seconds, HOUR)
+            refunds += stay.count * trace.price_at(stay.start + hour * HOUR) * (rest > 0)
+            free += stay.count * rest
+    assert (outcome.refunded, outcome.free_s) == pytest.approx((refunds, free))
+    assert outcome.evictions == sum(each.stay.end == "interrupted" for each in outcome.stays)
+    cores = 60 if "bidbrain" in name or name == "clairvoyant" else 40
+    moments = sorted({each.stay.start for each in outcome.stays})
+    assert all(
+        sum(4 * e.stay.count for e in outcome.stays if e.stay.start <= t < e.stay.until) <= cores for t in moments
+    )
+    if outcome.finished:
+        assert outcome.seconds >= hours * HOUR * 40 / max(cores, 40) - 1e-6
+
+
+def test_the_same_seed_gives_the_same_jobs() -> None:
+    kind = with_more_spikes(KINDS["c3-a"], 2)
+    prices = [make_prices([MadeMarket(Market("z", "t"), kind, 1.0)], 8, seed)[Market("z", "t")] for seed in (1, 1, 2)]
+    costs = []
+    for trace in prices:
+        common = comparison((trace,))
+        (result,) = compare(["bidbrain"], common, 0.5, draw_starts((trace,), 0.5, 3, 0))
+        costs.append([outcome.money for outcome in result.outcomes])
+    assert costs[0] == costs[1] != costs[2]
+
+
+@given(st.integers(0, 1000))
+def test_starts_leave_room_and_keep_clear_of_holes(seed: int) -> None:
+    first = history((0, 1), (50, 2), until=100, holes=((20, 50),))
+    second = history((5, 1), until=90)
+    for start in draw_starts((first, second), 1.0, 20, seed):
+        assert 5 * HOUR <= start.time <= 14 * HOUR or 50 * HOUR <= start.time <= 84 * HOUR
+        assert start.until == (20 * HOUR if start.time < 20 * HOUR else 90 * HOUR)
+
+
+def test_too_short_a_history_has_no_starts() -> None:
+    with pytest.raises(NoAnswer, match="longer histories"):
+        draw_starts((history((0, 1), until=5),), 1.0, 5, 0)
+
+
+def test_bidbrain_is_cheaper_and_faster_than_the_standard_strategy() -> None:
+    """On made prices, with odds from others of the same kind; who knows the future has more free computing."""
+
+    def made(seed: int) -> tuple[PriceTrace, ...]:
+        kinds = (KINDS["c3-a"], KINDS["g2-a"])
+        each = [MadeMarket(Market("z", f"t{k}"), kind, 1.0) for k, kind in enumerate(kinds)]
+        return tuple(make_prices(each, 20, seed).values())
+
+    common = comparison(made(5), training=made(6))
+    names = ["on-demand", "standard-agile", "bidbrain", "clairvoyant"]
+    results = compare(names, common, 1.0, draw_starts(common.markets.traces, 1.0, 25, 0))
+    money = {result.name: result.money for result in results}
+    seconds = {result.name: result.seconds for result in results}
+    assert money["bidbrain"] < money["standard-agile"] < 0.5 * money["on-demand"]
+    assert seconds["bidbrain"] < 0.8 * seconds["standard-agile"]
+    free = {result.name: result.share("free") for result in results}
+    assert free["clairvoyant"] > free["bidbrain"] > free["standard-agile"]
