@@ -20,9 +20,9 @@ from benchmarks.fabric import Fabric, three_tier
 from benchmarks.prediction_methods import coordinates, low_rank
 from benchmarks.record import Bar, record
 from plink.model.network import Matrix
-from probes.adaptive import Adaptive, AdaptiveSettings
-from probes.plan import AllPairs, Plan
-from probes.rounds import Circle
+from probes.adaptive import AdaptivePlan, AdaptiveSettings
+from probes.plan import AllPairs, ProbePlan
+from probes.round_robin import RoundRobin
 from solvers.prediction.observed import observed
 from solvers.prediction.tiered import TieredPrediction, predict_tiered
 
@@ -39,10 +39,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "noise 20 %": {"noise": 0.20},
     "one host in twenty dead": {},
 }
-TO_THE_END = AdaptiveSettings(settled_rounds=1_000_000)
+TO_THE_END = AdaptiveSettings(convergence_rounds=1_000_000)
 
 
-def run(fabric: Fabric, plan: Plan, dead: npt.NDArray[np.bool_] | None = None) -> tuple[Matrix, int, float]:
+def run(fabric: Fabric, plan: ProbePlan, dead: npt.NDArray[np.bool_] | None = None) -> tuple[Matrix, int, float]:
     """Measure what ``plan`` asks for: the matrix, the rounds it took, the seconds spent deciding."""
     n = len(fabric)
     measured, rounds, seconds = np.full((n, n), np.nan), 0, 0.0
@@ -115,7 +115,7 @@ def figures(name: str, seed: int, settings: AdaptiveSettings) -> dict[str, Any]:
     """One adaptive run on one fabric."""
     fabric = three_tier(HOSTS, seed, **VARIANTS[name])
     dead = np.random.default_rng(seed).random(HOSTS) < 0.05 if "dead" in name else np.zeros(HOSTS, dtype=bool)
-    plan = Adaptive(HOSTS, seed, predict_tiered, settings)
+    plan = AdaptivePlan(HOSTS, seed, predict_tiered, settings)
     measured, rounds, seconds = run(fabric, plan, dead)
     prediction = predict_tiered(measured)
     everyone = np.arange(HOSTS)
@@ -126,7 +126,7 @@ def figures(name: str, seed: int, settings: AdaptiveSettings) -> dict[str, Any]:
     return {
         "seed": seed,
         "rounds": rounds,
-        "settled": plan.settled,
+        "settled": plan.converged,
         "probed": float(known.sum() / (HOSTS * (HOSTS - 1))),
         **neighbours(fabric, np.where(known, complete, predicted), prediction.groups, alive),
         "found_nearest_if_all_measured": neighbours(fabric, complete, prediction.groups, alive)["found_nearest"],
@@ -144,11 +144,11 @@ def figures(name: str, seed: int, settings: AdaptiveSettings) -> dict[str, Any]:
 def methods(seed: int) -> list[dict[str, Any]]:
     """The base fabric, a tenth of its pairs, chosen at random or by the plan: how well each way to predict does."""
     fabric = three_tier(HOSTS, seed)
-    circle, at_random = Circle(HOSTS, seed), np.full((HOSTS, HOSTS), np.nan)
+    circle, at_random = RoundRobin(HOSTS, seed), np.full((HOSTS, HOSTS), np.nan)
     for k in range(int(0.10 * (HOSTS - 1))):
         i, j = circle[k].T
         at_random[i, j] = at_random[j, i] = fabric.rtt_us(i, j)
-    adaptive, _, _ = run(fabric, Adaptive(HOSTS, seed, predict_tiered, TO_THE_END))
+    adaptive, _, _ = run(fabric, AdaptivePlan(HOSTS, seed, predict_tiered, TO_THE_END))
     found = []
     for pairs, measured in (("random", at_random), ("adaptive", adaptive)):
         known, seen = np.isfinite(measured), observed(measured)
@@ -189,7 +189,7 @@ def schedule_adaptive(n: int) -> dict[str, Any]:
         return last[0]
 
     fabric = three_tier(n, 1)
-    plan = Adaptive(n, 1, predict, AdaptiveSettings())
+    plan = AdaptivePlan(n, 1, predict, AdaptiveSettings())
     measured, rounds, seconds = run(fabric, plan)
     peak = _peak_gb()
     size = np.bincount(fabric.rack)[fabric.rack] - 1
@@ -199,7 +199,7 @@ def schedule_adaptive(n: int) -> dict[str, Any]:
         "rounds": rounds,
         "pairs": int(np.isfinite(measured).sum()) // 2,
         "probed": float(np.isfinite(measured).sum() / (n * (n - 1))),
-        "settled": plan.settled,
+        "settled": plan.converged,
         "seconds": seconds,
         "peak_rss_gb": peak,
         "found_in_group": float(np.mean(((both[cell] - 1) / np.maximum(size, 1))[size > 0])),

@@ -196,7 +196,7 @@ def _training(bench: BenchLab, pairs: int = 3) -> dict[str, Any]:
 def _loopback() -> dict[str, Any]:
     """Processes here, no limit of any rate: 64 MB by two, which is what the engine itself costs, and short vectors by
     eight, ten in a row, whose messages go over sockets of the engine's own, or over Gloo."""
-    from plink.runtime.aggengine.aggregation import SizeClass, aggregation_to_json, for_rate
+    from plink.runtime.aggengine.aggregation import SizeClass, aggregation_for_rate, aggregation_to_json
     from solvers.schedules.catalogue import Options, schedule_for
 
     with tempfile.TemporaryDirectory() as name:
@@ -204,7 +204,7 @@ def _loopback() -> dict[str, Any]:
 
         def timed(ranks: int, algo: str, options: Options, asked: dict[str, Any], *ways: str) -> list[dict[str, Any]]:
             classes = (SizeClass(None, algo, schedule_for(algo, ranks, options)),)
-            paced = replace(for_rate(classes, math.inf), smallest_bytes=0)  # as launch has it for one host
+            paced = replace(aggregation_for_rate(classes, math.inf), smallest_bytes=0)  # as launch has it for one host
             plan = _write(folder, f"{algo}.json", aggregation_to_json(paced))
             groups = {way: {"kind": "plink", "order": None, "plan": plan, "eager": way != "by gloo"} for way in ways}
             whole = {**asked, "groups": {"gloo": {"kind": "gloo", "order": None}, **groups}}

@@ -15,10 +15,10 @@ from benchmarks.clouds import Cloud, alike, three_tier
 from benchmarks.record import Bar, record
 from plink.model.network import symmetrised
 from solvers.costs.by_name import pattern_for, pricing_for
-from solvers.ordering.judging import Judgement, Priced, judge, split
+from solvers.ordering.cross_validation import CostModel, ValidatedGain, cross_validate, split_halves
+from solvers.ordering.problem import OrderingProblem
 from solvers.ordering.progress import SearchBudget
 from solvers.ordering.search import search
-from solvers.ordering.task import Task
 from solvers.schedules.catalogue import Options
 
 _CLOUDS = 300  # of 100, chance alone moves what 95 % holds by 4
@@ -33,17 +33,19 @@ _KINDS: dict[str, Callable[[int], Cloud]] = {
 }
 
 
-def judged_and_fresh(cloud: Cloud, algo: str, seed: int) -> tuple[Judgement, float]:
+def judged_and_fresh(cloud: Cloud, algo: str, seed: int) -> tuple[ValidatedGain, float]:
     """What is said of the order that was found, and the gain that fresh samples show."""
     rng = np.random.default_rng((seed, 1))
     halves = cloud.halves(rng)
-    parts = split([symmetrised(half) for half in halves], symmetrised(np.sqrt(halves[0] * halves[1])))
+    parts = split_halves([symmetrised(half) for half in halves], symmetrised(np.sqrt(halves[0] * halves[1])))
     assert parts is not None
     fit, held_out = parts
     fabric, given = cloud.fabric(fit), np.arange(len(cloud))
-    found = search(Task(fabric, given, algo, Options(), _SIZE, _MODEL), seed, SearchBudget(_MOVES, patient=False))
+    found = search(
+        OrderingProblem(fabric, given, algo, Options(), _SIZE, _MODEL), seed, SearchBudget(_MOVES, exhaustive=False)
+    )
     patterns = [(1.0, pattern_for(algo, len(cloud), Options()))]
-    said = judge(Priced(patterns, fabric, _SIZE, _MODEL), found.order, given, held_out, seed)
+    said = cross_validate(CostModel(patterns, fabric, _SIZE, _MODEL), found.order, given, held_out, seed)
     fresh = replace(fabric, rtt_us=symmetrised(cloud.halves(rng)[0]))
     price = pricing_for(algo, len(cloud), Options(), fresh, _SIZE, _MODEL)
     return said, 1 - price(found.order) / price(given)
@@ -53,7 +55,7 @@ def figures_of(kind: str, algo: str) -> dict[str, Any]:
     """Counts over all clouds, and means of the gains."""
     pairs = [judged_and_fresh(_KINDS[kind](seed), algo, seed) for seed in range(_CLOUDS)]
     return {
-        "kept": sum(said.within_noise for said, _ in pairs),
+        "kept": sum(not said.is_significant for said, _ in pairs),
         "held": sum(said.low <= fresh <= said.high for said, fresh in pairs),
         "predicted": round(statistics.mean(said.predicted for said, _ in pairs), 4),
         "judged": round(statistics.mean(said.gain for said, _ in pairs), 4),

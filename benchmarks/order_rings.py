@@ -18,7 +18,7 @@ from benchmarks.results import RESULTS
 from plink.model.network import Matrix
 from solvers.costs.patterns import ring_pattern
 from solvers.latency import ring_cost
-from solvers.ordering.progress import SearchBudget, Watch
+from solvers.ordering.progress import ProgressCallback, SearchBudget
 from solvers.ordering.ring import search_bottleneck, search_ring
 
 BASELINES = RESULTS / "order-rings-baselines.json"
@@ -56,7 +56,7 @@ def tsp_minute(cost: Matrix, seed: int, fresh: bool = False) -> dict[str, Any]:
     return kept(BASELINES, f"fast-tsp {len(cost)} {fingerprint(ring_pattern(len(cost)), cost)}", run, fresh)
 
 
-def _until(seconds: float) -> Watch:
+def _until(seconds: float) -> ProgressCallback:
     deadline = time.monotonic() + _ENDING * seconds
     return lambda _: time.monotonic() < deadline
 
@@ -83,7 +83,7 @@ def longest_of(hosts: int, seed: int) -> dict[str, Any]:
     """One cloud's ring with the shortest longest hop."""
     cost = three_tier(hosts, seed).rtt_us
     began = time.monotonic()
-    ring = search_bottleneck(cost, seed, SearchBudget(_MOST, _until(_LONGEST_SECONDS[hosts]), patient=False))
+    ring = search_bottleneck(cost, seed, SearchBudget(_MOST, _until(_LONGEST_SECONDS[hosts]), exhaustive=False))
     took = time.monotonic() - began
     return {
         "seed": seed,

@@ -20,9 +20,9 @@ from benchmarks.timing import gloo
 from plink.model.storage import read_document
 from solvers.costs.by_name import pricing_for
 from solvers.costs.fabric import Fabric, fabric_of
+from solvers.ordering.problem import Order, OrderingProblem
 from solvers.ordering.progress import SearchBudget
 from solvers.ordering.search import search
-from solvers.ordering.task import Order, Task
 from solvers.schedules.catalogue import Options
 
 _HOSTS, _ORDERS, _RUN = 64, 500, 24
@@ -37,8 +37,8 @@ _ALGORITHMS = {
 def best_order(fabric: Fabric, algo: str, options: Options, size_bytes: float, model: str) -> Order:
     """What plink finds."""
     given = np.arange(len(fabric.names))
-    task = Task(fabric, given, algo, options, size_bytes, model)
-    return search(task, _SEED, SearchBudget(_MOVES, patient=False)).order
+    task = OrderingProblem(fabric, given, algo, options, size_bytes, model)
+    return search(task, _SEED, SearchBudget(_MOVES, exhaustive=False)).order
 
 
 def random_orders(hosts: int) -> list[Order]:

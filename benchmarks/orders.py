@@ -23,9 +23,9 @@ from benchmarks.results import RESULTS
 from plink.api.algorithms import rank_groups
 from solvers.costs.by_name import NAMES, pattern_for, pricing_for
 from solvers.costs.fabric import Fabric
-from solvers.ordering.progress import Progress, SearchBudget
+from solvers.ordering.problem import OrderingProblem, OrderingResult
+from solvers.ordering.progress import SearchBudget, SearchProgress
 from solvers.ordering.search import search
-from solvers.ordering.task import Found, Task
 from solvers.schedules.catalogue import Options
 
 BASELINES = RESULTS / "orders-baselines.json"
@@ -51,19 +51,19 @@ class Case:
     algo: str
     options: Options
 
-    def price(self, found: Found) -> float:
+    def price(self, found: OrderingResult) -> float:
         """Microseconds of the order that was found."""
         price = pricing_for(self.algo, len(self.cloud), self.options, self.fabric, _SIZE, _MODEL)
         return price(found.order)
 
-    def search(self, seed: int, seconds: float, enough: float = 0.0) -> tuple[Found, float]:
+    def search(self, seed: int, seconds: float, enough: float = 0.0) -> tuple[OrderingResult, float]:
         """What is found within so many seconds, or at a cost so low, and how long it took."""
         began = time.monotonic()
 
-        def going(progress: Progress) -> bool:
+        def going(progress: SearchProgress) -> bool:
             return time.monotonic() - began < seconds and progress.cost > enough
 
-        task = Task(self.fabric, np.arange(len(self.cloud)), self.algo, self.options, _SIZE, _MODEL)
+        task = OrderingProblem(self.fabric, np.arange(len(self.cloud)), self.algo, self.options, _SIZE, _MODEL)
         return search(task, seed, SearchBudget(_MOST_MOVES, going)), time.monotonic() - began
 
 

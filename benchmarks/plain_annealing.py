@@ -20,7 +20,7 @@ from benchmarks.record import _commit
 from plink.model.storage import write_text
 from solvers.costs.closed_forms import Order, Pricing
 from solvers.costs.patterns import Pattern
-from solvers.ordering.random_numbers import below, unit
+from solvers.ordering.random_numbers import random_below, random_unit
 
 SWAPS = 100_000_000
 _COOLING = 1e-3  # the last temperature over the first
@@ -39,8 +39,8 @@ def annealed(
     rng = np.random.default_rng(seed)
     start = rng.permutation(pattern.ranks)
     hot = _temperature(start, price, rng)
-    kernel: Any = _anneal_chain if pattern.pace == "chain" else _anneal_rounds
-    arguments = (_chain if pattern.pace == "chain" else _rounds)(pattern)
+    kernel: Any = _anneal_chain if pattern.timing == "chain" else _anneal_rounds
+    arguments = (_chain if pattern.timing == "chain" else _rounds)(pattern)
     rtt = np.ascontiguousarray(rtt_us)
     kernel(start.astype(np.int64), *arguments, rtt, 1, hot, np.uint64(seed))
     began = time.process_time()
@@ -93,12 +93,12 @@ def _temperature(start: Order, price: Pricing, rng: np.random.Generator) -> floa
 
 def _rounds(pattern: Pattern) -> tuple[Any, ...]:
     """Each pair of ranks once a round, and the hops that touch each rank: arguments of ``_anneal_rounds``."""
-    n, used = pattern.ranks, pattern.there[pattern.round] > 0
+    n, used = pattern.ranks, pattern.reduce_repeat[pattern.round] > 0
     low, high = np.minimum(pattern.source, pattern.target)[used], np.maximum(pattern.source, pattern.target)[used]
     keys = np.unique((pattern.round[used] * n + low) * n + high).astype(np.int64)
     when, low, high = keys // (n * n), keys // n % n, keys % n
-    starts = np.searchsorted(when, np.arange(len(pattern.there) + 1))
-    return low, high, when, starts.astype(np.int64), *_touching(low, high, n), pattern.there.astype(np.float64)
+    starts = np.searchsorted(when, np.arange(len(pattern.reduce_repeat) + 1))
+    return low, high, when, starts.astype(np.int64), *_touching(low, high, n), pattern.reduce_repeat.astype(np.float64)
 
 
 def _chain(pattern: Pattern) -> tuple[Any, ...]:
@@ -150,8 +150,8 @@ def _anneal_rounds(order: Any, low: Any, high: Any, when: Any, starts: Any, ptr:
     temperature, cooling = hot, _COOLING ** (1.0 / swaps)
     for _ in range(swaps):
         temperature *= cooling
-        a = below(state, n)
-        b = below(state, n - 1)
+        a = random_below(state, n)
+        b = random_below(state, n - 1)
         b += b >= a
         order[a], order[b] = order[b], order[a]
         before[:] = longest
@@ -172,7 +172,7 @@ def _anneal_rounds(order: Any, low: Any, high: Any, when: Any, starts: Any, ptr:
             if stale[r]:
                 longest[r], stale[r] = _longest(value, starts[r], starts[r + 1]), False
             new_cost += weight[r] * longest[r]
-        if new_cost <= cost or unit(state) < math.exp((cost - new_cost) / temperature):
+        if new_cost <= cost or random_unit(state) < math.exp((cost - new_cost) / temperature):
             cost = new_cost
             if cost < best_cost:
                 best_cost = cost
@@ -230,8 +230,8 @@ def _anneal_chain(order: Any, source: Any, target: Any, offsets: Any, waits: Any
     temperature, cooling = hot, _COOLING ** (1.0 / swaps)
     for _ in range(swaps):
         temperature *= cooling
-        a = below(state, n)
-        b = below(state, n - 1)
+        a = random_below(state, n)
+        b = random_below(state, n - 1)
         b += b >= a
         order[a], order[b] = order[b], order[a]
         count = 0
@@ -241,7 +241,7 @@ def _anneal_chain(order: Any, source: Any, target: Any, offsets: Any, waits: Any
         new_cost = 0.0
         for h in last:
             new_cost = max(new_cost, done[h])
-        if new_cost <= cost or unit(state) < math.exp((cost - new_cost) / temperature):
+        if new_cost <= cost or random_unit(state) < math.exp((cost - new_cost) / temperature):
             cost = new_cost
             if cost < best_cost:
                 best_cost = cost

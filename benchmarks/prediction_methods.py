@@ -4,12 +4,12 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.model.network import Matrix
-from solvers.prediction.observed import Observed
+from solvers.prediction.observed import ObservedPairs
 
 Floats = npt.NDArray[np.float64]
 
 
-def coordinates(pairs: Observed, dimensions: int, heights: bool, seed: int, steps: int = 400) -> Matrix:
+def coordinates(pairs: ObservedPairs, dimensions: int, heights: bool, seed: int, steps: int = 400) -> Matrix:
     """Network coordinates: ``||v_i - v_j|| + h_i + h_j`` (T eq. 4.1 with alpha 1), squared relative error, by Adam."""
     import torch
 
@@ -36,7 +36,7 @@ def coordinates(pairs: Observed, dimensions: int, heights: bool, seed: int, step
     return np.asarray(full.numpy() * scale, dtype=np.float64)
 
 
-def low_rank(pairs: Observed, rank: int = 16, steps: int = 60) -> Matrix:
+def low_rank(pairs: ObservedPairs, rank: int = 16, steps: int = 60) -> Matrix:
     """Hard-impute (Mazumder et al., JMLR 2010): the unmeasured filled with the best matrix of ``rank``, again and
     again, after the mean and the hosts' own means are taken off."""
     n = pairs.n

@@ -16,8 +16,8 @@ from solvers.costs.closed_forms import closed_form
 from solvers.costs.evaluator import MODELS, evaluate
 from solvers.costs.fabric import Fabric
 from solvers.ordering.annealing import Annealer
-from solvers.ordering.cooling import Plan
-from solvers.ordering.moves import Class, moves_of
+from solvers.ordering.cooling import CoolingSchedule
+from solvers.ordering.moves import ExchangeClass, moves_of
 from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
 
 _GROUP = 16
@@ -63,16 +63,16 @@ def move_512(algo: str) -> dict[str, float]:
     n, count = 512, 20_000
     fabric, order = _fabric(n), np.random.default_rng(1).permutation(n)
     pattern = pattern_for(algo, n, _options(n, 8 if algo == "bcube" else 2))
-    moves = moves_of([Class(tuple(range(n)), 1, hosts=True)], n)
+    moves = moves_of([ExchangeClass(tuple(range(n)), 1, hosts=True)], n)
     assert moves is not None
     found = {}
     for model in MODELS:
-        if model == "latency" and pattern.pace == "pipeline":
+        if model == "latency" and pattern.timing == "pipeline":
             continue  # rings have a search of their own there
         annealer = Annealer(pattern, fabric, _SIZE, model)
-        annealer.run(order, moves, 1, Plan(1.0, 0.1), 1)  # compiles
+        annealer.run(order, moves, 1, CoolingSchedule(1.0, 0.1), 1)  # compiles
         began = time.perf_counter()
-        annealer.run(order, moves, count, Plan(1.0, 0.1), 1)
+        annealer.run(order, moves, count, CoolingSchedule(1.0, 0.1), 1)
         found[model] = round(1e6 * (time.perf_counter() - began) / count, 2)
     return found
 

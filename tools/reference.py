@@ -1,11 +1,12 @@
 """Write the reference of every command, as the command line describes itself: ``make reference``.
 
-What it cannot know is told here: exit codes beyond those of all commands, and what an example needs to be run (see
-tests/docs/pages.py). A test holds docs/reference.md against what this gives.
+Two things are written here: exit codes beyond those of all commands, and what an example needs to run (see
+tests/docs/pages.py). A test compares docs/reference.md with the output.
 """
 
 import re
 import sys
+import textwrap
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -27,10 +28,10 @@ commands in your shell.
 
 ### Defaults from a file
 
-Options that you always give can stand in `plink.toml`, or below `[tool.plink]` in `pyproject.toml`, of the folder you
-work in; `plink --config FILE COMMAND ...` takes another file, and `/dev/null` none. A table a command, a key an option;
-what is typed counts more: it replaces the file's value, `--no-NAME` undoes a flag that the file sets (`--no-json`), and
-what the file says is dropped where it does not go with what is typed (`moves` beside a typed `--time-limit`).
+Put options that you always use into `plink.toml`, or below `[tool.plink]` of `pyproject.toml`, in your working folder.
+`plink --config FILE COMMAND ...` reads another file, `/dev/null` none. Write a table for each command, a key for each
+option. Typed options win: they replace the file's value, `--no-NAME` undoes a flag of the file (`--no-json`), and plink
+drops a value of the file that excludes a typed option (`moves` beside a typed `--time-limit`).
 
 ```toml
 [probe]
@@ -42,10 +43,10 @@ algo = "bcube"
 set = ["base=4"]
 ```
 
-A key that is no option of its command, or a value that it does not take, is refused with the file and the line. Two
-options of the file that exclude each other are refused as typed ones are. A file that its group or others may write, or
-that is another user's, is refused unless `--config` names it. So is `accept-new-host-keys`, for a file may have come
-with what was cloned. A note says when a file is used; `plink submit` queues the options as they are when it is called.
+plink refuses an unknown key or a wrong value, with the file and the line, and two options of the file that exclude each
+other. Unless `--config` names the file, plink also refuses one that belongs to another user or that its group or others
+may write, and `accept-new-host-keys` in it, because a file may come with a clone. A note says when a file is used.
+`plink submit` queues the options as they are when you call it.
 
 ### Exit codes
 
@@ -53,28 +54,29 @@ with what was cloned. A note says when a file is used; `plink submit` queues the
 |---|---|
 | 0 | done |
 | 1 | failed: a host, a file that cannot be written, a rank |
-| 2 | the command line or a file says something that cannot be |
-| 3 | partly done: something is missing and named, the rest is there |
-| 4 | the question has no answer |
+| 2 | the command line or a file is invalid |
+| 3 | partly done: the missing part is named |
+| 4 | no answer exists |
 | 130 | Ctrl-C; 128 + N for another signal |
 
-Errors are one line on standard error. `--json` prints the result on standard output, in a [described form](formats.md).
+Errors are one line on standard error. `--json` prints the result on standard output, in a [documented
+format](formats.md).
 """
 
 # Beyond those of all commands, or what they mean here.
 _CODES = {
-    "probe": "3: pairs are missing; `--resume` goes on",
-    "doctor": "0: nothing is wrong that plink can see; 3: it found something",
-    "embed": "3: hosts of which nothing was measured are left out; 4: too little was measured",
-    "cluster": "3: hosts of which nothing was measured are left out; 4: too little was measured",
+    "probe": "3: pairs are missing; `--resume` continues",
+    "doctor": "0: no finding; 3: findings",
+    "embed": "3: hosts without measurements are omitted; 4: too little was measured",
+    "cluster": "3: hosts without measurements are omitted; 4: too little was measured",
     "reorder": "3: `--prove` ended without a proof; 4: nothing was measured",
-    "check": "1: it falls short of a limit; 4: nothing can be told apart, or ranked; orders are too few for a limit",
+    "check": "1: a limit is missed; 4: orders are indistinguishable, or too few for a limit",
     "diff": "1: something got worse; 4: there is nothing to compare",
     "launch": "that of the first rank that failed (128 + N where signal N ended it); 124: `--timeout`",
     "elastic run": "that of the job; 124: `--timeout`",
     "runs rerun": "as `plink launch`",
     "schedule verify": "1: the schedule is wrong",
-    "autotune replay": "1: it decides otherwise than the log",
+    "autotune replay": "1: its decisions differ from the log",
     "lab exec": "that of the command",
 }
 _NEEDS = {
@@ -97,7 +99,7 @@ _VALUES = {"int": "N", "float": "X", "str": "TEXT", "Path": "FILE"}
 
 
 def reference() -> str:
-    """The page."""
+    """Return the page."""
     from plink.cli.app import command
 
     top = command()
@@ -118,7 +120,7 @@ def _commands(node: Any, words: list[str]) -> Iterator[tuple[list[str], Any]]:
 
 
 def _paragraphs(node: Any) -> list[str]:
-    """The help in one line a paragraph, without its example."""
+    """Return the help's paragraphs, each in one line, without its example."""
     text = re.split(r"\s*Example: ", node.help or "")[0]
     return [" ".join(part.split()) for part in re.split(r"\n\s*\n", text.replace("\b", ""))]
 
@@ -162,7 +164,7 @@ def _section(words: list[str], node: Any) -> str:
 
 def _joined(paragraphs: list[str]) -> Iterator[str]:
     for paragraph in paragraphs:
-        yield paragraph
+        yield textwrap.fill(paragraph, 120, break_long_words=False, break_on_hyphens=False)
         yield ""
 
 
@@ -182,18 +184,18 @@ def _spelt(option: Any) -> str:
 
 
 def _choices(option: Any) -> str:
-    """The values of a closed list; empty where any value may be one."""
+    """Return the choices of an option, or an empty text."""
     kind = _annotated(option)
     return f"[{'|'.join(kind)}]" if isinstance(kind, type) and issubclass(kind, StrEnum) else ""
 
 
 def _kind(option: Any) -> str:
-    """The name of the annotated type."""
+    """Return the name of the annotated type."""
     return getattr(_annotated(option), "__name__", "str")
 
 
 def _annotated(option: Any) -> Any:
-    """The annotated type; of a list, that of its members; of an optional one, the other."""
+    """Return the annotated type: the members' type of a list, the type itself of an optional one."""
     annotation = option.type_descriptor.annotation
     members = [entry for entry in getattr(annotation, "__args__", ()) if entry is not type(None)]
     return members[0] if members else annotation

@@ -20,8 +20,8 @@ import torch
 import torch.distributed as dist
 
 from plink.runtime.aggengine import aggregation
+from plink.runtime.aggengine.algorithm_selection import NEVER
 from plink.runtime.aggengine.backend import PlinkProcessGroup
-from plink.runtime.aggengine.crossover import NEVER
 
 Group = PlinkProcessGroup | dist.ProcessGroupGloo
 
@@ -41,8 +41,8 @@ def join(name: str, asked: dict[str, Any], rank: int, world: int) -> Group:
     if not asked.get("eager", True) and made._engine is not None:
         made._engine._eager = None
     if mine == 0:
-        handed = NEVER if made._engine is None else made._engine.handed_from
-        print(json.dumps({"group": name, "smallest_bytes": made._sizes.smallest, "handed_from": handed}), flush=True)
+        handed = NEVER if made._engine is None else made._engine.delegation_min_bytes
+        print(json.dumps({"group": name, "smallest_bytes": made._sizes.min_bytes, "handed_from": handed}), flush=True)
     return made
 
 

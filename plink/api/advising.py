@@ -13,7 +13,7 @@ from plink.api.algorithms import Given, fabric_from, options_of, order_from, ran
 from plink.errors import NoAnswer, UsageError
 from plink.model.network import Network
 from plink.model.units import format_bytes
-from solvers.advice import Line, Order, Stretch, envelope, lines
+from solvers.advice import CostLine, Order, SizeInterval, cost_lines, envelope
 from solvers.costs.by_name import model_for
 from solvers.costs.fabric import Fabric
 from solvers.ordering.progress import SearchBudget
@@ -67,11 +67,11 @@ class Advice:
     network: Network
     model: str
     capacities: str
-    lines: tuple[Line, ...]
-    stretches: tuple[Stretch, ...]
+    lines: tuple[CostLine, ...]
+    stretches: tuple[SizeInterval, ...]
     left_out: dict[str, str]
 
-    def best(self, size_bytes: float, algo: str | None = None) -> Line:
+    def best(self, size_bytes: float, algo: str | None = None) -> CostLine:
         """The fastest at this size; of one algorithm: in the best of its orders."""
         return min((line for line in self.lines if algo in (None, line.algo)), key=lambda line: line.at(size_bytes))
 
@@ -118,14 +118,14 @@ def advise(network: Network, request: AdviseRequest | None = None) -> Advice:
     if model == "latency":
         model = "contention"
         _log.info("no rates were measured; capacities are %s", fabric.capacities)
-    found: list[Line] = []
+    found: list[CostLine] = []
     left_out: dict[str, str] = {}
     unmeasured: NoAnswer | None = None
     for family, order in _orders(fabric, order_from(network, None), wanted.seed).items():
         options = options_of(wanted.options, wanted.algorithms, rank_groups(fabric, order))
         for algo in wanted.algorithms:
             try:
-                more, missing = lines(fabric, {family: order}, {algo: options}, model)
+                more, missing = cost_lines(fabric, {family: order}, {algo: options}, model)
             except NoAnswer as error:  # a pair that this algorithm uses in this order
                 more, missing, unmeasured = [], {algo: str(error)}, error
             found += more
@@ -147,12 +147,14 @@ def _orders(fabric: Fabric, given: Order, seed: int) -> dict[str, Order]:
         orders["grouped"] = given[np.argsort(fabric.group_of[given], kind="stable")]
     if np.isfinite(fabric.rtt_us).all() and len(set(given.tolist())) == len(given):
         deadline = time.monotonic() + _SEARCH_S
-        budget = SearchBudget(_KICKS_PER_HOST * len(given), lambda progress: time.monotonic() < deadline, patient=False)
+        budget = SearchBudget(
+            _KICKS_PER_HOST * len(given), lambda progress: time.monotonic() < deadline, exhaustive=False
+        )
         orders["ring"] = search_ring(fabric.rtt_us, seed, budget).order
     return orders
 
 
-def _line_json(line: Line) -> dict[str, Any]:
+def _line_json(line: CostLine) -> dict[str, Any]:
     return {
         "algo": line.algo,
         "order": line.family,

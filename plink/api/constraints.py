@@ -9,14 +9,14 @@ from plink.errors import InputError, UsageError
 if TYPE_CHECKING:
     from plink.model.hosts import Hosts
     from plink.model.network import Matrix
-    from solvers.ordering.seats import Wishes
+    from solvers.ordering.constraints import PlacementConstraints
 
 RequestedGroups = int | Sequence[Sequence[str]]
 
 
 def constraints_from(
     pins: Mapping[str, int], groups: RequestedGroups | None, hosts: "Hosts", rtt_us: "Matrix", where: str = "groups"
-) -> "Wishes":
+) -> "PlacementConstraints":
     """:param pins: the first rank of hosts, by name.
     :param groups: the names of the hosts in each; or a number of groups to be formed of hosts near each other.
     :param rtt_us: shape (N, N), symmetric, complete.
@@ -25,7 +25,7 @@ def constraints_from(
     :raises InputError: for groups that name hosts that are not there, or one twice.
     """
     from solvers.grouping.even import even_groups
-    from solvers.ordering.seats import Wishes
+    from solvers.ordering.constraints import PlacementConstraints
 
     index = {name: i for i, name in enumerate(hosts.names)}
     for name, rank in pins.items():
@@ -33,17 +33,17 @@ def constraints_from(
             raise UsageError(f"--pin {name}={rank}: there is no host {name}; there are {_some(hosts.names)}")
     pinned = {index[name]: rank for name, rank in pins.items()}
     if groups is None:
-        return Wishes(pinned)
+        return PlacementConstraints(pinned)
     if isinstance(groups, int):
         check_number(groups, len(hosts))
-        return Wishes(pinned, even_groups(rtt_us, groups))
+        return PlacementConstraints(pinned, even_groups(rtt_us, groups))
     strange = [name for group in groups for name in group if name not in index]
     if strange:
         raise InputError(where, f"there is no host {strange[0]}; there are {_some(hosts.names)}")
     twice = [name for name, times in Counter(name for group in groups for name in group).items() if times > 1]
     if twice:
         raise InputError(where, f"{twice[0]} is named more than once; a host is in one group")
-    return Wishes(pinned, [[index[name] for name in group] for group in groups])
+    return PlacementConstraints(pinned, [[index[name] for name in group] for group in groups])
 
 
 def check_number(groups: int, hosts: int) -> None:

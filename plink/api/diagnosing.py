@@ -12,16 +12,16 @@ from plink.api.probing import label_groups
 from plink.errors import UsageError
 from plink.model.hosts import Hosts
 from plink.model.network import Network
-from probes.again import measure_again
 from probes.inspection import inspect_all
 from probes.measurements import Measurements
-from probes.methods import Settings
+from probes.method_selection import ORDER, reachable_hosts
+from probes.methods import ProbeSettings
 from probes.plan import AllPairs
-from probes.preflight import ORDER, reached
-from probes.survey import Survey, Watcher
+from probes.remeasuring import remeasure
+from probes.session import ProbeProgress, ProbeSession
 from solvers.diagnosis.findings import Finding
 from solvers.diagnosis.findings import diagnose as findings_of
-from solvers.diagnosis.latency import Limits, known_good, slow_hosts, slow_links
+from solvers.diagnosis.latency import DiagnosisThresholds, known_good, slow_hosts, slow_links
 
 _COUNT = 1000
 _AGAIN = 4000
@@ -56,28 +56,28 @@ def examine(
     connector = connector_for(hosts, accept_new_host_keys)
     found = Measurements(hosts)
     names = hosts.names
-    with Survey(found, connector, Settings(count=_COUNT, handshakes=True), time.monotonic) as survey:
-        survey.start(Watcher(lambda done, total: progress("connecting", done, total)))
-        facts = inspect_all(survey)
+    with ProbeSession(found, connector, ProbeSettings(count=_COUNT, handshakes=True), time.monotonic) as session:
+        session.start(ProbeProgress(lambda done, total: progress("connecting", done, total)))
+        facts = inspect_all(session)
         for method in ORDER:
-            through = reached(survey, method, set())
-            for host in survey.ready.keys() - survey.conductor.gone.keys():
+            through = reachable_hosts(session, method, set())
+            for host in session.agents.keys() - session.scheduler.lost_hosts.keys():
                 facts.setdefault(names[host], {}).setdefault("reached_by", {})[method] = host in through
         plan = AllPairs(len(hosts), seed=0)
         done = 0
         while (pairs := plan.next_round(found.latency)) is not None:
-            survey.measure(pairs, "stamp", lambda: None)
+            session.measure(pairs, "stamp", lambda: None)
             done += len(pairs)
-            progress("measuring", done, plan.most_pairs)
-        after = inspect_all(survey)
+            progress("measuring", done, plan.max_pairs)
+        after = inspect_all(session)
         findings = _from_facts(facts, after)
         network = found.network()
         measured = _pairs_measured(network)
-        _log.info("preflight of %d hosts, %d of %d pairs measured", len(survey.ready), measured, plan.most_pairs)
-        findings += findings_of(network, label_groups(network.latency_us), _measured_again(survey, network))
+        _log.info("preflight of %d hosts, %d of %d pairs measured", len(session.agents), measured, plan.max_pairs)
+        findings += findings_of(network, label_groups(network.latency_us), _measured_again(session, network))
     unreachable = [
         Finding("unreachable", [names[host]], why, f"try `ssh {names[host]}`, then plink doctor again")
-        for host, why in sorted(survey.conductor.gone.items())
+        for host, why in sorted(session.scheduler.lost_hosts.items())
     ]
     return Examination(facts, unreachable + findings)
 
@@ -127,9 +127,9 @@ def _from_facts(before: dict[str, dict[str, Any]], after: dict[str, dict[str, An
     return findings
 
 
-def _measured_again(survey: Survey, network: Network) -> dict[tuple[int, int], float]:
+def _measured_again(session: ProbeSession, network: Network) -> dict[tuple[int, int], float]:
     """Suspects against hosts above suspicion, and suspect links themselves, with more probes."""
-    cost, groups, limits = network.rtt_us, label_groups(network.latency_us), Limits()
+    cost, groups, limits = network.rtt_us, label_groups(network.latency_us), DiagnosisThresholds()
     hosts, offsets = slow_hosts(cost, groups, limits)
     links = slow_links(cost, groups, offsets, limits)
     suspects = {host for suspect in (*hosts, *links) for host in suspect.hosts}
@@ -139,4 +139,4 @@ def _measured_again(survey: Survey, network: Network) -> dict[tuple[int, int], f
         good = known_good(cost, offsets, suspects, host)
         if good is not None:
             pairs.append((min(host, good), max(host, good)))
-    return measure_again(survey, pairs, _AGAIN)
+    return remeasure(session, pairs, _AGAIN)

@@ -13,10 +13,10 @@ from plink.model.network import Matrix, Network
 from plink.model.topology import Topology, paths_for
 from solvers.costs.by_name import parts_of, pattern_for, pricing_for
 from solvers.costs.fabric import Fabric
-from solvers.ordering.judging import split
+from solvers.ordering.cross_validation import split_halves
+from solvers.ordering.problem import Order, OrderingProblem, OrderingResult
 from solvers.ordering.ring import longest_hop
 from solvers.ordering.search import median_of_random
-from solvers.ordering.task import Found, Order, Task
 from solvers.prediction.topology import filled, levels_apart
 
 if TYPE_CHECKING:
@@ -79,38 +79,40 @@ def at_the_farthest(fabric: Fabric, unknown: npt.NDArray[np.bool_]) -> Fabric:
     return replace(fabric, rtt_us=rtt)
 
 
-def without_guesses(task: Task, found: Found, unknown: npt.NDArray[np.bool_], seed: int) -> tuple[Found, str]:
+def without_guesses(
+    task: OrderingProblem, found: OrderingResult, unknown: npt.NDArray[np.bool_], seed: int
+) -> tuple[OrderingResult, str]:
     """Costs in which a pair that nobody knows is as far as the farthest one that is, and what to say of these pairs."""
     fabric = at_the_farthest(task.fabric, unknown)
-    plain = pricing_for(task.algo, len(task.given), task.options, fabric, task.size_bytes, task.model)
+    plain = pricing_for(task.algo, len(task.baseline), task.options, fabric, task.size_bytes, task.model)
     price = plain if found.objective != "bottleneck" else lambda order: longest_hop(fabric.rtt_us, order)
     median = median_of_random(task, price, seed)
-    found = replace(found, given=price(task.given), cost=price(found.order), random_median=median)
+    found = replace(found, baseline_cost=price(task.baseline), cost=price(found.order), random_median=median)
     used = unknown_pairs(task, found.order, unknown)
     if not used:
         return found, f"{int(unknown.sum()) // 2} pairs were not measured; the order needs none of them"
     named = ", ".join(f"{a} - {b}" for a, b in used[:4]) + (", ..." if len(used) > 4 else "")
-    return replace(found, lower_bound=None, bound_by=None, also={}), (
+    return replace(found, lower_bound=None, bound_by=None, metrics={}), (
         f"no order was found without pairs that were not measured: {named}; they are taken to be as far as the "
         "farthest; `plink probe HOSTS --resume` measures them"
     )
 
 
-def unknown_pairs(task: Task, order: Order, unknown: npt.NDArray[np.bool_]) -> list[tuple[str, str]]:
+def unknown_pairs(task: OrderingProblem, order: Order, unknown: npt.NDArray[np.bool_]) -> list[tuple[str, str]]:
     """Pairs that an order uses and nobody knows."""
     used: set[tuple[int, int]] = set()
     for _, name in parts_of(task.algo, task.size_bytes):
-        pattern = pattern_for(name, len(task.given), task.options)
+        pattern = pattern_for(name, len(task.baseline), task.options)
         ends = np.stack([pattern.source, pattern.target])
-        if pattern.everyone:
-            ends = np.stack(np.nonzero(~np.eye(len(task.given), dtype=bool)))
+        if pattern.all_to_all_share:
+            ends = np.stack(np.nonzero(~np.eye(len(task.baseline), dtype=bool)))
         pairs = np.sort(order[ends], axis=0)
         used |= set(map(tuple, pairs[:, unknown[pairs[0], pairs[1]]].T.tolist()))
     return [(task.fabric.names[i], task.fabric.names[j]) for i, j in sorted(used)]
 
 
 def _halves(network: Network, rtt_us: Matrix) -> tuple[Matrix, Matrix] | None:
-    return split(network.half_rtts_us, rtt_us) if network.half_rtts_us else None
+    return split_halves(network.half_rtts_us, rtt_us) if network.half_rtts_us else None
 
 
 def _with_prior(network: Network, rtt_us: Matrix, prior: Topology) -> Matrix:

@@ -22,7 +22,7 @@ from runners.job.result import OrderNotKept, RunResult, new_id
 from runners.job.runner import DryRun, Runner, Watch
 
 if TYPE_CHECKING:
-    from solvers.autotune.observed import Assignment
+    from solvers.autotune.observed import MasterAssignment
 
 _log = logging.getLogger("plink.launch")
 
@@ -32,7 +32,7 @@ class AutotuneRequest:
     """Move work between ranks when the network changes. ``masters``: those of the ranks' aggregation at the start;
     ``threshold``: the share by which throughput changes before that is looked into."""
 
-    masters: "Assignment"
+    masters: "MasterAssignment"
     threshold: float = 0.2
 
 
@@ -158,10 +158,10 @@ def _autotuning(
         return
     from runners.autotune.daemon import Daemon
     from runners.autotune.log import NAME, Log
-    from solvers.autotune.course import Settings
+    from solvers.autotune.trajectory import AutotuneSettings
 
     names = [host.name for host in hosts for _ in range(host.slots)]
-    settings = Settings(change=request.threshold)
+    settings = AutotuneSettings(change=request.threshold)
     log = None
     try:
         log = Log(folder / NAME, request.masters, settings, names)

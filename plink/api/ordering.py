@@ -16,12 +16,12 @@ from plink.model.network import Network
 from plink.model.topology import Topology
 from solvers.costs.by_name import MIXED, NAMES, model_for, parts_of, pattern_for
 from solvers.costs.fabric import Fabric
-from solvers.ordering.judging import Judgement, Priced, judge
-from solvers.ordering.progress import Progress, SearchBudget, Watch
-from solvers.ordering.proving import WHOLE, Budget, prove, proven
+from solvers.ordering.constraints import FeasibleOrders
+from solvers.ordering.cross_validation import CostModel, ValidatedGain, cross_validate
+from solvers.ordering.exact import EXACT_MAX_RANKS, ExactBudget, is_optimal, solve_exactly
+from solvers.ordering.problem import OBJECTIVES, OrderingProblem, OrderingResult
+from solvers.ordering.progress import ProgressCallback, SearchBudget, SearchProgress
 from solvers.ordering.search import search
-from solvers.ordering.seats import Seats
-from solvers.ordering.task import OBJECTIVES, Found, Task
 
 if TYPE_CHECKING:
     from plink.api.denoising import Denoised
@@ -91,9 +91,9 @@ class Solved:
     ``denoised``: how the round trips were fitted, where they are not the measured ones; ``interrupted``: the search
     was stopped before its end."""
 
-    task: Task
-    found: Found
-    judged: Judgement | None
+    task: OrderingProblem
+    found: OrderingResult
+    judged: ValidatedGain | None
     kept: bool
     notes: tuple[str, ...]
     sparse: bool = False
@@ -104,7 +104,7 @@ class Solved:
     @property
     def changed(self) -> bool:
         """Whether the order that was found is another than the given one."""
-        return not np.array_equal(self.task.given, self.found.order)
+        return not np.array_equal(self.task.baseline, self.found.order)
 
 
 def check_alone(network: Network, wanted: OrderRequest) -> None:
@@ -114,14 +114,14 @@ def check_alone(network: Network, wanted: OrderRequest) -> None:
     """
     wanted.check()
     model_for(wanted.model, fabric_from(network))
-    wishes = constraints_from(wanted.pins, wanted.groups, network.hosts, np.zeros((1, 1)), wanted.groups_from)
-    Seats(np.zeros(network.hosts.members[0].slots, dtype=np.intp), network.hosts.names, wishes)
+    constraints = constraints_from(wanted.pins, wanted.groups, network.hosts, np.zeros((1, 1)), wanted.groups_from)
+    FeasibleOrders(np.zeros(network.hosts.members[0].slots, dtype=np.intp), network.hosts.names, constraints)
 
 
 def solve(
     network: Network,
     wanted: OrderRequest,
-    show: Callable[[Progress], None] = lambda progress: None,
+    show: Callable[[SearchProgress], None] = lambda progress: None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Solved:
     """The cheapest order that is found of two hosts or more.
@@ -141,18 +141,18 @@ def solve(
     budget = SearchBudget(_MANY_MOVES if clock else wanted.moves or 0, _watch(show, first, stopped), patient)
     found = search(task, wanted.seed, budget)
     _log.debug("%s: %.6g after %d moves, %.2f s", found.objective, found.cost, found.moves, time.monotonic() - begun)
-    if wanted.prove or (len(task.given) <= WHOLE and not task.by_hops):  # of few ranks a proof costs next to nothing
+    if wanted.prove or (len(task.baseline) <= EXACT_MAX_RANKS and not task.is_latency_ring):  # takes a moment
         found = _proved(task, found, wanted, begun + limit if clock else None, stopped)
     interrupted = stopped()
     judged = _judged(task, found, fitting, wanted.seed)
-    moved = not np.array_equal(task.given, found.order)
+    moved = not np.array_equal(task.baseline, found.order)
     cannot = _given_cannot(task, found, fitting)
-    kept = judged is not None and judged.within_noise and moved and cannot is None and not wanted.force
+    kept = judged is not None and not judged.is_significant and moved and cannot is None and not wanted.force
     notes: list[str] = []
     if fitting.unknown is not None:
         found, note = without_guesses(task, found, fitting.unknown, wanted.seed)
         notes.append(note)
-    if wanted.prove and not proven(found) and not interrupted:
+    if wanted.prove and not is_optimal(found) and not interrupted:
         early = clock and time.monotonic() < begun + limit
         notes.append(_no_proof(task, found, fitting, limit if clock else None, early))
     return Solved(
@@ -161,22 +161,24 @@ def solve(
     )  # fmt: skip
 
 
-def _task(network: Network, fabric: Fabric, wanted: OrderRequest) -> Task:
+def _task(network: Network, fabric: Fabric, wanted: OrderRequest) -> OrderingProblem:
     given = order_from(network, None)
-    wishes = constraints_from(wanted.pins, wanted.groups, network.hosts, fabric.rtt_us, wanted.groups_from)
+    constraints = constraints_from(wanted.pins, wanted.groups, network.hosts, fabric.rtt_us, wanted.groups_from)
     groups = rank_groups(fabric, given)
-    if wishes.groups is not None:
-        seats = Seats(given, fabric.names, wishes)
-        group_of = [seats.group_of[host] for host in seats.arrange(seats.hosts).tolist()]
+    if constraints.host_groups is not None:
+        feasible = FeasibleOrders(given, fabric.names, constraints)
+        group_of = [feasible.group_of[host] for host in feasible.materialise(feasible.hosts).tolist()]
         groups = [[rank for rank, group in enumerate(group_of) if group == k] for k in dict.fromkeys(group_of)]
     options = options_of(wanted.options, [wanted.algo], groups)
     hops = wanted.objective in ("sum", "bottleneck") and wanted.model == "auto"
     model = "latency" if hops else model_for(wanted.model, fabric)
-    return Task(fabric, given, wanted.algo, options, wanted.size_bytes, model, wanted.objective, wishes)
+    return OrderingProblem(fabric, given, wanted.algo, options, wanted.size_bytes, model, wanted.objective, constraints)
 
 
-def _watch(show: Callable[[Progress], None], deadline: float | None, stopped: Callable[[], bool]) -> Watch:
-    def watch(progress: Progress) -> bool:
+def _watch(
+    show: Callable[[SearchProgress], None], deadline: float | None, stopped: Callable[[], bool]
+) -> ProgressCallback:
+    def watch(progress: SearchProgress) -> bool:
         show(progress)
         return not stopped() and (deadline is None or time.monotonic() < deadline)
 
@@ -184,29 +186,37 @@ def _watch(show: Callable[[Progress], None], deadline: float | None, stopped: Ca
 
 
 def _proved(
-    task: Task, found: Found, wanted: OrderRequest, deadline: float | None, stopped: Callable[[], bool]
-) -> Found:
+    task: OrderingProblem,
+    found: OrderingResult,
+    wanted: OrderRequest,
+    deadline: float | None,
+    stopped: Callable[[], bool],
+) -> OrderingResult:
     if deadline is None:
-        return prove(task, found, wanted.seed, Budget(None, lambda: not stopped()))
+        return solve_exactly(task, found, wanted.seed, ExactBudget(None, lambda: not stopped()))
     left = deadline - time.monotonic()
     if left <= 0 or stopped():
         return found
-    return prove(task, found, wanted.seed, Budget(left, lambda: not stopped() and time.monotonic() < deadline))
+    return solve_exactly(
+        task, found, wanted.seed, ExactBudget(left, lambda: not stopped() and time.monotonic() < deadline)
+    )
 
 
-def _judged(task: Task, found: Found, fitting: Fitting, seed: int) -> Judgement | None:
+def _judged(task: OrderingProblem, found: OrderingResult, fitting: Fitting, seed: int) -> ValidatedGain | None:
     if fitting.held_out_us is None:
         return None
     fabric = task.fabric if fitting.unknown is None else at_the_farthest(task.fabric, fitting.unknown)
     parts = parts_of(task.algo, task.size_bytes)
-    patterns = [(weight, pattern_for(name, len(task.given), task.options)) for weight, name in parts]
+    patterns = [(weight, pattern_for(name, len(task.baseline), task.options)) for weight, name in parts]
     if found.objective == "bottleneck":  # the longest hop, not their sum
-        patterns = [(weight, replace(pattern, pace="rounds")) for weight, pattern in patterns]
-    priced = Priced(patterns, fabric, task.size_bytes, task.model)
-    return judge(priced, found.order, task.given, fitting.held_out_us, seed, CONFIDENCE)
+        patterns = [(weight, replace(pattern, timing="rounds")) for weight, pattern in patterns]
+    priced = CostModel(patterns, fabric, task.size_bytes, task.model)
+    return cross_validate(priced, found.order, task.baseline, fitting.held_out_us, seed, CONFIDENCE)
 
 
-def _no_proof(task: Task, found: Found, fitting: Fitting, limit_s: float | None, early: bool) -> str:
+def _no_proof(
+    task: OrderingProblem, found: OrderingResult, fitting: Fitting, limit_s: float | None, early: bool
+) -> str:
     if task.algo in MIXED:
         return f"no proof: no exact method knows {task.algo}"
     if fitting.unknown is not None and unknown_pairs(task, found.order, fitting.unknown):
@@ -216,13 +226,13 @@ def _no_proof(task: Task, found: Found, fitting: Fitting, limit_s: float | None,
     return "no proof" if limit_s is None else f"no proof within {limit_s:g} s; a longer --time-limit may find one"
 
 
-def _given_cannot(task: Task, found: Found, fitting: Fitting) -> str | None:
+def _given_cannot(task: OrderingProblem, found: OrderingResult, fitting: Fitting) -> str | None:
     """Why the given order cannot stay even where nothing is won by another."""
-    seats = Seats(task.given, task.fabric.names, task.wishes)
-    if not np.array_equal(seats.arrange(seats.hosts), task.given):
+    feasible = FeasibleOrders(task.baseline, task.fabric.names, task.constraints)
+    if not np.array_equal(feasible.materialise(feasible.hosts), task.baseline):
         return "it is not as was wished"
     if fitting.unknown is not None:
-        given, other = (len(unknown_pairs(task, order, fitting.unknown)) for order in (task.given, found.order))
+        given, other = (len(unknown_pairs(task, order, fitting.unknown)) for order in (task.baseline, found.order))
         if given > other:
             return "it needs pairs that were not measured"
     return None

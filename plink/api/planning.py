@@ -19,9 +19,9 @@ from solvers.costs.by_name import model_for, pattern_for
 from solvers.costs.closed_forms import closed_form
 from solvers.costs.fabric import Fabric
 from solvers.costs.master_patterns import masters_pattern
-from solvers.costs.patterns import Pattern, everyone_pattern
+from solvers.costs.patterns import Pattern, all_to_all_pattern
 from solvers.grouping.cluster import cluster
-from solvers.ordering.task import with_slots
+from solvers.ordering.problem import expand_slots
 from solvers.planning.pricing import WEIGHTS, AllReduce, random_groups_median, two_level_cost, weights_by
 from solvers.planning.schedules import schedule_of
 from solvers.schedules.catalogue import ALGORITHMS
@@ -142,7 +142,7 @@ def _two_level(
         groups_of_hosts = _groups_of_hosts(network, fabric, asked)
         if asked.order is None:  # the order is ours to choose: groups one after the other
             hosts = np.array([host for group in groups_of_hosts for host in group], dtype=np.intp)
-            ranks = with_slots(hosts, np.bincount(ranks, minlength=len(hosts)))
+            ranks = expand_slots(hosts, np.bincount(ranks, minlength=len(hosts)))
             order = replace(order, algo="2lha", hosts=tuple(fabric.names[host] for host in hosts))
         groups = [np.flatnonzero(np.isin(ranks, group)).tolist() for group in groups_of_hosts]
     weights = weights_by(by, fabric, ranks, groups)
@@ -181,7 +181,7 @@ def _groups_of_hosts(network: Network, fabric: Fabric, asked: PlanRequest) -> li
     """
     number = len(network.hosts)
     if asked.groups is not None and not isinstance(asked.groups, int):
-        groups = constraints_from({}, asked.groups, network.hosts, fabric.rtt_us, asked.groups_from).groups or []
+        groups = constraints_from({}, asked.groups, network.hosts, fabric.rtt_us, asked.groups_from).host_groups or []
         left = sorted(set(range(number)) - {host for group in groups for host in group})
         if left:
             raise InputError(asked.groups_from, f"{fabric.names[left[0]]} is in no group; every host belongs to one")
@@ -197,7 +197,7 @@ def _groups_of_hosts(network: Network, fabric: Fabric, asked: PlanRequest) -> li
 
 
 def _flat(fabric: Fabric, ranks: Ranks, asked: PlanRequest, model: str) -> Callable[[], float]:
-    return lambda: closed_form(everyone_pattern(len(ranks)), fabric, asked.size_bytes, model)(ranks)
+    return lambda: closed_form(all_to_all_pattern(len(ranks)), fabric, asked.size_bytes, model)(ranks)
 
 
 def _priced(**prices: Callable[[], float]) -> dict[str, float]:
@@ -219,7 +219,7 @@ def masters_of(plan: Plan) -> tuple[Indices, Indices]:
 def _small_schedule(plan: Plan, pattern: Pattern) -> Schedule | None:
     """The plan's schedule, None where it is too large for a file (hops of a pattern are transfers, or more of them)."""
     hops = np.bincount(pattern.round, minlength=len(pattern.repeat)) if len(pattern.round) else 0.0
-    if pattern.everyone:
+    if pattern.all_to_all_share:
         hops = np.full(len(pattern.repeat), float(plan.ranks * (plan.ranks - 1)))
     schedule = schedule_of(plan) if float(np.sum(hops * pattern.repeat)) <= MOST_TRANSFERS else None
     return None if schedule is None or len(schedule) > MOST_TRANSFERS else schedule

@@ -13,14 +13,13 @@ from plink.api.probe_request import ProbeRequest
 from plink.errors import UsageError
 from plink.model.hosts import Hosts
 from plink.model.network import Matrix, Network, symmetrised, to_rows
-from probes.adaptive import Adaptive, AdaptiveSettings
+from probes.adaptive import AdaptivePlan, AdaptiveSettings
 from probes.measurements import Measurements
-from probes.methods import Settings
-from probes.plan import AllPairs, Plan
-from probes.preflight import reachable_by
-from probes.shared_links import Settings as SharedSettings
-from probes.shared_links import shared_links
-from probes.survey import Survey, Watcher
+from probes.method_selection import select_methods
+from probes.methods import ProbeSettings
+from probes.plan import AllPairs, ProbePlan
+from probes.session import ProbeProgress, ProbeSession
+from probes.shared_links import SharedLinkSettings, shared_links
 from solvers.hierarchy.tiers import nearest_tier
 from solvers.prediction.tiered import predict_tiered
 
@@ -54,9 +53,9 @@ def check_hosts(hosts: Hosts) -> None:
         raise UsageError(f"there is nothing to measure with one host ({hosts.names[0]}); give at least two")
 
 
-def settings_of(request: ProbeRequest) -> Settings:
+def settings_of(request: ProbeRequest) -> ProbeSettings:
     """As the methods take them."""
-    return Settings(
+    return ProbeSettings(
         count=request.count, timeout_s=request.timeout_s, source_ports=request.source_ports, seed=request.seed,
         streams=request.streams, bandwidth_s=request.bandwidth_s, bandwidth_bytes=request.bandwidth_bytes,
         handshakes=request.method in ("tcp", "auto"),
@@ -81,11 +80,11 @@ def measure(
     plan = "adaptive" if adaptive else "all"
     found.details |= {"method": request.method, "count": request.count, "seed": request.seed, "plan": plan}
     deadline = None if request.budget_s is None else time.monotonic() + request.budget_s
-    with Survey(found, connector, settings_of(request), time.monotonic) as survey:
+    with ProbeSession(found, connector, settings_of(request), time.monotonic) as session:
         began = time.monotonic()
-        survey.start(Watcher(lambda done, total: progress("connecting", done, total)))
-        _log.debug("agents on %d hosts in %.1f s", len(survey.ready), time.monotonic() - began)
-        rounds = _Rounds(survey, request.seed, progress, round_done, deadline)
+        session.start(ProbeProgress(lambda done, total: progress("connecting", done, total)))
+        _log.debug("agents on %d hosts in %.1f s", len(session.agents), time.monotonic() - began)
+        rounds = _Rounds(session, request.seed, progress, round_done, deadline)
         in_time = rounds.run(request.method, "measuring", adaptive)
         if request.bandwidth and in_time:
             in_time = rounds.run("iperf3", "bandwidth", adaptive=False)
@@ -98,7 +97,7 @@ def measure(
 class _Rounds:
     """``deadline``: monotonic seconds, after which no round begins."""
 
-    survey: Survey
+    session: ProbeSession
     seed: int
     progress: Progress
     round_done: Callable[[], None]
@@ -106,18 +105,18 @@ class _Rounds:
 
     def run(self, method: str, title: str, adaptive: bool) -> bool:
         """All rounds of one method; False when the budget was spent before."""
-        found = self.survey.found
+        found = self.session.measurements
         plan = _plan(found, adaptive, self.seed)
         how: str | Callable[[int, int], str] = method
         if method == "auto":
-            how = reachable_by(self.survey)
+            how = select_methods(self.session)
             _log.info("--method auto: %s", how.summary)
         done = 0
 
         def on_done() -> None:
             nonlocal done
             done += 1
-            self.progress(title, done, plan.most_pairs)
+            self.progress(title, done, plan.max_pairs)
 
         try:
             while (pairs := plan.next_round(_known(found, method))) is not None:
@@ -126,7 +125,7 @@ class _Rounds:
                         _note_untried(found, method)
                     return False
                 began = time.monotonic()
-                self.survey.measure(pairs, how, on_done)
+                self.session.measure(pairs, how, on_done)
                 _log.debug("%d pairs by %s in %.2f s", len(pairs), method, time.monotonic() - began)
                 self.round_done()
             return True
@@ -139,13 +138,13 @@ class _Rounds:
 
     def shared_links(self) -> None:
         """Find the groups in the latencies and measure what each shares; noted among the details."""
-        found = self.survey.found
+        found = self.session.measurements
         groups = find_groups(found.latency, found.details.get("plan") == "adaptive")
         if len(groups) < 2:
             _log.info("no groups stand out in the latencies: no shared links to measure")
             return
         found.details["shared_links"] = shared_links(
-            self.survey, groups, SharedSettings(seed=self.seed),
+            self.session, groups, SharedLinkSettings(seed=self.seed),
             lambda done, total: self.progress("shared links", done, total), lambda: not self.over(),
         )  # fmt: skip
 
@@ -162,7 +161,7 @@ def _known(found: Measurements, method: str) -> Matrix:
     """What the method has measured so far, NaN where it has not."""
     if method != "iperf3":
         return found.latency
-    return found.bandwidth_or_nothing()
+    return found.bandwidth_matrix()
 
 
 def find_groups(latency_us: Matrix, sparse: bool = False) -> list[list[int]]:
@@ -182,17 +181,17 @@ def label_groups(latency_us: Matrix, sparse: bool = False) -> Labels:
     return nearest_tier(np.where(np.isnan(cost), np.nanmax(cost), cost))
 
 
-def _plan(found: Measurements, adaptive: bool, seed: int) -> Plan:
+def _plan(found: Measurements, adaptive: bool, seed: int) -> ProbePlan:
     n = len(found.hosts)
     if not adaptive:
         return AllPairs(n, seed)
     # A tenth of few pairs says nothing: every host meets sixteen others at least.
-    return Adaptive(n, seed, predict_tiered, AdaptiveSettings(budget=min(1.0, max(_BUDGET, 16 / n))))
+    return AdaptivePlan(n, seed, predict_tiered, AdaptiveSettings(budget=min(1.0, max(_BUDGET, 16 / n))))
 
 
-def _predict(found: Measurements, plan: Plan) -> None:
+def _predict(found: Measurements, plan: ProbePlan) -> None:
     """Say how far predictions can be trusted, and note what unmeasured pairs are expected to take."""
-    if not isinstance(plan, Adaptive) or not found.any():
+    if not isinstance(plan, AdaptivePlan) or not found.any():
         return
     n = len(found.hosts)
     error = plan.held_out_error
@@ -200,7 +199,7 @@ def _predict(found: Measurements, plan: Plan) -> None:
     found.details["held_out_error"] = None if error != error else round(error, 4)
     pairs = n * (n - 1) // 2
     share = 1 - len(found.missing()) / pairs
-    why = "the groups no longer change" if plan.settled else "its share of pairs is spent"
+    why = "the groups no longer change" if plan.converged else "its share of pairs is spent"
     _log.info(
         f"{share:.1%} of the pairs measured ({why}); others are predicted, {error:.1%} off on held-out pairs (median)"
     )

@@ -55,7 +55,7 @@ def _hops(order: RankOrder, ranks: Indices, where: str) -> Indices:
         pattern = pattern_for(name, len(ranks), options)
     except PlinkError:  # it was found with options that the file, an older one, does not tell
         return nothing
-    if pattern.everyone:
+    if pattern.all_to_all_share:
         source, target = np.triu_indices(len(ranks), 1)
     else:
         source, target = pattern.source, pattern.target

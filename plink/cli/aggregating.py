@@ -27,13 +27,21 @@ from plink.model.schedule_file import schedule_from_json
 from plink.model.storage import name_of, read_document
 from plink.model.units import format_bytes
 from plink.records import workspace
-from plink.runtime.aggengine.aggregation import FILE, MOST_TEXT, TEXT, Aggregation, SizeClass, for_plan, for_rate
+from plink.runtime.aggengine.aggregation import (
+    FILE,
+    MAX_TEXT_BYTES,
+    TEXT,
+    Aggregation,
+    SizeClass,
+    aggregation_for_plan,
+    aggregation_for_rate,
+)
 from plink.runtime.torch_backend import VARIABLE
 from runners.autotune.daemon import schedule_for as schedule_of_masters
-from solvers.advice import envelope, line_of, lines
-from solvers.autotune.observed import Assignment
+from solvers.advice import cost_lines, envelope, line_of
+from solvers.autotune.observed import MasterAssignment
 from solvers.costs.by_name import model_for
-from solvers.ordering.task import with_slots
+from solvers.ordering.problem import expand_slots
 from solvers.planning.pricing import AllReduce, two_level_cost
 from solvers.planning.schedules import schedule_of
 from solvers.schedules.catalogue import ALGORITHMS, Options, schedule_for
@@ -56,7 +64,7 @@ class Backend:
     """``environment``: what the ranks are started with. ``masters``: those that Autotune begins with, None without."""
 
     environment: dict[str, str]
-    masters: Assignment | None = None
+    masters: MasterAssignment | None = None
 
 
 def backend_for(backend: str, hosts: Hosts, plan_file: Path | None, every_s: float | None = None) -> Backend:
@@ -91,14 +99,17 @@ def backend_for(backend: str, hosts: Hosts, plan_file: Path | None, every_s: flo
             raise UsageError(
                 f"--backend {backend}: a schedule of {entry.schedule.ranks} ranks, and the job has {ranks}"
             )
-    made = for_rate(tuple(classes), _rate(backend, hosts)) if plan is None else for_plan(tuple(classes), plan)
-    aggregation, masters = made, None
+    if plan is None:
+        aggregation = aggregation_for_rate(tuple(classes), _rate(backend, hosts))
+    else:
+        aggregation = aggregation_for_plan(tuple(classes), plan)
+    masters = None
     if every_s is not None:
         aggregation, masters = _tuned(aggregation, ranks, plan, plan_file is not None, every_s)
     text = aggregation.to_text()
-    if masters is not None and len(text) > MOST_TEXT:
+    if masters is not None and len(text) > MAX_TEXT_BYTES:
         raise UsageError(f"--autotune: the schedule for {ranks} ranks is too large to travel with the job")
-    if len(text) > MOST_TEXT:
+    if len(text) > MAX_TEXT_BYTES:
         raise UsageError(
             f"--backend {backend}: the schedule for {ranks} ranks is too large to travel with the job; put a plan on "
             f"the first host and name it: --env {VARIABLE}={backend} --env PLINK_PLAN=PATH"
@@ -144,7 +155,7 @@ def _refuse_tuning(backend: str, every_s: float) -> None:
 
 def _tuned(
     aggregation: Aggregation, ranks: int, plan: Plan | None, keeps_chunks: bool, every_s: float
-) -> tuple[Aggregation, Assignment]:
+) -> tuple[Aggregation, MasterAssignment]:
     """With masters that can be moved: those of the plan, or finer ones than a job needs that keeps them.
 
     :param plan: what two-level aggregation goes by. :param keeps_chunks: it is the user's.
@@ -159,12 +170,12 @@ def _tuned(
     if algo == "flat":
         whole = (tuple(range(ranks)),)
         local, group = equal_chunks(whole, _FINE * ranks)
-        masters = Assignment(whole, local, group)
+        masters = MasterAssignment(whole, local, group)
     else:
         if plan is None or plan.groups is None or plan.masters is None:
             raise UsageError("--autotune: the plan tells no groups and masters")
         dealt = masters_of(plan) if keeps_chunks else equal_chunks(plan.groups, _FINE * ranks)
-        masters = Assignment(plan.groups, *dealt)
+        masters = MasterAssignment(plan.groups, *dealt)
     classes = list(aggregation.classes)
     classes[found[-1]] = replace(classes[found[-1]], schedule=schedule_of_masters(masters))
     return replace(aggregation, classes=tuple(classes), tuned=found[-1], every_s=every_s), masters
@@ -228,11 +239,11 @@ def _cheapest(hosts: Hosts, ranks: int) -> tuple[list[SizeClass], Plan]:
         raise NoAnswer("--backend auto chooses by size and needs bandwidths; `plink probe` measures them (--bandwidth)")
     place = {name: k for k, name in enumerate(network.hosts.names)}
     slots = {host.name: host.slots for host in hosts}
-    order = with_slots(
+    order = expand_slots(
         np.array([place[name] for name in hosts.names], dtype=np.intp),
         np.array([slots[name] for name in network.hosts.names], dtype=np.intp),
     )
-    found, _ = lines(fabric, {"job": order}, {algo: Options() for algo in _CANDIDATES}, model)
+    found, _ = cost_lines(fabric, {"job": order}, {algo: Options() for algo in _CANDIDATES}, model)
     schedules: dict[str, Schedule] = {}
     plan = _two_level(network, hosts)
     if plan.groups is not None and plan.masters is not None and len(plan.groups) > 1:

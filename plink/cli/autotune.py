@@ -10,7 +10,7 @@ from plink.errors import PlinkError, UsageError
 from plink.records import workspace
 
 if TYPE_CHECKING:
-    from solvers.autotune.course import Decision
+    from solvers.autotune.trajectory import TuningDecision
 
 app = typer.Typer(no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]})
 
@@ -44,14 +44,14 @@ def replay(
     from dataclasses import replace
 
     from runners.autotune.log import read_log
-    from solvers.autotune.course import WAIT, Course, decide, imbalance
+    from solvers.autotune.trajectory import WAIT, TuningTrajectory, decide, imbalance
 
     path = _path(log)
     assignment, settings, lines = read_log(path)
     settings = replace(settings, change=settings.change if change is None else change)
     if epsilon is not None:
         settings = replace(settings, finetune=replace(settings.finetune, epsilon=epsilon))
-    course, rows = Course(assignment), []
+    course, rows = TuningTrajectory(assignment), []
     at_work = {0: assignment}  # by epoch
     for line, stretch in lines:
         course, decision = decide(course, stretch, settings)
@@ -93,7 +93,7 @@ def _path(log: str) -> Path:
     return path
 
 
-def _same(line: dict[str, Any], decision: "Decision") -> bool:
+def _same(line: dict[str, Any], decision: "TuningDecision") -> bool:
     """Whether it is what the log has."""
     if line.get("action") != decision.action:
         return False

@@ -49,7 +49,7 @@ def cost(
     from plink.cli.inputs import network_from
     from plink.cli.set_options import parse_set_options
     from plink.model.order import read_order
-    from solvers.ordering.task import with_slots
+    from solvers.ordering.problem import expand_slots
 
     size_bytes, options = parse_bytes(size), parse_set_options(set_ or [])
     options_of(options, [algo])
@@ -59,7 +59,7 @@ def cost(
     ranks, fabric, chosen, total, detail = found.order, found.fabric, found.model, found.cost_us, found.parts
     rng = np.random.default_rng(seed)
     hosts, slots = np.unique(ranks), np.bincount(ranks, minlength=len(fabric.names))
-    drawn = _priced(found.price, (with_slots(rng.permutation(hosts), slots) for _ in range(random)))
+    drawn = _priced(found.price, (expand_slots(rng.permutation(hosts), slots) for _ in range(random)))
     document: dict[str, Any] = {
         "schema": "plink.cost/1",
         "algo": algo,

@@ -75,16 +75,16 @@ def _measure(
 
     from plink.api.ordering import OrderRequest
     from plink.api.reordering import reorder
-    from probes.methods import Settings
-    from probes.survey import Watcher, measure_all
+    from probes.methods import ProbeSettings
+    from probes.session import ProbeProgress, measure_all
     from solvers.costs.links import ring_seconds
     from solvers.hierarchy.tiers import nearest_tier
 
     hosts = blueprint.hosts()
     say("plink probe: round trips between all pairs of hosts")
     with progress("connecting", "measuring") as bars:
-        watcher = Watcher(bars["connecting"], bars["measuring"])
-        network = measure_all(hosts, connector, Settings(count=1000, seed=seed), watcher, time.monotonic).network()
+        watcher = ProbeProgress(bars["connecting"], bars["measuring"])
+        network = measure_all(hosts, connector, ProbeSettings(count=1000, seed=seed), watcher, time.monotonic).network()
     say("plink reorder --algo ring")
     order = reorder(network, OrderRequest(model="latency", seed=seed))
     arranged = order.arrange(hosts, "order")

@@ -163,12 +163,12 @@ class _Keeper:
 def _begun(hosts: "Hosts", target: Path) -> "Measurements":
     """What the file holds already, for exactly these hosts."""
     from plink.model.network import read_network
-    from probes.measurements import resumed
+    from probes.measurements import measurements_from
 
     network = read_network(target)
     if network.hosts.names != hosts.names:
         raise UsageError(f"--resume: {target} is about other hosts (or in another order) than the hosts file")
-    found = resumed(network)
+    found = measurements_from(network)
     found.hosts = hosts
     say(f"{target}: {len(found.missing())} pairs are missing in it")
     return found

@@ -6,7 +6,7 @@ from plink.api.probe_request import ProbeRequest
 from plink.api.probing import settings_of
 from plink.model.hosts import Hosts
 from plink.model.units import format_bytes, format_duration, format_time
-from probes.methods import Settings
+from probes.methods import ProbeSettings
 
 _ON_THE_WIRE = 154  # bytes: a probe or its answer has 112, in an Ethernet frame more
 
@@ -23,11 +23,11 @@ def rehearsal(hosts: Hosts, request: ProbeRequest) -> Iterator[str]:
     if request.bandwidth or method == "iperf3":
         yield f"measure the bandwidth of {pairs} pairs in {rounds} rounds by iperf3, {_tests(settings, pairs, rounds)}"
     if request.shared_links and method != "iperf3":
-        from probes.shared_links import Settings as Shared
+        from probes.shared_links import SharedLinkSettings
 
         yield (
             "measure what groups of hosts share, if groups stand out of the round trips: many TCP flows at once out of "
-            f"and into each, {format_time(Shared().seconds)} a run; --no-shared-links leaves it away"
+            f"and into each, {format_time(SharedLinkSettings().seconds)} a run; --no-shared-links leaves it away"
         )
     for host in hosts:
         user, port = f"{host.user}@" if host.user else "", f" -p {host.port}" if host.port else ""
@@ -41,7 +41,7 @@ def _probes(method: str, count: int, pairs: int) -> str:
     return f"{count} probes a pair" + (f": {pairs * count * 2 * _ON_THE_WIRE / 1e6:.0f} MB" if pairs else "")
 
 
-def _tests(settings: Settings, pairs: int, rounds: int) -> str:
+def _tests(settings: ProbeSettings, pairs: int, rounds: int) -> str:
     streams = "" if settings.streams == 1 else f" with {settings.streams} streams"
     if settings.bandwidth_bytes is not None:
         total = format_bytes(2 * pairs * settings.bandwidth_bytes)

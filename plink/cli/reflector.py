@@ -61,7 +61,7 @@ def stamp(
 
     from plink.model.units import parse_duration, parse_limit
     from probes.agent.summary import PERCENTILES
-    from probes.reflector import PORT, Target, query
+    from probes.reflector import PORT, ReflectorAddress, query
     from runners.lab.blueprint import is_lab_address
 
     name, colon, port = target.rpartition(":")
@@ -77,7 +77,9 @@ def stamp(
     if is_lab_address(address) and not is_lab_address(_source(address)):
         raise UsageError(f"{address} exists only inside an emulated lab: `plink lab exec HOST -- plink stamp ...`")
     try:
-        found = query(Target(address, int(port)), count, parse_duration(interval), parse_limit(timeout), ssid=1)
+        found = query(
+            ReflectorAddress(address, int(port)), count, parse_duration(interval), parse_limit(timeout), ssid=1
+        )
     except OSError as error:
         raise HostError(target, str(error.strerror)) from None
     if as_json:

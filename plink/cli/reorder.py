@@ -244,14 +244,14 @@ def search_shown(network: "Network", wanted: "OrderRequest", stopped: Callable[[
     from plink.api.ordering import check_alone, solve
     from plink.api.reordering import order_of, order_of_one
     from plink.cli.order_report import summary
-    from solvers.ordering.proving import proven
+    from solvers.ordering.exact import is_optimal
 
     if len(network.hosts) == 1:
         check_alone(network, wanted)
         return Searched(order_of_one(network, wanted), [f"{wanted.algo} of a single host: there is nothing to order"])
     with searching() as show:
         solved = solve(network, wanted, show, stopped)
-    complete = not wanted.prove or proven(solved.found)
+    complete = not wanted.prove or is_optimal(solved.found)
     return Searched(order_of(network, solved, wanted), summary(solved), complete, solved.interrupted)
 
 

@@ -84,11 +84,11 @@ def plan_orders(network: Network, algo: str, trying: Trying) -> Planned:
         network, OrderRequest(algo, trying.size_bytes, trying.model, options, moves=_MOVES, seed=trying.seed)
     )
     task = solved.task
-    ranks = len(task.given)
+    ranks = len(task.baseline)
     fabric = fabric_from(network)
     model = model_for(trying.model, fabric)
     price = pricing_for(algo, ranks, task.options, fabric, trying.size_bytes, model)
-    slots = np.bincount(task.given, minlength=len(network.hosts))
+    slots = np.bincount(task.baseline, minlength=len(network.hosts))
     orders = orders_between(solved.found.order, slots, price, trying.orders, trying.seed)
     groups = task.options.groups if "groups" in ALGORITHMS[algo].options else None
     return Planned(
@@ -158,9 +158,9 @@ def run_orders(
         "warm_up": _WARM_UP,
         "repeats": trying.repeats,
     }
-    from plink.runtime.order_timing import packed
+    from plink.runtime.order_timing import pack_config
 
-    word = packed(asked)
+    word = pack_config(asked)
     if len(word) > _MOST_WORD:
         raise UsageError(f"--orders {trying.orders}: too many for so many ranks to travel with the job; ask for fewer")
     name, job = _job(planned, network, word, folder)
@@ -217,14 +217,14 @@ def _job(planned: Planned, network: Network, word: str, folder: Path) -> tuple[s
         text = (_FOLDER / "order_timing_mpi.py").read_text()
         return "mpirun", Job(python, ("-c", text, word), ("/",), env=env | dict(trying.env), **common)
     if planned.algo != _GLOO:
-        from plink.runtime.aggengine.aggregation import FILE, MOST_TEXT, TEXT, SizeClass, for_rate
+        from plink.runtime.aggengine.aggregation import FILE, MAX_TEXT_BYTES, TEXT, SizeClass, aggregation_for_rate
 
         groups = None if planned.groups is None else [list(group) for group in planned.groups]
         ranks = len(planned.orders[0][0])
         schedule = schedule_for(planned.algo, ranks, options_from(list(planned.options), [planned.algo], groups))
-        paced = for_rate((SizeClass(None, planned.algo, schedule),), fabric_from(network).rate_gbps)
+        paced = aggregation_for_rate((SizeClass(None, planned.algo, schedule),), fabric_from(network).rate_gbps)
         aggregation = replace(paced, smallest_bytes=0)  # Gloo does none of it
-        if len(told := aggregation.to_text()) > MOST_TEXT:
+        if len(told := aggregation.to_text()) > MAX_TEXT_BYTES:
             raise UsageError(
                 f"--algo {planned.algo}: the schedule for {ranks} ranks is too large to travel with the job"
             )

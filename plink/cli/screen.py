@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from solvers.ordering.progress import Progress
+    from solvers.ordering.progress import SearchProgress
 
 Advance = Callable[[int, int], None]
 
@@ -65,7 +65,7 @@ def progress(*titles: str) -> Iterator[dict[str, Advance]]:
 
 
 @contextlib.contextmanager
-def searching() -> "Iterator[Callable[[Progress], None]]":
+def searching() -> "Iterator[Callable[[SearchProgress], None]]":
     """A line on a terminal that says how a search stands: the best cost so far, the bound, how far apart they are."""
     if quiet or not sys.stderr.isatty():
         yield lambda progress: None
@@ -80,7 +80,7 @@ def searching() -> "Iterator[Callable[[Progress], None]]":
     begun = time.monotonic()
     with Status("searching", console=Console(stderr=True)) as status:
 
-        def show(progress: "Progress") -> None:
+        def show(progress: "SearchProgress") -> None:
             text = f"searching: {format_us(progress.cost)}"
             if progress.lower_bound is not None and progress.lower_bound > 0:
                 above = max(0.0, progress.cost / progress.lower_bound - 1)

@@ -143,7 +143,7 @@ def mirrored(schedule: Schedule) -> Schedule:
     )
 
 
-def there_and_back(reduction: Schedule, back: Schedule | None = None) -> Schedule:
+def forward_and_reverse(reduction: Schedule, back: Schedule | None = None) -> Schedule:
     """The all-reduce that a reduce-scatter (or reduce) and its mirror image make, or another all-gather ``back``."""
     back = back or mirrored(reduction)
     joined = [

@@ -1,6 +1,6 @@
-"""One TCP flow between two agents, to see how much several flows get together across a shared link.
+"""One TCP flow between two agents, to measure how much several flows get together across a shared link.
 
-Runs on the hosts: standard library only. Only a sender that knows the flow's token is heard; both ends stop by time.
+Runs on the hosts: standard library only. A sender must present the flow's token; both ends stop by time.
 """
 
 from __future__ import annotations
@@ -13,35 +13,35 @@ from typing import Any
 
 from plink.remote.addresses import family_of
 
-_PIECE = 1 << 18
+_CHUNK_BYTES = 1 << 18
 _ACCEPT_S = 5.0  # until the sender has connected and sent its whole token
-_MAX_CLIENTS = 64  # that have not sent the token yet
+_MAX_CLIENTS = 64  # that have not presented the token yet
 _RETRY_S = 0.05
-_RAMP = 0.4  # share of the time left out at the beginning, while TCP finds its rate
+_RAMP_SHARE = 0.4  # of the time is not counted, while TCP finds its rate
 
 
 def listen(address: str) -> socket.socket:
-    """A port for one flow."""
+    """Open a port for one flow."""
     sock = socket.socket(family_of(address))
     sock.bind((address, 0))
     sock.listen(_MAX_CLIENTS)
     return sock
 
 
-def receive(listener: socket.socket, task: dict[str, Any]) -> dict[str, Any]:
-    """Receive the flow; ``gbps`` of its payload after the ramp, or ``error``."""
-    flow = _await_sender(listener, bytes.fromhex(task["token"]))
+def receive(listener: socket.socket, request: dict[str, Any]) -> dict[str, Any]:
+    """Receive the flow, and return ``gbps`` of its payload after the ramp, or ``error``."""
+    flow = _await_sender(listener, bytes.fromhex(request["token"]))
     if flow is None:
-        return {"error": "the flow's sender did not come"}
+        return {"error": f"the flow's sender did not connect within {_ACCEPT_S:g} s"}
     with flow:
         flow.settimeout(1.0)
-        return _count(flow, task["seconds"])
+        return _count(flow, request["seconds"])
 
 
 def _await_sender(listener: socket.socket, token: bytes) -> socket.socket | None:
     """Accept connections until one has sent the token; None after ``_ACCEPT_S`` seconds in all.
 
-    Clients are read side by side, so one that is slow or silent delays no other.
+    Clients are read concurrently: one that is slow or silent delays no other.
     """
     deadline = time.monotonic() + _ACCEPT_S
     received: dict[socket.socket, bytes] = {}
@@ -67,14 +67,14 @@ def _await_sender(listener: socket.socket, token: bytes) -> socket.socket | None
 
 
 def _accept(listener: socket.socket, selector: selectors.BaseSelector, received: dict[socket.socket, bytes]) -> None:
-    """Take one client; the oldest that has not sent the token makes room for it."""
+    """Accept one client; the oldest that has not sent the token is dropped to make room."""
     if len(received) >= _MAX_CLIENTS:
         _drop(next(iter(received)), selector, received)
     try:
         client, _ = listener.accept()
     except BlockingIOError:
         return
-    except OSError:  # it has gone again, or no descriptors are left
+    except OSError:  # it has closed already, or no descriptors are free
         if received:
             _drop(next(iter(received)), selector, received)
         else:
@@ -86,7 +86,7 @@ def _accept(listener: socket.socket, selector: selectors.BaseSelector, received:
 
 
 def _has_sent(client: socket.socket, received: dict[socket.socket, bytes], token: bytes) -> bool:
-    """Read what came. Whoever hangs up has sent as many zeros as were missing, which is no token."""
+    """Read what a client sent. One that closes has sent the missing bytes as zeros, which is no token."""
     missing = len(token) - len(received[client])
     try:
         data = client.recv(missing)
@@ -105,40 +105,40 @@ def _drop(client: socket.socket, selector: selectors.BaseSelector, received: dic
 
 
 def _count(flow: socket.socket, seconds: float) -> dict[str, Any]:
-    buffer = bytearray(_PIECE)
+    buffer = bytearray(_CHUNK_BYTES)
     began = time.monotonic()
-    ramp_ends, ends = began + _RAMP * seconds, began + seconds
-    counted, counted_from, last = 0, 0.0, began
-    while last < ends:
+    ramp_ends, ends = began + _RAMP_SHARE * seconds, began + seconds
+    received_bytes, first_counted_s, last_s = 0, 0.0, began
+    while last_s < ends:
         try:
-            got = flow.recv_into(buffer)
+            size = flow.recv_into(buffer)
         except OSError:
             break
-        if not got:
+        if not size:
             break
-        last = time.monotonic()
-        if counted_from:
-            counted += got
-        elif last >= ramp_ends:
-            counted_from = last
-    if last - counted_from < 0.1 * seconds or not counted_from:
-        return {"error": "the flow broke off"}
-    return {"gbps": 8 * counted / (last - counted_from) / 1e9}
+        last_s = time.monotonic()
+        if first_counted_s:
+            received_bytes += size
+        elif last_s >= ramp_ends:
+            first_counted_s = last_s
+    if last_s - first_counted_s < 0.1 * seconds or not first_counted_s:
+        return {"error": "the flow ended early"}
+    return {"gbps": 8 * received_bytes / (last_s - first_counted_s) / 1e9}
 
 
-def send(task: dict[str, Any]) -> dict[str, Any]:
-    """Send for as long as the flow lasts; ``sent_bytes`` or ``error``."""
-    (peer, port), seconds = task["peer"], task["seconds"]
-    sent, piece = 0, bytes(_PIECE)
+def send(request: dict[str, Any]) -> dict[str, Any]:
+    """Send for the duration of the flow, and return ``sent_bytes`` or ``error``."""
+    (peer, port), seconds = request["peer"], request["seconds"]
+    sent, chunk = 0, bytes(_CHUNK_BYTES)
     with socket.socket(family_of(peer)) as flow:
         flow.settimeout(_ACCEPT_S)
         try:
             flow.connect((peer, port))
-            flow.sendall(bytes.fromhex(task["token"]))
+            flow.sendall(bytes.fromhex(request["token"]))
             ends = time.monotonic() + seconds
             flow.settimeout(1.0)
             while time.monotonic() < ends:
-                sent += flow.send(piece)
+                sent += flow.send(chunk)
         except OSError as error:
             if not sent:
                 return {"error": f"no flow to {peer}: {error}"}

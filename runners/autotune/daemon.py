@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 from plink.errors import PlinkError
-from plink.model.schedule import Schedule, there_and_back
+from plink.model.schedule import Schedule, forward_and_reverse
 from plink.runtime.aggengine.aggregation import Aggregation, SizeClass
 from runners.autotune.log import Log, stretch_from
-from solvers.autotune.course import WAIT, WATCH, Course, Decision, Settings, decide
-from solvers.autotune.observed import Assignment
+from solvers.autotune.observed import MasterAssignment
+from solvers.autotune.trajectory import WAIT, WATCH, AutotuneSettings, TuningDecision, TuningTrajectory, decide
 from solvers.schedules.hierarchical import two_level_reduce_scatter
 
 
@@ -26,13 +26,13 @@ class Daemon:
 
     def __init__(
         self,
-        assignment: Assignment,
+        assignment: MasterAssignment,
         log: Log | None,
         say: Callable[[str], None],
-        settings: Settings | None = None,
+        settings: AutotuneSettings | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._course, self._settings = Course(assignment), settings or Settings()
+        self._course, self._settings = TuningTrajectory(assignment), settings or AutotuneSettings()
         self._log, self._say, self._clock, self._began = log, say, clock, clock()
         self._strange = False
 
@@ -53,12 +53,12 @@ class Daemon:
             self._say(f"autotune: {decision.reason}")
         return [] if decision.assignment is None else [self._answer(decision.assignment)]
 
-    def _answer(self, assignment: Assignment) -> str:
+    def _answer(self, assignment: MasterAssignment) -> str:
         schedule = schedule_for(assignment)
         data = Aggregation((SizeClass(None, schedule.algo, schedule),)).to_bytes()
         return json.dumps({"epoch": self._course.epoch, "plan": base64.b64encode(data).decode()})
 
-    def _keep(self, told: dict[str, Any], decision: Decision) -> None:
+    def _keep(self, told: dict[str, Any], decision: TuningDecision) -> None:
         """In the log, while it can be written: the job matters more."""
         if self._log is None:
             return
@@ -75,8 +75,8 @@ class Daemon:
         self._log = None
 
 
-def schedule_for(assignment: Assignment) -> Schedule:
+def schedule_for(assignment: MasterAssignment) -> Schedule:
     """The all-reduce with these masters."""
-    return there_and_back(
+    return forward_and_reverse(
         two_level_reduce_scatter(assignment.groups, assignment.local_masters, assignment.global_group)
     )

@@ -15,8 +15,8 @@ from msgspec import Meta
 
 from plink.documents.codec import convert
 from plink.errors import InputError, PlinkError, UsageError
-from solvers.autotune.course import Decision, Settings, Stretch, imbalance
-from solvers.autotune.observed import Assignment, Observed
+from solvers.autotune.observed import MasterAssignment, ObservedTraffic
+from solvers.autotune.trajectory import AutotuneSettings, ObservedInterval, TuningDecision, imbalance
 
 SCHEMA = "plink.autotune/1"
 NAME = "autotune.jsonl"
@@ -55,7 +55,7 @@ class MastersEntry(TypedDict):
 class Log:
     """Written while the job runs, a line at a time."""
 
-    def __init__(self, path: Path, assignment: Assignment, settings: Settings, hosts: list[str]) -> None:
+    def __init__(self, path: Path, assignment: MasterAssignment, settings: AutotuneSettings, hosts: list[str]) -> None:
         """:param hosts: the host of each rank. :raises PlinkError: when it cannot be written."""
         try:
             self._file: TextIO = path.open("w")
@@ -63,7 +63,7 @@ class Log:
             raise PlinkError(f"cannot write {path}: {error.strerror}") from None
         self._write(schema=SCHEMA, hosts=hosts, settings=asdict(settings), **assignment_to_json(assignment))
 
-    def add(self, at_s: float, told: dict[str, Any], decision: Decision) -> None:
+    def add(self, at_s: float, told: dict[str, Any], decision: TuningDecision) -> None:
         """One stretch as it was told, and what was decided."""
         new = {} if decision.assignment is None else assignment_to_json(decision.assignment)
         self._write(at_s=round(at_s, 3), **told, action=decision.action, reason=decision.reason, **new)
@@ -78,7 +78,7 @@ class Log:
             self._file.close()
 
 
-def assignment_to_json(assignment: Assignment) -> dict[str, Any]:
+def assignment_to_json(assignment: MasterAssignment) -> dict[str, Any]:
     """As it stands in the log."""
     return {
         "groups": [[int(rank) for rank in group] for group in assignment.groups],
@@ -88,7 +88,7 @@ def assignment_to_json(assignment: Assignment) -> dict[str, Any]:
     }
 
 
-def stretch_from(value: object, ranks: int, where: str) -> Stretch:
+def stretch_from(value: object, ranks: int, where: str) -> ObservedInterval:
     """What rank 0 reports of one stretch.
 
     :raises InputError: when it is no such report. :raises UsageError: when the rates are no measurements.
@@ -102,11 +102,13 @@ def stretch_from(value: object, ranks: int, where: str) -> Stretch:
         sent[i, j], busy[i, j], rtt[i, j] = figures
     # Where the clock of the kernel is too coarse to see anything under way, nothing is known.
     rate = np.divide(sent, busy, out=np.full((ranks, ranks), np.nan), where=busy > 0)
-    observed = Observed(np.where(busy > 0, sent, 0.0), rate, rtt)
-    return Stretch(report["epoch"], report["jobs"], report["bytes"], report["seconds"], observed)
+    observed = ObservedTraffic(np.where(busy > 0, sent, 0.0), rate, rtt)
+    return ObservedInterval(report["epoch"], report["jobs"], report["bytes"], report["seconds"], observed)
 
 
-def read_log(path: Path) -> tuple[Assignment, Settings, Iterator[tuple[dict[str, Any], Stretch]]]:
+def read_log(
+    path: Path,
+) -> tuple[MasterAssignment, AutotuneSettings, Iterator[tuple[dict[str, Any], ObservedInterval]]]:
     """The masters at first, the settings, and each line with its stretch.
 
     :raises InputError: naming the line that is none.
@@ -116,17 +118,19 @@ def read_log(path: Path) -> tuple[Assignment, Settings, Iterator[tuple[dict[str,
     head = next(lines, None)
     if head is None or head.get("schema") != SCHEMA:
         raise InputError(where, f"no log of Autotune ({SCHEMA}) begins so")
-    settings = convert(Settings, head.get("settings"), where, "settings")
+    settings = convert(AutotuneSettings, head.get("settings"), where, "settings")
     masters = convert(MastersEntry, head, where)
     try:
         local, of_chunk = (np.array(masters[key], dtype=np.int32) for key in ("local_masters", "global_group"))
-        assignment = Assignment(masters["groups"], local, of_chunk)
+        assignment = MasterAssignment(masters["groups"], local, of_chunk)
     except (ValueError, UsageError) as error:
         raise InputError(where, str(error)) from None
     return assignment, settings, _stretches(path, lines, assignment.ranks)
 
 
-def _stretches(path: Path, lines: Iterator[dict[str, Any]], ranks: int) -> Iterator[tuple[dict[str, Any], Stretch]]:
+def _stretches(
+    path: Path, lines: Iterator[dict[str, Any]], ranks: int
+) -> Iterator[tuple[dict[str, Any], ObservedInterval]]:
     for number, line in enumerate(lines, 2):
         where = f"{path}: line {number}"
         convert(float, line.get("at_s", 0.0), where, "at_s")

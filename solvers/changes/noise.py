@@ -11,7 +11,7 @@ import numpy.typing as npt
 from plink.model.network import Matrix
 from solvers.changes.aligned import Mask, Side
 from solvers.changes.causes import Pairs
-from solvers.ordering.judging import students_quantile
+from solvers.ordering.cross_validation import students_quantile
 
 FALSE_ALARMS = 0.01  # how often a comparison may name a pair that did not change, if noise is normal
 _ALIKE = 8  # a pair's own noise is held against that of one in so many others, the nearest in round trip

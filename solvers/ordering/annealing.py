@@ -1,8 +1,8 @@
 """Simulated annealing over rank orders, for every objective that a pattern has (PLink thesis, 5.2.3).
 
-Neighbours are swaps of two hosts and of two blocks of ranks (a rack's worth at a time, or a group), and short stretches
-of hosts reversed or moved on by one. A run is a number of moves between two temperatures; runs follow each other, each
-twice as long, from the best order so far, so that any time is put to use and the best is never lost.
+Moves swap two hosts or two blocks of ranks (2 to 8 hosts, or a group), or reverse or shift a few consecutive hosts. A
+run is a number of moves between two temperatures. Runs follow each other from the best order so far, each twice as
+long, so that any time limit is put to use.
 """
 
 from collections.abc import Sequence
@@ -16,24 +16,24 @@ import numpy.typing as npt
 from solvers.costs.closed_forms import closed_form
 from solvers.costs.fabric import Fabric
 from solvers.costs.patterns import Pattern
-from solvers.ordering.cooling import Cooling, Plan
+from solvers.ordering.cooling import CoolingSchedule, CoolingSchedules
 from solvers.ordering.moves import Moves
 from solvers.ordering.objectives import chain_of, hops_of, loads_of
-from solvers.ordering.progress import Progress, SearchBudget
+from solvers.ordering.progress import SearchBudget, SearchProgress
 
 Order = npt.NDArray[np.intp]
-_FIRST_RUN = 20_000
-_SLICE = 20_000_000  # hops looked at between two looks at the clock, about a quarter of a second
+_FIRST_RUN_MOVES = 20_000
+_SLICE_HOPS = 20_000_000  # evaluated between two calls of keep_going, about a quarter of a second
 _EPSILON = 1e-9
-_PATIENCE = 3  # times the moves that led to the best order: after so many more in vain there will be none better
-_LEAST = 300_000  # moves before that is believed
-_SAMPLE = 200
-_LANES = 2  # runs side by side, on as many cores if there are; always two, so that a seed means the same everywhere
+_IDLE_FACTOR = 3  # not exhaustive: end after so many times the moves that led to the best order
+_MIN_MOVES = 300_000  # before such an end
+_SAMPLE_SWAPS = 200
+_PARALLEL_RUNS = 2  # whatever the number of cores, so that a seed gives the same order everywhere
 
 
 @dataclass(frozen=True)
-class Annealed:
-    """The best order, shape (N,), its cost (by the closed form), and how many moves were tried."""
+class AnnealingResult:
+    """Result of annealing: the best order, shape (N,), its cost by the closed form, and the number of moves tried."""
 
     order: Order
     cost: float
@@ -41,40 +41,42 @@ class Annealed:
 
 
 class Annealer:
-    """An objective, compiled once, annealed from any order.
+    """Simulated annealing of one pattern on one fabric.
 
-    :param pattern: not one in which everyone sends to everyone: there all orders cost the same.
-    :param fabric: complete: every pair is known.
+    :param pattern: no all-to-all, where all orders cost the same.
+    :param fabric: complete: with the round trip of every pair.
     """
 
     def __init__(self, pattern: Pattern, fabric: Fabric, size_bytes: float, model: str) -> None:
-        assert not pattern.everyone
-        self.price = closed_form(pattern, fabric, size_bytes, model)
+        assert not pattern.all_to_all_share
+        self.cost_of = closed_form(pattern, fabric, size_bytes, model)
         self._rtt = fabric.rtt_us
-        chain = model == "latency" and pattern.pace == "chain"
-        self._what = "loads" if model != "latency" else "chain" if chain else "hops"
-        self._data = (
+        chain = model == "latency" and pattern.timing == "chain"
+        self._kind = "loads" if model != "latency" else "chain" if chain else "hops"
+        self._arrays = (
             loads_of(pattern, fabric, size_bytes, model)
-            if self._what == "loads"
+            if self._kind == "loads"
             else (chain_of if chain else hops_of)(pattern, fabric.rtt_us)
         )
-        self._slice = max(100, int(_SLICE / _looked_at(pattern, fabric, self._what)))
+        self._slice_moves = max(100, int(_SLICE_HOPS / _hops_per_move(pattern, fabric, self._kind)))
 
-    def run(self, order: Order, moves: Moves, count: int, plan: Plan, seed: int) -> tuple[Order, float, Order]:
-        """So many moves: the best order, its cost, the last order.
+    def run(
+        self, order: Order, moves: Moves, count: int, schedule: CoolingSchedule, seed: int
+    ) -> tuple[Order, float, Order]:
+        """Anneal for ``count`` moves; return the best order, its cost and the last order.
 
-        :param plan: what it says of smoothness is for ``latency`` only; chains have a smooth stand-in alone.
+        :param schedule: its smoothing is for ``latency`` only; chains are always smoothed.
         """
-        start = np.array(order, dtype=np.int64)
+        last = np.array(order, dtype=np.int64)
         kernel: Any  # compiled, and imported, only when it is used
-        if self._what == "loads":
+        if self._kind == "loads":
             from solvers.ordering.load_kernels import anneal_loads as kernel
-        elif self._what == "chain":
+        elif self._kind == "chain":
             from solvers.ordering.chain_kernels import anneal_chain as kernel
         else:
             from solvers.ordering.hop_kernels import anneal_hops as kernel
-        best, cost = kernel(start, moves, count, plan, np.uint64(seed), self._data)
-        return best.astype(np.intp), float(cost), start.astype(np.intp)
+        best, cost = kernel(last, moves, count, schedule, np.uint64(seed), self._arrays)
+        return best.astype(np.intp), float(cost), last.astype(np.intp)
 
     def search(
         self,
@@ -83,79 +85,96 @@ class Annealer:
         seed: int,
         budget: SearchBudget,
         lower_bound: float | None = None,
-    ) -> Annealed:
-        """Runs from each of the starts, then from the best so far, two at a time, until the moves or the time are spent
-        or the lower bound is met.
+    ) -> AnnealingResult:
+        """Anneal from each of the starts, then from the best order so far, two runs at a time.
 
-        The same seed and moves give the same order, however long they take. Never worse than the best start.
+        Ends with the budget, or when the lower bound is met. The same seed and number of moves give the same order,
+        however long they take. Never worse than the best start.
 
-        :param moves: what may be exchanged; None: nothing.
+        :param moves: None: nothing can be exchanged.
         """
         rng = np.random.default_rng(seed)
-        costs = [self.price(start) for start in starts]
+        costs = [self.cost_of(start) for start in starts]
         best, cost = starts[int(np.argmin(costs))], min(costs)
-        enough = -np.inf if lower_bound is None else lower_bound * (1 + _EPSILON)
-        change = 0.0 if moves is None else self._change(starts, moves, rng)
-        if moves is None or change <= 0:
-            return Annealed(best, cost, 0)
-        cooling = Cooling(self._what, change, self._rtt, len(best))
-        spent, gained, run, length, watch = 0, 0, 0, _FIRST_RUN, budget.watch
-        queue = [start for _, start in sorted(zip(costs, starts, strict=True), key=lambda pair: pair[0])]
-        with ThreadPoolExecutor(_LANES) as pool:
-            while spent < budget.max_moves and cost > enough and watch(Progress(cost, lower_bound, spent)):
-                if not budget.patient and not queue and spent > max(_LEAST, (1 + _PATIENCE) * gained):
+        target = -np.inf if lower_bound is None else lower_bound * (1 + _EPSILON)
+        typical_change = 0.0 if moves is None else self._typical_change(starts, moves, rng)
+        if moves is None or typical_change <= 0:
+            return AnnealingResult(best, cost, 0)
+        cooling = CoolingSchedules(self._kind, typical_change, self._rtt, len(best))
+        moves_done, moves_at_best, run, run_moves, keep_going = 0, 0, 0, _FIRST_RUN_MOVES, budget.keep_going
+        pending = [start for _, start in sorted(zip(costs, starts, strict=True), key=lambda pair: pair[0])]
+        with ThreadPoolExecutor(_PARALLEL_RUNS) as pool:
+            while (
+                moves_done < budget.max_moves
+                and cost > target
+                and keep_going(SearchProgress(cost, lower_bound, moves_done))
+            ):
+                if (
+                    not budget.exhaustive
+                    and not pending
+                    and moves_done > max(_MIN_MOVES, (1 + _IDLE_FACTOR) * moves_at_best)
+                ):
                     break
-                lanes = min(_LANES, budget.max_moves - spent)
-                left = (budget.max_moves - spent) // lanes
-                whole = min(length, left)
-                plans = cooling.plans(run, lanes, whole)
+                parallel = min(_PARALLEL_RUNS, budget.max_moves - moves_done)
+                remaining = (budget.max_moves - moves_done) // parallel
+                moves_each = min(run_moves, remaining)
+                schedules = cooling.schedules(run, parallel, moves_each)
                 run += 1
-                at = [queue.pop(0) if queue else best] * lanes
-                # Long runs in slices, each a stretch of the same cooling, so that the clock is seen.
-                slices = max(1, -(-whole // self._slice))
+                orders = [pending.pop(0) if pending else best] * parallel
+                # Long runs in slices, each with its part of the schedule, so that keep_going is called in time.
+                slices = max(1, -(-moves_each // self._slice_moves))
                 for k in range(slices):
-                    part = whole // slices + (k < whole % slices)
+                    slice_moves = moves_each // slices + (k < moves_each % slices)
                     calls = [
-                        pool.submit(self.run, order, moves, part, plan.stretch(k, slices), int(draw))
-                        for order, plan, draw in zip(at, plans, rng.integers(1 << 63, size=lanes), strict=True)
+                        pool.submit(self.run, order, moves, slice_moves, schedule.part(k, slices), int(run_seed))
+                        for order, schedule, run_seed in zip(
+                            orders, schedules, rng.integers(1 << 63, size=parallel), strict=True
+                        )
                     ]
                     results = [call.result() for call in calls]
-                    at = [last for _, _, last in results]
-                    spent += part * lanes
-                    met, found, _ = min(results, key=lambda result: result[1])
-                    if found < cost * (1 - 1e-12):
-                        best, cost, gained = met, found, spent
-                    if cost <= enough or not watch(Progress(cost, lower_bound, spent)):
+                    orders = [last for _, _, last in results]
+                    moves_done += slice_moves * parallel
+                    slice_best, slice_cost, _ = min(results, key=lambda result: result[1])
+                    if slice_cost < cost * (1 - 1e-12):
+                        best, cost, moves_at_best = slice_best, slice_cost, moves_done
+                    if cost <= target or not keep_going(SearchProgress(cost, lower_bound, moves_done)):
                         break
-                if not queue:
-                    length *= 2
-        return Annealed(best, self.price(best), spent)
+                if not pending:
+                    run_moves *= 2
+        return AnnealingResult(best, self.cost_of(best), moves_done)
 
-    def _change(self, starts: Sequence[Order], moves: Moves, rng: np.random.Generator) -> float:
-        """A typical change of the cost by a swap; where none changes it (a longest hop that many share), what round
-        trips differ by."""
+    def _typical_change(self, starts: Sequence[Order], moves: Moves, rng: np.random.Generator) -> float:
+        """Return the median change of the cost by a swap.
+
+        Where no swap changes it (many hops are as long as the longest), return the range of the round trips.
+        """
         deltas, classes = [], moves.classes
         for start in starts:
-            at, cost = np.array(start), self.price(start)
-            for _ in range(_SAMPLE // len(starts) + 1):
+            swapped, cost = np.array(start), self.cost_of(start)
+            for _ in range(_SAMPLE_SWAPS // len(starts) + 1):
                 c = int(rng.choice(classes.wheel))
-                one, other = rng.choice(classes.first[classes.ptr[c] : classes.ptr[c + 1]], 2, replace=False)
-                ranks = np.concatenate([first + np.arange(classes.length[c]) for first in (one, other, other, one)])
-                there, back = np.split(ranks, 2)
-                at[there] = at[back]
-                deltas.append(abs(self.price(at) - cost))
-                at[there] = at[back]
+                first_a, first_b = rng.choice(classes.first[classes.ptr[c] : classes.ptr[c + 1]], 2, replace=False)
+                ranks = np.concatenate(
+                    [first + np.arange(classes.length[c]) for first in (first_a, first_b, first_b, first_a)]
+                )
+                to, source = np.split(ranks, 2)
+                swapped[to] = swapped[source]
+                deltas.append(abs(self.cost_of(swapped) - cost))
+                swapped[to] = swapped[source]
         changes = [delta for delta in deltas if delta > 0]
         hosts = np.unique(starts[0])
         return float(np.median(changes)) if changes else float(np.ptp(self._rtt[np.ix_(hosts, hosts)]))
 
 
-def _looked_at(pattern: Pattern, fabric: Fabric, what: str) -> float:
-    """About how many numbers a move looks at: the hops of two hosts, in chains those that wait for them, with loads the
-    rounds that they are in; several times as many where blocks are moved."""
+def _hops_per_move(pattern: Pattern, fabric: Fabric, kind: str) -> float:
+    """Estimate how many numbers a move evaluates.
+
+    The hops of two hosts; in chains also the hops after them, with loads all of their rounds; several times as many
+    where blocks are moved.
+    """
     hosts, rounds = len(fabric.names), len(pattern.repeat)
     hops = max(1.0, len(pattern.source) / hosts)
-    if what == "loads":
-        touched = min(float(rounds), 2 * hops)
-        return 8 * hops + touched * (16 * len(fabric.group_out_gbps) + 2 * hosts + len(pattern.source) / rounds)
-    return 8 * hops * (8 if what == "chain" else 1)
+    if kind == "loads":
+        changed_rounds = min(float(rounds), 2 * hops)
+        return 8 * hops + changed_rounds * (16 * len(fabric.group_out_gbps) + 2 * hosts + len(pattern.source) / rounds)
+    return 8 * hops * (8 if kind == "chain" else 1)

@@ -1,10 +1,10 @@
-"""Annealing where the longest chain of hops counts (trees), compiled (Numba).
+"""Compiled annealing where the longest chain of hops counts, as in trees (Numba).
 
-A swap changes when a few hops are done and, up the tree, those that wait for them. The longest chain itself changes
-with few swaps, so what is annealed is a stand-in: where two chains join that are about as long, the later end counts a
-little more, by a parabola that touches the maximum where they are a width apart. Unlike with a norm the shorter of two
-that are further apart counts nothing, so that many a change needs not be followed up to the root. Nine moves of ten
-are aimed at a hop of the longest chain: they change one tree's few hops where others change all of several hosts'.
+A swap changes the end times of a few hops and, up the tree, of those that wait for them. Few swaps change the longest
+chain itself, so that a smoothed maximum is annealed: where two chains of about the same length join, the later end
+counts a little more, by a parabola that touches the maximum where they are a width apart. Beyond that, unlike with a
+norm, the shorter one has no effect, so that many changes need not be propagated to the root. Nine moves of ten are
+aimed at a hop of the longest chain: they change the few hops of one tree, other moves all hops of several hosts.
 """
 
 import math
@@ -13,77 +13,79 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from solvers.ordering.drawing import aim, copy, draw, put, settle, start_walk
-from solvers.ordering.random_numbers import below, njit_inner, unit
+from solvers.ordering.move_kernels import apply, commit, copy_into, draw_aimed_move, draw_move, start_walk
+from solvers.ordering.random_numbers import njit_inner, random_below, random_unit
 
-_AIMED = 0.9  # of the moves
-_LEAST = 1e-9  # microseconds: no width is none to divide by
-_FRESH = 1024  # moves between two looks at the longest chain itself
+_AIMED_SHARE = 0.9  # of the moves
+_MIN_WIDTH_US = 1e-9  # it is divided by
+_EVALUATION_PERIOD = 1024  # moves between two evaluations of the longest chain itself
 
 
 class ChainState(NamedTuple):
-    """Mutable state of E hops, each shape (E,), microseconds: when a hop is ``done``, the stand-in for that
-    (``smooth``), the ``width`` where it joins others; ``changed`` and ``was``: which hops' stand-ins the last move
-    changed, and what they were."""
+    """Mutable state of E hops, each shape (E,), microseconds.
+
+    ``done``: when a hop ends; ``smooth``: the same by smoothed maxima, of this ``width`` each. ``changed`` and
+    ``previous``: the hops whose ``smooth`` the last move changed, and its values before.
+    """
 
     done: Any
     smooth: Any
     width: Any
     changed: Any
-    was: Any
+    previous: Any
 
 
 @njit(error_model="numpy", cache=True, inline="always")
-def later(one: Any, other: Any, width: Any) -> Any:
-    """The later of two state; up to a quarter of the width later than that where they are less than that apart."""
-    near = max(0.0, width - abs(one - other))
-    return max(one, other) + near * near / (4 * width)
+def smooth_max(a: Any, b: Any, width: Any) -> Any:
+    """Return a smoothed maximum: up to a quarter of the width more where the two are less than a width apart."""
+    overlap = max(0.0, width - abs(a - b))
+    return max(a, b) + overlap * overlap / (4 * width)
 
 
 @njit_inner(error_model="numpy", inline="always")
-def _stand_in(hop: Any, order: Any, chain: Any, state: Any) -> Any:
-    """When a hop is done, from those that it waits for."""
+def _smooth_end(hop: Any, order: Any, chain: Any, state: Any) -> Any:
+    """Return when a hop ends by the smoothed ends of the hops that it waits for."""
     wait_ptr, waits, smooth = chain.wait_ptr, chain.waits, state.smooth
-    took = chain.distances.rtt_us[order[chain.source[hop]], order[chain.target[hop]]]
+    hop_us = chain.distances.rtt_us[order[chain.source[hop]], order[chain.target[hop]]]
     first, end = wait_ptr[hop], wait_ptr[hop + 1]
     if first == end:
-        return took
-    before = smooth[waits[first]]
+        return hop_us
+    begin_us = smooth[waits[first]]
     for w in range(first + 1, end):
-        before = later(before, smooth[waits[w]], state.width[hop])
-    return before + took
+        begin_us = smooth_max(begin_us, smooth[waits[w]], state.width[hop])
+    return begin_us + hop_us
 
 
 @njit_inner(error_model="numpy", inline="always")
-def _end(last: Any, smooth: Any, width: Any) -> Any:
-    """When the hops that nobody waits for are done."""
-    end = smooth[last[0]]
+def _smooth_total(last: Any, smooth: Any, width: Any) -> Any:
+    """Return the smoothed end of the hops for which no hop waits."""
+    total = smooth[last[0]]
     for k in range(1, len(last)):
-        end = later(end, smooth[last[k]], width)
-    return end
+        total = smooth_max(total, smooth[last[k]], width)
+    return total
 
 
 @njit(error_model="numpy", cache=True)
-def afresh(order: Any, chain: Any, state: Any) -> Any:
-    """The longest chain; ``done`` and ``smooth`` of every hop."""
+def evaluate_chain(order: Any, chain: Any, state: Any) -> Any:
+    """Compute ``done`` and ``smooth`` of every hop; return the length of the longest chain."""
     longest, done = 0.0, state.done
     for hop in range(len(chain.source)):
-        before = 0.0
+        begin_us = 0.0
         for w in range(chain.wait_ptr[hop], chain.wait_ptr[hop + 1]):
-            before = max(before, done[chain.waits[w]])
-        done[hop] = before + chain.distances.rtt_us[order[chain.source[hop]], order[chain.target[hop]]]
+            begin_us = max(begin_us, done[chain.waits[w]])
+        done[hop] = begin_us + chain.distances.rtt_us[order[chain.source[hop]], order[chain.target[hop]]]
         longest = max(longest, done[hop])
-        state.smooth[hop] = _stand_in(hop, order, chain, state)
+        state.smooth[hop] = _smooth_end(hop, order, chain, state)
     return longest
 
 
 @njit_inner(error_model="numpy")
-def _longest(chain: Any, smooth: Any, path: Any) -> Any:
-    """How many hops the longest chain has; they are put into ``path``."""
+def _longest_path(chain: Any, smooth: Any, path: Any) -> Any:
+    """Put the hops of the longest chain into ``path``; return how many there are."""
     wait_ptr, waits, hop = chain.wait_ptr, chain.waits, chain.last[0]
-    for other in chain.last:
-        if smooth[other] > smooth[hop]:
-            hop = other
+    for candidate in chain.last:
+        if smooth[candidate] > smooth[hop]:
+            hop = candidate
     count = 0
     while hop >= 0:
         path[count] = hop
@@ -97,78 +99,84 @@ def _longest(chain: Any, smooth: Any, path: Any) -> Any:
 
 
 @njit(error_model="numpy", cache=True)
-def start_chain(chain: Any, most: Any, wide: Any) -> Any:
-    """The state before the first hop is looked at; ``most``: ranks that a move changes. Widths grow with the number of
-    hops below a hop in a row, by ``wide`` each: shorter chains differ by less."""
-    hops, at_rank = len(chain.source), 0
+def start_chain(chain: Any, max_changed_ranks: Any, hop_width: Any) -> Any:
+    """Return the state before the first evaluation; ``max_changed_ranks``: by one move.
+
+    Widths grow with the number of hops in the chain below a hop, by ``hop_width`` each: shorter chains differ by less.
+    """
+    hops, max_hops_of_rank = len(chain.source), 0
     width = np.zeros(hops)
     for hop in range(hops):
         for w in range(chain.wait_ptr[hop], chain.wait_ptr[hop + 1]):
             width[hop] = max(width[hop], width[chain.waits[w]] + 1)
     for rank in range(len(chain.hop_ptr) - 1):
-        at_rank = max(at_rank, chain.hop_ptr[rank + 1] - chain.hop_ptr[rank])
-    room = most * at_rank * chain.levels
-    changed, was = np.empty(room, np.int64), np.empty(room)
-    return ChainState(np.zeros(hops), np.zeros(hops), np.maximum(width, 1e-3) * wide, changed, was)
+        max_hops_of_rank = max(max_hops_of_rank, chain.hop_ptr[rank + 1] - chain.hop_ptr[rank])
+    capacity = max_changed_ranks * max_hops_of_rank * chain.levels
+    changed, previous = np.empty(capacity, np.int64), np.empty(capacity)
+    return ChainState(np.zeros(hops), np.zeros(hops), np.maximum(width, 1e-3) * hop_width, changed, previous)
 
 
 @njit(error_model="numpy", cache=True)
-def follow(walk: Any, moved: Any, chain: Any, state: Any) -> Any:
-    """Bring the stand-ins up to date after the first ``moved`` of the walk's ranks got other hosts; how many times one
-    changed."""
-    found, ranks, smooth, changed, was = 0, walk.ranks, state.smooth, state.changed, state.was
+def update_chain(walk: Any, moved: Any, chain: Any, state: Any) -> Any:
+    """Update the smoothed ends once the first ``moved`` of the walk's ranks have new hosts; return how many changed."""
+    changes, ranks, smooth, changed, previous = 0, walk.ranks, state.smooth, state.changed, state.previous
     for k in range(moved):
         for at in range(chain.hop_ptr[ranks[k]], chain.hop_ptr[ranks[k] + 1]):
             hop = chain.hop_of[at]
-            leaves = chain.source[hop] == ranks[k]  # what waits for a hop to the rank is one from it, and comes later
+            from_rank = (
+                chain.source[hop] == ranks[k]
+            )  # only a hop from the rank waits for a hop to it, and that one follows
             while hop >= 0:
-                now = _stand_in(hop, walk.order, chain, state)
-                if now == smooth[hop]:
+                new_end = _smooth_end(hop, walk.order, chain, state)
+                if new_end == smooth[hop]:
                     break
-                changed[found], was[found] = hop, smooth[hop]
-                found += 1
-                smooth[hop] = now
-                hop = chain.after[hop] if leaves else -1
-    return found
+                changed[changes], previous[changes] = hop, smooth[hop]
+                changes += 1
+                smooth[hop] = new_end
+                hop = chain.after[hop] if from_rank else -1
+    return changes
 
 
 @njit(error_model="numpy", cache=True, nogil=True)
-def anneal_chain(order: Any, moves: Any, count: Any, plan: Any, seed: Any, chain: Any) -> Any:
-    """(the best order of those that were looked at, its cost); every 1,024th and the last are. ``chain``:
-    :class:`solvers.ordering.objectives.Chain`; the others as in :func:`solvers.ordering.hop_kernels.anneal_hops`."""
-    wide, distances = max(chain.width_us, _LEAST), chain.distances
+def anneal_chain(order: Any, moves: Any, count: Any, schedule: Any, seed: Any, chain: Any) -> Any:
+    """Anneal the longest chain; return (the best order, its cost) of every 1,024th order and the last.
+
+    ``chain``: :class:`solvers.ordering.objectives.Chain`; the others as in
+    :func:`solvers.ordering.hop_kernels.anneal_hops`.
+    """
+    hop_width, distances = max(chain.width_us, _MIN_WIDTH_US), chain.distances
     classes, units = moves
     walk = start_walk(order, len(distances.rtt_us), classes, seed)
-    state = start_chain(chain, len(walk.ranks), wide)
-    random, smooth, path, in_path = walk.random, state.smooth, np.empty(len(chain.source), np.int64), 0
-    best, best_cost = order.copy(), afresh(order, chain, state)
-    end = _end(chain.last, smooth, wide * chain.levels)
-    temperature, cooling = plan.hot, (plan.cold / plan.hot) ** (1.0 / max(1, count))
+    state = start_chain(chain, len(walk.ranks), hop_width)
+    random, smooth, path, path_length = walk.random, state.smooth, np.empty(len(chain.source), np.int64), 0
+    best, best_cost = order.copy(), evaluate_chain(order, chain, state)
+    total = _smooth_total(chain.last, smooth, hop_width * chain.levels)
+    temperature, cooling = schedule.initial, (schedule.final / schedule.initial) ** (1.0 / max(1, count))
     for move in range(1, count + 1):
         temperature *= cooling
-        if unit(random) < _AIMED:
-            if in_path == 0:
-                in_path = _longest(chain, smooth, path)
-            hop = path[below(random, in_path)]
+        if random_unit(random) < _AIMED_SHARE:
+            if path_length == 0:
+                path_length = _longest_path(chain, smooth, path)
+            hop = path[random_below(random, path_length)]
             a, b = chain.source[hop], chain.target[hop]
-            if below(random, 2):
+            if random_below(random, 2):
                 a, b = b, a
-            moved = aim(walk, units, distances, a, b)
+            moved = draw_aimed_move(walk, units, distances, a, b)
         else:
-            moved = draw(walk, classes)
-        put(walk, moved)
-        found = follow(walk, moved, chain, state)
-        new_end = _end(chain.last, smooth, wide * chain.levels)
-        if new_end <= end or unit(random) < math.exp((end - new_end) / temperature):
-            end, in_path = new_end, 0
-            settle(walk, moved)
+            moved = draw_move(walk, classes)
+        apply(walk, moved)
+        changes = update_chain(walk, moved, chain, state)
+        new_total = _smooth_total(chain.last, smooth, hop_width * chain.levels)
+        if new_total <= total or random_unit(random) < math.exp((total - new_total) / temperature):
+            total, path_length = new_total, 0
+            commit(walk, moved)
         else:
-            put(walk, moved)
-            for k in range(found - 1, -1, -1):
-                smooth[state.changed[k]] = state.was[k]
-        if move % _FRESH == 0 or move == count:
-            cost = afresh(order, chain, state)
+            apply(walk, moved)
+            for k in range(changes - 1, -1, -1):
+                smooth[state.changed[k]] = state.previous[k]
+        if move % _EVALUATION_PERIOD == 0 or move == count:
+            cost = evaluate_chain(order, chain, state)
             if cost < best_cost:
                 best_cost = cost
-                copy(order, best)
+                copy_into(order, best)
     return best, best_cost

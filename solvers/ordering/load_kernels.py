@@ -1,7 +1,7 @@
-"""Annealing where what hosts or groups are loaded with counts too, compiled (Numba).
+"""Compiled annealing where the loads of hosts or groups count too (Numba).
 
-All state is in arrays. Hosts change their ranks, the hops and loads of these ranks are looked at again, and a move that
-is not accepted is taken back the same way.
+All state is in arrays. A move exchanges hosts, and the hops and loads of their ranks are evaluated again. A move that
+is not accepted is undone in the same way.
 """
 
 import math
@@ -11,19 +11,19 @@ import numpy as np
 from numba import njit
 
 from solvers.costs.evaluator import SQUARINGS
-from solvers.ordering.drawing import copy, draw, put, start_walk
-from solvers.ordering.random_numbers import njit_inner, unit
+from solvers.ordering.move_kernels import apply, copy_into, draw_move, start_walk
+from solvers.ordering.random_numbers import njit_inner, random_unit
 
 CONTENTION, ALPHA_BETA = 1, 2
 
 
 class LoadState(NamedTuple):
-    """What changes with the order, of E hops and R rounds on H hosts in G groups.
+    """Mutable state by the order: of E hops and R rounds on H hosts in G groups.
 
     ``value``, shape (E,), and ``longest``, shape (R,): round trips in microseconds; ``stale``: rounds whose longest hop
     became shorter; ``touched``: rounds whose loads changed; ``moving``, shape (N,): ranks of the move; ``out`` and
-    ``into``, shape (R, G): bytes that leave and enter a group; ``sent`` and ``got``, shape (R, H): microseconds that a
-    host is busy; ``host_part``, shape (R,): of the busiest host, where that is the same in any order.
+    ``into``, shape (R, G): bytes that leave and enter a group; ``sending`` and ``receiving``, shape (R, H):
+    microseconds that a host is busy; ``host_part``, shape (R,): of the busiest host, where all orders have the same.
     """
 
     value: Any
@@ -33,14 +33,14 @@ class LoadState(NamedTuple):
     moving: Any
     out: Any
     into: Any
-    sent: Any
-    got: Any
+    sending: Any
+    receiving: Any
     host_part: Any
 
 
 @njit_inner()
-def _hops(order: Any, rank: Any, hops: Any, state: Any) -> Any:
-    """Look at the hops of one rank again; rounds whose longest hop became shorter are stale."""
+def _update_hops(order: Any, rank: Any, hops: Any, state: Any) -> Any:
+    """Evaluate the hops of one rank again; rounds whose longest hop became shorter are stale."""
     value, longest, stale = state.value, state.longest, state.stale
     for k in range(hops.hop_ptr[rank], hops.hop_ptr[rank + 1]):
         hop = hops.hop_of[k]
@@ -55,27 +55,27 @@ def _hops(order: Any, rank: Any, hops: Any, state: Any) -> Any:
 
 
 @njit_inner()
-def _refresh(starts: Any, state: Any) -> Any:
+def _update_longest(starts: Any, state: Any) -> Any:
     for r in range(len(state.longest)):
         if state.stale[r]:
-            most = 0.0
+            maximum = 0.0
             for hop in range(starts[r], starts[r + 1]):
-                most = max(most, state.value[hop])
-            state.longest[r] = most
+                maximum = max(maximum, state.value[hop])
+            state.longest[r] = maximum
             state.stale[r] = 0
 
 
 @njit_inner()
-def _load(e: Any, sign: Any, order: Any, loads: Any, state: Any, alike: Any) -> Any:
-    """Put on (or take off) what a transfer loads its hosts with (microseconds) and its groups (bytes)."""
+def _add_load(e: Any, sign: Any, order: Any, loads: Any, state: Any, uniform: Any) -> Any:
+    """Add (or, with sign -1, subtract) the load of a transfer: microseconds to its hosts, bytes to its groups."""
     x, y, r, moved = order[loads.source[e]], order[loads.target[e]], loads.round[e], sign * loads.bytes[e]
     if x != y and loads.mode == ALPHA_BETA:
-        state.sent[r, x] += moved * loads.slow[x, y]
-        state.got[r, y] += moved * loads.slow[x, y]
+        state.sending[r, x] += moved * loads.slow[x, y]
+        state.receiving[r, y] += moved * loads.slow[x, y]
     elif x != y:
-        if not alike:
-            state.sent[r, x] += moved / loads.host_out[x]
-            state.got[r, y] += moved / loads.host_in[y]
+        if not uniform:
+            state.sending[r, x] += moved / loads.host_out[x]
+            state.receiving[r, y] += moved / loads.host_in[y]
         g, h = loads.group_of[x], loads.group_of[y]
         if g != h:
             state.out[r, g] += moved
@@ -83,47 +83,47 @@ def _load(e: Any, sign: Any, order: Any, loads: Any, state: Any, alike: Any) -> 
 
 
 @njit_inner()
-def _loads(walk: Any, count: Any, sign: Any, loads: Any, state: Any, alike: Any) -> Any:
-    """The same for the transfers of the walk's first ranks, one between two of them once."""
+def _add_loads(walk: Any, count: Any, sign: Any, loads: Any, state: Any, uniform: Any) -> Any:
+    """Add the loads of the transfers of the walk's first ``count`` ranks, those between two of them once."""
     for i in range(count):
         rank = walk.ranks[i]
         for k in range(loads.edge_ptr[rank], loads.edge_ptr[rank + 1]):
             e = loads.edge_of[k]
             if rank == loads.source[e] or not state.moving[loads.source[e]]:
                 state.touched[loads.round[e]] = 1
-                _load(e, sign, walk.order, loads, state, alike)
+                _add_load(e, sign, walk.order, loads, state, uniform)
 
 
 @njit_inner()
-def _busiest(r: Any, state: Any) -> Any:
-    most, sent, got = 0.0, state.sent, state.got
-    for host in range(sent.shape[1]):
-        most = max(most, sent[r, host], got[r, host])
-    return most
+def _busiest_host(r: Any, state: Any) -> Any:
+    maximum, sending, receiving = 0.0, state.sending, state.receiving
+    for host in range(sending.shape[1]):
+        maximum = max(maximum, sending[r, host], receiving[r, host])
+    return maximum
 
 
 @njit_inner()
-def _worst(r: Any, loads: Any, state: Any, alike: Any) -> Any:
-    """Microseconds of the busiest resource of round r."""
+def _busiest_resource(r: Any, loads: Any, state: Any, uniform: Any) -> Any:
+    """Return how many microseconds the busiest resource of round r takes."""
     if loads.mode == ALPHA_BETA:
-        return _busiest(r, state)
-    out, into, out_rate, in_rate, most = state.out, state.into, loads.out_rate, loads.in_rate, 0.0
+        return _busiest_host(r, state)
+    out, into, out_rate, in_rate, maximum = state.out, state.into, loads.out_rate, loads.in_rate, 0.0
     for g in range(out.shape[1]):
-        most = max(most, out[r, g] / out_rate[g], into[r, g] / in_rate[g])
-    if most > 0:  # solvers.costs.evaluator.latest
+        maximum = max(maximum, out[r, g] / out_rate[g], into[r, g] / in_rate[g])
+    if maximum > 0:  # solvers.costs.evaluator.latest
         total = 0.0
         for g in range(out.shape[1]):
-            x, y = out[r, g] / out_rate[g] / most, into[r, g] / in_rate[g] / most
+            x, y = out[r, g] / out_rate[g] / maximum, into[r, g] / in_rate[g] / maximum
             for _ in range(SQUARINGS):
                 x, y = x * x, y * y
             total += x + y
-        most *= total ** (0.5**SQUARINGS)
-    return max(most, state.host_part[r] if alike else _busiest(r, state))
+        maximum *= total ** (0.5**SQUARINGS)
+    return max(maximum, state.host_part[r] if uniform else _busiest_host(r, state))
 
 
 @njit(cache=True, nogil=True)
-def anneal_loads(order: Any, moves: Any, count: Any, plan: Any, seed: Any, loads: Any) -> Any:
-    """Anneal ``sum over r of weight[r] * (longest hop / 2 + busiest resource)``; (best order, its cost).
+def anneal_loads(order: Any, moves: Any, count: Any, schedule: Any, seed: Any, loads: Any) -> Any:
+    """Anneal ``sum over r of weight[r] * (longest hop / 2 + busiest resource)``; return (best order, its cost).
 
     ``loads``: :class:`solvers.ordering.objectives.Loads`; the others as in
     :func:`solvers.ordering.hop_kernels.anneal_hops`.
@@ -132,12 +132,12 @@ def anneal_loads(order: Any, moves: Any, count: Any, plan: Any, seed: Any, loads
     rtt, n, rounds = hops.distances.rtt_us, len(order), len(weight)
     classes = moves.classes
     walk = start_walk(order, len(rtt), classes, seed)
-    # Where each host has one rank and all are as fast, what hosts send and get is the same in any order.
-    alike = loads.mode == CONTENTION and host_out.min() == host_out.max() and host_in.min() == host_in.max()
+    # Where each host has one rank and all have the same rate, hosts' loads are the same in any order.
+    uniform = loads.mode == CONTENTION and host_out.min() == host_out.max() and host_in.min() == host_in.max()
     ranks_of = np.zeros(len(rtt), np.int64)
     for rank in range(n):
         ranks_of[order[rank]] += 1
-    alike = alike and ranks_of.max() == 1
+    uniform = uniform and ranks_of.max() == 1
     width = len(loads.out_rate) if loads.mode == CONTENTION else 1
     state = LoadState(
         np.zeros(len(hops.low)), np.zeros(rounds), np.zeros(rounds, np.int8), np.zeros(rounds, np.int8),
@@ -149,49 +149,49 @@ def anneal_loads(order: Any, moves: Any, count: Any, plan: Any, seed: Any, loads
         state.value[hop] = rtt[order[hops.low[hop]], order[hops.high[hop]]]
         state.longest[hops.round[hop]] = max(state.longest[hops.round[hop]], state.value[hop])
     for e in range(len(loads.source)):
-        _load(e, 1.0, order, loads, state, False)
+        _add_load(e, 1.0, order, loads, state, False)
     for r in range(rounds):
-        state.host_part[r] = _busiest(r, state)
-        worst[r] = _worst(r, loads, state, alike)
+        state.host_part[r] = _busiest_host(r, state)
+        worst[r] = _busiest_resource(r, loads, state, uniform)
         cost += weight[r] * (state.longest[r] / 2 + worst[r])
-    best, best_cost, temperature = order.copy(), cost, plan.hot
-    cooling = (plan.cold / plan.hot) ** (1.0 / max(1, count)) if plan.hot > 0 else 1.0
+    best, best_cost, temperature = order.copy(), cost, schedule.initial
+    cooling = (schedule.final / schedule.initial) ** (1.0 / max(1, count)) if schedule.initial > 0 else 1.0
     for _ in range(count):
         temperature *= cooling
-        moved = draw(walk, classes)
+        moved = draw_move(walk, classes)
         if moved == 0:
             continue
-        across = not alike
-        if alike:
+        loads_change = not uniform
+        if uniform:
             for k in range(moved):
-                across = across or loads.group_of[order[walk.ranks[k]]] != loads.group_of[walk.hosts[k]]
-        if across:
+                loads_change = loads_change or loads.group_of[order[walk.ranks[k]]] != loads.group_of[walk.hosts[k]]
+        if loads_change:
             for k in range(moved):
                 state.moving[walk.ranks[k]] = 1
-        for attempt in range(2):  # the second takes it back
-            if across:
-                _loads(walk, moved, -1.0, loads, state, alike)
-            put(walk, moved)
-            if across:
-                _loads(walk, moved, 1.0, loads, state, alike)
+        for attempt in range(2):  # the second undoes the move
+            if loads_change:
+                _add_loads(walk, moved, -1.0, loads, state, uniform)
+            apply(walk, moved)
+            if loads_change:
+                _add_loads(walk, moved, 1.0, loads, state, uniform)
             for k in range(moved):
-                _hops(order, walk.ranks[k], hops, state)
-            _refresh(hops.starts, state)
+                _update_hops(order, walk.ranks[k], hops, state)
+            _update_longest(hops.starts, state)
             new = 0.0
             for r in range(rounds):
                 if state.touched[r]:
-                    worst[r] = _worst(r, loads, state, alike)
+                    worst[r] = _busiest_resource(r, loads, state, uniform)
                     state.touched[r] = 0
                 new += weight[r] * (state.longest[r] / 2 + worst[r])
             if attempt == 1:
                 break
-            if new <= cost or unit(walk.random) < math.exp((cost - new) / temperature):
+            if new <= cost or random_unit(walk.random) < math.exp((cost - new) / temperature):
                 cost = new
                 if cost < best_cost - 1e-9 * abs(best_cost):
                     best_cost = cost
-                    copy(order, best)
+                    copy_into(order, best)
                 break
-        if across:
+        if loads_change:
             for k in range(moved):
                 state.moving[walk.ranks[k]] = 0
     return best, best_cost

@@ -1,4 +1,4 @@
-"""Patterns as arrays for the compiled loops of annealing, all contiguous."""
+"""Patterns as contiguous arrays for the compiled loops of annealing."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,61 +12,61 @@ from solvers.costs.fabric import BYTES_PER_US, Fabric, Vector
 from solvers.costs.patterns import Pattern
 from solvers.ordering.cooling import spread_nearby
 
-Numbers = npt.NDArray[np.int64]
-Ends = npt.NDArray[np.intp]
+Integers = npt.NDArray[np.int64]
+Indices = npt.NDArray[np.intp]
 _MODES = {"contention": 1, "alpha-beta": 2}
-_NEAR = 8  # hosts that an aimed move draws from
-_WIDTH = 0.25  # of what round trips nearby differ by, for each hop of a chain
+_NEAREST_HOSTS = 8  # that an aimed move draws from
+_SMOOTHING_WIDTH = 0.25  # over the deviation of nearby round trips, for each hop of a chain
 
 
 class Distances(NamedTuple):
     """``rtt_us``, shape (H, H): round trips between hosts; ``near``, shape (H, K): the hosts nearest to each."""
 
     rtt_us: Matrix
-    near: Numbers
+    near: Integers
 
 
 class Hops(NamedTuple):
-    """What :func:`solvers.ordering.hop_kernels.anneal_hops` anneals: E pairs of ranks, each once in any of R rounds.
+    """Input of :func:`solvers.ordering.hop_kernels.anneal_hops`: E hops, pairs of ranks, in R rounds.
 
     ``weight``, shape (R,): of a round's longest hop; ``low``, ``high`` and ``round``, shape (E,), by rounds, which
     begin at ``starts``, shape (R + 1,); the hops of a rank are ``hop_of[hop_ptr[rank] : hop_ptr[rank + 1]]``.
     """
 
     weight: Vector
-    low: Numbers
-    high: Numbers
-    round: Numbers
-    starts: Numbers
-    hop_ptr: Numbers
-    hop_of: Numbers
+    low: Integers
+    high: Integers
+    round: Integers
+    starts: Integers
+    hop_ptr: Integers
+    hop_of: Integers
     distances: Distances
 
 
 class Chain(NamedTuple):
-    """What :func:`solvers.ordering.chain_kernels.anneal_chain` anneals: E hops, each behind those that it waits for.
+    """Input of :func:`solvers.ordering.chain_kernels.anneal_chain`: E hops, each after those that it waits for.
 
     ``source`` and ``target``, shape (E,): ranks; a hop waits for ``waits[wait_ptr[hop] : wait_ptr[hop + 1]]``;
-    ``after``: the one that waits for each, which begins where it ends, -1 for those in ``last``; ``levels``: the most
-    hops in a row; ``hop_of``: as in :class:`Hops`, first the hops to a rank, then those from it; ``width_us``: how far
-    apart two chains end of which the shorter does not count, for each hop.
+    ``after``: the hop that waits for each and begins where it ends, -1 for those in ``last``; ``levels``: hops in the
+    longest chain; ``hop_of``: as in :class:`Hops`, first the hops to a rank, then those from it; ``width_us``: width of
+    the smoothed maximum (:func:`solvers.ordering.chain_kernels.smooth_max`) for each hop.
     """
 
-    source: Numbers
-    target: Numbers
-    wait_ptr: Numbers
-    waits: Numbers
-    after: Numbers
-    last: Ends
+    source: Integers
+    target: Integers
+    wait_ptr: Integers
+    waits: Integers
+    after: Integers
+    last: Indices
     levels: int
-    hop_ptr: Numbers
-    hop_of: Numbers
+    hop_ptr: Integers
+    hop_of: Integers
     distances: Distances
     width_us: float
 
 
 class Loads(NamedTuple):
-    """What :func:`solvers.ordering.load_kernels.anneal_loads` anneals: hops, and T transfers that load resources.
+    """Input of :func:`solvers.ordering.load_kernels.anneal_loads`: hops, and T transfers that load resources.
 
     ``mode``: 1 for ``contention``, 2 for ``alpha-beta``; ``source``, ``target``, ``round`` and ``bytes``, shape (T,);
     ``edge_ptr``, ``edge_of``: the transfers of each rank; ``group_of``, shape (H,); ``out_rate`` and ``in_rate`` of
@@ -75,13 +75,13 @@ class Loads(NamedTuple):
 
     hops: Hops
     mode: int
-    source: Numbers
-    target: Numbers
-    round: Numbers
+    source: Integers
+    target: Integers
+    round: Integers
     bytes: Vector
-    edge_ptr: Numbers
-    edge_of: Numbers
-    group_of: Numbers
+    edge_ptr: Integers
+    edge_of: Integers
+    group_of: Integers
     out_rate: Vector
     in_rate: Vector
     slow: Matrix
@@ -90,24 +90,24 @@ class Loads(NamedTuple):
 
 
 def hops_of(pattern: Pattern, rtt_us: Matrix) -> Hops:
-    """In a pipeline every hop counts: each is a round of its own."""
+    """Return the hops of a pattern; in a pipeline each is a round of its own, for every hop counts."""
     ranks = pattern.ranks
-    if pattern.pace == "pipeline":
+    if pattern.timing == "pipeline":
         links = np.unique(pattern.source * ranks + pattern.target)
-        when = np.arange(len(links))
-        return _hops(np.ones(len(links)), when, links // ranks, links % ranks, ranks, rtt_us)
-    return _hops(pattern.there, pattern.round, pattern.source, pattern.target, ranks, rtt_us)
+        round_of = np.arange(len(links))
+        return _hops(np.ones(len(links)), round_of, links // ranks, links % ranks, ranks, rtt_us)
+    return _hops(pattern.reduce_repeat, pattern.round, pattern.source, pattern.target, ranks, rtt_us)
 
 
 def chain_of(pattern: Pattern, rtt_us: Matrix) -> Chain:
-    """Hops by their levels."""
+    """Return the hops of a chain by their levels."""
     edges = np.concatenate([level.edges for level in pattern.chain])
-    places = np.concatenate([level.places for level in pattern.chain])
-    row = np.empty(int(places.max()) + 1, dtype=np.int64)
-    row[places] = np.arange(len(places))
+    hop_ids = np.concatenate([level.places for level in pattern.chain])
+    row = np.empty(int(hop_ids.max()) + 1, dtype=np.int64)
+    row[hop_ids] = np.arange(len(hop_ids))
     waits = np.concatenate([row[level.waits] for level in pattern.chain]).astype(np.int64)
     lengths = np.concatenate([np.diff(np.append(level.starts, len(level.waits))) for level in pattern.chain])
-    assert len(np.unique(waits)) == len(waits)  # in trees one hop at most waits for each
+    assert len(np.unique(waits)) == len(waits)  # in trees at most one hop waits for each
     after = np.full(len(edges), -1, dtype=np.int64)
     after[waits] = np.repeat(np.arange(len(edges)), lengths)
     source, target = edges // pattern.ranks, edges % pattern.ranks
@@ -121,12 +121,12 @@ def chain_of(pattern: Pattern, rtt_us: Matrix) -> Chain:
         len(pattern.chain),
         *_by_rank([target, source], pattern.ranks),
         _distances(rtt_us),
-        _WIDTH * spread_nearby(rtt_us),
+        _SMOOTHING_WIDTH * spread_nearby(rtt_us),
     )
 
 
 def loads_of(pattern: Pattern, fabric: Fabric, size_bytes: float, model: str) -> Loads:
-    """Under ``contention`` or ``alpha-beta``."""
+    """Return hops and loads under ``contention`` or ``alpha-beta``."""
     slow = np.zeros((1, 1))
     if model == "alpha-beta":
         slow = 1 / (pair_rates(fabric) * BYTES_PER_US)
@@ -151,30 +151,30 @@ def loads_of(pattern: Pattern, fabric: Fabric, size_bytes: float, model: str) ->
 def _distances(rtt_us: Matrix) -> Distances:
     n = len(rtt_us)
     others = rtt_us + np.diag(np.full(n, np.inf))
-    count = min(_NEAR, n - 1)
+    count = min(_NEAREST_HOSTS, n - 1)
     near = np.argpartition(others, count - 1, axis=1)[:, :count].astype(np.int64)
     return Distances(np.ascontiguousarray(rtt_us), near)
 
 
-def _hops(weight: Vector, when: Ends, source: Ends, target: Ends, ranks: int, rtt_us: Matrix) -> Hops:
-    """Each pair of ranks once a round, by rounds."""
+def _hops(weight: Vector, round_of: Indices, source: Indices, target: Indices, ranks: int, rtt_us: Matrix) -> Hops:
+    """Return the hops by rounds, each pair of ranks once a round."""
     low, high = np.minimum(source, target), np.maximum(source, target)
-    keys = np.unique((when * ranks + low) * ranks + high)
-    low, high, when = keys // ranks % ranks, keys % ranks, keys // (ranks * ranks)
-    starts = np.searchsorted(when, np.arange(len(weight) + 1))
+    keys = np.unique((round_of * ranks + low) * ranks + high)
+    low, high, round_of = keys // ranks % ranks, keys % ranks, keys // (ranks * ranks)
+    starts = np.searchsorted(round_of, np.arange(len(weight) + 1))
     return Hops(
         weight.astype(np.float64),
         low.astype(np.int64),
         high.astype(np.int64),
-        when.astype(np.int64),
+        round_of.astype(np.int64),
         starts.astype(np.int64),
         *_by_rank([low, high], ranks),
         _distances(rtt_us),
     )
 
 
-def _by_rank(ends: Sequence[Ends], ranks: int) -> tuple[Numbers, Numbers]:
-    """(offsets, numbers) of the hops that touch each rank."""
+def _by_rank(ends: Sequence[Indices], ranks: int) -> tuple[Integers, Integers]:
+    """Return (offsets, hop numbers) of the hops that each rank has."""
     rank = np.concatenate(ends)
     number = np.tile(np.arange(len(ends[0])), len(ends))
     order = np.argsort(rank, kind="stable")

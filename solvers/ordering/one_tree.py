@@ -1,10 +1,10 @@
-"""A lower bound for rings: the dearest 1-tree over all penalties of hosts (Held and Karp 1970, 1971).
+"""A lower bound for rings: the maximum over host penalties of the cheapest 1-tree (Held and Karp 1970, 1971).
 
-A 1-tree is a spanning tree with one more edge at one host; every ring is one. A penalty pi of a host makes each of its
-edges dearer, and every ring by exactly twice the sum of all penalties: for any pi ``cheapest 1-tree - 2 sum(pi)`` is
-a bound. Penalties that raise it are found by subgradient steps (Helsgaun 2000, section 4.1: hosts with more than two
-edges are made dearer, leaves cheaper). They also say which edges good rings use: alpha(i, j) is what the cheapest
-1-tree costs more when it must contain (i, j) (section 4.2).
+A 1-tree is a spanning tree with one more edge at one host; every ring is one. A penalty pi of a host is added to each
+of its edges, and so exactly twice the sum of all penalties to every ring: for any pi ``cheapest 1-tree - 2 sum(pi)`` is
+a bound. Subgradient steps raise it (Helsgaun 2000, section 4.1: hosts with more than two edges get a higher penalty,
+leaves a lower one). The penalties also tell which edges good rings use: alpha(i, j) is the increase of the cheapest
+1-tree when it must contain (i, j) (section 4.2).
 """
 
 import math
@@ -19,14 +19,17 @@ from numba import njit
 from plink.model.network import Matrix
 from solvers.latency import ring_cost
 
-_ROUNDING = 1e-12  # a sum of thousands of hops is known to a few parts in 10^13
-_MOST_WORK = 1.2e9  # pairs looked at: at 4,096 hosts 70 trees, a few seconds
+_ROUNDING = 1e-12  # relative error; a sum of thousands of hops has a few parts in 10^13
+_MAX_EVALUATED_PAIRS = 1.2e9  # at 4,096 hosts 70 trees, a few seconds
+_BATCH_PAIRS = 20_000_000  # between two calls of keep_going
 
 
 @dataclass(frozen=True)
 class OneTree:
-    """The bound (in the unit of the costs), the penalties, shape (N,), and the 1-tree: parent of each host in the
-    spanning tree (-1 at its root), hosts in the order in which they joined it."""
+    """The lower bound (in the unit of the costs), the penalties, shape (N,), and the 1-tree's spanning tree.
+
+    ``parent`` of each host (-1 at the root); ``joined``: the hosts in the order in which they joined the tree.
+    """
 
     bound: float
     penalty: npt.NDArray[np.float64]
@@ -36,8 +39,10 @@ class OneTree:
 
 @njit(cache=True)
 def _tree(cost: Any, penalty: Any, parent: Any, joined: Any, degree: Any, nearest: Any) -> Any:
-    """Cheapest 1-tree by Prim (dense: N^2); its length. The extra edge is the cheapest second edge of a leaf that costs
-    most, which makes the bound as large as one tree allows."""
+    """Compute the cheapest 1-tree by Prim's algorithm (dense: N^2) and return its length.
+
+    The extra edge is that of the leaf whose second-cheapest edge costs most, which gives the largest bound.
+    """
     n = len(cost)
     outside = np.arange(1, n)
     count = n - 1
@@ -63,10 +68,10 @@ def _tree(cost: Any, penalty: Any, parent: Any, joined: Any, degree: Any, neares
         total += low
         degree[host] += 1
         degree[parent[host]] += 1
-        mine = penalty[host]
+        host_penalty = penalty[host]
         for m in range(count):
             k = outside[m]
-            value = cost[host, k] + mine + penalty[k]
+            value = cost[host, k] + host_penalty + penalty[k]
             if value < nearest[k]:
                 nearest[k] = value
                 parent[k] = host
@@ -91,8 +96,8 @@ def _tree(cost: Any, penalty: Any, parent: Any, joined: Any, degree: Any, neares
 
 
 @njit(cache=True)
-def _climb(cost: Any, penalty: Any, last: Any, best: Any, state: Any, steps: Any) -> Any:
-    """``steps`` subgradient steps; state: (bound, step length, steps left in the period, period, grown yet)."""
+def _ascend(cost: Any, penalty: Any, last: Any, best: Any, state: Any, steps: Any) -> Any:
+    """Take subgradient steps; state: (bound, step length, steps left in the period, period, whether growth ended)."""
     n = len(cost)
     parent, joined = np.empty(n, np.int64), np.empty(n, np.int64)
     degree, nearest = np.empty(n, np.int64), np.empty(n)
@@ -115,9 +120,9 @@ def _climb(cost: Any, penalty: Any, last: Any, best: Any, state: Any, steps: Any
             state[3] = 0  # a ring: the bound is what it costs
             break
         for k in range(n):
-            now = degree[k] - 2
-            penalty[k] += state[1] * (0.7 * now + 0.3 * last[k])
-            last[k] = now
+            excess = degree[k] - 2
+            penalty[k] += state[1] * (0.7 * excess + 0.3 * last[k])
+            last[k] = excess
         state[2] -= 1
         if state[2] <= 0:
             state[3] = max(1.0, math.floor(state[3] / 2))
@@ -128,31 +133,34 @@ def _climb(cost: Any, penalty: Any, last: Any, best: Any, state: Any, steps: Any
 
 
 def one_tree(cost: Matrix, keep_going: Callable[[], bool]) -> OneTree:
-    """The bound after as many subgradient steps, of halving length, as help; with many hosts, as there is time for.
+    """Return the bound after subgradient steps of halving length, until these do not help or the time is up.
 
     :param cost: shape (N, N), symmetric, complete, never negative, N at least 3. Not necessarily metric.
     """
     n = len(cost)
     cost = np.ascontiguousarray(cost, dtype=np.float64)
-    most_steps = max(10, int(_MOST_WORK / (n * n)))
-    period = max(4, min(max(n // 2, 50), most_steps // 5))
-    penalty, last, best = np.zeros(n), np.zeros(n), np.zeros(n)
+    max_steps = max(10, int(_MAX_EVALUATED_PAIRS / (n * n)))
+    period = max(4, min(max(n // 2, 50), max_steps // 5))
+    penalty, last_excess, best = np.zeros(n), np.zeros(n), np.zeros(n)
     mean = float(cost.sum()) / (n * (n - 1))
     state = np.array([-1e300, 0.01 * mean, float(period), float(period), 0.0])
-    at_once, done = max(1, 20_000_000 // (n * n)), 1
-    ended = _climb(cost, penalty, last, best, state, 1)
-    while not ended and done < most_steps and keep_going():
-        ended = _climb(cost, penalty, last, best, state, at_once)
-        done += at_once
+    batch, steps_done = max(1, _BATCH_PAIRS // (n * n)), 1
+    has_converged = _ascend(cost, penalty, last_excess, best, state, 1)
+    while not has_converged and steps_done < max_steps and keep_going():
+        has_converged = _ascend(cost, penalty, last_excess, best, state, batch)
+        steps_done += batch
     parent, joined = np.empty(n, np.int64), np.empty(n, np.int64)
     _tree(cost, best, parent, joined, np.empty(n, np.int64), np.empty(n))
-    # penalties are added and taken off again: what rounding leaves is in proportion to them, also where the bound is 0
-    slack = _ROUNDING * (abs(float(state[0])) + 2 * float(np.abs(best).sum()))
-    return OneTree(max(float(state[0]) - slack, 0.0), best, parent, joined)
+    # Penalties are added and subtracted: the rounding error is in proportion to them, even where the bound is 0.
+    rounding = _ROUNDING * (abs(float(state[0])) + 2 * float(np.abs(best).sum()))
+    return OneTree(max(float(state[0]) - rounding, 0.0), best, parent, joined)
 
 
 def ring_bound(cost: Matrix) -> float:
-    """No ring costs less; shape (N, N) as in :func:`one_tree`, any N. Three hosts and fewer make one ring only."""
+    """Return a lower bound of every ring's cost; shape (N, N) as in :func:`one_tree`, any N.
+
+    Three hosts and fewer have one ring only.
+    """
     if len(cost) < 4:
         return ring_cost(cost, np.arange(len(cost)))
     return one_tree(cost, lambda: True).bound
@@ -160,46 +168,50 @@ def ring_bound(cost: Matrix) -> float:
 
 @njit(cache=True)
 def _candidates(cost: Any, penalty: Any, parent: Any, joined: Any, width: Any) -> Any:
-    """For each host the ``width`` others of least alpha, ties by penalised cost; shape (N, width)."""
+    """Return for each host the ``width`` others of least alpha, ties by penalised cost; shape (N, width)."""
     n = len(cost)
     near = np.empty((n, width), np.int64)
     beta, mark = np.empty(n), np.full(n, -1)
     alpha, value = np.empty(width), np.empty(width)
     for host in range(n):
-        # beta[k]: the dearest edge on the tree's path from host to k; first up to the root, then down in order.
+        # beta[k]: highest edge cost on the tree's path from host to k; first up to the root, then down in order.
         beta[host] = -np.inf
         mark[host] = host
-        below = host
-        while parent[below] >= 0:
-            above = parent[below]
-            edge = cost[below, above] + penalty[below] + penalty[above]
-            beta[above] = max(beta[below], edge)
-            mark[above] = host
-            below = above
-        found = 0
+        child = host
+        while parent[child] >= 0:
+            ancestor = parent[child]
+            edge = cost[child, ancestor] + penalty[child] + penalty[ancestor]
+            beta[ancestor] = max(beta[child], edge)
+            mark[ancestor] = host
+            child = ancestor
+        count = 0
         for m in range(n):
             k = joined[m]
             if mark[k] != host:
-                above = parent[k]
-                beta[k] = max(beta[above], cost[k, above] + penalty[k] + penalty[above])
+                ancestor = parent[k]
+                beta[k] = max(beta[ancestor], cost[k, ancestor] + penalty[k] + penalty[ancestor])
             if k == host:
                 continue
-            price = cost[host, k] + penalty[host] + penalty[k]
-            a = price - beta[k]
-            if found == width and (a > alpha[width - 1] or (a == alpha[width - 1] and price >= value[width - 1])):
+            penalised = cost[host, k] + penalty[host] + penalty[k]
+            edge_alpha = penalised - beta[k]
+            if count == width and (
+                edge_alpha > alpha[width - 1] or (edge_alpha == alpha[width - 1] and penalised >= value[width - 1])
+            ):
                 continue
-            at = found if found < width else width - 1
-            while at > 0 and (alpha[at - 1] > a or (alpha[at - 1] == a and value[at - 1] > price)):
+            at = count if count < width else width - 1
+            while at > 0 and (
+                alpha[at - 1] > edge_alpha or (alpha[at - 1] == edge_alpha and value[at - 1] > penalised)
+            ):
                 alpha[at], value[at], near[host, at] = alpha[at - 1], value[at - 1], near[host, at - 1]
                 at -= 1
-            alpha[at], value[at], near[host, at] = a, price, k
-            found = min(found + 1, width)
+            alpha[at], value[at], near[host, at] = edge_alpha, penalised, k
+            count = min(count + 1, width)
     return near
 
 
 def candidates(cost: Matrix, tree: OneTree, width: int) -> npt.NDArray[np.int64]:
-    """For each host the hosts that rings are likely to put beside it: least alpha first; shape (N, width)."""
-    found: npt.NDArray[np.int64] = _candidates(
+    """Return for each host its likely neighbours in good rings, least alpha first; shape (N, width)."""
+    near: npt.NDArray[np.int64] = _candidates(
         np.ascontiguousarray(cost, dtype=np.float64), tree.penalty, tree.parent, tree.joined, min(width, len(cost) - 1)
     )
-    return found
+    return near

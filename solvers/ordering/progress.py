@@ -1,27 +1,30 @@
-"""What a search says of itself while it runs, and when it stops."""
+"""The progress that a search reports, and the budget that ends it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Progress:
-    """The cost of the best order so far, what no order costs less than (None: not known), how many moves were tried."""
+class SearchProgress:
+    """State of a running search: cost of the best order so far, lower bound (None: unknown), number of moves tried."""
 
     cost: float
     lower_bound: float | None
     moves: int
 
 
-Watch = Callable[[Progress], bool]
-"""Asked now and then; False ends the search with the best order so far."""
+ProgressCallback = Callable[[SearchProgress], bool]
+"""Called several times a second with the progress; returns False to end the search with the best order so far."""
 
 
 @dataclass(frozen=True)
 class SearchBudget:
-    """When a search ends: after ``max_moves``, when ``watch`` says so, or, unless it is ``patient``, when nothing has
-    come of it for long."""
+    """Stopping criteria of a search.
+
+    It ends after ``max_moves``, or when ``keep_going`` returns False. Unless it is ``exhaustive`` it also ends when it
+    has not improved for long.
+    """
 
     max_moves: int
-    watch: Watch = lambda _: True
-    patient: bool = True
+    keep_going: ProgressCallback = lambda _: True
+    exhaustive: bool = True

@@ -1,4 +1,4 @@
-"""Random numbers inside compiled loops: splitmix64, so that a seed means the same with every version of Numba."""
+"""Random numbers in compiled loops: splitmix64, so that a seed gives the same numbers with every version of Numba."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -10,16 +10,16 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def njit_inner(**options: Any) -> Callable[[Function], Function]:
-    """Compile a function that only compiled code calls; none of the code that would let Python call it is made."""
-    jit: Any = njit  # its types do not know of these options
+    """Compile a function that only compiled code calls, without the wrappers that let Python call it."""
+    jit: Any = njit  # its type stubs lack these options
     options = {"cache": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, **options}
     compiled: Callable[[Function], Function] = jit(**options)
     return compiled
 
 
 @njit(error_model="numpy", cache=True, inline="always")
-def draw(state: Any) -> Any:
-    """The next 64 random bits; ``state``: one unsigned 64-bit integer in an array (Steele, Lea and Flood 2014)."""
+def random_bits(state: Any) -> Any:
+    """Return the next 64 bits; ``state``: one unsigned 64-bit integer in an array (Steele, Lea and Flood 2014)."""
     state[0] += np.uint64(0x9E3779B97F4A7C15)
     z = state[0]
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -28,12 +28,12 @@ def draw(state: Any) -> Any:
 
 
 @njit(error_model="numpy", cache=True)
-def below(state: Any, n: Any) -> Any:
-    """A whole number from 0 to n - 1."""
-    return np.int64(draw(state) % np.uint64(n))
+def random_below(state: Any, n: Any) -> Any:
+    """Return a random integer from 0 to n - 1."""
+    return np.int64(random_bits(state) % np.uint64(n))
 
 
 @njit(error_model="numpy", cache=True)
-def unit(state: Any) -> Any:
-    """A number from 0 up to, not including, 1."""
-    return (draw(state) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+def random_unit(state: Any) -> Any:
+    """Return a random number from 0 up to, not including, 1."""
+    return (random_bits(state) >> np.uint64(11)) * (1.0 / 9007199254740992.0)

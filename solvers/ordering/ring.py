@@ -1,7 +1,7 @@
-"""The cheapest ring: a travelling salesman's tour over the hosts, by the sum of its hops or by its longest hop first.
+"""Search for the cheapest ring: a travelling salesman's tour, by the sum of its hops or by its longest hop first.
 
-2-opt and 3-opt over candidate lists, again and again after the tour was disturbed in one place (iterated local search;
-Martin, Otto and Felten 1991). Candidates come from 1-trees, which give the bound of the sum as well (Helsgaun 2000).
+Iterated local search: 2-opt and 3-opt moves over candidate lists, repeated after the tour was perturbed in one place
+(Martin, Otto and Felten 1991). Candidates come from 1-trees, which give the bound of the sum as well (Helsgaun 2000).
 """
 
 import itertools
@@ -12,205 +12,221 @@ import numpy.typing as npt
 
 from plink.model.network import Matrix
 from solvers.latency import ring_cost
-from solvers.ordering.progress import Progress, SearchBudget, Watch
+from solvers.ordering.progress import ProgressCallback, SearchBudget, SearchProgress
 
 Tour = npt.NDArray[np.intp]
-EXACT = 8  # hosts: up to here every ring is tried
+EXHAUSTIVE_SEARCH_MAX_HOSTS = 8
 _CANDIDATES = 5
-_KICKS = 20  # disturbances per host in a series
-_AT_ONCE = 20_000  # disturbances between two looks at the clock
-_WARMTH = 0.3  # of the median hop: how much dearer a disturbed tour may come out, on average, when a series begins
-_PATIENCE = 40  # series without a gain, after which more of them are thought to be in vain
-_FORBIDDEN = 10  # times the longest of all hops: what a hop above the threshold costs on top
+_SERIES_PERTURBATIONS_PER_HOST = 20
+_BATCH_PERTURBATIONS = 20_000  # between two calls of keep_going
+_INITIAL_TEMPERATURE = 0.3  # of the median hop: the mean increase of cost that is accepted when a series begins
+_MAX_IDLE_SERIES = 40  # without an improvement, unless the search is exhaustive
+_THRESHOLD_PENALTY = 10  # times the longest of all hops, added to hops above the threshold
 _EPSILON = 1e-9
-_ROUNDING = 1e-12  # of a hop in other units
+_ROUNDING = 1e-12  # relative error of a hop in other units
 
 
 @dataclass(frozen=True)
 class Ring:
-    """The order, shape (N,); its cost (the sum of its hops) and its longest hop; ``lower_bound``: what no ring costs
-    less than (no ring whose longest hop is as short, where that comes first); ``longest_bound``: no ring has all its
-    hops below it; ``kicks``: how many disturbances were tried."""
+    """A ring of N hosts and its bounds.
+
+    ``order``, shape (N,); ``cost``: the sum of its hops; ``longest``: its longest hop. ``lower_bound``: no ring costs
+    less (where the longest hop comes first: no ring with as short a longest hop). ``longest_bound``: no ring has only
+    hops below it. ``perturbations``: how many were tried.
+    """
 
     order: Tour
     cost: float
     longest: float
     lower_bound: float
     longest_bound: float
-    kicks: int
+    perturbations: int
 
 
 def search_ring(cost: Matrix, seed: int, budget: SearchBudget) -> Ring:
-    """The ring with the least sum of hops that is found, never dearer than the given one (hosts as they are numbered).
+    """Search for the ring with the least sum of hops; it never costs more than the hosts in order of their numbers.
 
-    :param cost: shape (N, N), symmetric, complete. :param budget: its moves are disturbances; it is watched between
-        series of them.
+    :param cost: shape (N, N), symmetric, complete.
+    :param budget: its moves are perturbations; ``keep_going`` is called between batches of them.
     """
-    floor = _floor(cost)  # before the search, which ends when its time does
-    if len(cost) <= EXACT:
-        order = _cheapest_of_all(cost, longest_first=False)
-        return _ring(cost, order, ring_cost(cost, order), floor, 0)
-    found = _Tour(cost, np.arange(len(cost)), seed, budget.watch)
-    found.improve(budget.max_moves, budget.patient)
-    return _ring(cost, found.order, found.bound, floor, found.kicks)
+    longest_bound = _longest_hop_bound(cost)  # before the search, which may use all the time
+    if len(cost) <= EXHAUSTIVE_SEARCH_MAX_HOSTS:
+        order = _search_all_rings(cost, longest_first=False)
+        return _make_ring(cost, order, ring_cost(cost, order), longest_bound, 0)
+    tour = _Tour(cost, np.arange(len(cost)), seed, budget.keep_going)
+    tour.improve(budget.max_moves, budget.exhaustive)
+    return _make_ring(cost, tour.order, tour.bound, longest_bound, tour.perturbations)
 
 
 def search_bottleneck(cost: Matrix, seed: int, budget: SearchBudget) -> Ring:
-    """The ring whose longest hop is shortest and, among those, the one with the least sum, as far as they are found.
+    """Search for the ring with the shortest longest hop and, among these, the one with the least sum.
 
-    Hops above a threshold are made so dear that the search for the least sum avoids them. The threshold begins where
-    a ring could exist at all (:mod:`solvers.ordering.biconnected`); then what is left between the last one that was
-    searched in vain and the best ring is halved.
+    Hops above a threshold get a penalty, so that the search for the least sum avoids them. The first threshold is the
+    least at which a ring could exist (:mod:`solvers.ordering.biconnected`). Then bisection: the next one is halfway
+    between the last threshold without a ring and the longest hop of the best ring.
 
-    :param cost: and the others: as in :func:`search_ring`; what is watched is the longest hop.
+    :param cost: and the others: as in :func:`search_ring`; the progress is that of the longest hop.
     """
     from solvers.ordering.one_tree import one_tree
 
     n = len(cost)
-    if n <= EXACT:
-        order = _cheapest_of_all(cost, longest_first=True)
-        return _ring(cost, order, ring_cost(cost, order), longest_hop(cost, order), 0)
+    if n <= EXHAUSTIVE_SEARCH_MAX_HOSTS:
+        order = _search_all_rings(cost, longest_first=True)
+        return _make_ring(cost, order, ring_cost(cost, order), longest_hop(cost, order), 0)
     lengths = np.unique(cost[np.triu_indices(n, 1)])
-    floor = in_vain = threshold = _floor(cost)
-    best, kicks, most_kicks = np.arange(n), 0, budget.max_moves
+    longest_bound = failed_threshold = threshold = _longest_hop_bound(cost)
+    best, perturbations, max_perturbations = np.arange(n), 0, budget.max_moves
 
-    def going(progress: Progress) -> bool:
-        return budget.watch(Progress(longest_hop(cost, best), floor, kicks + progress.moves))
+    def may_continue(progress: SearchProgress) -> bool:
+        return budget.keep_going(SearchProgress(longest_hop(cost, best), longest_bound, perturbations + progress.moves))
 
-    while kicks < most_kicks:
-        found = _Tour(_forbidding(cost, threshold), best, seed, going)
-        found.improve((most_kicks - kicks + 1) // 2, False, threshold)
-        kicks += found.kicks
-        best = min(best, found.order, key=lambda order: (longest_hop(cost, order), ring_cost(cost, order)))
+    while perturbations < max_perturbations:
+        tour = _Tour(_penalise_long_hops(cost, threshold), best, seed, may_continue)
+        tour.improve((max_perturbations - perturbations + 1) // 2, False, threshold)
+        perturbations += tour.perturbations
+        best = min(best, tour.order, key=lambda order: (longest_hop(cost, order), ring_cost(cost, order)))
         if longest_hop(cost, best) > threshold:
-            in_vain = threshold
-        between = lengths[(lengths > in_vain) & (lengths < longest_hop(cost, best))]
-        if not len(between) or not going(Progress(0.0, None, 0)):
+            failed_threshold = threshold
+        untried = lengths[(lengths > failed_threshold) & (lengths < longest_hop(cost, best))]
+        if not len(untried) or not may_continue(SearchProgress(0.0, None, 0)):
             break
-        threshold = float(between[len(between) // 2])
-    last = _within(cost, best, longest_hop(cost, best), seed, going)
-    last.improve(max(0, most_kicks - kicks), budget.patient)
-    if longest_hop(cost, last.order) <= longest_hop(cost, best):
-        best = last.order
-    # What no ring costs less than, no ring of short hops does either: the larger of the two bounds is the better.
-    plain = one_tree(cost, lambda: going(Progress(0.0, None, 0))).bound
-    return _ring(cost, best, max(last.bound, plain), floor, kicks + last.kicks)
+        threshold = float(untried[len(untried) // 2])
+    final = _tour_below(cost, best, longest_hop(cost, best), seed, may_continue)
+    final.improve(max(0, max_perturbations - perturbations), budget.exhaustive)
+    if longest_hop(cost, final.order) <= longest_hop(cost, best):
+        best = final.order
+    # A lower bound of all rings holds for rings of short hops too: the larger of the two is better.
+    sum_bound = one_tree(cost, lambda: may_continue(SearchProgress(0.0, None, 0))).bound
+    return _make_ring(cost, best, max(final.bound, sum_bound), longest_bound, perturbations + final.perturbations)
 
 
 def least_sum(cost: Matrix, order: Tour, longest: float, seed: int, budget: SearchBudget) -> Tour:
-    """A ring with no hop above ``longest`` and the least sum that is found, from one that has none either."""
-    if len(cost) <= EXACT:
+    """Search for the ring with the least sum and no hop above ``longest``, starting from such a ring."""
+    if len(cost) <= EXHAUSTIVE_SEARCH_MAX_HOSTS:
         return order
-    found = _within(cost, order, longest, seed, budget.watch)
-    found.improve(budget.max_moves, False)
-    return found.order if longest_hop(cost, found.order) <= longest else order
+    tour = _tour_below(cost, order, longest, seed, budget.keep_going)
+    tour.improve(budget.max_moves, False)
+    return tour.order if longest_hop(cost, tour.order) <= longest else order
 
 
-def _within(cost: Matrix, order: Tour, longest: float, seed: int, watch: Watch) -> "_Tour":
-    return _Tour(_forbidding(cost, longest), order, seed, watch)
+def _tour_below(cost: Matrix, order: Tour, longest: float, seed: int, keep_going: ProgressCallback) -> "_Tour":
+    return _Tour(_penalise_long_hops(cost, longest), order, seed, keep_going)
 
 
 def longest_hop(cost: Matrix, order: Tour) -> float:
-    """The longest hop of a ring, in the unit of the costs; 0 for a host alone."""
+    """Return the longest hop of a ring, in the unit of the costs; 0 for a single host."""
     return float(cost[order, np.roll(order, 1)].max())
 
 
 def canonical(order: Tour) -> Tour:
-    """The same ring starting at host 0, towards the lower-numbered of its neighbours: one ring, one way to write it."""
+    """Return the ring's unique form: it starts at host 0, towards the lower-numbered of its neighbours."""
     order = np.roll(order, -int(np.flatnonzero(order == 0)[0]))
     return order if len(order) < 3 or order[1] < order[-1] else np.roll(order[::-1], 1)
 
 
 class _Tour:
-    """A tour that gets better, and what its 1-tree says no tour can cost less than."""
+    """Iterated local search of one tour, with the lower bound of its 1-tree."""
 
-    def __init__(self, cost: Matrix, start: Tour, seed: int, watch: Watch) -> None:
+    def __init__(self, cost: Matrix, start: Tour, seed: int, keep_going: ProgressCallback) -> None:
         from solvers.ordering.one_tree import candidates, one_tree
         from solvers.ordering.ring_kernels import Neighbours
 
-        # In units of a usual hop: what is too little to count does not depend on how far hosts are apart.
+        # Costs over the median hop: then the same epsilon fits near and far hosts.
         self._unit = float(np.median(cost[cost > 0])) if (cost > 0).any() else 1.0
         self._cost = np.ascontiguousarray(cost, dtype=np.float64) / self._unit
-        self.order, self.kicks, self._watch = start, 0, watch
+        self.order, self.perturbations, self._keep_going = start, 0, keep_going
         self._value, self._bound = ring_cost(self._cost, start), -np.inf
-        tree = one_tree(self._cost, self._going)
+        tree = one_tree(self._cost, self._may_continue)
         self._bound = tree.bound
         near = candidates(self._cost, tree, _CANDIDATES)
         nearest_first = np.argsort(np.take_along_axis(self._cost, near, 1), axis=1, kind="stable")
         self._graph = Neighbours(self._cost, np.take_along_axis(near, nearest_first, 1).copy())
         self._state = np.array([seed], dtype=np.uint64)
 
-    def improve(self, most_kicks: int, patient: bool, enough: float = -np.inf) -> None:
-        """Series of disturbances until the bound is met, no hop is longer than ``enough``, or there is no more time."""
-        from solvers.ordering.ring_kernels import Kicks, kick
+    def improve(self, max_perturbations: int, exhaustive: bool, target: float = -np.inf) -> None:
+        """Run series of perturbations until the bound is met, no hop is longer than ``target``, or the budget ends."""
+        from solvers.ordering.ring_kernels import Perturbations, perturb
 
         n, cost = len(self._cost), self._cost
-        tour = self.order.astype(np.int64)
-        kick(self._graph, tour, tour.copy(), Kicks(0, 0.0, 0.0, settle=True), self._state)
-        self._take(tour)
-        warmth = _WARMTH * float(np.median(cost[tour, np.roll(tour, 1)]))
-        idle = 0
-        while self.kicks < most_kicks and self._value > self._bound * (1 + _EPSILON):
-            if longest_hop(cost, self.order) <= enough / self._unit * (1 + _ROUNDING):
+        hosts = self.order.astype(np.int64)
+        perturb(self._graph, hosts, hosts.copy(), Perturbations(0, 0.0, 0.0, to_local_optimum=True), self._state)
+        self._accept_if_cheaper(hosts)
+        temperature = _INITIAL_TEMPERATURE * float(np.median(cost[hosts, np.roll(hosts, 1)]))
+        idle_series = 0
+        while self.perturbations < max_perturbations and self._value > self._bound * (1 + _EPSILON):
+            if longest_hop(cost, self.order) <= target / self._unit * (1 + _ROUNDING):
                 return
-            if not self._going() or (idle >= _PATIENCE and not patient):
+            if not self._may_continue() or (idle_series >= _MAX_IDLE_SERIES and not exhaustive):
                 return
-            idle = 0 if self._series(min(_KICKS * n, most_kicks - self.kicks), warmth) else idle + 1
+            idle_series = (
+                0
+                if self._run_series(
+                    min(_SERIES_PERTURBATIONS_PER_HOST * n, max_perturbations - self.perturbations), temperature
+                )
+                else idle_series + 1
+            )
 
-    def _series(self, kicks: int, warmth: float) -> bool:
-        """Disturbances of the best tour, at first letting dearer ones pass; whether a cheaper one was met."""
-        from solvers.ordering.ring_kernels import Kicks, kick
+    def _run_series(self, perturbations: int, temperature: float) -> bool:
+        """Perturb the best tour, at first accepting higher costs; return whether a cheaper tour was found."""
+        from solvers.ordering.ring_kernels import Perturbations, perturb
 
-        tour = self.order.astype(np.int64)
-        met, best, done = False, np.empty_like(tour), 0
-        while done < kicks and (done == 0 or self._going()):
-            part = min(_AT_ONCE, kicks - done)
-            warm, cool = (warmth * (1 - k / kicks) for k in (done, done + part))
-            kick(self._graph, tour, best, Kicks(part, warm, cool), self._state)
-            done += part
-            self.kicks += part
-            met |= self._take(best)
-        return met
+        hosts = self.order.astype(np.int64)
+        improved, best, done = False, np.empty_like(hosts), 0
+        while done < perturbations and (done == 0 or self._may_continue()):
+            batch = min(_BATCH_PERTURBATIONS, perturbations - done)
+            begin_temperature, end_temperature = (temperature * (1 - k / perturbations) for k in (done, done + batch))
+            perturb(self._graph, hosts, best, Perturbations(batch, begin_temperature, end_temperature), self._state)
+            done += batch
+            self.perturbations += batch
+            improved |= self._accept_if_cheaper(best)
+        return improved
 
-    def _take(self, tour: npt.NDArray[np.int64]) -> bool:
-        value = ring_cost(self._cost, tour)
+    def _accept_if_cheaper(self, hosts: npt.NDArray[np.int64]) -> bool:
+        value = ring_cost(self._cost, hosts)
         if value >= self._value * (1 - _EPSILON):
             return False
-        self.order, self._value = tour.astype(np.intp), value
+        self.order, self._value = hosts.astype(np.intp), value
         return True
 
     @property
     def bound(self) -> float:
-        """What no tour costs less than."""
+        """Lower bound of every tour's cost."""
         return self._bound * self._unit
 
-    def _going(self) -> bool:
+    def _may_continue(self) -> bool:
         bound = self.bound if np.isfinite(self._bound) else None
-        return self._watch(Progress(self._value * self._unit, bound, self.kicks))
+        return self._keep_going(SearchProgress(self._value * self._unit, bound, self.perturbations))
 
 
-def _ring(cost: Matrix, order: Tour, bound: float, floor: float, kicks: int) -> Ring:
+def _make_ring(cost: Matrix, order: Tour, bound: float, longest_bound: float, perturbations: int) -> Ring:
     order = canonical(order)
-    value = ring_cost(cost, order)
-    return Ring(order, value, longest_hop(cost, order), min(bound, value), min(floor, longest_hop(cost, order)), kicks)
+    ring_sum = ring_cost(cost, order)
+    return Ring(
+        order,
+        ring_sum,
+        longest_hop(cost, order),
+        min(bound, ring_sum),
+        min(longest_bound, longest_hop(cost, order)),
+        perturbations,
+    )
 
 
-def _floor(cost: Matrix) -> float:
+def _longest_hop_bound(cost: Matrix) -> float:
     from solvers.ordering.biconnected import two_connected_threshold
 
     return two_connected_threshold(cost) if len(cost) > 2 else longest_hop(cost, np.arange(len(cost)))
 
 
-def _forbidding(cost: Matrix, threshold: float) -> Matrix:
-    return np.where(cost <= threshold, cost, cost + _FORBIDDEN * cost.max())
+def _penalise_long_hops(cost: Matrix, threshold: float) -> Matrix:
+    return np.where(cost <= threshold, cost, cost + _THRESHOLD_PENALTY * cost.max())
 
 
-def _cheapest_of_all(cost: Matrix, longest_first: bool) -> Tour:
-    """Every ring tried; the given order where none is cheaper."""
+def _search_all_rings(cost: Matrix, longest_first: bool) -> Tour:
+    """Return the cheapest of all rings; a tie goes to the first, the hosts in order of their numbers."""
     n = len(cost)
     orders = np.array([(0, *rest) for rest in itertools.permutations(range(1, n))], dtype=np.intp).reshape(-1, n)
     hops = cost[orders, np.roll(orders, 1, axis=1)]
     sums = hops.sum(axis=1)
     best = int(np.lexsort((sums, hops.max(axis=1)))[0] if longest_first else np.argmin(sums))
-    found: Tour = orders[best]
-    return found
+    cheapest: Tour = orders[best]
+    return cheapest

@@ -1,4 +1,8 @@
-"""The best order for any algorithm under any model: orders to begin with, a search that fits, a bound."""
+"""Search for the cheapest rank order of any algorithm under any cost model.
+
+:func:`search` picks the method. Few hosts: all orders. Rings under ``latency``: a travelling salesman's tour. All
+else: simulated annealing from several start orders. Each method comes with a lower bound where there is one.
+"""
 
 import itertools
 from dataclasses import replace
@@ -15,176 +19,182 @@ from solvers.ordering.annealing import Annealer
 from solvers.ordering.bounds import hypercube_bound, pattern_bound
 from solvers.ordering.initial import initial_orders
 from solvers.ordering.moves import moves_of
-from solvers.ordering.progress import Progress, SearchBudget, Watch
+from solvers.ordering.problem import OBJECTIVES, RINGS, Order, OrderingProblem, OrderingResult, expand_slots
+from solvers.ordering.progress import ProgressCallback, SearchBudget, SearchProgress
 from solvers.ordering.ring import longest_hop, search_bottleneck, search_ring
-from solvers.ordering.rings import bound_of_any_ring, can_turn, ring_order, with_tolls
-from solvers.ordering.task import OBJECTIVES, RINGS, Found, Order, Task, with_slots
+from solvers.ordering.ring_orders import is_rotation_enough, penalised_costs, ring_lower_bound, search_ring_order
 
 _HYPERCUBES = ("halving-doubling", "bcube", "openmpi-rabenseifner", "recursive-doubling", "openmpi-recursive-doubling")
 _RANDOM_ORDERS = 201
-_FEW = 7  # hosts: up to here every order is tried, unless each has so many ranks that a price takes long
-_FEW_RANKS = 64
-_TURNS = 1024  # of a ring that are priced even if there is no time left
-_SKETCH = 100  # disturbances per host of a ring that only is a place to begin
+_EXHAUSTIVE_SEARCH_MAX_HOSTS = 7
+_EXHAUSTIVE_SEARCH_MAX_RANKS = 64  # with more of them on few hosts one evaluation takes long
+_MIN_EVALUATED_ROTATIONS = 1024  # even after the deadline
+_START_PERTURBATIONS_PER_HOST = 100  # for a ring that only is a start order
 _EPSILON = 1e-9
+_SAME_COST = "all orders cost the same"
 
 
-def search(task: Task, seed: int, budget: SearchBudget) -> Found:
-    """Search for the cheapest order; never worse than the given one, where that is allowed.
+def search(problem: OrderingProblem, seed: int, budget: SearchBudget) -> OrderingResult:
+    """Search for the cheapest feasible order; the result is never worse than a feasible baseline.
 
-    :raises UsageError: for an unknown algorithm, model or objective, or what does not fit.
-    :raises NoAnswer: when a pair is not known, or pins cannot be fitted.
+    :raises UsageError: for an unknown algorithm, model or objective, or options that exclude each other.
+    :raises NoAnswer: for a pair that was not measured, or constraints that no order meets.
     """
-    objective = _objective(task)
-    seats, hosts = task.seats, task.hosts
-    require_complete(task.fabric.rtt_us[np.ix_(hosts, hosts)], [task.fabric.names[i] for i in hosts.tolist()])
-    price = _bottleneck_price(task) if objective == "bottleneck" else _pricing(task)
-    given = price(task.given)
-    start = Found(task.given, given, None, None, given, median_of_random(task, price, seed), 0, objective)
-    turned = task.by_hops and (seats.free or can_turn(seats))
-    if len(hosts) <= _FEW and len(task.given) <= _FEW_RANKS and not turned and objective != "bottleneck":
-        return _all(task, start, price)
-    if task.algo in MIXED:
-        return _both(task, start, price, seed, budget)
-    pattern = pattern_for(task.algo, len(task.given), task.options)
-    if len(hosts) < 2 or (pattern.everyone and seats.free):
-        alone = len(hosts) == len(task.given)
-        return replace(
-            start, lower_bound=given if alone else None, bound_by="all orders cost the same" if alone else None
-        )
-    if turned:
-        return ring_order(task, start, price, seed, budget)
-    if pattern.everyone:
-        order = seats.arrange(hosts.tolist())
-        return replace(start, order=order, cost=price(order), lower_bound=given, bound_by="all orders cost the same")
+    objective = _resolve_objective(problem)
+    feasible, hosts, baseline = problem.feasible, problem.hosts, problem.baseline
+    require_complete(problem.fabric.rtt_us[np.ix_(hosts, hosts)], [problem.fabric.names[i] for i in hosts.tolist()])
+    cost_of = _cost_function(problem, objective)
+    baseline_cost = cost_of(baseline)
+    median = median_of_random(problem, cost_of, seed)
+    start = OrderingResult(baseline, baseline_cost, None, None, baseline_cost, median, 0, objective)
+    as_ring = problem.is_latency_ring and (feasible.unconstrained or is_rotation_enough(feasible))
+    small = len(hosts) <= _EXHAUSTIVE_SEARCH_MAX_HOSTS and len(baseline) <= _EXHAUSTIVE_SEARCH_MAX_RANKS
+    if small and not as_ring and objective != "bottleneck":
+        return _search_exhaustively(problem, start, cost_of)
+    if problem.algo in MIXED:
+        return _search_mixed(problem, start, cost_of, seed, budget)
+    pattern = pattern_for(problem.algo, len(baseline), problem.options)
+    if len(hosts) < 2 or (pattern.all_to_all_share and feasible.unconstrained):
+        one_rank_each = len(hosts) == len(baseline)
+        return replace(start, lower_bound=baseline_cost, bound_by=_SAME_COST) if one_rank_each else start
+    if as_ring:
+        return search_ring_order(problem, start, cost_of, seed, budget)
+    if pattern.all_to_all_share:
+        order = feasible.materialise(hosts.tolist())
+        return replace(start, order=order, cost=cost_of(order), lower_bound=baseline_cost, bound_by=_SAME_COST)
     if objective == "bottleneck":
         raise UsageError(
-            "--objective bottleneck: at most one --pin, and none where hosts have different numbers of slots"
+            "--objective bottleneck: allows at most one --pin, and none where hosts have different numbers of slots"
         )
-    return _annealed(task, pattern, start, price, seed, budget)
+    return _anneal(problem, pattern, start, cost_of, seed, budget)
 
 
-def _all(task: Task, start: Found, price: Pricing) -> Found:
-    """Every order of the hosts tried, as the wishes arrange it; of several that cost the same the given one first.
+def _search_exhaustively(problem: OrderingProblem, start: OrderingResult, cost_of: Pricing) -> OrderingResult:
+    """Evaluate every feasible order of the hosts; a tie goes to the order that is nearest to the baseline.
 
-    Groups of different sizes follow each other as they are given: what other sequences cost is not known.
+    Groups of different sizes keep the baseline's sequence of sizes, so that then the minimum is no lower bound.
     """
-    preferences = itertools.permutations(task.hosts.tolist())
-    orders = {order.tobytes(): order for order in map(task.seats.arrange, preferences)}
-    costs = [price(order) for order in orders.values()]
+    preferences = itertools.permutations(problem.hosts.tolist())
+    orders = {order.tobytes(): order for order in map(problem.feasible.materialise, preferences)}
+    costs = [cost_of(order) for order in orders.values()]
     best = int(np.argmin(costs))
-    if costs[0] <= costs[best] * (1 + _EPSILON):  # the first is the given one, as far as it is allowed
+    if costs[0] <= costs[best] * (1 + _EPSILON):  # the first permutation is the baseline
         best = 0
-    order = list(orders.values())[best]
-    found = replace(start, order=order, cost=costs[best], moves=len(costs))
-    return replace(found, lower_bound=min(costs), bound_by="all orders") if task.seats.even_groups else found
+    result = replace(start, order=list(orders.values())[best], cost=costs[best], moves=len(costs))
+    has_bound = problem.feasible.has_equal_groups
+    return replace(result, lower_bound=min(costs), bound_by="all orders") if has_bound else result
 
 
-def median_of_random(task: Task, price: Pricing, seed: int) -> float:
-    """What random orders cost, hosts with all their ranks: the median of 201."""
-    slots = np.bincount(task.given, minlength=len(task.fabric.names))
-    rng, hosts = np.random.default_rng(seed), task.hosts
-    return float(np.median([price(with_slots(rng.permutation(hosts), slots)) for _ in range(_RANDOM_ORDERS)]))
+def median_of_random(problem: OrderingProblem, cost_of: Pricing, seed: int) -> float:
+    """Return the median cost of 201 random orders, in which the ranks of a host are consecutive."""
+    slots = np.bincount(problem.baseline, minlength=len(problem.fabric.names))
+    rng, hosts = np.random.default_rng(seed), problem.hosts
+    return float(np.median([cost_of(expand_slots(rng.permutation(hosts), slots)) for _ in range(_RANDOM_ORDERS)]))
 
 
-def _objective(task: Task) -> str:
-    if task.objective not in OBJECTIVES:
-        raise UsageError(f"--objective {task.objective}: there are {', '.join(OBJECTIVES)}")
-    if task.objective in ("sum", "bottleneck"):
-        if task.algo not in RINGS:
-            raise UsageError(f"--objective {task.objective} is for rings ({', '.join(RINGS)}), not for {task.algo}")
-        if task.model != "latency":
-            raise UsageError(f"--objective {task.objective} knows round trips only; leave --model {task.model} away")
-        return task.objective
-    return "sum" if task.objective == "auto" and task.by_hops else "time"
+def _resolve_objective(problem: OrderingProblem) -> str:
+    objective = problem.objective
+    if objective not in OBJECTIVES:
+        raise UsageError(f"--objective {objective}: choose one of {', '.join(OBJECTIVES)}")
+    if objective in ("sum", "bottleneck"):
+        if problem.algo not in RINGS:
+            raise UsageError(f"--objective {objective} is for rings ({', '.join(RINGS)}), not for {problem.algo}")
+        if problem.model != "latency":
+            raise UsageError(f"--objective {objective} uses round trips only; omit --model {problem.model}")
+        return objective
+    return "sum" if objective == "auto" and problem.is_latency_ring else "time"
 
 
-def _pricing(task: Task) -> Pricing:
-    return pricing_for(task.algo, len(task.given), task.options, task.fabric, task.size_bytes, task.model)
+def _cost_function(problem: OrderingProblem, objective: str) -> Pricing:
+    fabric = problem.fabric
+    if objective == "bottleneck":
+        return lambda order: longest_hop(fabric.rtt_us, order)
+    return pricing_for(problem.algo, len(problem.baseline), problem.options, fabric, problem.size_bytes, problem.model)
 
 
-def _bottleneck_price(task: Task) -> Pricing:
-    return lambda order: longest_hop(task.fabric.rtt_us, order)
+def _search_mixed(
+    problem: OrderingProblem, start: OrderingResult, cost_of: Pricing, seed: int, budget: SearchBudget
+) -> OrderingResult:
+    """Search for the order of an algorithm that uses a tree for small and a ring for large messages.
 
-
-def _both(task: Task, start: Found, price: Pricing, seed: int, budget: SearchBudget) -> Found:
-    """One order for a tree and a ring: a ring costs the same whichever host comes first and whichever way round, so
-    among the 2N rotations and reflections of the best ring the one with the cheapest mix is taken."""
-    ring = search(replace(task, algo=MIXED[task.algo][1]), seed, budget)
+    The best ring costs the same in all its 2N rotations and reflections. The tree does not, so that the rotation or
+    reflection with the lowest cost of both together is taken.
+    """
+    ring = search(replace(problem, algo=MIXED[problem.algo][1]), seed, budget)
     hosts = np.array(list(dict.fromkeys(ring.order.tolist())), dtype=np.intp)
-    turned = [np.roll(way, -k) for way in (hosts, hosts[::-1]) for k in range(len(hosts))]
-    given = task.seats.arrange(task.hosts.tolist())
-    best, cost = given, price(given)
-    for k, order in enumerate((ring.order, *(task.seats.arrange(order.tolist()) for order in turned))):
-        # The search for the ring may have used all the time; a second for the turns is worth it.
-        if k >= _TURNS and not budget.watch(Progress(cost, None, ring.moves)):
+    rotations = [np.roll(direction, -k) for direction in (hosts, hosts[::-1]) for k in range(len(hosts))]
+    materialise = problem.feasible.materialise
+    best = materialise(problem.hosts.tolist())
+    best_cost = cost_of(best)
+    for k, order in enumerate((ring.order, *(materialise(rotation.tolist()) for rotation in rotations))):
+        # The search for the ring may have used all the time; a second for the rotations is worth it.
+        progress = SearchProgress(best_cost, None, ring.moves)
+        if k >= _MIN_EVALUATED_ROTATIONS and not budget.keep_going(progress):
             break
-        dear = price(order)
-        if dear < cost:
-            best, cost = order, dear
-    return replace(start, order=best, cost=cost, moves=ring.moves)
+        cost = cost_of(order)
+        if cost < best_cost:
+            best, best_cost = order, cost
+    return replace(start, order=best, cost=best_cost, moves=ring.moves)
 
 
-def _annealed(task: Task, pattern: Pattern, start: Found, price: Pricing, seed: int, budget: SearchBudget) -> Found:
-    bound = _bound(task, pattern)
-    starts = _starts(task, price, seed, budget.watch)
-    annealer = Annealer(pattern, task.fabric, task.size_bytes, task.model)
-    # Places are exchanged: only orders whose hosts and groups begin at the same ranks can share the moves.
-    classes = task.seats.classes(min(starts, key=price))
-    alike = [one for one in starts if task.seats.classes(one) == classes]
-    found = annealer.search(alike, moves_of(classes, len(task.given)), seed, budget, bound)
-    order, cost = found.order, found.cost
-    if cost >= start.given - _EPSILON * abs(start.given) and np.array_equal(starts[0], task.given):
-        order, cost = task.given, start.given
-    return replace(
-        start,
-        order=order,
-        cost=cost,
-        lower_bound=bound,
-        bound_by=None if bound is None else "1-tree" if task.by_hops else "rounds",
-        moves=found.moves,
-    )
+def _anneal(
+    problem: OrderingProblem, pattern: Pattern, start: OrderingResult, cost_of: Pricing, seed: int, budget: SearchBudget
+) -> OrderingResult:
+    """Search by simulated annealing from several start orders."""
+    bound = _lower_bound(problem, pattern)
+    starts = _start_orders(problem, cost_of, seed, budget.keep_going)
+    annealer = Annealer(pattern, problem.fabric, problem.size_bytes, problem.model)
+    # Moves exchange blocks of ranks: only orders whose hosts and groups begin at the same ranks can share them.
+    classes = problem.feasible.exchange_classes(min(starts, key=cost_of))
+    same_blocks = [order for order in starts if problem.feasible.exchange_classes(order) == classes]
+    annealed = annealer.search(same_blocks, moves_of(classes, len(problem.baseline)), seed, budget, bound)
+    order, cost, baseline_cost = annealed.order, annealed.cost, start.baseline_cost
+    is_feasible = np.array_equal(starts[0], problem.baseline)
+    if is_feasible and cost >= baseline_cost - _EPSILON * abs(baseline_cost):
+        order, cost = problem.baseline, baseline_cost
+    bound_by = None if bound is None else "1-tree" if problem.is_latency_ring else "rounds"
+    return replace(start, order=order, cost=cost, lower_bound=bound, bound_by=bound_by, moves=annealed.moves)
 
 
-def _starts(task: Task, price: Pricing, seed: int, watch: Watch) -> list[Order]:
-    """Allowed orders to begin with; the given one, as far as it is allowed, first."""
-    seats = task.seats
-    preferences = [list(dict.fromkeys(order.tolist())) for order in initial_orders(task.fabric, task.given)]
-    if task.algo in RINGS:
-        hosts, sketch = task.hosts, SearchBudget(_SKETCH * len(task.hosts), watch)
-        rings = [search_ring(with_tolls(task)[0], seed, sketch).order]
-        slow = _slowness(task)
-        if slow is not None:  # all hops at once: the slowest counts, and swaps one by one do not find a fast circle
-            rings.append(search_bottleneck(slow, seed, sketch).order)
-        found = [hosts[ring].tolist() for ring in rings]
-        ways = [way for ring in found for way in (ring, ring[::-1])]
-        if seats.pins:  # what suits the pins best, of all turns
-            turns = [way[k:] + way[:k] for way in ways for k in range(len(way))]
-            ways = sorted(turns, key=lambda way: price(seats.arrange(way)))[:2]
-        preferences += ways
-    orders = [seats.arrange(preference) for preference in preferences]
+def _start_orders(problem: OrderingProblem, cost_of: Pricing, seed: int, keep_going: ProgressCallback) -> list[Order]:
+    """Return different feasible start orders; first the feasible order that is nearest to the baseline."""
+    feasible, hosts = problem.feasible, problem.hosts
+    preferences = [list(dict.fromkeys(order.tolist())) for order in initial_orders(problem.fabric, problem.baseline)]
+    if problem.algo in RINGS:
+        short = SearchBudget(_START_PERTURBATIONS_PER_HOST * len(hosts), keep_going)
+        rings = [search_ring(penalised_costs(problem)[0], seed, short).order]
+        slowness = _slowness(problem)
+        if slowness is not None:  # the slowest hop counts, and single swaps do not find a ring without slow hops
+            rings.append(search_bottleneck(slowness, seed, short).order)
+        directions = [direction for ring in rings for direction in (hosts[ring].tolist(), hosts[ring].tolist()[::-1])]
+        if feasible.pinned_ranks:  # the two rotations that cost least once pinned hosts are in place
+            rotations = [ring[k:] + ring[:k] for ring in directions for k in range(len(ring))]
+            directions = sorted(rotations, key=lambda ring: cost_of(feasible.materialise(ring)))[:2]
+        preferences += directions
+    orders = [feasible.materialise(preference) for preference in preferences]
     return list({order.tobytes(): order for order in orders}.values())
 
 
-def _slowness(task: Task) -> Matrix | None:
-    """Time per byte between hosts, there and back together, shape (H, H), where every pair's rate was measured."""
-    rates = task.fabric.pair_gbps
-    if task.model != "alpha-beta" or rates is None:
+def _slowness(problem: OrderingProblem) -> Matrix | None:
+    """Return the time per byte between hosts, both directions added, shape (H, H); None without rates of all pairs."""
+    rates, hosts = problem.fabric.pair_gbps, problem.hosts
+    if problem.model != "alpha-beta" or rates is None:
         return None
-    rates = np.where(np.eye(len(task.hosts), dtype=bool), np.inf, rates[np.ix_(task.hosts, task.hosts)])
+    rates = np.where(np.eye(len(hosts), dtype=bool), np.inf, rates[np.ix_(hosts, hosts)])
     return 1 / rates + 1 / rates.T if (rates > 0).all() else None
 
 
-def _bound(task: Task, pattern: Pattern) -> float | None:
-    """For one rank a host."""
-    ranks, given = len(task.given), task.given
-    if task.by_hops:
-        return bound_of_any_ring(task)
-    if len(task.hosts) < ranks:
+def _lower_bound(problem: OrderingProblem, pattern: Pattern) -> float | None:
+    """Return a lower bound of every order's cost; None where hosts have several ranks, but for rings."""
+    baseline, fabric = problem.baseline, problem.fabric
+    ranks = len(baseline)
+    if problem.is_latency_ring:
+        return ring_lower_bound(problem)
+    if len(problem.hosts) < ranks:
         return None
-    bound = pattern_bound(pattern, task.fabric, task.size_bytes, task.model, given)
-    base = task.options.base if task.algo == "bcube" else 2
+    bound = pattern_bound(pattern, fabric, problem.size_bytes, problem.model, baseline)
+    base = problem.options.base if problem.algo == "bcube" else 2
     rounds = round(np.log(ranks) / np.log(base))
-    if task.model == "latency" and task.algo in _HYPERCUBES and base**rounds == ranks:
-        bound = max(bound, hypercube_bound(task.fabric.rtt_us[np.ix_(given, given)], base, rounds))
+    if problem.model == "latency" and problem.algo in _HYPERCUBES and base**rounds == ranks:
+        bound = max(bound, hypercube_bound(fabric.rtt_us[np.ix_(baseline, baseline)], base, rounds))
     return bound

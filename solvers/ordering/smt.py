@@ -1,4 +1,4 @@
-"""Orders cheaper than the best one known, or the proof that there are none: Z3 (PLink thesis, 5.2.3).
+"""Find an order that costs less than a bound, or prove that there is none: Z3 (PLink thesis, 5.2.3).
 
 The thesis takes one integer a rank and an array of costs, and asks for ``cost < C0``. Here the Boolean ``x[u][v]`` says
 that unit u gets the contents of unit v, and costs are bounded from below by what pairs of these imply: ``x[u][v] and
@@ -9,8 +9,8 @@ logic (QF_IDL) gained nothing worth its own path for trees; duals (:mod:`solvers
 10 to 14 four to ten times sooner.
 
 Rounds, pipelines, chains and the loads of ``alpha-beta`` are encoded as they are. The 16-norm of ``contention`` is not
-linear: it is replaced by what is never more, the maximum and its tangents, one more of them after each candidate that
-the closed form does not confirm. So "none" is a proof for all models, up to a share of ``EPSILON`` of the cost.
+linear: it is relaxed to the maximum and tangents, one more of them after each candidate that the closed form does not
+confirm. So "unsatisfiable" is a proof for all models, up to a share of ``EPSILON`` of the cost.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,18 +23,20 @@ from solvers.costs.closed_forms import Order, PricingProblem, closed_form
 from solvers.costs.fabric import Fabric
 from solvers.costs.patterns import Pattern
 from solvers.ordering.interruptible import interruptible
-from solvers.ordering.smt_windows import Load, Longest, Window, longest_of
-from solvers.ordering.symmetries import superfluous
+from solvers.ordering.smt_windows import LinearLoad, LongestLoad, Window, longest_loads
+from solvers.ordering.symmetries import redundant_choices
 
-_CUT_BITS = 12  # of the slopes of a tangent
-_NORM = 16  # of what groups share: see solvers.costs.evaluator.latest
-_MOST_REFUSED = 300  # candidates that the closed form did not confirm
+_SLOPE_BITS = 12  # of a tangent
+_NORM = 16  # of the groups' shared links: see solvers.costs.evaluator.latest
+_MAX_REJECTED_CANDIDATES = 300  # that the closed form did not confirm
 
 
 @dataclass(frozen=True)
-class Effort:
-    """What one question may cost: Z3's own count of steps (the same on any machine), and milliseconds if they are to
-    end it too; ``keep_going`` is asked meanwhile. About 3 to 10 million steps are a second."""
+class SmtLimits:
+    """Limits of one query: Z3's resource counter (the same on any machine), milliseconds, and ``keep_going``.
+
+    ``keep_going`` is polled meanwhile and returns False to stop. About 3 to 10 million steps take a second.
+    """
 
     rlimit: int = 20_000_000
     timeout_ms: int | None = None
@@ -42,71 +44,74 @@ class Effort:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """A cheaper order, shape (N,), or None; then ``proved`` says that there is none (in this neighbourhood, by more
-    than a share of ``EPSILON``), and not that the effort was spent."""
+class SmtAnswer:
+    """A cheaper order, shape (N,), or None.
+
+    ``proved_none``: no order of this neighbourhood is cheaper by more than a share of ``EPSILON``. If False without an
+    order, the limits ended the query.
+    """
 
     order: Order | None
-    proved: bool
+    proved_none: bool
 
 
-def cheaper(
-    problem: PricingProblem, order: Order, units: Sequence[Sequence[int]], below: float, effort: Effort
-) -> Answer:
-    """An order that costs less than ``below`` microseconds, by exchanging the contents of some units of an order.
+def find_cheaper(
+    problem: PricingProblem, order: Order, units: Sequence[Sequence[int]], below: float, limits: SmtLimits
+) -> SmtAnswer:
+    """Find an order that costs less than ``below`` microseconds by exchanging the contents of units of an order.
 
-    The whole order: every rank a unit. A window: some ranks. Groups: blocks of ranks.
+    The units may be all ranks (the whole order), some ranks (a window), or blocks of ranks (groups).
 
     :param order: shape (N,), the host at each rank.
-    :param units: disjoint lists of ranks of one length; hosts keep their places inside a unit.
+    :param units: disjoint lists of ranks of one length; hosts keep their positions inside a unit.
     :raises UsageError: for an unknown model or a size that is not positive.
-    :raises NoAnswer: when the given order has no price.
+    :raises NoAnswer: when the order has no cost.
     """
     pattern, fabric, _, model = problem
-    price = closed_form(*problem)
-    now = price(order)
-    if now < below:
-        return Answer(order, False)
-    if pattern.everyone or len(units) < 2 or below <= 0:
-        return Answer(None, True)
+    cost_of = closed_form(*problem)
+    start_cost = cost_of(order)
+    if start_cost < below:
+        return SmtAnswer(order, False)
+    if pattern.all_to_all_share or len(units) < 2 or below <= 0:
+        return SmtAnswer(None, True)
     window = Window(order, units, below)
-    question = _Question(window, effort)
+    query = _Query(window, limits)
     if window.ranks.size == window.size == pattern.ranks:
-        for choices in superfluous(pattern, model, fabric.rtt_us[np.ix_(order, order)]):
-            question.forbid(*((int(window.unit_of[rank]), host) for rank, host in choices))
-    if model == "latency" and pattern.pace == "chain":
-        question.limit_chain(pattern, fabric)
+        for choices in redundant_choices(pattern, model, fabric.rtt_us[np.ix_(order, order)]):
+            query.forbid(*((int(window.unit_of[rank]), host) for rank, host in choices))
+    if model == "latency" and pattern.timing == "chain":
+        query.limit_chain(pattern, fabric)
     else:
-        question.limit_sum(longest_of(window, *problem), window.identity())
-    for _ in range(_MOST_REFUSED):
-        contents = question.answer()
+        query.limit_sum(longest_loads(window, *problem), window.identity())
+    for _ in range(_MAX_REJECTED_CANDIDATES):
+        contents = query.solve()
         if contents is None:
-            return Answer(None, question.proved)
-        candidate = window.placed(contents)
-        if price(candidate) < below:
-            return Answer(candidate, False)
-        question.refuse(contents)
-    return Answer(None, False)
+            return SmtAnswer(None, query.proved_none)
+        candidate = window.materialise(contents)
+        if cost_of(candidate) < below:
+            return SmtAnswer(candidate, False)
+        query.reject(contents)
+    return SmtAnswer(None, False)
 
 
-class _Question:
-    """Clauses about who gets whose contents, in a Z3 of its own, so that nothing asked before plays a part."""
+class _Query:
+    """Z3 query for an assignment of contents to units, in a context of its own: earlier queries have no effect."""
 
-    def __init__(self, window: Window, effort: Effort) -> None:
+    def __init__(self, window: Window, limits: SmtLimits) -> None:
         import z3
 
-        self.window, self.proved = window, False
+        self.window, self.proved_none = window, False
         self._z3, self._context = z3, z3.Context()
         self._solver = z3.Solver(ctx=self._context)
-        self._effort, self._spent = effort, 0
-        self._solver.set("ctrl_c", False)  # it would take the signal away from the program
-        if effort.timeout_ms is not None:
-            self._solver.set("timeout", effort.timeout_ms)
+        self._limits, self._spent = limits, 0
+        self._solver.set("ctrl_c", False)  # else Z3 takes the signal from the program
+        if limits.timeout_ms is not None:
+            self._solver.set("timeout", limits.timeout_ms)
         m = range(window.size)
         self._has = [[z3.Bool(f"x{u}_{v}", self._context) for v in m] for u in m]
-        self._not = [[z3.Not(one) for one in row] for row in self._has]
+        self._has_not = [[z3.Not(literal) for literal in row] for row in self._has]
         self._sums: dict[int, Any] = {}
-        self._norms: list[tuple[Any, Longest]] = []
+        self._norms: list[tuple[Any, LongestLoad]] = []
         for u in m:
             self._solver.add(z3.Or(self._has[u]), z3.Or([self._has[v][u] for v in m]))
             for v in m:
@@ -115,12 +120,12 @@ class _Question:
                     self.forbid((v, u), (t, u))
 
     def forbid(self, *choices: tuple[int, int]) -> None:
-        """Not all of these: (unit, whose contents)."""
-        self._solver.add(self._z3.Or([self._not[u][v] for u, v in choices]))
+        """Forbid that all of these choices, (unit, whose contents), are made together."""
+        self._solver.add(self._z3.Or([self._has_not[u][v] for u, v in choices]))
 
-    def limit_sum(self, parts: list[Longest], contents: list[int]) -> None:
-        """The parts together are within the bound; tangents of norms at the costs of the contents given."""
-        slack = self.window.bound - sum(part.least for part in parts)
+    def limit_sum(self, parts: list[LongestLoad], contents: list[int]) -> None:
+        """Require that the sum of the parts is within the bound; add tangents of norms at the loads of ``contents``."""
+        slack = self.window.bound - sum(part.minimum for part in parts)
         if slack < 0:
             self._solver.add(self._z3.BoolVal(False, self._context))
             return
@@ -128,110 +133,114 @@ class _Question:
         for number, part in enumerate(parts):
             loads = [load for load in (*part.loads, *part.shared) if load.terms]
             if not loads:
-                variables.append(self._number(part.least))
+                variables.append(self._number(part.minimum))
                 continue
-            largest = self._variable(f"longest{number}", part.least)
+            largest = self._variable(f"longest{number}", part.minimum)
             for load in loads:
-                self._at_most(largest, load, part.least, part.least + slack)
+                self._bound_from_below(largest, load, part.minimum, part.minimum + slack)
             if part.shared:
                 self._norms.append((largest, part))
             variables.append(largest)
         self._solver.add(self._z3.Sum(variables) <= self.window.bound)
-        self._cut(contents)
+        self._add_tangents(contents)
 
     def limit_chain(self, pattern: Pattern, fabric: Fabric) -> None:
-        """Every hop ends after those it waits for, and within the bound."""
-        window, bound, one = self.window, self.window.bound, np.ones(1)
-        done: dict[int, Any] = {}
+        """Require that every hop ends after those that it waits for, and within the bound."""
+        window, bound, weight = self.window, self.window.bound, np.ones(1)
+        end_of: dict[int, Any] = {}
         for level in pattern.chain:
-            ends = [*level.starts[1:].tolist(), len(level.waits)]
+            wait_ends = [*level.starts[1:].tolist(), len(level.waits)]
             sources, targets = level.edges // pattern.ranks, level.edges % pattern.ranks
-            for k, place in enumerate(level.places.tolist()):
-                hop = window.load(sources[[k]], targets[[k]], one, lambda i, j: fabric.rtt_us[i, j])
-                waits = [done[w] for w in level.waits[level.starts[k] : ends[k]].tolist()] if len(level.waits) else []
-                known = max((w for w in waits if isinstance(w, int)), default=0)
-                others = [w for w in waits if not isinstance(w, int)]
-                if not hop.terms and not others:
-                    done[place] = known + hop.least
+            for k, hop_id in enumerate(level.places.tolist()):
+                hop = window.load(sources[[k]], targets[[k]], weight, lambda i, j: fabric.rtt_us[i, j])
+                waits = (
+                    [end_of[w] for w in level.waits[level.starts[k] : wait_ends[k]].tolist()]
+                    if len(level.waits)
+                    else []
+                )
+                fixed_us = max((w for w in waits if isinstance(w, int)), default=0)
+                variable_waits = [w for w in waits if not isinstance(w, int)]
+                if not hop.terms and not variable_waits:
+                    end_of[hop_id] = fixed_us + hop.minimum
                     continue
-                begin = self._variable(f"begin{place}", known)
-                end = self._variable(f"end{place}", known + hop.least)
-                self._solver.add(*[begin >= w for w in others], end <= bound, end >= begin + hop.least)
+                begin = self._variable(f"begin{hop_id}", fixed_us)
+                end = self._variable(f"end{hop_id}", fixed_us + hop.minimum)
+                self._solver.add(*[begin >= w for w in variable_waits], end <= bound, end >= begin + hop.minimum)
                 for term in hop.terms:
                     for choices, value in term.entries():
-                        if known + hop.least + value > bound:
+                        if fixed_us + hop.minimum + value > bound:
                             self.forbid(*choices)
                         elif value:
-                            self._imply(choices, end >= begin + (hop.least + value))
-                done[place] = end
-        if any(isinstance(end, int) and end > bound for end in done.values()):
+                            self._imply(choices, end >= begin + (hop.minimum + value))
+                end_of[hop_id] = end
+        if any(isinstance(end, int) and end > bound for end in end_of.values()):
             self._solver.add(self._z3.BoolVal(False, self._context))
 
-    def answer(self) -> list[int] | None:
-        """Whose contents each unit gets; None when there is no answer, for want of effort or (``proved``) at all."""
-        if self._spent >= self._effort.rlimit:
+    def solve(self) -> list[int] | None:
+        """Return whose contents each unit gets; None: none exists (``proved_none``), or a limit ended the query."""
+        if self._spent >= self._limits.rlimit:
             return None
-        self._solver.set("rlimit", self._effort.rlimit - self._spent)
-        said = interruptible(self._solver.check, self._context.interrupt, self._effort.keep_going)
+        self._solver.set("rlimit", self._limits.rlimit - self._spent)
+        status = interruptible(self._solver.check, self._context.interrupt, self._limits.keep_going)
         self._spent = int(self._solver.statistics().get_key_value("rlimit count"))
-        self.proved = said == self._z3.unsat
-        if said != self._z3.sat:
+        self.proved_none = status == self._z3.unsat
+        if status != self._z3.sat:
             return None
         model = self._solver.model()
-        return [next(v for v, one in enumerate(row) if self._z3.is_true(model.eval(one))) for row in self._has]
+        return [next(v for v, literal in enumerate(row) if self._z3.is_true(model.eval(literal))) for row in self._has]
 
-    def refuse(self, contents: list[int]) -> None:
-        """Not this one, nor any whose loads the norm's tangent there shows to be as dear."""
+    def reject(self, contents: list[int]) -> None:
+        """Forbid this choice, and all whose loads cost as much by the norm's tangent there."""
         self.forbid(*enumerate(contents))
-        self._cut(contents)
+        self._add_tangents(contents)
 
-    def _cut(self, contents: list[int]) -> None:
-        """The tangents of the norms at a choice: ``norm(x) >= gradient(y) @ x`` for all x, y >= 0, by convexity."""
+    def _add_tangents(self, contents: list[int]) -> None:
+        """Add the tangents of the norms at a choice: ``norm(x) >= gradient(y) @ x`` for all x, y >= 0, by convexity."""
         for largest, part in self._norms:
             loads = np.array([load.value(contents) for load in part.shared], dtype=float)
             if loads.max() <= 0:
                 continue
             share = loads / loads.max()
             slopes = share ** (_NORM - 1) / (share**_NORM).sum() ** ((_NORM - 1) / _NORM)
-            whole = np.floor(slopes * (1 << _CUT_BITS)).astype(int).tolist()
-            sums = [slope * self._sum(load) for slope, load in zip(whole, part.shared, strict=True) if slope]
+            integer_slopes = np.floor(slopes * (1 << _SLOPE_BITS)).astype(int).tolist()
+            sums = [slope * self._sum(load) for slope, load in zip(integer_slopes, part.shared, strict=True) if slope]
             if len(sums) > 1:
-                self._solver.add((1 << _CUT_BITS) * largest >= self._z3.Sum(sums))
+                self._solver.add((1 << _SLOPE_BITS) * largest >= self._z3.Sum(sums))
 
-    def _variable(self, name: str, least: int) -> Any:
+    def _variable(self, name: str, minimum: int) -> Any:
         variable = self._z3.Int(name, self._context)
-        self._solver.add(variable >= least)
+        self._solver.add(variable >= minimum)
         return variable
 
     def _number(self, value: int) -> Any:
         return self._z3.IntVal(value, self._context)
 
-    def _at_most(self, largest: Any, load: Load, least: int, most: int) -> None:
-        """``largest`` is at least the load, which must not be more than ``most``."""
+    def _bound_from_below(self, largest: Any, load: LinearLoad, minimum: int, limit: int) -> None:
+        """Require that ``largest`` is at least the load, and that the load is at most ``limit``."""
         if len(load.terms) > 1:
-            self._solver.add(largest >= self._sum(load, most))
+            self._solver.add(largest >= self._sum(load, limit))
             return
         for choices, value in load.terms[0].entries():
-            if load.least + value > most:
+            if load.minimum + value > limit:
                 self.forbid(*choices)
-            elif load.least + value > least:
-                self._imply(choices, largest >= load.least + value)
+            elif load.minimum + value > minimum:
+                self._imply(choices, largest >= load.minimum + value)
 
-    def _sum(self, load: Load, most: int | None = None) -> Any:
-        """A number that is at least the load, as an expression."""
+    def _sum(self, load: LinearLoad, limit: int | None = None) -> Any:
+        """Return an expression that is at least the load."""
         if id(load) not in self._sums:
-            limit = self.window.bound if most is None else most
+            limit = self.window.bound if limit is None else limit
             terms = []
             for number, term in enumerate(load.terms):
                 part = self._variable(f"sum{len(self._sums)}_{number}", 0)
                 terms.append(part)
                 for choices, value in term.entries():
-                    if load.least + value > limit:
+                    if load.minimum + value > limit:
                         self.forbid(*choices)
                     elif value:
                         self._imply(choices, part >= value)
-            self._sums[id(load)] = self._z3.Sum([self._number(load.least), *terms])
+            self._sums[id(load)] = self._z3.Sum([self._number(load.minimum), *terms])
         return self._sums[id(load)]
 
     def _imply(self, choices: tuple[tuple[int, int], ...], then: Any) -> None:
-        self._solver.add(self._z3.Or([*(self._not[u][v] for u, v in choices), then]))
+        self._solver.add(self._z3.Or([*(self._has_not[u][v] for u, v in choices), then]))

@@ -1,4 +1,4 @@
-"""Permutations of the ranks that change no order's price, and which orders need not be looked at because of them."""
+"""Symmetries of a pattern: rank permutations that change no order's cost, and the choices that they make redundant."""
 
 from collections.abc import Iterator
 
@@ -10,25 +10,25 @@ from solvers.costs.patterns import Pattern
 
 
 def symmetries(pattern: Pattern, model: str) -> list[Order]:
-    """Permutations of the ranks, shape (N,) each, that leave the pattern what it is, found by trying: counting on in
-    the digits of any base that N is a power of (shifts are base N, ``xor`` is base 2), and the same mirrored.
+    """Return rank permutations, shape (N,) each, that leave the pattern the same, so that they change no cost.
 
-    An order costs what it does with its ranks so permuted. For chains under ``latency``: none are looked for.
+    Candidates are digit-wise additions in any base that N is a power of (rotations are base N, ``xor`` is base 2), and
+    their mirror images. For chains under ``latency`` there are no candidates.
     """
     n, rank = pattern.ranks, np.arange(pattern.ranks)
-    if pattern.everyone or (model == "latency" and pattern.pace == "chain"):
+    if pattern.all_to_all_share or (model == "latency" and pattern.timing == "chain"):
         return []
     shares = pattern.share if model != "latency" else np.zeros(len(pattern.share))
 
-    def written(s: Order) -> tuple[bytes, bytes]:
+    def canonical_form(s: Order) -> tuple[bytes, bytes]:
         source, target = s[pattern.source], s[pattern.target]
         if model == "latency":
             source, target = np.minimum(source, target), np.maximum(source, target)
         key = (pattern.round * n + source) * n + target
-        sequence = np.lexsort((shares, key))
-        return key[sequence].tobytes(), shares[sequence].tobytes()
+        by_key = np.lexsort((shares, key))
+        return key[by_key].tobytes(), shares[by_key].tobytes()
 
-    same, found = written(rank), []
+    pattern_form, permutations = canonical_form(rank), []
     for base in range(2, n + 1):
         digits = round(np.log(n) / np.log(base))
         if base**digits != n:
@@ -36,32 +36,35 @@ def symmetries(pattern: Pattern, model: str) -> list[Order]:
         powers = base ** np.arange(digits)
         of_rank = rank[:, None] // powers % base
         for k in range(n):
-            added = ((of_rank + of_rank[k]) % base) @ powers
-            found += [s for s in (added, (-added) % n) if written(s) == same]
-    return found
+            shifted = ((of_rank + of_rank[k]) % base) @ powers
+            permutations += [s for s in (shifted, (-shifted) % n) if canonical_form(s) == pattern_form]
+    return permutations
 
 
-def superfluous(pattern: Pattern, model: str, rtt_us: Matrix) -> Iterator[tuple[tuple[int, int], ...]]:
-    """Choices (rank, its host) no order needs to have all of: another one without them costs the same. Hosts are
-    numbered from 0 to N - 1, in any way.
+def redundant_choices(pattern: Pattern, model: str, rtt_us: Matrix) -> Iterator[tuple[tuple[int, int], ...]]:
+    """Yield sets of choices (rank, host) that may be forbidden: some order without them costs the same.
 
-    :param rtt_us: shape (N, N), of all hosts; where it is not symmetric nothing is superfluous.
+    :param rtt_us: shape (N, N), of all hosts, in any numbering; where it is not symmetric nothing is redundant.
     """
     n = pattern.ranks
     if not np.array_equal(rtt_us, rtt_us.T, equal_nan=True):
         return
-    moves = symmetries(pattern, model)
+    permutations = symmetries(pattern, model)
     # The first host can be brought to the lowest rank of any orbit that it is in.
-    lowest = np.arange(n)
+    lowest_in_orbit = np.arange(n)
     for _ in range(n):
-        for move in moves:
-            np.minimum.at(lowest, move, lowest.copy())
-            lowest = np.minimum(lowest, lowest[move])
+        for permutation in permutations:
+            np.minimum.at(lowest_in_orbit, permutation, lowest_in_orbit.copy())
+            lowest_in_orbit = np.minimum(lowest_in_orbit, lowest_in_orbit[permutation])
     for rank in range(n):
-        if lowest[rank] != rank:
+        if lowest_in_orbit[rank] != rank:
             yield ((rank, 0),)
-    mirrors = [move for move in moves if move[0] == 0 and move[1] != 1 and (move[move] == np.arange(n)).all()]
-    if n > 2 and not lowest.any() and mirrors:
+    mirrors = [
+        permutation
+        for permutation in permutations
+        if permutation[0] == 0 and permutation[1] != 1 and (permutation[permutation] == np.arange(n)).all()
+    ]
+    if n > 2 and not lowest_in_orbit.any() and mirrors:
         for v in range(n):
             for t in range(v):
                 yield (1, v), (int(mirrors[0][1]), t)

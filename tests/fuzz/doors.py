@@ -70,14 +70,14 @@ def _answer(line: socket.socket) -> bytes:
 
 def door(data: bytes) -> None:
     """AggEngine's: whoever knows the word and is expected comes in, once; all others are hung up on."""
-    from plink.runtime.aggengine.meeting import _COMING, _Door
+    from plink.runtime.aggengine.mesh import _GREETING, _Acceptor
 
     expected, found = set(RANKS), dict[tuple[int, int], socket.socket]()
-    words = {who: _COMING.pack(WORD, *who) for who in RANKS}
+    words = {who: _GREETING.pack(WORD, *who) for who in RANKS}
     with _called(data, tuple(words.values())) as (listening, calls):
-        door = _Door(listening, WORD, expected, found, _WITHIN_S)
+        door = _Acceptor(listening, WORD, expected, found, _WITHIN_S)
         try:
-            door.answer()
+            door.run()
             assert not expected, "somebody who was expected is not let in"
             assert found.keys() == set(RANKS)
             for (rank, _), line in found.items():
@@ -91,7 +91,7 @@ def door(data: bytes) -> None:
                 line.close()
     assert sorted(answer for answer, _ in told if answer) == [bytes([rank]) for rank, _ in RANKS]
     for answer, its in told:
-        assert not answer or its[: _COMING.size] == words[answer[0], 0]
+        assert not answer or its[: _GREETING.size] == words[answer[0], 0]
 
 
 def short_message(data: bytes) -> None:
@@ -99,8 +99,8 @@ def short_message(data: bytes) -> None:
     import torch
 
     from plink.runtime.aggengine import eager
-    from plink.runtime.aggengine.failures import PeerLost
-    from plink.runtime.aggengine.meeting import FullMesh
+    from plink.runtime.aggengine.mesh import FullMesh
+    from plink.runtime.aggengine.watchdog import PeerLost
 
     here, there = socket.socketpair()
     with there:
@@ -108,7 +108,7 @@ def short_message(data: bytes) -> None:
         with contextlib.suppress(BlockingIOError):
             there.sendall(data)
         there.shutdown(socket.SHUT_WR)
-        with patch.object(eager, "_LONGEST_S", 0.0), _local():
+        with patch.object(eager, "_CLOSE_CHECK_INTERVAL_S", 0.0), _local():
             transport = eager.EagerTransport({(1, 0): here}, FullMesh(0, (0, 7), 1), timedelta(0))
             try:
                 at = 0
@@ -287,9 +287,9 @@ def node_told(data: bytes) -> None:
 
 def first_rank_told(data: bytes) -> None:
     """What its launcher says to rank 0: as for :func:`node_told`."""
-    from plink.runtime.aggengine import launcher_line
+    from plink.runtime.aggengine import launcher_channel
 
-    with patch.object(launcher_line, "_LOOK_S", 0.001), _told(data, launcher_line.LauncherLine) as line:
+    with patch.object(launcher_channel, "_POLL_S", 0.001), _told(data, launcher_channel.LauncherChannel) as line:
         while line.connected:
             assert all(isinstance(message, dict) for message in line.received())
 

@@ -52,18 +52,18 @@ def agents_said(data: bytes) -> None:
     from plink.model.hosts import Hosts
     from plink.model.network import network_from_json
     from plink.model.storage import parse_document, render_document
-    from probes.conductor import Conductor
     from probes.measurements import Measurements
-    from probes.methods import METHODS, Settings, Work, errand
+    from probes.methods import METHODS, MeasurementContext, ProbeSettings, probe_task
+    from probes.scheduler import ProbeScheduler
 
     fleet = Said(data)
-    found = Measurements(Hosts((Host("h0", "10.0.0.1"), Host("h1", "10.0.0.2"))))
+    measurements = Measurements(Hosts((Host("h0", "10.0.0.1"), Host("h1", "10.0.0.2"))))
     ready = {i: {"address": "10.0.0.9", "port": 1, "stamps": True, "tcp_port": 2, "ssh_port": 22} for i in range(2)}
-    work = Work(Settings(count=2), ready, found)
-    conductor = Conductor(cast(Fleet, fleet), ["h0", "h1"], fleet.clock)
+    context = MeasurementContext(ProbeSettings(count=2), ready, measurements)
+    scheduler = ProbeScheduler(cast(Fleet, fleet), ["h0", "h1"], fleet.clock)
     for method in METHODS:
-        conductor.run([errand(work, method, 0, 1)])
-    text = render_document(found.network().to_json())
+        scheduler.run([probe_task(context, method, 0, 1)])
+    text = render_document(measurements.network().to_json())
     network_from_json(parse_document(text, "network"), "network")
 
 

@@ -58,7 +58,7 @@ def seeds() -> dict[str, Sequence[bytes]]:
     answer = {"sent": 2, "received": 2, "reflected": 2, "percentiles_us": [1, 2, 3, 4.5, 5], "halves_us": [2, None],
               "jitter_us": 0.5, "hops": 3, "clock": "kernel", "clock_steps": 0, "port": 7, "gbps": 2.5}  # fmt: skip
     registration = {"name": "a", "hostname": "h", "addresses": ["10.0.0.1"], "pid": 1, "digest": "d", "nodes": 2,
-                    "processes": 1, "trouble": None}  # fmt: skip
+                    "processes": 1, "error": None}  # fmt: skip
     stretch = {
         "epoch": 0,
         "jobs": 1,
@@ -148,11 +148,11 @@ def _measured() -> dict[str, Any]:
 
 def _at_doors(stretch: dict[str, Any]) -> dict[str, Sequence[bytes]]:
     from plink.runtime.aggengine.eager import _MESSAGE
-    from plink.runtime.aggengine.meeting import _COMING
+    from plink.runtime.aggengine.mesh import _GREETING
     from tests.fuzz import doors
 
     rooms = [(signature, b"x" * (4 * (signature % 16 + 1))) for signature in (4, 5, 1 << 26)]
-    comes = [_COMING.pack(doors.WORD, *who) for who in (*doors.RANKS, (1, 0), (7, 1))]
+    comes = [_GREETING.pack(doors.WORD, *who) for who in (*doors.RANKS, (1, 0), (7, 1))]
     return {
         "door": (doors.said(*comes), doors.said(b"", comes[0][:20], b"x" * 24)),
         "short_message": (b"".join(_MESSAGE.pack(signature, len(body)) + body for signature, body in rooms),),
@@ -214,13 +214,13 @@ def _autotune_log(stretch: dict[str, Any]) -> bytes:
     from dataclasses import asdict
 
     from runners.autotune.log import SCHEMA, assignment_to_json
-    from solvers.autotune.course import Settings
+    from solvers.autotune.trajectory import AutotuneSettings
     from tests.solvers.ranks_on_paper import GROUPS, dealt
 
     head = {
         "schema": SCHEMA,
         "hosts": ["n"] * 16,
-        "settings": asdict(Settings()),
+        "settings": asdict(AutotuneSettings()),
         **assignment_to_json(dealt(GROUPS, 16)),
     }
     return _lines(head, *({"at_s": float(k), **stretch, "action": "watch", "reason": ""} for k in range(3)))

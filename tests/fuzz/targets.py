@@ -88,7 +88,7 @@ def network(data: bytes) -> None:
     """``plink.network/1``: what is read, what is asked of it later, and a probe that goes on from it."""
     from plink.model.network import network_from_json, read_network
     from plink.model.storage import parse_document, render_document
-    from probes.measurements import resumed
+    from probes.measurements import measurements_from
 
     path = _file(data, "network.json")
     found = read_network(path)
@@ -99,7 +99,7 @@ def network(data: bytes) -> None:
         if key.endswith("_us") or key == "hops":
             _tried(lambda key=key: found.detail(key))  # type: ignore[misc]
     _tried(found.halves)
-    resumed(found).network().to_json()
+    measurements_from(found).network().to_json()
 
 
 def compared(data: bytes) -> None:
@@ -202,10 +202,10 @@ def agile_log(data: bytes) -> None:
 def autotune_log(data: bytes) -> None:
     """The log of Autotune, decided again."""
     from runners.autotune.log import read_log
-    from solvers.autotune.course import Course, decide
+    from solvers.autotune.trajectory import TuningTrajectory, decide
 
     assignment, settings, lines = read_log(_file(data, "autotune.jsonl"))
-    course = Course(assignment)
+    course = TuningTrajectory(assignment)
     for _, stretch in lines:
         course, _ = decide(course, stretch, settings)
 

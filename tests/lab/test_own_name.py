@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from plink.model.hosts import Hosts
-from probes.methods import Settings
-from probes.survey import Watcher, measure_all
+from probes.methods import ProbeSettings
+from probes.session import ProbeProgress, measure_all
 from runners.job.job import Job
 from runners.job.launcher import FleetRunner
 from runners.job.runner import Watch
@@ -59,7 +59,7 @@ def as_seen_there(lab: Lab) -> Hosts:
 def test_it_is_probed(small_lab: Lab, connector: SshConnector) -> None:
     hosts = as_seen_there(small_lab)
     with kernel.inside(small_lab.blueprint.namespace(hosts.names[0])):
-        found = measure_all(hosts, connector, Settings(count=60), Watcher(), time.monotonic)
+        found = measure_all(hosts, connector, ProbeSettings(count=60), ProbeProgress(), time.monotonic)
     assert found.errors == {}
     assert (found.latency[~np.eye(2, dtype=bool)] > 0).all()
     addresses = [machine["address"] for machine in found.machines if machine is not None]

@@ -80,7 +80,7 @@ def test_a_pair_that_a_firewall_parts_is_null_with_a_reason(small_lab: Lab, tmp_
         assert error.startswith("plink: error: 2 round trips are missing, first ")
         found = document(tmp_path)
         assert holes(found) == {(a, b), (b, a)}
-        assert reasons(found) == {"no probe was answered; is it let through (firewall, security group)?"}
+        assert reasons(found) == {"no probe was answered; check firewalls and security groups"}
         partly(probe(small_lab, tmp_path, *QUICK, "--resume"))
     succeeded(probe(small_lab, tmp_path, *QUICK, "--resume"))
     again = document(tmp_path)
@@ -235,11 +235,11 @@ def test_a_second_probe_of_the_same_hosts_is_refused_and_the_first_goes_on(
     running = under_way(small_lab, tmp_path, start, names[0], names[:2], count="150000")
     done = probe(small_lab, second, *QUICK, names=names[:2])
     assert done.returncode == 1
-    assert f"{names[0]}: another plink probe is at work on it" in done.stderr
+    assert f"{names[0]}: another plink probe is running on it" in done.stderr
     assert not (second / "n.json").exists()
     partly(probe(small_lab, second, *QUICK))
     assert holes(document(second)) == of(names[:2], names)
-    assert all("another plink probe is at work on it" in why for why in reasons(document(second)))
+    assert all("another plink probe is running on it" in why for why in reasons(document(second)))
     assert running.process.poll() is None, "the first probe was to outlast the others"
     succeeded(finished(running))
     assert holes(document(tmp_path)) == set()

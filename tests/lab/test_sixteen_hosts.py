@@ -160,6 +160,6 @@ def test_torchruns_that_were_given_another_order_are_caught(lab: Lab, torchruns:
     ended = on_all(lab, torchruns, {stranger: {"PLINK_ORDER": "other.txt"}})
     assert 0 not in {end.code for end in ended.values()}
     (error,) = {end.error for end in ended.values()}
-    assert "the nodes were given different orders" in error
+    assert "the nodes have different orders" in error
     assert f" on {stranger}" in error
     assert ran(tmp_path) == []

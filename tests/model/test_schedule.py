@@ -16,10 +16,10 @@ from plink.model.schedule import (
     Schedule,
     awaited,
     dependencies,
+    forward_and_reverse,
     make_schedule,
     mirrored,
     overwritten,
-    there_and_back,
 )
 from plink.model.schedule_file import read_schedule, schedule_from_json
 from plink.model.storage import render_document
@@ -184,7 +184,7 @@ def test_the_way_back_is_the_mirror_image(schedule: Schedule) -> None:
     assert (back.owners, back.details) == (schedule.owners, schedule.details)
     assert sorted(rows_of(back)) == sorted((last - t, b, a, c, n, True) for t, a, b, c, n, _ in rows_of(schedule))
     assert (np.diff(back.round) >= 0).all()
-    both = there_and_back(schedule)
+    both = forward_and_reverse(schedule)
     assert (both.collective, both.owners, both.rounds) == ("all-reduce", None, 2 * schedule.rounds)
     assert rows_of(both) == [
         *rows_of(schedule),
@@ -195,5 +195,5 @@ def test_the_way_back_is_the_mirror_image(schedule: Schedule) -> None:
 def test_another_way_back_can_be_given() -> None:
     there = make_schedule("any", 2, 1, [(0, 1, 0, 0, 1, 0)], "reduce", np.array([0], dtype=np.int32))
     back = make_schedule("any", 2, 1, [(3, 0, 1, 0, 1, 1)], "broadcast", np.array([0], dtype=np.int32))
-    assert rows_of(there_and_back(there, back)) == [(0, 1, 0, 0, 1, False), (4, 0, 1, 0, 1, True)]
+    assert rows_of(forward_and_reverse(there, back)) == [(0, 1, 0, 0, 1, False), (4, 0, 1, 0, 1, True)]
     assert mirrored(there).collective == "broadcast"

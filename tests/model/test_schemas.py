@@ -39,7 +39,7 @@ def measured() -> Network:
     for i, j in itertools.permutations(range(3), 2):
         samples = [] if j == 2 else [50_000 + 1000 * i, 52_500, 49_000, 51_125]
         result = {"sent": 4, "reflected": len(samples), "hops": 1, "clock": "kernel", **summary(samples)}
-        found.note(i, j, "stamp", result)
+        found.record(i, j, "stamp", result)
     found.machines = [None, *({**machine_identity(), "address": "10.0.0.1"} for _ in range(2))]
     network = found.network()
     latency = np.where(np.isnan(network.latency_us), network.latency_us.T, network.latency_us)

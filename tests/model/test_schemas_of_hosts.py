@@ -92,7 +92,7 @@ class Examined(FakeFleet):
 def test_a_diagnosis_of_hosts(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: Any) -> None:
     """All of the command but agents and lines to them."""
     fleet = Examined()
-    monkeypatch.setattr("probes.survey.Fleet", lambda connector, program: fleet)
+    monkeypatch.setattr("probes.session.Fleet", lambda connector, program: fleet)
     monkeypatch.setattr("plink.api.diagnosing.connector_for", lambda hosts, accept: None)
     (tmp_path / "hosts.txt").write_text("".join(f"h{i} address=10.0.0.{i}\n" for i in range(8)))
     with pytest.raises(PartlyDone):

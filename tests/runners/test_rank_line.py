@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from plink.runtime.aggengine.launcher_line import LauncherLine
+from plink.runtime.aggengine.launcher_channel import LauncherChannel
 from runners.job.rank_line import RankLine
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="abstract sockets are Linux's")
@@ -38,7 +38,7 @@ def test_lines_both_ways() -> None:
     """What was said before the rank called waits for it; long lines come in pieces."""
     line = RankLine()
     line.send(json.dumps({"early": 1}))
-    rank = LauncherLine(line.name)
+    rank = LauncherChannel(line.name)
     assert rank.connected
     for k in (1, 2):
         rank.send(lambda k=k: {"told": k, "much": "x" * 1_000_000})
@@ -56,7 +56,7 @@ def test_lines_both_ways() -> None:
     rank.close()
     line.turn()
     line.close()
-    assert not LauncherLine(line.name).connected
+    assert not LauncherChannel(line.name).connected
 
 
 def test_a_rank_that_never_calls_holds_nobody_up() -> None:
@@ -70,7 +70,7 @@ def test_a_rank_that_never_calls_holds_nobody_up() -> None:
 
 def test_a_rank_that_does_not_read_holds_nobody_up() -> None:
     line = RankLine()
-    rank = LauncherLine(line.name)
+    rank = LauncherChannel(line.name)
     line.send("x" * 10_000_000)
     began = time.monotonic()
     assert [line.turn() for _ in range(50)] == [[]] * 50
@@ -85,7 +85,7 @@ def test_whoever_takes_its_place_is_answered() -> None:
     """A script that starts itself anew."""
     line = RankLine()
     for _ in range(2):
-        rank = LauncherLine(line.name)
+        rank = LauncherChannel(line.name)
         rank.send(lambda: {"told": 1})
         assert turn(line, 1) == ['{"told": 1}']
         rank.close()
@@ -96,7 +96,7 @@ def test_whoever_takes_its_place_is_answered() -> None:
 def test_a_launcher_that_takes_nothing_holds_no_rank_up() -> None:
     """What waits for longer is left away; hanging up ends the thread that sends."""
     line = RankLine()
-    rank = LauncherLine(line.name)
+    rank = LauncherChannel(line.name)
     began = time.monotonic()
     for _ in range(20):
         rank.send(lambda: {"much": "x" * 5_000_000})
@@ -113,7 +113,7 @@ def test_a_launcher_that_takes_nothing_holds_no_rank_up() -> None:
 def test_without_a_line() -> None:
     """Nothing is sent and nothing comes; nothing is raised."""
     for name in ("", "plink-line-nobody"):
-        line = LauncherLine(name)
+        line = LauncherChannel(name)
         assert not line.connected
         line.send(lambda: {"told": 1})
         assert line.received() == []

@@ -12,7 +12,7 @@ from plink.errors import InputError
 from plink.runtime.aggengine.aggregation import from_bytes
 from runners.autotune.daemon import Daemon, schedule_for
 from runners.autotune.log import NAME, Log, read_log, stretch_from
-from solvers.autotune.course import Course, Settings, decide
+from solvers.autotune.trajectory import AutotuneSettings, TuningTrajectory, decide
 from solvers.schedules.verifier import verify
 from tests.solvers.ranks_on_paper import CHUNK, GROUPS, RATE, dealt, seen
 
@@ -27,7 +27,10 @@ class Job:
         self.assignment = dealt(GROUPS, 64)
         self.said: list[str] = []
         self.daemon = Daemon(
-            self.assignment, Log(self.path, self.assignment, Settings(), NODES), self.said.append, clock=lambda: 5.0
+            self.assignment,
+            Log(self.path, self.assignment, AutotuneSettings(), NODES),
+            self.said.append,
+            clock=lambda: 5.0,
         )
         self.epoch = 0
 
@@ -77,8 +80,8 @@ def test_a_slow_rank_gets_less_to_do(tmp_path: Path) -> None:
 def test_the_log_gives_the_same_decisions_again(tmp_path: Path) -> None:
     job, _ = tuned(tmp_path)
     assignment, settings, lines = read_log(job.path)
-    assert settings == Settings()
-    course, actions = Course(assignment), []
+    assert settings == AutotuneSettings()
+    course, actions = TuningTrajectory(assignment), []
     for line, stretch in lines:
         course, decision = decide(course, stretch, settings)
         assert (line["action"], line["reason"], line["at_s"]) == (decision.action, decision.reason, 0.0)

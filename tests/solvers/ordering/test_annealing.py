@@ -8,11 +8,11 @@ import pytest
 
 from solvers.costs.by_name import pattern_for
 from solvers.costs.fabric import Fabric
-from solvers.ordering.annealing import Annealed, Annealer
-from solvers.ordering.cooling import Plan
+from solvers.ordering.annealing import Annealer, AnnealingResult
+from solvers.ordering.constraints import FeasibleOrders, PlacementConstraints
+from solvers.ordering.cooling import CoolingSchedule
 from solvers.ordering.moves import Moves, moves_of
-from solvers.ordering.progress import Progress, SearchBudget
-from solvers.ordering.seats import Seats, Wishes
+from solvers.ordering.progress import SearchBudget, SearchProgress
 from solvers.schedules.catalogue import Options
 from tests.solvers.costs.test_cost_models import fabric
 from tests.solvers.ordering.instances import alike, until
@@ -22,15 +22,17 @@ ALGO = "halving-doubling"
 
 
 def annealer_of(found: Fabric, n: int) -> tuple[Annealer, Moves]:
-    moves = moves_of(Seats(np.arange(n), found.names, Wishes()).classes(np.arange(n)), n)
+    moves = moves_of(
+        FeasibleOrders(np.arange(n), found.names, PlacementConstraints()).exchange_classes(np.arange(n)), n
+    )
     assert moves is not None
     return Annealer(pattern_for(ALGO, n, Options()), found, 1e6, "latency"), moves
 
 
-def search_with_progress(starts: list[Tour], found: Fabric, most: int) -> tuple[Annealed, list[Progress]]:
-    told: list[Progress] = []
+def search_with_progress(starts: list[Tour], found: Fabric, most: int) -> tuple[AnnealingResult, list[SearchProgress]]:
+    told: list[SearchProgress] = []
 
-    def watch(progress: Progress) -> bool:
+    def watch(progress: SearchProgress) -> bool:
         told.append(progress)
         return True
 
@@ -55,19 +57,19 @@ def test_progress_reports_the_best_cost_so_far() -> None:
     annealer, _ = annealer_of(found, 12)
     costs = [one.cost for one in told]
     assert costs == sorted(costs, reverse=True)
-    assert costs[0] == min(annealer.price(one) for one in (np.arange(12), np.random.default_rng(1).permutation(12)))
+    assert costs[0] == min(annealer.cost_of(one) for one in (np.arange(12), np.random.default_rng(1).permutation(12)))
     assert costs[-1] == pytest.approx(result.cost)
-    assert result.cost == annealer.price(result.order)
+    assert result.cost == annealer.cost_of(result.order)
 
 
 def test_the_cheapest_start_is_kept_where_nothing_is_tried() -> None:
     found = fabric(8, 4)
     annealer, moves = annealer_of(found, 8)
     starts = [np.random.default_rng(seed).permutation(8) for seed in range(5)]
-    best = min(starts, key=annealer.price)
+    best = min(starts, key=annealer.cost_of)
     for most, exchanged in ((0, moves), (1000, None)):
         result = annealer.search(starts, exchanged, 1, SearchBudget(most))
-        assert (result.order.tolist(), result.cost, result.moves) == (best.tolist(), annealer.price(best), 0)
+        assert (result.order.tolist(), result.cost, result.moves) == (best.tolist(), annealer.cost_of(best), 0)
 
 
 def test_where_all_hosts_are_in_one_place_there_is_nothing_to_try() -> None:
@@ -80,13 +82,13 @@ def test_it_ends_where_the_bound_is_met_and_not_before() -> None:
     """A cost that is by a billionth above the bound is the bound's, but for rounding."""
     found = fabric(6, 2)
     annealer, moves = annealer_of(found, 6)
-    best = min(annealer.price(np.array(order)) for order in itertools.permutations(range(6)))
-    dear = max((np.array(order) for order in itertools.permutations(range(6))), key=annealer.price)
+    best = min(annealer.cost_of(np.array(order)) for order in itertools.permutations(range(6)))
+    dear = max((np.array(order) for order in itertools.permutations(range(6))), key=annealer.cost_of)
     met = annealer.search([dear], moves, 3, SearchBudget(10**7), best)
     assert met.cost == pytest.approx(best)
     assert 0 < met.moves < 10**7
-    assert annealer.search([dear], moves, 3, SearchBudget(500), annealer.price(dear) * (1 - 1e-6)).moves > 0
-    assert annealer.search([dear], moves, 3, SearchBudget(500), annealer.price(dear) * (1 - 1e-10)).moves == 0
+    assert annealer.search([dear], moves, 3, SearchBudget(500), annealer.cost_of(dear) * (1 - 1e-6)).moves > 0
+    assert annealer.search([dear], moves, 3, SearchBudget(500), annealer.cost_of(dear) * (1 - 1e-10)).moves == 0
     assert annealer.search([dear], moves, 3, SearchBudget(500), 0.0).moves == 500
 
 
@@ -131,17 +133,21 @@ def test_cost_kept_up_by_moves_is_the_price(algo: str, model: str, slots: int) -
     n = 16 // slots
     found, order = fabric(n, 8), np.repeat(np.random.default_rng(8).permutation(n), slots)
     annealer = Annealer(pattern_for(algo, len(order), Options()), found, 1e6, model)
-    for wishes in (Wishes(), Wishes({3: 6}), Wishes({}, [list(range(k, n, 4)) for k in range(4)])):
-        seats = Seats(order, found.names, wishes)
-        start = seats.arrange(seats.hosts)
-        moves = moves_of(seats.classes(start), len(order))
+    for wishes in (
+        PlacementConstraints(),
+        PlacementConstraints({3: 6}),
+        PlacementConstraints({}, [list(range(k, n, 4)) for k in range(4)]),
+    ):
+        seats = FeasibleOrders(order, found.names, wishes)
+        start = seats.materialise(seats.hosts)
+        moves = moves_of(seats.exchange_classes(start), len(order))
         assert moves is not None
         for count in (0, 1, 3000):
-            best, cost, last = annealer.run(start, moves, count, Plan(1e3, 1.0), 5)
-            assert cost == pytest.approx(annealer.price(best), rel=1e-9)
-            assert cost <= min(annealer.price(start), annealer.price(last)) * (1 + 1e-9)
+            best, cost, last = annealer.run(start, moves, count, CoolingSchedule(1e3, 1.0), 5)
+            assert cost == pytest.approx(annealer.cost_of(best), rel=1e-9)
+            assert cost <= min(annealer.cost_of(start), annealer.cost_of(last)) * (1 + 1e-9)
             for result in (best, last):
-                assert seats.arrange(list(dict.fromkeys(result.tolist()))).tolist() == result.tolist()
+                assert seats.materialise(list(dict.fromkeys(result.tolist()))).tolist() == result.tolist()
 
 
 @pytest.mark.parametrize(
@@ -152,9 +158,9 @@ def test_annealing_finds_the_best_of_few(algo: str, model: str) -> None:
     n = 6
     found = fabric(n, 7)
     order, annealer = np.arange(n), Annealer(pattern_for(algo, n, Options()), found, 1e6, model)
-    moves = moves_of(Seats(order, found.names, Wishes()).classes(order), n)
+    moves = moves_of(FeasibleOrders(order, found.names, PlacementConstraints()).exchange_classes(order), n)
     result = annealer.search([order], moves, 3, SearchBudget(60_000))
-    best = min(annealer.price(np.array(other)) for other in itertools.permutations(range(n)))
+    best = min(annealer.cost_of(np.array(other)) for other in itertools.permutations(range(n)))
     assert result.cost == pytest.approx(best)
 
 
@@ -163,16 +169,20 @@ def test_annealed_chains_rarely_leave_racks(algo: str) -> None:
     """Sixteen racks of eight: far below what is dealt at random, where nearly every hop leaves a rack."""
     found = alike(racks([8] * 16, 1, near=1.0, far=100.0)[0])
     annealer = Annealer(pattern_for(algo, 128, Options()), found, 1e6, "latency")
-    moves = moves_of(Seats(np.arange(128), found.names, Wishes()).classes(np.arange(128)), 128)
+    moves = moves_of(
+        FeasibleOrders(np.arange(128), found.names, PlacementConstraints()).exchange_classes(np.arange(128)), 128
+    )
     assert moves is not None
-    _, cost, _ = annealer.run(np.arange(128), moves, 600_000, Plan(10.0, 1.0), 5)
-    assert cost < 0.7 * np.median([annealer.price(np.random.default_rng(k).permutation(128)) for k in range(20)])
+    _, cost, _ = annealer.run(np.arange(128), moves, 600_000, CoolingSchedule(10.0, 1.0), 5)
+    assert cost < 0.7 * np.median([annealer.cost_of(np.random.default_rng(k).permutation(128)) for k in range(20)])
 
 
 def test_round_trips_of_nothing_do_no_harm() -> None:
     annealer = Annealer(pattern_for("tree", 8, Options()), alike(np.zeros((8, 8))), 1e6, "latency")
-    moves = moves_of(Seats(np.arange(8), list("abcdefgh"), Wishes()).classes(np.arange(8)), 8)
+    moves = moves_of(
+        FeasibleOrders(np.arange(8), list("abcdefgh"), PlacementConstraints()).exchange_classes(np.arange(8)), 8
+    )
     assert moves is not None
-    best, cost, _ = annealer.run(np.arange(8), moves, 2000, Plan(10.0, 1.0), 5)
+    best, cost, _ = annealer.run(np.arange(8), moves, 2000, CoolingSchedule(10.0, 1.0), 5)
     assert sorted(best.tolist()) == list(range(8))
     assert cost == 0

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solvers.latency import ring_cost
-from solvers.ordering.circuit import CircuitEffort, Proved, _needed, prove_ring
+from solvers.ordering.circuit import CircuitLimits, CircuitSolution, _bound_and_useful_arcs, solve_circuit
 from tests.solvers.synthetic import Matrix, Tour, random_costs
 
 
@@ -50,7 +50,7 @@ def test_the_proven_ring_is_the_cheapest_of_all(n: int, seed: int, high: int, di
     rng = np.random.default_rng(seed)
     cost = rng.integers(0, high, (n, n)).astype(float) if directed else random_costs(n, seed, 0, high)
     start = rng.permutation(n)
-    found = prove_ring(cost, start, CircuitEffort(), bottleneck)
+    found = solve_circuit(cost, start, CircuitLimits(), bottleneck)
     assert sorted(found.order.tolist()) == list(range(n))
     assert found.optimal
     assert found.cost == price(cost, found.order, bottleneck)
@@ -67,7 +67,7 @@ def test_bounds_hold_for_costs_that_are_not_whole_and_however_little_is_tried(
     cost = cost if directed else np.maximum(cost, cost.T)
     start, best = np.arange(n), cheapest(cost, bottleneck)
     for deterministic_s in (1e-9, 10.0):
-        found = prove_ring(cost, start, CircuitEffort(deterministic_s), bottleneck)
+        found = solve_circuit(cost, start, CircuitLimits(deterministic_s), bottleneck)
         assert found.lower_bound <= best * (1 + 1e-12)
         assert best <= found.cost * (1 + 1e-12)
         assert found.cost <= price(cost, start, bottleneck)
@@ -81,7 +81,7 @@ def test_a_one_way_ring_is_taken_in_its_direction() -> None:
     cost = np.full((n, n), 50.0)
     cost[np.arange(n), (np.arange(n) + 1) % n] = 1.0
     for bottleneck, best in ((False, 6.0), (True, 1.0)):
-        found = prove_ring(cost, np.arange(n)[::-1].copy(), CircuitEffort(), bottleneck)
+        found = solve_circuit(cost, np.arange(n)[::-1].copy(), CircuitLimits(), bottleneck)
         assert np.roll(found.order, -int(np.flatnonzero(found.order == 0)[0])).tolist() == list(range(n))
         assert found.cost == best == found.lower_bound
 
@@ -90,11 +90,11 @@ def test_a_one_way_ring_is_taken_in_its_direction() -> None:
 def test_rings_of_tiers_are_proven(n: int) -> None:
     cost = tiers(n, n)
     start = nearest_first(cost)
-    found = prove_ring(cost, start, CircuitEffort(20.0))
+    found = solve_circuit(cost, start, CircuitLimits(20.0))
     assert found.optimal
     assert found.cost == pytest.approx(ring_cost(cost, found.order))
     assert found.cost < ring_cost(cost, start)
-    longest = prove_ring(cost, start, CircuitEffort(20.0), bottleneck=True)
+    longest = solve_circuit(cost, start, CircuitLimits(20.0), bottleneck=True)
     assert longest.optimal
     assert longest.cost <= price(cost, found.order, True)
 
@@ -102,7 +102,7 @@ def test_rings_of_tiers_are_proven(n: int) -> None:
 def test_where_the_way_matters_each_host_has_to_reach_each() -> None:
     """Thresholds that only the way back rules out are ruled out before CP-SAT is asked: it needs long for them."""
     cost = tiers(64, 1) * np.random.default_rng(9).lognormal(0, 0.2, (64, 64))
-    assert prove_ring(cost, nearest_first(cost), CircuitEffort(2.0), bottleneck=True).optimal
+    assert solve_circuit(cost, nearest_first(cost), CircuitLimits(2.0), bottleneck=True).optimal
 
 
 @settings(max_examples=30)
@@ -114,7 +114,7 @@ def test_edges_that_are_left_out_are_in_no_ring_as_cheap(n: int, seed: int, high
     rings = [np.array((0, *rest)) for rest in itertools.permutations(range(1, n))]
     prices = [int(ring_cost(cost, ring)) for ring in rings]
     for most in (min(prices), sorted(prices)[len(prices) // 10]):
-        bound, needed = _needed(whole, most)
+        bound, needed = _bound_and_useful_arcs(whole, most)
         assert bound <= min(prices)
         for ring, paid in zip(rings, prices, strict=True):
             assert paid > most or needed[ring, np.roll(ring, -1)].all()
@@ -126,9 +126,9 @@ def test_a_longest_hop_is_kept_to_and_the_proof_is_of_such_rings(n: int, seed: i
     """The longest hop first, the sum second; or any ring's longest hop as the limit."""
     cost = np.random.default_rng(seed).integers(0, 20, (n, n)).astype(float)
     cost = cost if directed else np.maximum(cost, cost.T)
-    start = prove_ring(cost, np.arange(n), CircuitEffort(), bottleneck=True).order if near else np.arange(n)
+    start = solve_circuit(cost, np.arange(n), CircuitLimits(), bottleneck=True).order if near else np.arange(n)
     longest = price(cost, start, True)
-    found = prove_ring(cost, start, CircuitEffort(), longest=longest)
+    found = solve_circuit(cost, start, CircuitLimits(), longest=longest)
     rings = [np.array((0, *rest)) for rest in itertools.permutations(range(1, n))]
     best = min(price(cost, ring, False) for ring in rings if price(cost, ring, True) <= longest)
     assert found.optimal
@@ -140,9 +140,9 @@ def test_a_longest_hop_is_kept_to_and_the_proof_is_of_such_rings(n: int, seed: i
 def test_a_longest_hop_costs_the_sum_something() -> None:
     cost = tiers(40, 2)
     start = nearest_first(cost)
-    free = prove_ring(cost, start, CircuitEffort(20.0))
-    longest = prove_ring(cost, start, CircuitEffort(20.0), bottleneck=True)
-    both = prove_ring(cost, longest.order, CircuitEffort(20.0), longest=longest.cost)
+    free = solve_circuit(cost, start, CircuitLimits(20.0))
+    longest = solve_circuit(cost, start, CircuitLimits(20.0), bottleneck=True)
+    both = solve_circuit(cost, longest.order, CircuitLimits(20.0), longest=longest.cost)
     assert free.optimal
     assert both.optimal
     assert price(cost, both.order, True) == longest.cost < price(cost, free.order, True)
@@ -162,7 +162,7 @@ def test_hosts_kept_together_by_a_constant_are_ordered_as_well_as_without_it(tim
     constant = times * float(cost.sum()) / (n * (n - 1))
     round_it = np.argsort(shuffled)
     start = nearest_first(cost + constant * apart) if near else np.arange(n)
-    found = prove_ring(cost + constant * apart, start, CircuitEffort(20.0))
+    found = solve_circuit(cost + constant * apart, start, CircuitLimits(20.0))
     assert found.optimal
     assert apart[found.order, np.roll(found.order, -1)].sum() == 8
     assert ring_cost(cost, found.order) == pytest.approx(ring_cost(cost, round_it), rel=1e-9)
@@ -175,7 +175,7 @@ def test_the_same_effort_gives_the_same_answer() -> None:
     start = np.random.default_rng(0).permutation(40)
 
     def answer(seed: int) -> tuple[list[int], float, float, bool]:
-        found: Proved = prove_ring(cost, start, CircuitEffort(0.05, seed))
+        found: CircuitSolution = solve_circuit(cost, start, CircuitLimits(0.05, seed))
         return found.order.tolist(), found.cost, found.lower_bound, found.optimal
 
     assert answer(1) == answer(1)
@@ -183,7 +183,7 @@ def test_the_same_effort_gives_the_same_answer() -> None:
 
 def test_a_time_limit_ends_it_with_what_there_is() -> None:
     cost = tiers(32, 4)
-    found = prove_ring(cost, np.arange(32), CircuitEffort(time_limit_s=1.0))
+    found = solve_circuit(cost, np.arange(32), CircuitLimits(time_limit_s=1.0))
     assert found.lower_bound <= found.cost <= ring_cost(cost, np.arange(32))
 
 
@@ -193,27 +193,27 @@ def test_smallest_rings_are_proven_without_a_search(bottleneck: bool) -> None:
     is cheaper than nothing."""
     for n in (1, 2, 3):
         cost, order = random_costs(n, 4, 5), np.arange(n)[::-1].copy()
-        found = prove_ring(cost, order, CircuitEffort(1e-9), bottleneck)
+        found = solve_circuit(cost, order, CircuitLimits(1e-9), bottleneck)
         paid = price(cost, order, bottleneck)
         assert (found.order.tolist(), found.cost, found.lower_bound) == (order.tolist(), paid, paid)
         assert found.optimal
     one_way = np.array([[0.0, 9.0, 1.0], [1.0, 0.0, 9.0], [9.0, 1.0, 0.0]])
-    found = prove_ring(one_way, np.array([0, 1, 2]), CircuitEffort(), bottleneck)
+    found = solve_circuit(one_way, np.array([0, 1, 2]), CircuitLimits(), bottleneck)
     assert np.roll(found.order, -int(np.flatnonzero(found.order == 0)[0])).tolist() == [0, 2, 1]
     assert found.cost == found.lower_bound == (1.0 if bottleneck else 3.0)
     free = np.full((5, 5), 7.0)
     free[np.arange(5), (np.arange(5) + 1) % 5] = 0.0
-    found = prove_ring(free, np.arange(5), CircuitEffort(1e-9), bottleneck)
+    found = solve_circuit(free, np.arange(5), CircuitLimits(1e-9), bottleneck)
     assert (found.order.tolist(), found.cost, found.lower_bound, found.optimal) == (list(range(5)), 0.0, 0.0, True)
 
 
 @pytest.mark.parametrize("bottleneck", [False, True])
 def test_what_a_host_costs_to_itself_plays_no_part(bottleneck: bool) -> None:
     cost = random_costs(6, 3, 5)
-    plain = prove_ring(cost, np.arange(6), CircuitEffort(), bottleneck)
+    plain = solve_circuit(cost, np.arange(6), CircuitLimits(), bottleneck)
     for diagonal in (1e9, np.nan, np.inf):
         np.fill_diagonal(cost, diagonal)
-        found = prove_ring(cost, np.arange(6), CircuitEffort(), bottleneck)
+        found = solve_circuit(cost, np.arange(6), CircuitLimits(), bottleneck)
         assert (found.cost, found.optimal) == (plain.cost, True)
         assert found.lower_bound == pytest.approx(plain.cost, rel=1e-6)
 
@@ -229,7 +229,7 @@ def test_a_start_a_million_times_as_dear_is_no_worse_a_start(times: float) -> No
     for a, b in zip(best.tolist(), np.roll(best, -1).tolist(), strict=True):
         far[a, b] = far[b, a] = cost[a, b]
     start = next(ring for ring in rings if price(far, ring, False) > 6e6)
-    found = prove_ring(far * times, start, CircuitEffort())
+    found = solve_circuit(far * times, start, CircuitLimits())
     assert found.optimal
     assert found.cost == pytest.approx(price(cost, best, False) * times)
     assert found.cost * (1 - 1e-6) <= found.lower_bound <= found.cost
@@ -240,7 +240,7 @@ def test_bad_input_is_refused() -> None:
     alike, twice = [0, 1, 2, 3], [0, 1, 2, 2]
     for bad, order in ((cost - 500, alike), (cost, twice), (cost[:3], alike[:3]), (cost * np.nan, alike)):
         with pytest.raises(AssertionError):
-            prove_ring(bad, np.array(order), CircuitEffort())
+            solve_circuit(bad, np.array(order), CircuitLimits())
     for longest, bottleneck in ((float(cost.max()) / 1e6, False), (1e9, True)):
         with pytest.raises(AssertionError, match="not allowed"):
-            prove_ring(cost, np.array(alike), CircuitEffort(), bottleneck, longest)
+            solve_circuit(cost, np.array(alike), CircuitLimits(), bottleneck, longest)

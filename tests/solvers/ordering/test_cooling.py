@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from solvers.ordering.cooling import Cooling, Plan, spread_nearby
+from solvers.ordering.cooling import CoolingSchedule, CoolingSchedules, spread_nearby
 
 
 def noisy(n: int, median_us: float = 100.0) -> npt.NDArray[np.float64]:
@@ -24,13 +24,13 @@ def sites(sizes: list[int], apart_us: float) -> npt.NDArray[np.float64]:
 
 
 def test_slices_of_a_run_follow_each_other() -> None:
-    plan = Plan(8.0, 0.5)
-    stretches = [plan.stretch(k, 4) for k in range(4)]
-    assert stretches[0].hot == 8.0
-    assert stretches[-1].cold == pytest.approx(0.5)
+    plan = CoolingSchedule(8.0, 0.5)
+    stretches = [plan.part(k, 4) for k in range(4)]
+    assert stretches[0].initial == 8.0
+    assert stretches[-1].final == pytest.approx(0.5)
     for one, following in itertools.pairwise(stretches):
-        assert following.hot == pytest.approx(one.cold)
-    assert stretches[0].cold / stretches[0].hot == pytest.approx(stretches[3].cold / stretches[3].hot)
+        assert following.initial == pytest.approx(one.final)
+    assert stretches[0].final / stretches[0].initial == pytest.approx(stretches[3].final / stretches[3].initial)
 
 
 def test_the_spread_nearby_is_that_of_the_hosts_of_one_place() -> None:
@@ -52,21 +52,21 @@ def test_round_trips_that_do_not_differ_still_have_a_spread_beside_a_host_itself
 
 def test_short_runs_of_one_lane_are_hot_enough_to_leave_a_site_and_long_ones_are_not() -> None:
     rtt = sites([16, 48], 10_000.0)
-    cooling = Cooling("chain", 1.0, rtt, 64)
-    warm, hot = cooling.plans(0, 2, 20_000)
-    assert hot.hot > 1000 > 100 > warm.hot
-    assert hot.cold == warm.cold < warm.hot
-    again, mild = cooling.plans(9, 2, 5_000_000)
+    cooling = CoolingSchedules("chain", 1.0, rtt, 64)
+    warm, hot = cooling.schedules(0, 2, 20_000)
+    assert hot.initial > 1000 > 100 > warm.initial
+    assert hot.final == warm.final < warm.initial
+    again, mild = cooling.schedules(9, 2, 5_000_000)
     assert again == warm
-    assert mild.hot == pytest.approx(warm.hot / 2)
-    assert list(cooling.plans(0, 1, 20_000)) == [warm]
+    assert mild.initial == pytest.approx(warm.initial / 2)
+    assert list(cooling.schedules(0, 1, 20_000)) == [warm]
 
 
 @pytest.mark.parametrize(("what", "ranks"), [("hops", 8), ("hops", 64), ("loads", 64)])
 def test_lanes_take_turns_through_all_plans(what: str, ranks: int) -> None:
-    cooling = Cooling(what, 50.0, noisy(ranks), ranks)
-    lanes = [plan for run in range(6) for plan in cooling.plans(run, 2, 1000)]
+    cooling = CoolingSchedules(what, 50.0, noisy(ranks), ranks)
+    lanes = [plan for run in range(6) for plan in cooling.schedules(run, 2, 1000)]
     turns = list(dict.fromkeys(lanes))
     assert len(turns) > 1
     assert lanes == [turns[k % len(turns)] for k in range(12)]
-    assert all(0 < plan.hot <= 50.0 and plan.cold == pytest.approx(plan.hot / 1000) for plan in turns)
+    assert all(0 < plan.initial <= 50.0 and plan.final == pytest.approx(plan.initial / 1000) for plan in turns)

@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 
-from solvers.ordering.circuit import CircuitEffort, prove_ring
+from solvers.ordering.circuit import CircuitLimits, solve_circuit
 from solvers.ordering.interruptible import interruptible
 from tests.solvers.synthetic import random_costs
 
@@ -26,6 +26,6 @@ def test_error_of_the_work_is_raised() -> None:
 
 def test_stopped_proof_is_no_worse_than_its_start() -> None:
     cost, order = random_costs(200, 1), np.arange(200)
-    proved = prove_ring(cost, order, CircuitEffort(deterministic_s=1e6, keep_going=lambda: False))
+    proved = solve_circuit(cost, order, CircuitLimits(deterministic_s=1e6, keep_going=lambda: False))
     assert proved.cost <= float(cost[order, np.roll(order, -1)].sum())
     assert proved.lower_bound <= proved.cost

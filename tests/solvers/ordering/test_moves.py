@@ -5,30 +5,30 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solvers.ordering.moves import Class, moves_of
+from solvers.ordering.moves import ExchangeClass, moves_of
 
 RANKS = 60
 
 
 @st.composite
-def disjoint(draw: st.DrawFn) -> list[Class]:
+def disjoint(draw: st.DrawFn) -> list[ExchangeClass]:
     """Classes of hosts that have no rank in common, and blocks anywhere."""
     free, classes = list(range(0, RANKS, 4)), []
     for _ in range(draw(st.integers(0, 4))):
         taken = sorted(draw(st.sets(st.sampled_from(free), min_size=1))) if free else []
         free = [first for first in free if first not in taken]
         if taken:
-            classes.append(Class(tuple(taken), draw(st.integers(1, 4)), hosts=True))
+            classes.append(ExchangeClass(tuple(taken), draw(st.integers(1, 4)), single_hosts=True))
     for _ in range(draw(st.integers(0, 3))):
         starts = draw(st.sets(st.sampled_from(range(0, RANKS, 4)), min_size=1))
-        classes.append(Class(tuple(sorted(starts)), 4))
+        classes.append(ExchangeClass(tuple(sorted(starts)), 4))
     return draw(st.permutations(classes))
 
 
 @settings(max_examples=40)
 @given(disjoint())
-def test_every_class_with_something_to_exchange_can_be_drawn(classes: list[Class]) -> None:
-    useful = [one for one in classes if len(one.firsts) > 1]
+def test_every_class_with_something_to_exchange_can_be_drawn(classes: list[ExchangeClass]) -> None:
+    useful = [one for one in classes if len(one.first_ranks) > 1]
     moves = moves_of(classes, RANKS)
     if not useful:
         assert moves is None
@@ -37,22 +37,22 @@ def test_every_class_with_something_to_exchange_can_be_drawn(classes: list[Class
     assert sorted(set(moves.classes.wheel.tolist())) == list(range(len(useful)))
     assert moves.classes.ptr[0] == 0
     for c, one in enumerate(useful):
-        assert moves.classes.first[moves.classes.ptr[c] : moves.classes.ptr[c + 1]].tolist() == list(one.firsts)
+        assert moves.classes.first[moves.classes.ptr[c] : moves.classes.ptr[c + 1]].tolist() == list(one.first_ranks)
         assert moves.classes.length[c] == one.length
-        assert moves.classes.stretch[c] == one.hosts
+        assert moves.classes.reversible[c] == one.single_hosts
     assert len(moves.classes.ptr) == len(useful) + 1
     assert moves.classes.ptr[-1] == len(moves.classes.first)
 
 
 @settings(max_examples=40)
 @given(disjoint())
-def test_every_rank_knows_its_host(classes: list[Class]) -> None:
-    useful = [one for one in classes if len(one.firsts) > 1]
+def test_every_rank_knows_its_host(classes: list[ExchangeClass]) -> None:
+    useful = [one for one in classes if len(one.first_ranks) > 1]
     moves = moves_of(classes, RANKS)
     expected = {
         rank: (unit[0], c, one.length)
         for c, one in enumerate(useful)
-        if one.hosts
+        if one.single_hosts
         for unit in one.units
         for rank in unit
     }
@@ -63,16 +63,16 @@ def test_every_rank_knows_its_host(classes: list[Class]) -> None:
 
 def test_hosts_are_drawn_by_their_number_and_blocks_a_tenth_as_often_as_all_of_them() -> None:
     classes = [
-        Class(tuple(range(12)), 1, hosts=True),
-        Class((20, 22, 24, 26), 2, hosts=True),
-        Class((0, 2, 4), 2),
-        Class((0, 4), 4),
+        ExchangeClass(tuple(range(12)), 1, single_hosts=True),
+        ExchangeClass((20, 22, 24, 26), 2, single_hosts=True),
+        ExchangeClass((0, 2, 4), 2),
+        ExchangeClass((0, 4), 4),
     ]
     moves = moves_of(classes, 30)
     assert moves is not None
     often = np.bincount(moves.classes.wheel) / len(moves.classes.wheel)
     blocks = 1 / 11
     assert often.tolist() == pytest.approx([(1 - blocks) * 3 / 4, (1 - blocks) / 4, blocks / 2, blocks / 2], abs=0.01)
-    alone = moves_of([Class((0, 2), 2), Class((4, 8), 4)], 12)
+    alone = moves_of([ExchangeClass((0, 2), 2), ExchangeClass((4, 8), 4)], 12)
     assert alone is not None
     assert np.bincount(alone.classes.wheel)[0] == np.bincount(alone.classes.wheel)[1]

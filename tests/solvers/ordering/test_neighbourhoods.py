@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from solvers.costs.closed_forms import PricingProblem, closed_form
-from solvers.ordering.neighbourhoods import Improved, improve
-from solvers.ordering.smt import Effort
+from solvers.ordering.neighbourhoods import ImprovedOrder, improve
+from solvers.ordering.smt import SmtLimits
 from solvers.ordering.smt_windows import EPSILON
 from tests.solvers.ordering.instances import neighbours, pattern_of, tied
 
@@ -30,12 +30,12 @@ def test_small_orders_are_improved_until_proven(algo: str, n: int, model: str) -
     price = closed_form(one, found, SIZE, model)
     best = min(price(np.array(other)) for other in itertools.permutations(range(n)))
     whole = [[[rank] for rank in range(n)]]
-    result = improve(PricingProblem(one, found, SIZE, model), np.arange(n), whole, Effort(), 1, 60)
-    assert result.proved
+    result = improve(PricingProblem(one, found, SIZE, model), np.arange(n), whole, SmtLimits(), 1, 60)
+    assert result.proved_optimal
     assert sorted(result.order.tolist()) == list(range(n))
     assert result.cost == price(result.order)
     assert best <= result.cost <= best * (1 + 2 * EPSILON)
-    assert result.asked >= 1
+    assert result.queries >= 1
 
 
 @pytest.mark.parametrize(("algo", "model"), [("tree", "latency"), ("ring", "contention")])
@@ -45,24 +45,24 @@ def test_windows_and_blocks_improve_a_larger_order_and_a_seed_is_a_seed(algo: st
     classes = [[[rank] for rank in range(n)], [list(range(k, k + 4)) for k in range(0, n, 4)]]
     price = closed_form(one, found, SIZE, model)
 
-    def improved() -> Improved:
-        return improve(PricingProblem(one, found, SIZE, model), order, classes, Effort(1_000_000), 5, 8)
+    def improved() -> ImprovedOrder:
+        return improve(PricingProblem(one, found, SIZE, model), order, classes, SmtLimits(1_000_000), 5, 8)
 
     first, second = improved(), improved()
     assert first.order.tolist() == second.order.tolist()
-    assert (first.cost, first.proved, first.asked) == (second.cost, second.proved, second.asked)
+    assert (first.cost, first.proved_optimal, first.queries) == (second.cost, second.proved_optimal, second.queries)
     assert sorted(first.order.tolist()) == list(range(n))
     assert first.cost == price(first.order) < price(order)
-    assert not first.proved
-    assert first.asked == 8
+    assert not first.proved_optimal
+    assert first.queries == 8
 
 
 def test_only_what_the_classes_allow_is_exchanged() -> None:
     one, found, order = pattern_of("ring", 12), tied(12, 3, False), np.random.default_rng(2).permutation(12)
     blocks = [[[0, 1, 2], [3, 4, 5], [9, 10, 11]]]
-    result = improve(PricingProblem(one, found, SIZE, "latency"), order, blocks, Effort(), 0, 20)
+    result = improve(PricingProblem(one, found, SIZE, "latency"), order, blocks, SmtLimits(), 0, 20)
     price = closed_form(one, found, SIZE, "latency")
-    assert result.proved
+    assert result.proved_optimal
     assert result.order[6:9].tolist() == order[6:9].tolist()
     assert result.cost == pytest.approx(min(price(other) for other in neighbours(order, blocks[0])), rel=1e-5)
 
@@ -72,7 +72,12 @@ def test_windows_are_found_where_the_dearest_hops_are_of_ranks_that_stay() -> No
     one, found, order = pattern_of("ring", n), tied(n, 3, False), np.arange(n)
     found.rtt_us[:12, :12] *= 100
     result = improve(
-        PricingProblem(one, found, SIZE, "latency"), order, [[[rank] for rank in range(13, n)]], Effort(1_000_000), 5, 6
+        PricingProblem(one, found, SIZE, "latency"),
+        order,
+        [[[rank] for rank in range(13, n)]],
+        SmtLimits(1_000_000),
+        5,
+        6,
     )
     price = closed_form(one, found, SIZE, "latency")
     assert result.order[:13].tolist() == list(range(13))
@@ -83,19 +88,19 @@ def test_without_effort_or_time_nothing_is_claimed() -> None:
     one, found, order = pattern_of("ring", 10), tied(10, 3, False), np.arange(10)
     units = [[rank] for rank in range(10)]
     price = closed_form(one, found, SIZE, "latency")(order)
-    result = improve(PricingProblem(one, found, SIZE, "latency"), order, [units], Effort(rlimit=1000), 0, 3)
-    assert (result.cost, result.proved) == (price, False)
+    result = improve(PricingProblem(one, found, SIZE, "latency"), order, [units], SmtLimits(rlimit=1000), 0, 3)
+    assert (result.cost, result.proved_optimal) == (price, False)
     calls = iter([True, False])
-    effort = Effort(keep_going=lambda: next(calls, False))
-    assert improve(PricingProblem(one, found, SIZE, "latency"), order, [units], effort, 0, 99).asked == 1
+    effort = SmtLimits(keep_going=lambda: next(calls, False))
+    assert improve(PricingProblem(one, found, SIZE, "latency"), order, [units], effort, 0, 99).queries == 1
 
 
 def test_what_was_not_measured_is_not_used() -> None:
     one, found = pattern_of("ring", 5), tied(5, 2, False)
     found.rtt_us[0, 1] = found.rtt_us[1, 0] = np.nan
     order, units = np.array([0, 2, 1, 3, 4]), [[rank] for rank in range(5)]
-    result = improve(PricingProblem(one, found, SIZE, "latency"), order, [units], Effort(), 0, 20)
-    assert result.proved
+    result = improve(PricingProblem(one, found, SIZE, "latency"), order, [units], SmtLimits(), 0, 20)
+    assert result.proved_optimal
     assert np.isfinite(result.cost)
 
 
@@ -103,35 +108,40 @@ def test_where_nothing_can_be_exchanged_the_order_is_the_best_without_a_question
     order = np.random.default_rng(1).permutation(6)
     for classes in ([], [[[0]], [[1, 2]]]):
         result = improve(
-            PricingProblem(pattern_of("tree", 6), tied(6, 3, False), SIZE, "latency"), order, classes, Effort(), 1, 9
+            PricingProblem(pattern_of("tree", 6), tied(6, 3, False), SIZE, "latency"), order, classes, SmtLimits(), 1, 9
         )
-        assert (result.order.tolist(), result.proved, result.asked) == (order.tolist(), True, 0)
+        assert (result.order.tolist(), result.proved_optimal, result.queries) == (order.tolist(), True, 0)
 
 
 def test_no_more_questions_are_asked_than_allowed() -> None:
     order, units = np.arange(6), [[rank] for rank in range(6)]
     for most in (0, 1, 2):
         result = improve(
-            PricingProblem(pattern_of("tree", 6), tied(6, 3, False), SIZE, "latency"), order, [units], Effort(), 1, most
+            PricingProblem(pattern_of("tree", 6), tied(6, 3, False), SIZE, "latency"),
+            order,
+            [units],
+            SmtLimits(),
+            1,
+            most,
         )
-        assert result.asked == most
-        assert not result.proved
+        assert result.queries == most
+        assert not result.proved_optimal
 
 
 def test_small_classes_are_searched_whole_and_once() -> None:
     """Two classes of few units that share a rank: nothing is proven, and there is no third question."""
     order, pairs = np.arange(12), [[[0, 1], [2, 3], [4, 5]], [[5, 6], [7, 8], [9, 10]]]
     result = improve(
-        PricingProblem(pattern_of("ring", 12), tied(12, 2, False), SIZE, "latency"), order, pairs, Effort(), 1, 99
+        PricingProblem(pattern_of("ring", 12), tied(12, 2, False), SIZE, "latency"), order, pairs, SmtLimits(), 1, 99
     )
-    assert not result.proved
+    assert not result.proved_optimal
     again = improve(
         PricingProblem(pattern_of("ring", 12), tied(12, 2, False), SIZE, "latency"),
         result.order,
         pairs,
-        Effort(),
+        SmtLimits(),
         1,
         99,
     )
     assert again.order.tolist() == result.order.tolist()
-    assert again.asked == 2
+    assert again.queries == 2

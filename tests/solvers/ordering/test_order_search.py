@@ -9,30 +9,36 @@ import pytest
 
 from plink.errors import NoAnswer, UsageError
 from solvers.costs.by_name import pattern_for, pricing_for
-from solvers.costs.evaluator import way_there
+from solvers.costs.evaluator import reduce_phase
 from solvers.costs.fabric import Fabric
 from solvers.ordering.bounds import hypercube_bound, pattern_bound
+from solvers.ordering.constraints import PlacementConstraints
 from solvers.ordering.one_tree import ring_bound
+from solvers.ordering.problem import OrderingProblem, OrderingResult, expand_slots
 from solvers.ordering.progress import SearchBudget
 from solvers.ordering.ring import longest_hop
 from solvers.ordering.search import median_of_random, search
-from solvers.ordering.seats import Wishes
-from solvers.ordering.task import Found, Task, with_slots
 from solvers.schedules.catalogue import Options, schedule_for
 from tests.solvers.costs.test_cost_models import fabric
 from tests.solvers.ordering.instances import alike, never, until
 from tests.solvers.synthetic import Matrix, Tour, loop_cost, racks
 
 
-def found_by(found: Fabric, order: Tour, algo: str, model: str, seed: int = 1, moves: int = 30_000) -> Found:
+def found_by(found: Fabric, order: Tour, algo: str, model: str, seed: int = 1, moves: int = 30_000) -> OrderingResult:
     """A search that ends by its moves."""
-    return search(Task(found, order, algo, Options(), 1e6, model), seed, SearchBudget(moves))
+    return search(OrderingProblem(found, order, algo, Options(), 1e6, model), seed, SearchBudget(moves))
 
 
-def untried(found: Fabric, given: list[int], algo: str, wishes: Wishes | None = None, model: str = "latency") -> Found:
+def untried(
+    found: Fabric, given: list[int], algo: str, wishes: PlacementConstraints | None = None, model: str = "latency"
+) -> OrderingResult:
     """A search without any time: what is known without one."""
     return search(
-        Task(found, np.array(given), algo, Options(), 1e6, model, wishes=wishes or Wishes()), 1, SearchBudget(0, never)
+        OrderingProblem(
+            found, np.array(given), algo, Options(), 1e6, model, constraints=wishes or PlacementConstraints()
+        ),
+        1,
+        SearchBudget(0, never),
     )
 
 
@@ -90,9 +96,9 @@ def test_it_ends_when_it_is_told_and_is_never_worse_than_the_given_order() -> No
     order = np.arange(16)
     for algo, calls in itertools.product(("ring", "tree", "nccl"), range(4)):
         result = search(
-            Task(fabric(16, 2), order, algo, Options(), 1e6, "latency"), 0, SearchBudget(10**9, until(calls))
+            OrderingProblem(fabric(16, 2), order, algo, Options(), 1e6, "latency"), 0, SearchBudget(10**9, until(calls))
         )
-        assert result.cost <= result.given
+        assert result.cost <= result.baseline_cost
 
 
 def test_the_given_order_is_kept_where_none_is_better() -> None:
@@ -104,18 +110,20 @@ def test_the_given_order_is_kept_where_none_is_better() -> None:
     given = [3, 1, 4, 0, 2]
     few = with_rtt(30.0 * ~np.eye(5, dtype=bool))
     assert untried(few, given, "tree").order.tolist() == given
-    pinned = untried(few, given, "tree", Wishes({1: 0}))
+    pinned = untried(few, given, "tree", PlacementConstraints({1: 0}))
     assert pinned.order.tolist() == [1, 3, 4, 0, 2]
-    assert pinned.lower_bound == pinned.cost == pinned.given
+    assert pinned.lower_bound == pinned.cost == pinned.baseline_cost
 
 
 def test_who_is_not_patient_ends_when_nothing_comes_of_it() -> None:
     """Without a clock, and with hardly a limit."""
     for algo in ("ring", "halving-doubling"):
         result = search(
-            Task(fabric(9, 2), np.arange(9), algo, Options(), 1e6, "latency"), 0, SearchBudget(10**15, patient=False)
+            OrderingProblem(fabric(9, 2), np.arange(9), algo, Options(), 1e6, "latency"),
+            0,
+            SearchBudget(10**15, exhaustive=False),
         )
-        assert result.cost <= result.given
+        assert result.cost <= result.baseline_cost
 
 
 def test_contention_keeps_racks_together_on_a_ring() -> None:
@@ -148,7 +156,7 @@ def test_an_unknown_pair_is_named() -> None:
 )
 def test_objectives_that_do_not_fit_are_refused(algo: str, model: str, objective: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        search(Task(fabric(4), np.arange(4), algo, Options(), 1e6, model, objective), 0, SearchBudget(10))
+        search(OrderingProblem(fabric(4), np.arange(4), algo, Options(), 1e6, model, objective), 0, SearchBudget(10))
 
 
 @pytest.mark.parametrize("algo", ["ring", "gloo"])
@@ -157,23 +165,23 @@ def test_a_ring_has_two_objectives(algo: str) -> None:
     for n, seed in ((2, 1), (5, 2), (7, 3), (10, 4)):
         found, order = fabric(n, seed), np.random.default_rng(seed).permutation(n)
         by = {
-            one: search(Task(found, order, algo, Options(), 1e6, "latency", one), 1, SearchBudget(3000))
+            one: search(OrderingProblem(found, order, algo, Options(), 1e6, "latency", one), 1, SearchBudget(3000))
             for one in ("auto", "sum", "time", "bottleneck")
         }
         rtt = found.rtt_us
         assert [one.objective for one in by.values()] == ["sum", "sum", "time", "bottleneck"]
         for one in ("auto", "sum", "time"):
             assert by[one].cost == pytest.approx(loop_cost(rtt, by[one].order))
-            assert by[one].also["bottleneck"] == longest_hop(rtt, by[one].order)
-            assert by[one].given == pytest.approx(loop_cost(rtt, order))
+            assert by[one].metrics["bottleneck"] == longest_hop(rtt, by[one].order)
+            assert by[one].baseline_cost == pytest.approx(loop_cost(rtt, order))
         shortest = by["bottleneck"]
         assert shortest.cost == longest_hop(rtt, shortest.order)
-        assert shortest.also["sum"] == pytest.approx(loop_cost(rtt, shortest.order))
-        assert shortest.given == longest_hop(rtt, order)
-        assert shortest.cost <= by["sum"].also["bottleneck"]
+        assert shortest.metrics["sum"] == pytest.approx(loop_cost(rtt, shortest.order))
+        assert shortest.baseline_cost == longest_hop(rtt, order)
+        assert shortest.cost <= by["sum"].metrics["bottleneck"]
         assert shortest.lower_bound is not None
-        assert by["sum"].also["bottleneck_lower_bound"] <= shortest.cost
-        assert by["sum"].cost <= shortest.also["sum"] * (1 + 1e-12)
+        assert by["sum"].metrics["bottleneck_lower_bound"] <= shortest.cost
+        assert by["sum"].cost <= shortest.metrics["sum"] * (1 + 1e-12)
         if n <= 8:
             assert {one.bound_by for one in by.values()} == {"all rings"}
             assert {one.gap for one in by.values()} == {0.0}
@@ -184,29 +192,31 @@ def test_one_order_for_nccls_tree_and_ring(model: str) -> None:
     """Among the turns of the best ring the one whose mix is cheapest; at the ring's sizes just the best ring."""
     found, order = fabric(9, 4), np.random.default_rng(4).permutation(9)
     for size in (1e5, 4e6, 1e8):
-        mixed = search(Task(found, order, "nccl", Options(), size, model), 1, SearchBudget(20_000))
+        mixed = search(OrderingProblem(found, order, "nccl", Options(), size, model), 1, SearchBudget(20_000))
         price = pricing_for("nccl", 9, Options(), found, size, model)
-        ring = search(Task(found, order, "nccl-ring", Options(), size, model), 1, SearchBudget(20_000))
+        ring = search(OrderingProblem(found, order, "nccl-ring", Options(), size, model), 1, SearchBudget(20_000))
         assert mixed.cost == pytest.approx(price(mixed.order))
-        assert mixed.cost <= min(mixed.given, price(ring.order), price(np.roll(ring.order[::-1], 3))) * (1 + 1e-12)
+        assert mixed.cost <= min(mixed.baseline_cost, price(ring.order), price(np.roll(ring.order[::-1], 3))) * (
+            1 + 1e-12
+        )
         if size == 1e8:
             assert mixed.cost == pytest.approx(ring.cost)
 
 
 def test_the_turns_are_looked_at_though_the_ring_took_all_the_time() -> None:
     found, order = fabric(40, 4), np.random.default_rng(4).permutation(40)
-    mixed = search(Task(found, order, "nccl", Options(), 1e5, "latency"), 1, SearchBudget(10**9, until(3)))
+    mixed = search(OrderingProblem(found, order, "nccl", Options(), 1e5, "latency"), 1, SearchBudget(10**9, until(3)))
     price = pricing_for("nccl", 40, Options(), found, 1e5, "latency")
     turns = [np.roll(way, k) for way in (mixed.order, mixed.order[::-1]) for k in range(40)]
     assert mixed.cost == pytest.approx(min(price(turn) for turn in turns))
-    assert mixed.cost < mixed.given
+    assert mixed.cost < mixed.baseline_cost
 
 
 def test_a_host_alone_has_one_order() -> None:
     """Tried where it has few ranks; and the hosts that have none play no part."""
     for algo in ("ring", "tree", "flat", "nccl"):
         result = found_by(fabric(1), np.array([0, 0]), algo, "contention")
-        assert (result.order.tolist(), result.cost) == ([0, 0], result.given)
+        assert (result.order.tolist(), result.cost) == ([0, 0], result.baseline_cost)
     for ranks, bound in ((64, 0.0), (65, None)):
         found = untried(fabric(3), [1] * ranks, "tree", model="contention")
         assert (found.order.tolist(), found.cost, found.lower_bound) == ([1] * ranks, 0.0, bound)
@@ -224,7 +234,7 @@ def test_the_gap_is_what_could_still_be_saved() -> None:
         (0.0, 0.0, 0.0),
         (0.0, None, None),
     ):
-        assert Found(np.arange(2), cost, bound, None, cost, cost, 0).gap == gap, (cost, bound)
+        assert OrderingResult(np.arange(2), cost, bound, None, cost, cost, 0).gap == gap, (cost, bound)
 
 
 @pytest.mark.parametrize("algo", ["halving-doubling", "tree"])
@@ -236,7 +246,7 @@ def test_a_plateau_is_left(algo: str) -> None:
     found = Fabric(tuple(map(str, range(n))), rtt, None, alike, alike, np.zeros(n, dtype=np.intp), one, one, "measured")
     result = found_by(found, np.arange(n), algo, "latency", moves=60_000)
     assert result.moves >= 60_000
-    assert result.cost < result.given
+    assert result.cost < result.baseline_cost
 
 
 def test_direction_matters_where_rates_have_one() -> None:
@@ -259,8 +269,8 @@ def test_every_order_of_few_hosts_with_few_ranks_is_tried() -> None:
 
 
 def test_groups_of_other_sizes_leave_orders_untried() -> None:
-    even = untried(fabric(4, 2), [0, 1, 2, 3], "tree", Wishes({}, [[0, 1], [2, 3]]))
-    uneven = untried(fabric(4, 2), [0, 1, 2, 3], "tree", Wishes({}, [[0], [1, 2, 3]]))
+    even = untried(fabric(4, 2), [0, 1, 2, 3], "tree", PlacementConstraints({}, [[0, 1], [2, 3]]))
+    uneven = untried(fabric(4, 2), [0, 1, 2, 3], "tree", PlacementConstraints({}, [[0], [1, 2, 3]]))
     assert even.bound_by == "all orders"
     assert (uneven.lower_bound, uneven.bound_by, uneven.moves) == (None, None, math.factorial(3))
 
@@ -270,13 +280,13 @@ def test_all_to_all_orders_cost_the_same() -> None:
     for model, n in (("latency", 3), ("contention", 9)):
         result = untried(fabric(n, 2), list(range(n)), "flat", model=model)
         assert result.order.tolist() == list(range(n))
-        assert result.cost == result.lower_bound == result.given
+        assert result.cost == result.lower_bound == result.baseline_cost
     assert untried(fabric(9, 2), list(range(9)), "flat").bound_by == "all orders cost the same"
     several = untried(fabric(9, 2), np.repeat(np.arange(9), 2).tolist(), "flat")
     assert (several.lower_bound, several.bound_by) == (None, None)
-    wished = untried(fabric(9, 2), list(range(9)), "flat", Wishes({5: 0}))
+    wished = untried(fabric(9, 2), list(range(9)), "flat", PlacementConstraints({5: 0}))
     assert wished.order.tolist() == [5, 0, 1, 2, 3, 4, 6, 7, 8]
-    assert wished.cost == wished.lower_bound == wished.given
+    assert wished.cost == wished.lower_bound == wished.baseline_cost
 
 
 @pytest.mark.parametrize(
@@ -295,7 +305,7 @@ def test_rounds_are_bounded_by_their_pattern_and_cubes_by_their_blocks_too(
     """The larger of the two, for the hosts that have ranks; blocks only under latency and with a power of the base."""
     given = np.random.default_rng(n).permutation(n + 2)[:n]
     found = with_rtt(racks([n // 2 + 1, n + 1 - n // 2], 3)[0])
-    task = Task(found, given, algo, Options(base=base), 1e6, model)
+    task = OrderingProblem(found, given, algo, Options(base=base), 1e6, model)
     bound = pattern_bound(pattern_for(algo, n, task.options), found, 1e6, model, given)
     rounds = next((k for k in range(1, 5) if base**k == n), None)
     if model == "latency" and rounds is not None:
@@ -308,7 +318,7 @@ def test_hosts_with_several_ranks_have_no_bound_of_rounds_but_rings_have_theirs(
     twice = np.repeat(np.arange(9), 2).tolist()
     result = untried(fabric(9, 2), twice, "tree")
     assert (result.lower_bound, result.bound_by) == (None, None)
-    ring = untried(fabric(9, 2), twice, "ring", Wishes({0: 0, 1: 2}))
+    ring = untried(fabric(9, 2), twice, "ring", PlacementConstraints({0: 0, 1: 2}))
     assert (ring.lower_bound, ring.bound_by) == (ring_bound(fabric(9, 2).rtt_us), "1-tree")
 
 
@@ -319,11 +329,11 @@ def test_the_median_is_of_201_random_orders_of_hosts_with_all_their_ranks() -> N
         priced.append(order.tolist())
         return float(len(priced) ** 2)
 
-    task = Task(fabric(5), given, "tree", Options(), 1e6, "latency")
+    task = OrderingProblem(fabric(5), given, "tree", Options(), 1e6, "latency")
     assert median_of_random(task, price, 3) == 101.0**2
     assert len(priced) == 201
     allowed = [
-        with_slots(np.array(hosts), np.array([1, 0, 2, 0, 3])).tolist() for hosts in itertools.permutations([0, 2, 4])
+        expand_slots(np.array(hosts), np.array([1, 0, 2, 0, 3])).tolist() for hosts in itertools.permutations([0, 2, 4])
     ]
     assert {tuple(order) for order in priced} == {tuple(order) for order in allowed}
 
@@ -331,5 +341,5 @@ def test_the_median_is_of_201_random_orders_of_hosts_with_all_their_ranks() -> N
 def test_where_nothing_is_reduced_all_transfers_are_the_way_there() -> None:
     ring = schedule_for("ring", 4, Options())
     gathered = dataclasses.replace(ring, copies=np.ones(len(ring), dtype=bool))
-    assert way_there(gathered) == slice(0, len(ring))
-    assert way_there(ring) == slice(0, len(ring) // 2)
+    assert reduce_phase(gathered) == slice(0, len(ring))
+    assert reduce_phase(ring) == slice(0, len(ring) // 2)

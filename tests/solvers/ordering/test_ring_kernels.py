@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solvers.ordering.ring_kernels import Kicks, Neighbours, kick
+from solvers.ordering.ring_kernels import Neighbours, Perturbations, perturb
 from tests.solvers.synthetic import Matrix, loop_cost, random_costs
 
 SEED = st.integers(0, 2**32 - 1)
@@ -18,8 +18,8 @@ Hosts = npt.NDArray[np.int64]
 
 def descend(cost: Matrix, near: npt.NDArray[np.int64], tour: npt.NDArray[np.int64]) -> float:
     """Improve a tour in place until no move does; what was saved."""
-    start = Kicks(0, 0.0, 0.0, settle=True)
-    saved: float = kick(Neighbours(cost, near), tour, tour.copy(), start, np.array([1], dtype=np.uint64))
+    start = Perturbations(0, 0.0, 0.0, to_local_optimum=True)
+    saved: float = perturb(Neighbours(cost, near), tour, tour.copy(), start, np.array([1], dtype=np.uint64))
     return saved
 
 
@@ -83,7 +83,9 @@ def test_kicks_gain_what_they_say_and_never_lose_the_best(
     near = nearest(cost, 5)
     descend(cost, near, tour)
     before, best = loop_cost(cost, tour), np.zeros_like(tour)
-    gained = kick(Neighbours(cost, near), tour, best, Kicks(kicks, warm, 0.0), np.array([seed], dtype=np.uint64))
+    gained = perturb(
+        Neighbours(cost, near), tour, best, Perturbations(kicks, warm, 0.0), np.array([seed], dtype=np.uint64)
+    )
     assert sorted(tour.tolist()) == sorted(best.tolist()) == list(range(n))
     assert gained >= 0
     assert before - loop_cost(cost, best) == pytest.approx(gained, abs=1e-6)
@@ -100,5 +102,5 @@ def test_kicks_do_help() -> None:
     tour, near = shuffled(n, 1), nearest(cost, 5)
     descend(cost, near, tour)
     before, best = loop_cost(cost, tour), np.zeros_like(tour)
-    gained = kick(Neighbours(cost, near), tour, best, Kicks(5000, 0.0, 0.0), np.array([7], dtype=np.uint64))
+    gained = perturb(Neighbours(cost, near), tour, best, Perturbations(5000, 0.0, 0.0), np.array([7], dtype=np.uint64))
     assert gained > 0.01 * before

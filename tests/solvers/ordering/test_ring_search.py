@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from solvers.ordering.progress import Progress, SearchBudget
+from solvers.ordering.progress import SearchBudget, SearchProgress
 from solvers.ordering.ring import Ring, canonical, least_sum, longest_hop, search_bottleneck, search_ring
 from tests.solvers.ordering.instances import until
 from tests.solvers.synthetic import Matrix, Tour, blocks, brute_force, loop_cost, racks, random_costs
@@ -54,7 +54,7 @@ def test_small_rings_are_optimal(n: int, seed: int, high: int) -> None:
     is_sound(found, cost)
     assert found.cost == pytest.approx(brute_force(cost))
     assert found.lower_bound == found.cost
-    assert found.kicks == 0
+    assert found.perturbations == 0
 
 
 @settings(max_examples=20, derandomize=True)
@@ -113,14 +113,14 @@ def test_a_time_limit_never_makes_it_worse_than_the_given_order(
 def test_disturbances_are_counted_and_no_more_than_allowed(search: Callable[..., Ring]) -> None:
     cost = random_costs(40, 3)
     for most in (0, 1, 500):
-        told: list[Progress] = []
+        told: list[SearchProgress] = []
 
-        def watch(progress: Progress, told: list[Progress] = told) -> bool:
+        def watch(progress: SearchProgress, told: list[SearchProgress] = told) -> bool:
             told.append(progress)
             return True
 
         found = search(cost, 1, SearchBudget(most, watch))
-        assert found.kicks <= most
+        assert found.perturbations <= most
         assert all(one.moves <= most for one in told)
         assert all(one.lower_bound is None or one.lower_bound <= one.cost for one in told)
         costs = [one.cost for one in told]
@@ -130,12 +130,12 @@ def test_disturbances_are_counted_and_no_more_than_allowed(search: Callable[...,
 def test_who_is_not_patient_ends_when_nothing_comes_of_it() -> None:
     """No clock and hardly a limit; a ring whose bound is not met. Who is patient disturbs as often as is allowed."""
     cost = random_costs(30, seed=0, low=500)
-    found = search_ring(cost, 3, SearchBudget(10**12, patient=False))
+    found = search_ring(cost, 3, SearchBudget(10**12, exhaustive=False))
     is_sound(found, cost)
-    assert found.kicks > 0
+    assert found.perturbations > 0
     assert found.cost > found.lower_bound * (1 + 1e-9)
     for most in (0, 1, 599, 601):
-        assert search_ring(cost, 3, SearchBudget(most)).kicks == most
+        assert search_ring(cost, 3, SearchBudget(most)).perturbations == most
 
 
 @pytest.mark.parametrize("search", [search_ring, search_bottleneck])
@@ -143,8 +143,8 @@ def test_the_same_seed_gives_the_same_result(search: Callable[..., Ring]) -> Non
     cost = random_costs(60, seed=5)
     first, second = (search(cost, 9, SearchBudget(2000)) for _ in range(2))
     assert first.order.tolist() == second.order.tolist()
-    assert (first.cost, first.longest, first.lower_bound, first.longest_bound, first.kicks) == (
-        second.cost, second.longest, second.lower_bound, second.longest_bound, second.kicks,
+    assert (first.cost, first.longest, first.lower_bound, first.longest_bound, first.perturbations) == (
+        second.cost, second.longest, second.lower_bound, second.longest_bound, second.perturbations,
     )  # fmt: skip
 
 
@@ -205,7 +205,7 @@ def test_where_no_ring_is_cheaper_hosts_stay_as_they_are_numbered(search: Callab
         assert found.order.tolist() == list(range(n))
         assert (found.cost, found.longest, found.longest_bound) == (n * apart, apart, apart)
         assert found.lower_bound == pytest.approx(n * apart)
-        assert found.kicks == 0
+        assert found.perturbations == 0
 
 
 def test_more_time_is_never_worse_and_disturbances_help() -> None:
@@ -235,6 +235,6 @@ def test_of_few_hosts_every_ring_was_tried_already() -> None:
         start = np.random.default_rng(1).permutation(n)
         assert (least_sum(cost, start, float(cost.max()), 1, SearchBudget(3000)).tolist() == start.tolist()) is few
         found = search_ring(cost, 1, SearchBudget(500, until(0)))
-        assert found.kicks == 0
+        assert found.perturbations == 0
         if few:
             assert found.cost == found.lower_bound == pytest.approx(best_of_all(cost, plus))

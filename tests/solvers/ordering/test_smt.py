@@ -14,7 +14,7 @@ from solvers.costs.closed_forms import PricingProblem, closed_form
 from solvers.costs.evaluator import MODELS
 from solvers.costs.fabric import Fabric
 from solvers.costs.patterns import Pattern
-from solvers.ordering.smt import Answer, Effort, cheaper
+from solvers.ordering.smt import SmtAnswer, SmtLimits, find_cheaper
 from solvers.ordering.smt_windows import EPSILON
 from solvers.schedules.catalogue import Options
 from tests.solvers.costs.test_cost_models import fabric
@@ -25,14 +25,14 @@ ALGORITHMS = ["ring", "ring-chunked", "halving-doubling", "bcube", "bml", "doubl
 SIZE = 1e5
 
 
-def agrees(answer: Answer, one: Pattern, found: Fabric, model: str, orders: list[Tour], below: float) -> None:
+def agrees(answer: SmtAnswer, one: Pattern, found: Fabric, model: str, orders: list[Tour], below: float) -> None:
     """The answer is one of the orders and cheaper, or a proof that holds."""
     price = closed_form(one, found, SIZE, model)
     if answer.order is not None:
         assert price(answer.order) < below
         assert any(np.array_equal(answer.order, order) for order in orders)
     else:
-        assert answer.proved
+        assert answer.proved_none
         assert min(price(order) for order in orders) >= below * (1 - 2 * EPSILON)
 
 
@@ -64,7 +64,7 @@ def test_answers_about_whole_orders_are_right(algo: str, model: str) -> None:
         for below in (costs[0], costs[0] * (1 + 1e-5), costs[len(costs) // 8]):
             if below <= price(given_order):
                 units = [[rank] for rank in np.random.default_rng(seed).permutation(n).tolist()]
-                answer = cheaper(PricingProblem(one, found, SIZE, model), given_order, units, below, Effort())
+                answer = find_cheaper(PricingProblem(one, found, SIZE, model), given_order, units, below, SmtLimits())
                 agrees(answer, one, found, model, orders, below)
 
 
@@ -85,7 +85,7 @@ def test_answers_about_windows_and_blocks_are_right(data: st.DataObject) -> None
     best = min(price(other) for other in orders)
     for below in (price(order), best * (1 + 1e-5), best):
         if 0 < below <= price(order):
-            answer = cheaper(PricingProblem(one, found, SIZE, model), order, units, below, Effort())
+            answer = find_cheaper(PricingProblem(one, found, SIZE, model), order, units, below, SmtLimits())
             agrees(answer, one, found, model, orders, below)
 
 
@@ -97,7 +97,7 @@ def test_candidates_that_are_not_cheaper_are_refused() -> None:
     orders = neighbours(order, units)
     price = closed_form(one, found, SIZE, "contention")
     for below in (price(order), min(map(price, orders))):
-        answer = cheaper(PricingProblem(one, found, SIZE, "contention"), order, units, below, Effort())
+        answer = find_cheaper(PricingProblem(one, found, SIZE, "contention"), order, units, below, SmtLimits())
         agrees(answer, one, found, "contention", orders, below)
 
 
@@ -105,9 +105,9 @@ def test_without_effort_nothing_is_claimed() -> None:
     one, found, order = pattern_of("ring", 10), tied(10, 3, False), np.arange(10)
     units = [[rank] for rank in range(10)]
     price = closed_form(one, found, SIZE, "latency")(order)
-    assert cheaper(PricingProblem(one, found, SIZE, "latency"), order, units, price / 3, Effort(rlimit=1000)) == Answer(
-        None, False
-    )
+    assert find_cheaper(
+        PricingProblem(one, found, SIZE, "latency"), order, units, price / 3, SmtLimits(rlimit=1000)
+    ) == SmtAnswer(None, False)
 
 
 @pytest.mark.parametrize(
@@ -128,17 +128,19 @@ def test_where_all_hosts_are_alike_that_nothing_is_cheaper_is_seen_at_once(algo:
     )
     cost = closed_form(one, found, SIZE, model)(np.arange(n))
     for below in (cost, 0.6 * cost):
-        answer = cheaper(
-            PricingProblem(one, found, SIZE, model), np.arange(n), [[rank] for rank in range(n)], below, Effort()
+        answer = find_cheaper(
+            PricingProblem(one, found, SIZE, model), np.arange(n), [[rank] for rank in range(n)], below, SmtLimits()
         )
-        assert answer == Answer(None, True)
+        assert answer == SmtAnswer(None, True)
 
 
 def test_what_was_not_measured_has_no_price() -> None:
     one, found = pattern_of("ring", 5), tied(5, 2, False)
     found.rtt_us[0, 1] = found.rtt_us[1, 0] = np.nan
     with pytest.raises(NoAnswer, match="h0 - h1"):
-        cheaper(PricingProblem(one, found, SIZE, "latency"), np.arange(5), [[rank] for rank in range(5)], 1.0, Effort())
+        find_cheaper(
+            PricingProblem(one, found, SIZE, "latency"), np.arange(5), [[rank] for rank in range(5)], 1.0, SmtLimits()
+        )
 
 
 def test_what_needs_no_question() -> None:
@@ -146,29 +148,29 @@ def test_what_needs_no_question() -> None:
     ring, flat = pattern_of("ring", 4), pattern_of("flat", 4)
     found, order, units = fabric(4, 1), np.arange(4), [[rank] for rank in range(4)]
     cost = closed_form(ring, found, SIZE, "latency")(order)
-    answer = cheaper(PricingProblem(ring, found, SIZE, "latency"), order, units, cost * 1.01, Effort(rlimit=1))
-    assert answer == Answer(order, False)
-    assert cheaper(
-        PricingProblem(ring, found, SIZE, "latency"), order, units[:1], cost / 2, Effort(rlimit=1)
-    ) == Answer(None, True)
-    assert cheaper(PricingProblem(ring, found, SIZE, "latency"), order, units, 0.0, Effort(rlimit=1)) == Answer(
-        None, True
-    )
+    answer = find_cheaper(PricingProblem(ring, found, SIZE, "latency"), order, units, cost * 1.01, SmtLimits(rlimit=1))
+    assert answer == SmtAnswer(order, False)
+    assert find_cheaper(
+        PricingProblem(ring, found, SIZE, "latency"), order, units[:1], cost / 2, SmtLimits(rlimit=1)
+    ) == SmtAnswer(None, True)
+    assert find_cheaper(
+        PricingProblem(ring, found, SIZE, "latency"), order, units, 0.0, SmtLimits(rlimit=1)
+    ) == SmtAnswer(None, True)
     everyone = closed_form(flat, found, SIZE, "latency")(order)
-    assert cheaper(PricingProblem(flat, found, SIZE, "latency"), order, units, everyone, Effort(rlimit=1)) == Answer(
-        None, True
-    )
+    assert find_cheaper(
+        PricingProblem(flat, found, SIZE, "latency"), order, units, everyone, SmtLimits(rlimit=1)
+    ) == SmtAnswer(None, True)
 
 
 def test_two_units_are_enough_to_exchange() -> None:
     """A line of hosts, two of which stand at each other's place; a limit of time that is not met changes nothing."""
     found = dataclasses.replace(fabric(6), rtt_us=np.abs(np.subtract.outer(np.arange(6.0), np.arange(6.0))))
     ring, order = pattern_of("ring", 6), np.array([0, 3, 2, 1, 4, 5])
-    for effort in (Effort(), Effort(timeout_ms=60_000)):
-        answer = cheaper(PricingProblem(ring, found, SIZE, "latency"), order, [[3], [1]], 14.0, effort)
+    for effort in (SmtLimits(), SmtLimits(timeout_ms=60_000)):
+        answer = find_cheaper(PricingProblem(ring, found, SIZE, "latency"), order, [[3], [1]], 14.0, effort)
         assert answer.order is not None
         assert answer.order.tolist() == [0, 1, 2, 3, 4, 5]
-        assert cheaper(PricingProblem(ring, found, SIZE, "latency"), order, [[3], [1]], 10.0, effort) == Answer(
+        assert find_cheaper(PricingProblem(ring, found, SIZE, "latency"), order, [[3], [1]], 10.0, effort) == SmtAnswer(
             None, True
         )
 
@@ -185,5 +187,7 @@ def test_what_groups_share_alike_is_proven_by_tangents_and_not_by_refusing_order
     ring, units = pattern_for("ring", n, Options()), [[rank] for rank in range(n)]
     cost = closed_form(ring, found, SIZE, "contention")(np.arange(n))
     assert cost == pytest.approx(18 * (0.5 + 10 ** (1 / 16) * SIZE / n / (0.1 * 125)))
-    answer = cheaper(PricingProblem(ring, found, SIZE, "contention"), np.arange(n), units, 0.99 * cost, Effort())
-    assert answer == Answer(None, True)
+    answer = find_cheaper(
+        PricingProblem(ring, found, SIZE, "contention"), np.arange(n), units, 0.99 * cost, SmtLimits()
+    )
+    assert answer == SmtAnswer(None, True)

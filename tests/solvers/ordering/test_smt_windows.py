@@ -10,7 +10,7 @@ import pytest
 from solvers.costs.by_name import pattern_for
 from solvers.costs.closed_forms import closed_form
 from solvers.costs.fabric import Fabric
-from solvers.ordering.smt_windows import Longest, Window, longest_of
+from solvers.ordering.smt_windows import LongestLoad, Window, longest_loads
 from solvers.schedules.catalogue import Options
 from tests.solvers.costs.test_cost_models import fabric
 from tests.solvers.synthetic import Matrix, Tour
@@ -47,8 +47,8 @@ def placed(order: Tour, units: Sequence[Sequence[int]], contents: Sequence[int])
 def test_exchanged_contents_keep_their_places_in_a_unit() -> None:
     window = Window(np.array([10, 11, 12, 13, 14, 15, 16]) - 10, [[0, 2], [5, 3], [6, 1]], 100.0)
     assert window.identity() == [0, 1, 2]
-    assert window.placed([0, 1, 2]).tolist() == [0, 1, 2, 3, 4, 5, 6]
-    assert window.placed([1, 2, 0]).tolist() == [5, 2, 3, 1, 4, 6, 0]
+    assert window.materialise([0, 1, 2]).tolist() == [0, 1, 2, 3, 4, 5, 6]
+    assert window.materialise([1, 2, 0]).tolist() == [5, 2, 3, 1, 4, 6, 0]
     assert window.unit_of.tolist() == [0, 2, 0, 1, -1, 1, 2]
 
 
@@ -65,10 +65,10 @@ def test_a_load_of_whole_costs_is_the_sum_of_its_hops_whatever_is_exchanged(seed
         load = window.load(source, target, weight, lambda i, j: cost[i, j])
         for contents in itertools.permutations(range(len(units))):
             other = placed(order, units, contents)
-            assert window.placed(contents).tolist() == other.tolist()
+            assert window.materialise(contents).tolist() == other.tolist()
             expected = sum(w * cost[other[a], other[b]] for a, b, w in zip(source, target, weight, strict=True))
             assert load.value(list(contents)) == expected * window.scale
-            assert load.least <= expected * window.scale
+            assert load.minimum <= expected * window.scale
         for term in load.terms:
             assert (term.values >= 0).all()
 
@@ -86,10 +86,10 @@ def test_a_cost_that_is_not_known_is_more_than_the_bound() -> None:
             value = load.value(list(contents))
             assert value == 10 * window.scale if np.isfinite(hop) else value > window.bound
     still = Window(np.arange(4), [[2], [3]], 50.0)
-    assert still.load(np.array([0]), np.array([1]), np.ones(1), lambda i, j: cost[i, j]).least > still.bound
+    assert still.load(np.array([0]), np.array([1]), np.ones(1), lambda i, j: cost[i, j]).minimum > still.bound
 
 
-def said(parts: list[Longest], contents: list[int]) -> float:
+def said(parts: list[LongestLoad], contents: list[int]) -> float:
     """What the tables say of a choice: of each part the largest load, and the 16-norm of what groups share."""
     total = 0.0
     for part in parts:
@@ -129,7 +129,7 @@ def test_tables_say_of_every_choice_what_the_price_says_but_for_rounding(algo: s
     most = 3 * float(pattern.repeat.sum()) * (len(pattern.source) + n)
     for units in windows(order, 1)[1:3]:
         window = Window(order, units, 2 * price(order))
-        parts = longest_of(window, pattern, found, SIZE, model)
+        parts = longest_loads(window, pattern, found, SIZE, model)
         for contents in itertools.permutations(range(len(units))):
             exact = price(placed(order, units, contents)) * window.scale
             assert exact - most <= said(parts, list(contents)) <= exact * (1 + 1e-9)

@@ -1,4 +1,4 @@
-"""Symmetries of patterns: as many as are known, none changes a price, what they make superfluous is never missed."""
+"""Symmetries of patterns: all expected ones are found, none changes a cost, and redundant choices are never needed."""
 
 import itertools
 
@@ -9,7 +9,7 @@ from solvers.costs.by_name import pattern_for
 from solvers.costs.closed_forms import closed_form
 from solvers.costs.evaluator import MODELS
 from solvers.costs.patterns import Pattern
-from solvers.ordering.symmetries import superfluous, symmetries
+from solvers.ordering.symmetries import redundant_choices, symmetries
 from solvers.schedules.catalogue import Options
 from tests.solvers.ordering.instances import tied
 from tests.solvers.synthetic import random_costs
@@ -51,7 +51,7 @@ def test_symmetries_are_found_and_change_no_price(algo: str, n: int, number: int
 def test_what_is_superfluous_has_an_equal_that_is_left(algo: str, n: int, left: int, model: str) -> None:
     """A ring of 6 has 5! / 2 orders under ``latency``; every price of any order is the price of one that is left."""
     one, found = pattern_for(algo, n, Options()), tied(n, 4, False)
-    forbidden = list(superfluous(one, model, found.rtt_us))
+    forbidden = list(redundant_choices(one, model, found.rtt_us))
     price = closed_form(one, found, SIZE, model)
     orders = list(itertools.permutations(range(n)))
     kept = [order for order in orders if not any(all(order[u] == v for u, v in choices) for choices in forbidden)]
@@ -63,16 +63,16 @@ def test_what_is_superfluous_has_an_equal_that_is_left(algo: str, n: int, left: 
 
 def test_a_pair_that_was_not_measured_is_the_same_both_ways() -> None:
     one, found = pattern_for("ring", 6, Options()), tied(6, 4, False)
-    whole = list(superfluous(one, "latency", found.rtt_us))
+    whole = list(redundant_choices(one, "latency", found.rtt_us))
     found.rtt_us[0, 1] = found.rtt_us[1, 0] = np.nan
-    assert list(superfluous(one, "latency", found.rtt_us)) == whole
+    assert list(redundant_choices(one, "latency", found.rtt_us)) == whole
     assert whole
 
 
 def test_hosts_that_are_not_symmetric_make_nothing_superfluous() -> None:
     one, found = pattern_for("ring", 6, Options()), tied(6, 4, False)
     found.rtt_us[0, 1] += 1.0
-    assert not list(superfluous(one, "latency", found.rtt_us))
+    assert not list(redundant_choices(one, "latency", found.rtt_us))
 
 
 def made_of(ranks: int, hops: list[tuple[int, int]], shares: list[float], pace: str = "rounds") -> Pattern:
@@ -91,7 +91,7 @@ def test_none_are_looked_for_in_chains_under_latency_and_where_everyone_sends_to
 
 
 def left_over(one: Pattern, n: int) -> list[tuple[int, ...]]:
-    forbidden = list(superfluous(one, "latency", random_costs(n, 1, 1)))
+    forbidden = list(redundant_choices(one, "latency", random_costs(n, 1, 1)))
     orders = itertools.permutations(range(n))
     return [order for order in orders if not any(all(order[u] == v for u, v in choices) for choices in forbidden)]
 

@@ -1,0 +1,84 @@
+"""The rank ordering problem and its solution."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from solvers.costs.fabric import Fabric
+from solvers.ordering.constraints import FeasibleOrders, PlacementConstraints
+from solvers.schedules.catalogue import Options
+
+Order = npt.NDArray[np.intp]
+RINGS = ("ring", "ring-chunked", "gloo", "nccl-ring", "openmpi-ring")
+OBJECTIVES = ("auto", "time", "sum", "bottleneck")
+
+
+@dataclass(frozen=True)
+class OrderingProblem:
+    """An algorithm on a network, whose cheapest rank order is to be found.
+
+    ``baseline``, shape (N,): the host at each rank today; the ranks of a host are consecutive. ``objective``: ``time``
+    is the cost model's time; ``sum`` and ``bottleneck`` are for rings under ``latency``: the sum of the hops, or the
+    longest hop first and their sum second; ``auto`` is ``sum`` for these and ``time`` for all others.
+    """
+
+    fabric: Fabric
+    baseline: Order
+    algo: str
+    options: Options
+    size_bytes: float
+    model: str
+    objective: str = "auto"
+    constraints: PlacementConstraints = field(default_factory=PlacementConstraints)
+
+    @property
+    def hosts(self) -> Order:
+        """The hosts that have ranks, in the order of the baseline."""
+        return self.baseline[np.sort(np.unique(self.baseline, return_index=True)[1])]
+
+    @cached_property
+    def feasible(self) -> FeasibleOrders:
+        """The orders that the constraints allow.
+
+        :raises UsageError, NoAnswer: as :class:`solvers.ordering.constraints.FeasibleOrders`.
+        """
+        return FeasibleOrders(self.baseline, self.fabric.names, self.constraints)
+
+    @property
+    def is_latency_ring(self) -> bool:
+        """Whether the cost depends on a ring's round trips alone, so that :mod:`solvers.ordering.ring` applies."""
+        return self.model == "latency" and self.algo in RINGS
+
+
+@dataclass(frozen=True)
+class OrderingResult:
+    """The best order of a search and its cost.
+
+    ``order``, shape (N,): the host at each rank. ``lower_bound``: no order costs less (None: unknown); ``bound_by``
+    names the method that gave it. ``baseline_cost`` and ``random_median``: costs of the baseline and of random orders.
+    ``moves``: how many moves were tried. Costs are microseconds by ``objective``; ``metrics`` has other objectives'.
+    """
+
+    order: Order
+    cost: float
+    lower_bound: float | None
+    bound_by: str | None
+    baseline_cost: float
+    random_median: float
+    moves: int
+    objective: str = "time"
+    metrics: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def gap(self) -> float | None:
+        """Optimality gap: the cost over the lower bound, less 1 (0.02 is 2 %); None: unknown."""
+        if self.lower_bound is None or (self.lower_bound <= 0 < self.cost):
+            return None
+        return max(0.0, self.cost / self.lower_bound - 1) if self.cost > 0 else 0.0
+
+
+def expand_slots(hosts: Order, slots: npt.NDArray[np.intp]) -> Order:
+    """Return the rank order, shape (N,), in which each of ``hosts`` has as many consecutive ranks as it has slots."""
+    return np.repeat(hosts, slots[hosts])

@@ -1,0 +1,178 @@
+"""Orders under wishes: pins kept, groups and hosts' ranks together, and the best of all orders that are allowed."""
+
+import numpy as np
+import pytest
+
+from plink.errors import UsageError
+from solvers.costs.by_name import MIXED, pricing_for
+from solvers.costs.evaluator import MODELS
+from solvers.ordering.constraints import PlacementConstraints
+from solvers.ordering.problem import RINGS, OrderingProblem
+from solvers.ordering.progress import SearchBudget
+from solvers.ordering.ring import longest_hop
+from solvers.ordering.search import search
+from solvers.schedules.catalogue import Options
+from tests.solvers.costs.test_cost_models import fabric
+from tests.solvers.ordering.instances import alike, allowed_orders, given_order, is_allowed
+from tests.solvers.synthetic import racks
+
+ALGORITHMS = ["ring", "halving-doubling", "tree", "double-binary-tree", "nccl", "flat"]
+SIZE = 4e6
+MOVES = 60_000
+PAIRS = [[0, 3], [1, 4], [2, 5]]
+# Slots of the hosts, and what is wished.
+EVEN = [
+    ([1] * 6, PlacementConstraints({2: 0})),
+    ([1] * 6, PlacementConstraints({4: 3})),
+    ([1] * 6, PlacementConstraints({4: 0, 1: 5, 3: 2})),
+    ([1] * 6, PlacementConstraints({}, PAIRS)),
+    ([1] * 6, PlacementConstraints({}, [[5, 0, 2], [1, 3, 4]])),
+    ([1] * 6, PlacementConstraints({}, [[0, 1, 2, 3, 4, 5]])),
+    ([1] * 4, PlacementConstraints({}, [[k] for k in range(4)])),
+    ([1] * 6, PlacementConstraints({4: 2}, PAIRS)),
+    ([1] * 6, PlacementConstraints({4: 2, 1: 3, 0: 5}, PAIRS)),
+    ([1] * 6, PlacementConstraints({5: 0}, [[0, 1, 2, 3, 4, 5]])),
+    ([1] * 3, PlacementConstraints({0: 1, 1: 2, 2: 0})),
+]
+SLOTS = [
+    ([2] * 5, PlacementConstraints()),
+    ([2] * 5, PlacementConstraints({1: 4})),
+    ([2] * 4, PlacementConstraints({1: 4, 0: 2})),
+    ([3] * 4, PlacementConstraints({}, [[0, 2], [1, 3]])),
+    ([2] * 4, PlacementConstraints({3: 2}, [[0, 2], [1, 3]])),
+    ([2], PlacementConstraints({0: 0})),
+]
+UNEVEN = [
+    ([3, 1, 2, 2, 1], PlacementConstraints()),
+    ([3, 1, 2, 2, 1], PlacementConstraints({2: 0})),
+    ([1, 2, 1, 2, 1, 1], PlacementConstraints({}, [[0, 1, 2], [3, 4, 5]])),
+    ([1, 3, 2, 2], PlacementConstraints({}, [[0, 1], [2, 3]])),
+    ([1, 3, 2, 2], PlacementConstraints({1: 0}, [[0, 1], [2, 3]])),
+    ([1] * 6, PlacementConstraints({}, [[0, 4], [1, 2, 3], [5]])),
+    ([1] * 6, PlacementConstraints({0: 0}, [[0, 1], [2, 3, 4], [5]])),
+    ([1] * 6, PlacementConstraints({0: 0}, [[0], [1, 2, 3], [4], [5]])),
+    ([1, 1, 1, 1, 2], PlacementConstraints({}, [[4, 0], [1, 2, 3]])),
+]
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("algo", ALGORITHMS)
+def test_the_best_of_all_that_are_allowed_is_found(algo: str, model: str) -> None:
+    for k, (slots, wishes) in enumerate([*EVEN, *SLOTS]):
+        if (k + len(algo) + len(model)) % 2:  # every algorithm under every model with half of the wishes
+            continue
+        found, given = fabric(len(slots), k), given_order(slots, k)
+        price = pricing_for(algo, len(given), Options(), found, SIZE, model)
+        prices = {order.tobytes(): price(order) for order in allowed_orders(slots, wishes)}
+        best = min(prices.values())
+        result = search(
+            OrderingProblem(found, given, algo, Options(), SIZE, model, constraints=wishes), k, SearchBudget(MOVES)
+        )
+        assert result.order.tobytes() in prices
+        assert result.cost == pytest.approx(price(result.order), rel=1e-9)
+        assert result.baseline_cost == price(given)
+        assert result.lower_bound is None or result.lower_bound <= best * (1 + 1e-12)
+        if given.tobytes() in prices:
+            assert result.cost <= result.baseline_cost
+        if algo not in MIXED:  # these take the best ring as it can be turned
+            assert result.cost == pytest.approx(best)
+
+
+@pytest.mark.parametrize(
+    ("algo", "model"),
+    [
+        ("ring", "latency"),
+        ("ring", "contention"),
+        ("halving-doubling", "alpha-beta"),
+        ("tree", "latency"),
+        ("double-binary-tree", "contention"),
+        ("nccl", "latency"),
+        ("flat", "alpha-beta"),
+    ],
+)
+def test_uneven_hosts_and_groups_keep_together_too(algo: str, model: str) -> None:
+    """Not all of these orders are searched: which ranks make a host or a group hardly changes."""
+    for k, (slots, wishes) in enumerate(UNEVEN):
+        found, given = fabric(len(slots), k), given_order(slots, k)
+        price = pricing_for(algo, len(given), Options(), found, SIZE, model)
+        best = min(price(order) for order in allowed_orders(slots, wishes))
+        result = search(
+            OrderingProblem(found, given, algo, Options(), SIZE, model, constraints=wishes), k, SearchBudget(5000)
+        )
+        assert is_allowed(result.order, slots, wishes)
+        assert result.cost == pytest.approx(price(result.order), rel=1e-9)
+        assert best <= result.cost * (1 + 1e-9)
+        assert result.lower_bound is None or result.lower_bound <= best * (1 + 1e-12)
+        if is_allowed(given, slots, wishes):
+            assert result.cost <= result.baseline_cost
+        if algo in RINGS and model == "latency" and not wishes.pinned_ranks:
+            assert result.cost == pytest.approx(best)
+
+
+def test_the_shortest_longest_hop_under_wishes() -> None:
+    """A ring can be turned to one pin; more is refused."""
+    for slots, wishes in (*EVEN, *SLOTS, *UNEVEN):
+        found, given = fabric(len(slots), 5), given_order(slots, 5)
+        task = OrderingProblem(found, given, "ring", Options(), SIZE, "latency", "bottleneck", wishes)
+        even = len(set(slots)) == 1
+        apart = wishes.host_groups is not None and len(wishes.host_groups) > 1
+        if len(slots) > 1 and (
+            apart or len(wishes.pinned_ranks) > even or (wishes.pinned_ranks and wishes.host_groups)
+        ):
+            with pytest.raises(UsageError, match="--objective bottleneck"):
+                search(task, 1, SearchBudget(MOVES))
+            continue
+        result = search(task, 1, SearchBudget(MOVES))
+        assert is_allowed(result.order, slots, wishes)
+        best = min(longest_hop(found.rtt_us, order) for order in allowed_orders(slots, wishes))
+        assert result.cost == longest_hop(found.rtt_us, result.order) == best
+        assert result.lower_bound is None or result.lower_bound <= best
+
+
+@pytest.mark.parametrize("algo", ["ring", "halving-doubling"])
+def test_wishes_that_cost_nothing_cost_nothing(algo: str) -> None:
+    """Racks as groups: the order without wishes would keep them together too."""
+    rtt, rack_of = racks([8] * 4, 6)
+    groups = [np.flatnonzero(rack_of == rack).tolist() for rack in range(4)]
+    free, grouped, both = (
+        search(
+            OrderingProblem(alike(rtt), np.arange(32), algo, Options(), SIZE, "latency", constraints=wishes),
+            1,
+            SearchBudget(200_000),
+        )
+        for wishes in (
+            PlacementConstraints(),
+            PlacementConstraints({}, groups),
+            PlacementConstraints({groups[2][0]: 0}, groups),
+        )
+    )
+    assert free.cost == grouped.cost == both.cost
+    assert is_allowed(both.order, [1] * 32, PlacementConstraints({groups[2][0]: 0}, groups))
+
+
+def test_a_ring_of_many_groups_enters_each_once() -> None:
+    """Groups across racks, which a ring without wishes would not keep together."""
+    rtt, _ = racks([15] * 4, 3)
+    groups = [list(range(k, k + 5)) for k in range(0, 60, 5)]
+    for slots in ([1] * 60, [1 + k % 3 for k in range(60)]):
+        given = np.repeat(np.arange(60), slots)
+        task = OrderingProblem(
+            alike(rtt), given, "ring", Options(), SIZE, "latency", constraints=PlacementConstraints({}, groups)
+        )
+        result = search(task, 1, SearchBudget(20_000))
+        assert is_allowed(result.order, slots, task.constraints)
+        assert result.lower_bound is not None
+        assert result.lower_bound <= result.cost < result.baseline_cost
+
+
+def test_without_time_a_wish_is_kept_all_the_same() -> None:
+    groups = [list(range(k, 40, 4)) for k in range(4)]
+    for algo in ("ring", "tree", "nccl"):
+        for wishes in (
+            PlacementConstraints({}, groups),
+            PlacementConstraints({7: 12}),
+            PlacementConstraints({7: 12, 3: 4}),
+            PlacementConstraints({7: 12}, groups),
+        ):
+            task = OrderingProblem(fabric(40, 2), np.arange(40), algo, Options(), SIZE, "latency", constraints=wishes)
+            assert is_allowed(search(task, 1, SearchBudget(10**9, lambda _: False)).order, [1] * 40, wishes)

@@ -1,0 +1,175 @@
+"""A ring of hosts as an order of ranks: turned to where wishes want it, groups entered once, tolls taken off again."""
+
+import dataclasses
+import itertools
+from functools import partial
+
+import numpy as np
+import pytest
+
+from solvers.ordering.constraints import PlacementConstraints
+from solvers.ordering.problem import OrderingProblem, OrderingResult
+from solvers.ordering.progress import SearchBudget, SearchProgress
+from solvers.ordering.ring_orders import (
+    is_rotation_enough,
+    penalised_costs,
+    ring_lower_bound,
+    rotate_to_constraints,
+    search_ring_order,
+)
+from solvers.ordering.search import search
+from solvers.schedules.catalogue import Options
+from tests.solvers.costs.test_cost_models import fabric
+from tests.solvers.synthetic import Tour, brute_force, loop_cost, random_costs
+
+SIZE = 1e6
+
+
+def task_of(
+    given: list[int], wishes: PlacementConstraints, hosts: int = 0, objective: str = "auto", seed: int = 3
+) -> OrderingProblem:
+    found = fabric(hosts or max(given) + 1, seed)
+    return OrderingProblem(found, np.array(given), "ring", Options(), SIZE, "latency", objective, wishes)
+
+
+def test_a_ring_can_be_turned_to_groups_alone_or_to_one_pin_alone() -> None:
+    pairs = [[0, 1], [2, 3]]
+    for given, wishes, can in (
+        ([0, 1, 2, 2], PlacementConstraints(), True),
+        ([0, 0, 1, 1], PlacementConstraints({1: 2}), True),
+        ([0, 1, 1], PlacementConstraints({1: 0}), False),  # uneven: a turn moves the ranks where others begin
+        ([0, 1, 2], PlacementConstraints({1: 2, 0: 0}), False),
+        ([0, 1, 2, 3], PlacementConstraints({}, pairs), True),
+        ([0, 1, 2, 3], PlacementConstraints({1: 0}, pairs), False),
+    ):
+        assert is_rotation_enough(task_of(given, wishes).feasible) is can, (given, wishes)
+
+
+def test_hops_between_groups_cost_ten_of_the_longest_more() -> None:
+    """Of the hosts that have ranks, as they update_chain each other; a ring pays one toll for each group."""
+    given, groups = [5, 2, 7, 0, 3], [[5, 0], [2, 7], [3]]
+    task = task_of(given, PlacementConstraints({}, groups), hosts=8)
+    cost, apart = penalised_costs(task)
+    longest = max(task.fabric.rtt_us[a, b] for a, b in itertools.combinations(given, 2))
+    for (i, a), (k, b) in itertools.product(enumerate(given), repeat=2):
+        together = any(a in group and b in group for group in groups)
+        assert cost[i, k] == task.fabric.rtt_us[a, b] + (0.0 if together else 10 * longest)
+    assert apart == 3 * 10 * longest
+    for one_group in (None, [given]):
+        task = task_of(given, PlacementConstraints({}, one_group))
+        cost, apart = penalised_costs(task)
+        assert cost.tolist() == task.fabric.rtt_us[np.ix_(given, given)].tolist()
+        assert apart == 0.0
+
+
+def test_a_ring_begins_where_the_wishes_want_it() -> None:
+    groups = PlacementConstraints({}, [[0, 1, 2], [3, 4]])
+    for given, wishes, ring, order in (
+        ([0, 1, 2, 3], PlacementConstraints(), [2, 0, 3, 1], [2, 0, 3, 1]),
+        ([0, 1, 2, 3], PlacementConstraints({3: 1}), [2, 0, 3, 1], [0, 3, 1, 2]),
+        ([0, 0, 1, 1, 2, 2], PlacementConstraints({0: 4}), [0, 1, 2], [1, 1, 2, 2, 0, 0]),
+        ([0, 0, 1, 1, 2, 2, 3, 3], PlacementConstraints({3: 4}), [3, 1, 0, 2], [0, 0, 2, 2, 3, 3, 1, 1]),
+        ([0, 1, 2, 2, 2], PlacementConstraints(), [1, 2, 0], [1, 2, 2, 2, 0]),
+        # From the first host of the first group that begins inside: none is cut in two.
+        ([0, 1, 2, 3, 4], groups, [1, 2, 3, 4, 0], [3, 4, 0, 1, 2]),
+        ([0, 1, 2, 3, 4], groups, [0, 2, 1, 4, 3], [0, 2, 1, 4, 3]),
+        # A ring that enters a group twice: hosts by their groups, each as the ring has them.
+        ([0, 1, 2, 3, 4], groups, [4, 2, 3, 0, 1], [2, 0, 1, 4, 3]),
+        ([0, 1, 2], PlacementConstraints({}, [[0, 1, 2]]), [1, 2, 0], [1, 2, 0]),
+    ):
+        task = task_of(given, wishes)
+        assert rotate_to_constraints(task, np.array(ring)).tolist() == order, (given, wishes, ring)
+
+
+def begun(task: OrderingProblem) -> OrderingResult:
+    cost = loop_cost(task.fabric.rtt_us, task.baseline)
+    return OrderingResult(task.baseline, cost, None, None, cost, 2 * cost, 0, "sum")
+
+
+def price_of(task: OrderingProblem, order: Tour) -> float:
+    return loop_cost(task.fabric.rtt_us, order)
+
+
+@pytest.mark.parametrize("groups", [None, [[0, 1, 2, 3], [4, 5, 6], [7, 8, 9, 10]]])
+def test_what_is_said_while_searching_is_of_the_ring_without_its_tolls(groups: list[list[int]] | None) -> None:
+    """Of the given order first, which enters every group once; then of cheaper ones, with bounds below them."""
+    task = task_of(list(range(11)), PlacementConstraints({}, groups))
+    told: list[SearchProgress] = []
+
+    def watch(progress: SearchProgress) -> bool:
+        told.append(progress)
+        return True
+
+    found = search_ring_order(
+        task, begun(task), partial(price_of, task), 1, SearchBudget(3000, watch, exhaustive=False)
+    )
+    assert told[0].cost == pytest.approx(price_of(task, task.baseline))
+    assert all(found.cost <= one.cost * (1 + 1e-9) for one in told)
+    assert found.lower_bound is not None
+    bounds = [one.lower_bound for one in told if one.lower_bound is not None]
+    assert bounds or groups is None  # it may be met before anything is tried
+    assert all(0.5 * found.cost < bound <= found.lower_bound * (1 + 1e-9) for bound in bounds)
+    assert found.bound_by == "1-tree"
+    assert found.moves >= told[-1].moves
+    assert bool(found.metrics) is (groups is None)
+
+
+def test_through_groups_no_ring_is_cheaper_than_any_ring() -> None:
+    """The larger of two bounds: with tolls, which they are taken off, and of all rings."""
+    for seed in range(4):
+        task = task_of(list(range(12)), PlacementConstraints({}, [[k, k + 6] for k in range(6)]), seed=seed)
+        found = search_ring_order(task, begun(task), partial(price_of, task), 1, SearchBudget(500, exhaustive=False))
+        assert found.lower_bound is not None
+        assert ring_lower_bound(task) <= found.lower_bound <= found.cost
+
+
+@pytest.mark.parametrize("n", [4, 8])
+def test_of_few_hosts_the_bound_is_the_cheapest_of_all_rings(n: int) -> None:
+    task = task_of(list(range(n)), PlacementConstraints())
+    found = search_ring_order(task, begun(task), partial(price_of, task), 1, SearchBudget(500, exhaustive=False))
+    best = brute_force(task.fabric.rtt_us)
+    assert found.cost == pytest.approx(best)
+    assert found.lower_bound == pytest.approx(best)
+    assert found.bound_by == "all rings"
+    assert found.metrics["bottleneck_lower_bound"] <= found.metrics["bottleneck"]
+
+
+def test_one_more_host_is_bounded_by_trees() -> None:
+    task = task_of(list(range(9)), PlacementConstraints())
+    found = search_ring_order(task, begun(task), partial(price_of, task), 1, SearchBudget(500, exhaustive=False))
+    assert found.bound_by == "1-tree"
+    longest = search_ring_order(
+        task, dataclasses.replace(begun(task), objective="bottleneck"),
+        lambda one: float(task.fabric.rtt_us[one, np.roll(one, 1)].max()), 1, SearchBudget(500, exhaustive=False),
+    )  # fmt: skip
+    assert longest.bound_by == "2-connected threshold"
+    assert longest.metrics["sum"] == pytest.approx(price_of(task, longest.order))
+
+
+def test_the_given_order_stays_where_no_ring_is_cheaper_and_it_is_allowed() -> None:
+    """All hops cost the same; a pin that the given order does not have is kept all the same."""
+    given = [3, 1, 4, 0, 2, 5, 8, 7, 6]
+    for wishes, same in (
+        (PlacementConstraints(), True),
+        (PlacementConstraints({3: 0}), True),
+        (PlacementConstraints({4: 0}), False),
+    ):
+        task = task_of(given, wishes)
+        task = dataclasses.replace(task, fabric=dataclasses.replace(task.fabric, rtt_us=50.0 * ~np.eye(9, dtype=bool)))
+        result = search(task, 1, SearchBudget(500))
+        assert (result.order.tolist() == given) is same
+        assert result.cost == result.baseline_cost == 9 * 50.0
+        assert result.lower_bound == pytest.approx(9 * 50.0)
+        for host, rank in wishes.pinned_ranks.items():
+            assert result.order[rank] == host
+
+
+def test_no_ring_of_the_hosts_that_have_ranks_costs_less_than_its_bound() -> None:
+    """The others, nearer or not, play no part; three hosts make one ring."""
+    task = task_of([4, 1, 6], PlacementConstraints(), hosts=7)
+    assert ring_lower_bound(task) == loop_cost(task.fabric.rtt_us, np.array([4, 1, 6]))
+    near = dataclasses.replace(task.fabric, rtt_us=random_costs(7, 5, 10, 20))
+    near.rtt_us[:, 6] = near.rtt_us[6, :] = 0.0
+    of_six = OrderingProblem(near, np.arange(6), "ring", Options(), SIZE, "latency")
+    assert ring_lower_bound(of_six) == pytest.approx(ring_lower_bound(dataclasses.replace(of_six, size_bytes=1.0)))
+    assert 60 <= ring_lower_bound(of_six) <= brute_force(near.rtt_us[:6, :6])
