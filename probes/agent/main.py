@@ -5,8 +5,8 @@ packet of the current measurement once; an answer is as long as the probe. It en
 
 ===================  ============================================================================================
 from the controller  ``begin`` · ``pair`` (STAMP with a peer, which gets the same) · ``icmp`` · ``tcp`` · ``iperf3``
-                     · ``iperf3_serve`` · ``flow_listen`` · ``flow_receive`` · ``flow_send`` · ``flow_exchange`` · ``inspect``
-                     · ``alive``
+                     · ``iperf3_serve`` · ``flow_listen`` · ``flow_receive`` · ``flow_send`` · ``flow_exchange``
+                     · ``inspect`` · ``alive``
 to the controller    ``ready`` · ``busy`` (another plink probe runs here) · ``done`` (with the task's number)
                      · ``alive`` (the answer to the same)
 ===================  ============================================================================================

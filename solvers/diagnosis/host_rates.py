@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.model.network import Matrix
-from solvers.diagnosis.bandwidth import SHARE, SlowHost
+from solvers.diagnosis.bandwidth import SLOW_SHARE, SlowHost
 
 Vector = npt.NDArray[np.float64]
 _MIN_OTHERS = 2  # hosts to compare with: of two hosts nobody knows which is slow
@@ -45,7 +45,7 @@ def slow_by_flows(flows: Sequence[Flow], hosts: int) -> list[SlowHost]:
         for host in np.flatnonzero(np.isfinite(rates)).tolist():
             others = np.delete(rates, host)
             others = others[np.isfinite(others)]
-            if len(others) >= _MIN_OTHERS and rates[host] < SHARE * np.median(others):
+            if len(others) >= _MIN_OTHERS and rates[host] < SLOW_SHARE * np.median(others):
                 slow.setdefault(host, {})[way] = (float(rates[host]), float(np.median(others)))
     suspects = [SlowHost(host, rates) for host, rates in slow.items()]
     return sorted(suspects, key=lambda suspect: min(rate for rate, _ in suspect.rates.values()))

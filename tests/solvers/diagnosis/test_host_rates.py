@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from probes.rounds import rounds as round_robin
+from probes.round_robin import all_rounds
 from solvers.diagnosis.host_rates import Flow, best_rates, fast_partner, half_duplex, slow_by_flows
 
 GBPS = 0.2
@@ -12,10 +12,13 @@ GBPS = 0.2
 def rotating_flows(
     rates: list[float], rounds: int = 3, noise: float = 0.0, seed: int = 0, shared: frozenset[int] = frozenset()
 ) -> list[Flow]:
-    """Each round pairs all hosts with others than before: one way, the other, and both at once; ``shared`` hosts are half duplex."""
+    """Each round pairs all hosts with others than before: one way, the other, and both at once.
+
+    ``shared`` hosts are half duplex.
+    """
     rng = np.random.default_rng(seed)
     flows = []
-    for pairs in round_robin(len(rates), seed)[:rounds]:
+    for pairs in all_rounds(len(rates), seed)[:rounds]:
         for a, b in pairs:
             for source, target in ((a, b), (b, a)):
                 rate = min(rates[a], rates[b]) * float(np.exp(rng.normal(0, noise)))
