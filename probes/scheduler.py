@@ -72,7 +72,8 @@ class ProbeScheduler:
     ) -> None:
         """Run tasks to completion, as many at a time as their hosts allow, and call ``on_done`` after each.
 
-        Hosts that share a kernel (containers, a lab) share its cores: a task takes ``cores_per_task`` of them.
+        Hosts that share a kernel (containers, a lab) share its cores: a task takes ``cores_per_task`` of them; with 0
+        cores do not limit tasks.
         """
         waiting, active = list(tasks), list[ProbeTask]()
         while waiting or active:
@@ -104,7 +105,7 @@ class ProbeScheduler:
             return False
         for host in task.hosts:
             boot, cores = self._machine.get(host, ("", 1))
-            if not boot or [b for b, _ in self._machine.values()].count(boot) < 2:
+            if not cores_per_task or not boot or [b for b, _ in self._machine.values()].count(boot) < 2:
                 continue
             running = sum(any(self._machine[h][0] == boot for h in other.hosts) for other in active)
             if running >= max(1, cores // cores_per_task):

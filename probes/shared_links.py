@@ -195,18 +195,17 @@ def _flows(
         listening = yield [Request(sink, {"method": "flow_listen"}, _CONTROL_S) for _, sink in pairs]
         tokens = [secrets.token_hex(32) for _ in pairs]
         sinks = [
-            Request(sink, {"method": "flow_receive", "token": token, "seconds": seconds}, timeout_s)
+            Request(sink, {"method": "flow_exchange", "receive_token": token, "seconds": seconds}, timeout_s)
             for (_, sink), token in zip(pairs, tokens, strict=True)
         ]
         sources = [
             Request(
                 source,
                 {
-                    "method": "flow_send",
+                    "method": "flow_exchange",
                     "peer": [context.address(sink), answer["port"]],
-                    "token": token,
-                    # Slightly longer: the last sender to begin must send until the first receiver has finished.
-                    "seconds": seconds + 0.1,
+                    "send_token": token,
+                    "seconds": seconds,
                 },
                 timeout_s,
             )

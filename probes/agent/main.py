@@ -5,8 +5,7 @@ packet of the current measurement once; an answer is as long as the probe. It en
 
 ===================  ============================================================================================
 from the controller  ``begin`` · ``pair`` (STAMP with a peer, which gets the same) · ``icmp`` · ``tcp`` · ``iperf3``
-                     · ``iperf3_serve`` · ``flow_listen`` · ``flow_receive`` · ``flow_send`` · ``inspect``
-                     · ``alive``
+                     · ``iperf3_serve`` · ``flow_listen`` · ``flow_exchange`` · ``inspect`` · ``alive``
 to the controller    ``ready`` · ``busy`` (another plink probe runs here) · ``done`` (with the task's number)
                      · ``alive`` (the answer to the same)
 ===================  ============================================================================================
@@ -134,10 +133,8 @@ class ProbeAgent:
                 self._listener.close()
             self._listener = flows.listen(self._address)
             return {"port": self._listener.getsockname()[1]}
-        if kind == "flow_receive" and self._listener is not None:
-            return flows.receive(self._listener, message)
-        if kind == "flow_send":
-            return flows.send(message)
+        if kind == "flow_exchange":
+            return flows.exchange(self._listener, message)
         return {"error": f"unknown request {kind!r}"}
 
 

@@ -110,7 +110,7 @@ def test_session_of_one_host_is_refused(children: ChildHosts) -> None:
 
 def test_what_it_cannot_do_it_says(agent: AgentUnderTest) -> None:
     assert agent.ask("dance")["error"] == "unknown request 'dance'"
-    assert agent.ask("flow_receive", token="00", seconds=1)["error"] == "unknown request 'flow_receive'"
+    assert agent.ask("flow_exchange", receive_token="00", seconds=1)["error"] == "nothing listens for the flow"
 
 
 def test_it_measures_handshakes_with_its_own_port(agent: AgentUnderTest) -> None:

@@ -33,7 +33,7 @@ def two_groups(sizes: tuple[int, int], host: float, into: tuple[float, float]) -
         if body["method"] == "flow_listen":
             flows.append(name)
             return 0.01, {"port": 7000}
-        if body["method"] == "flow_send":
+        if "send_token" in body:
             flows.clear()
             return body["seconds"], {"sent_bytes": 1}
         group = 0 if int(name[1:]) < sizes[0] else 1
