@@ -14,8 +14,8 @@ from plink.model.elastic.reports import Answer, Hello, OtherVersion
 from plink.model.hosts import Host, Hosts
 from plink.remote.fleet import Fleet, Message
 from plink.remote.words import Nonsense, Words, said_on
+from runners.agile.compatibility import refuse
 from runners.agile.controller import Controller
-from runners.agile.fitting import refuse
 from runners.job.crew import Crew
 from runners.job.job import Job
 from runners.job.launcher import _at_the_gate
