@@ -18,7 +18,7 @@ from plink.model.storage import write_document
 from plink.records.elastic_log import NAME as LOG
 from plink.records.elastic_log import SOCKET, ElasticLog, Entry
 from plink.remote.connector import Connector
-from runners.agile.hub import Ended, Hub, Report, Wishes
+from runners.agile.supervisor import JobEnd, JobSettingsOverride, Supervisor, SupervisorCallbacks
 from runners.job.job import Job
 from runners.job.placement import RankLocation
 from runners.job.result import new_id
@@ -81,15 +81,22 @@ def run_elastic(
     note = {"backend": "agileml", "settings": settings}
     record = None if wanted.record is None else replace(wanted.record, note={**wanted.record.note, **note})
     run = RunDescription(new_id(), wanted.runner, job, hosts, {})
-    with recording(record, run) as current, _logs(current) as (kept, notes):
-        events = ElasticEvents(kept, observer.on_entry)
-        wishes = Wishes(settings, wanted.max_hosts, _racks(wanted.network, hosts))
+    with recording(record, run) as current, _logs(current) as (elastic_log, notes):
+        events = ElasticEvents(elastic_log, observer.on_entry)
+        overrides = JobSettingsOverride(settings, wanted.max_hosts, _racks(wanted.network, hosts))
         identities: Mapping[str, dict[str, Any]] | None = None if wanted.runner == "local" else {}
-        hub = Hub(connector, node, wishes, _report(observer, events, current, notes), identities, time.monotonic)
-        where = {"socket": hub.asking.name, "pid": os.getpid(), "lab": hosts.lab, "runner": wanted.runner}
+        supervisor = Supervisor(
+            connector, node, overrides, _report(observer, events, current, notes), identities, time.monotonic
+        )
+        where = {
+            "socket": supervisor.control_socket.name,
+            "pid": os.getpid(),
+            "lab": hosts.lab,
+            "runner": wanted.runner,
+        }
         write_document(current.folder / SOCKET, {"schema": "plink.elastic-job/1", **where})
-        ended = hub.run(hosts)
-        current.outcome = {"exit_code": ended.code, "seconds": ended.seconds, "why": ended.why}
+        ended = supervisor.run(hosts)
+        current.outcome = {"exit_code": ended.code, "seconds": ended.seconds, "why": ended.reason}
     return _result(run.id, ended, events)
 
 
@@ -138,18 +145,18 @@ def _connector(hosts: Hosts, request: ElasticRequest) -> Connector:
 @contextlib.contextmanager
 def _logs(current: Recording) -> Iterator[tuple[ElasticLog, TextIO]]:
     """The run's log, and lines for whoever looks for the cause of something."""
-    kept, notes = ElasticLog(current.folder / LOG), (current.folder / "notes.log").open("a")
+    elastic_log, notes = ElasticLog(current.folder / LOG), (current.folder / "notes.log").open("a")
     try:
-        yield kept, notes
+        yield elastic_log, notes
     finally:
-        kept.close()
+        elastic_log.close()
         with contextlib.suppress(OSError):
             notes.close()
-        if kept.trouble is not None and (current.record is None or current.record.trouble is None):
-            log.warning("%s", kept.trouble)
+        if elastic_log.trouble is not None and (current.record is None or current.record.trouble is None):
+            log.warning("%s", elastic_log.trouble)
 
 
-def _report(observer: ElasticObserver, events: ElasticEvents, current: Recording, notes: TextIO) -> Report:
+def _report(observer: ElasticObserver, events: ElasticEvents, current: Recording, notes: TextIO) -> SupervisorCallbacks:
     began = time.monotonic()
 
     def on_note(text: str) -> None:
@@ -165,7 +172,7 @@ def _report(observer: ElasticObserver, events: ElasticEvents, current: Recording
         observer.on_placement(locations)
         log.info("%d/%d hosts verified; starting the program", len(locations), len(locations))
 
-    return Report(
+    return SupervisorCallbacks(
         on_line, events.add, on_note, lambda text: log.warning("%s", text), on_placement,
         observer.progress, observer.on_status, current.folder,
     )  # fmt: skip
@@ -182,8 +189,8 @@ def _racks(network: Network | None, hosts: Hosts) -> dict[str, str]:
     except PlinkError as error:
         log.warning("the racks of hosts are not known: %s", error)
         return {}
-    known = network.hosts.by_name()
-    if not any(host.name in known and known[host.name].address == host.address for host in hosts):
+    hosts_by_name = network.hosts.by_name()
+    if not any(host.name in hosts_by_name and hosts_by_name[host.name].address == host.address for host in hosts):
         return {}
     if groups.max() == 0:
         return {}
@@ -192,7 +199,7 @@ def _racks(network: Network | None, hosts: Hosts) -> dict[str, str]:
     return {name: first[int(group)] for name, group in zip(names, groups, strict=True)}
 
 
-def _result(run_id: str, ended: Ended, events: ElasticEvents) -> ElasticResult:
+def _result(run_id: str, ended: JobEnd, events: ElasticEvents) -> ElasticResult:
     return ElasticResult(
-        run_id, ended.code, ended.seconds, ended.why, events.iterations, events.iteration_s, events.objective
+        run_id, ended.code, ended.seconds, ended.reason, events.iterations, events.iteration_s, events.objective
     )

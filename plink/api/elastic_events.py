@@ -31,8 +31,8 @@ class ElasticEvents:
     :param on_entry: is given each entry.
     """
 
-    def __init__(self, kept: ElasticLog, on_entry: Callable[[Entry], None]) -> None:
-        self._kept, self._on_entry = kept, on_entry
+    def __init__(self, elastic_log: ElasticLog, on_entry: Callable[[Entry], None]) -> None:
+        self._log, self._on_entry = elastic_log, on_entry
         self._seconds = IterationValues()
         self._noted_at = -math.inf
         self.objective: float | None = None
@@ -50,7 +50,7 @@ class ElasticEvents:
     def add(self, line: dict[str, Any]) -> None:
         """Take a line of the controller's log."""
         entry: Entry = KINDS[line["what"]](**{key: value for key, value in line.items() if key != "what"})
-        self._kept.add(entry)
+        self._log.add(entry)
         if isinstance(entry, Iteration):
             self._seconds.add(entry.iteration, entry.seconds)
             if entry.objective is not None:

@@ -52,23 +52,23 @@ class ElasticRequest:
         """As :class:`solvers.elastic.settings.Settings` has them. :raises UsageError: for values that cannot be."""
         if self.runner not in RUNNERS:
             raise UsageError(f"--runner {self.runner}: choose one of {', '.join(RUNNERS)}")
-        found: dict[str, Any] = {}
+        settings: dict[str, Any] = {}
         if self.rule is not None:
             parse_rule(self.rule)
-            found["rule"] = self.rule
+            settings["rule"] = self.rule
         if self.max_hosts is not None and self.max_hosts < 1:
             raise UsageError(f"--max-hosts {self.max_hosts}: at least 1 is needed")
         if self.host_bandwidth_gbps is not None:
-            found["host_rate"] = self.host_bandwidth_gbps * 1e9 / 8
+            settings["host_rate"] = self.host_bandwidth_gbps * 1e9 / 8
         if self.stage_thresholds == "auto":
             if self.host_bandwidth_gbps is None:
                 raise UsageError("--stage-thresholds auto needs --host-bandwidth (10gbit): what a host carries")
-            found["measured"] = True
+            settings["measured"] = True
         elif self.stage_thresholds is not None:
             from solvers.elastic.placement.stages import Thresholds
 
             thresholds = Thresholds(*self.stage_thresholds)
-            found |= {"active": thresholds.active, "backup_only": thresholds.backup_only}
+            settings |= {"active": thresholds.active, "backup_only": thresholds.backup_only}
         timeout_s = self.heartbeat_timeout_s
         if timeout_s is not None and not timeout_s >= _MIN_HEARTBEAT_TIMEOUT_S:
             raise UsageError(
@@ -89,4 +89,4 @@ class ElasticRequest:
             "restore": None if self.restore is None else str(self.restore.absolute()),
             "notices": self.preemption_source,
         }
-        return found | {name: value for name, value in values.items() if value is not None}
+        return settings | {name: value for name, value in values.items() if value is not None}

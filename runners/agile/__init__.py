@@ -1,1 +1,1 @@
-"""An elastic job (AgileML): its controller, a process of its own, and the hub that reaches the hosts."""
+"""An elastic job (AgileML): its controller, a process of its own, and the supervisor that reaches the hosts."""

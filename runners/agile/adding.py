@@ -8,22 +8,22 @@ from typing import Any
 from plink.errors import PlinkError, UsageError
 from plink.model.elastic.reports import Hello, OtherVersion
 from plink.model.hosts import Host
-from runners.agile.asking import Answer
-from runners.agile.fitting import refuse
+from runners.agile.compatibility import refuse
+from runners.agile.control_socket import Answer
 from runners.agile.group import Group
 from solvers.elastic.crash_loop import ENDED
 from solvers.elastic.member import Member
 
-LOAD_S = 600.0  # for a program to be imported and made, on all hosts
-LATE = f"the program was not made within {LOAD_S:.0f} s"
-_LOOK_S = 0.2
-_AGAIN_S = 5.0  # after the first attempt; twice as long after every other, up to
-_MOST_S = 60.0
+PROGRAM_LOAD_TIMEOUT_S = 600.0  # for a program to be imported and made, on all hosts
+LATE = f"the program was not made within {PROGRAM_LOAD_TIMEOUT_S:.0f} s"
+_POLL_INTERVAL_S = 0.2
+_FIRST_RETRY_S = 5.0  # after the first attempt; twice as long after every other, up to
+_MAX_RETRY_S = 60.0
 
 
 @dataclass
 class Adding:
-    """For the hub's thread, on which ``soon`` does something.
+    """For the supervisor's thread, on which ``soon`` does something.
 
     ``gather``: hosts become a group that is not started yet, and members to be. ``members``: of the job. ``hello``:
     what others said first, None where they are gone, and ``lost`` why. ``room``: a warning where hosts may have too
@@ -59,9 +59,9 @@ class Adding:
             raise UsageError(f"{', '.join(sorted({name for name in names if names.count(name) > 1}))}: named twice")
         self._names |= set(names)
 
-        def answered(told: dict[str, Any]) -> None:
+        def answered(response: dict[str, Any]) -> None:
             self._names -= set(names)
-            answer(told)
+            answer(response)
 
         group, members = self.gather(hosts)
         peers = [member.at for member in self.members.values()]
@@ -72,18 +72,18 @@ class Adding:
 
         :param wait_s: before the next attempt. :param noted: why the last one failed, which need not be said again.
         """
-        after_s = wait_s or _AGAIN_S
+        after_s = wait_s or _FIRST_RETRY_S
         if self.over() or host.name in {member.name for member in self.members.values()}:
             return
         if host.name in self._names:  # by somebody else, who may not succeed
             self._later(after_s, lambda: self.until_it_comes(host, after_s, noted))
             return
 
-        def answer(told: dict[str, Any]) -> None:
-            if why := told.get("why"):
-                if why != noted:
-                    self.note(f"{host.name}: {why}")
-                self._later(after_s, lambda: self.until_it_comes(host, min(2 * after_s, _MOST_S), why))
+        def answer(response: dict[str, Any]) -> None:
+            if error := response.get("error"):
+                if error != noted:
+                    self.note(f"{host.name}: {error}")
+                self._later(after_s, lambda: self.until_it_comes(host, min(2 * after_s, _MAX_RETRY_S), error))
 
         self.add([host], answer, True)
 
@@ -92,11 +92,11 @@ class Adding:
         try:
             group.start(lambda phase, done, total: None, self.machines, peers)
         except (PlinkError, OSError) as error:
-            why = str(error)
+            text = str(error)
             group.close()
-            self.soon(lambda: self._refuse(members, answer, why))
+            self.soon(lambda: self._refuse(members, answer, text))
             return
-        self.soon(lambda: self._await_hello(group, members, answer, bulk, self.clock() + LOAD_S))
+        self.soon(lambda: self._await_hello(group, members, answer, bulk, self.clock() + PROGRAM_LOAD_TIMEOUT_S))
 
     def _await_hello(
         self, group: Group, members: list[Member], answer: Answer, bulk: bool, deadline: float
@@ -104,31 +104,31 @@ class Adding:
         """Comes back until all newcomers have said something."""
         late = self.clock() > deadline
         if not late and any(member.number not in self.hello for member in members):
-            self._later(_LOOK_S, lambda: self._await_hello(group, members, answer, bulk, deadline))
+            self._later(_POLL_INTERVAL_S, lambda: self._await_hello(group, members, answer, bulk, deadline))
             return
-        known = []
+        newcomers = []
         for member in members:
             hello = self.hello.get(member.number)
             if hello is None:
-                said = last_word(group.last_lines(member.number), self.lost.get(member.number, LATE))
+                message = last_word(group.last_lines(member.number), self.lost.get(member.number, LATE))
                 group.close()
-                self._refuse(members, answer, f"{member.name}: {said}")
+                self._refuse(members, answer, f"{member.name}: {message}")
                 return
-            known.append(replace(member, hello=hello, at=group.addresses[member.number]))
+            newcomers.append(replace(member, hello=hello, at=group.addresses[member.number]))
         try:
-            if why := refuse([*self.members.values(), *known]):
-                raise PlinkError(why)
-            note = self.room(known)
+            if mismatch := refuse([*self.members.values(), *newcomers]):
+                raise PlinkError(mismatch)
+            note = self.room(newcomers)
         except PlinkError as error:
             group.close()
             self._refuse(members, answer, str(error))
             return
-        self.admit(known, bulk)
+        self.admit(newcomers, bulk)
         answer({"added": [member.name for member in members], **({"note": note} if note else {})})
 
-    def _refuse(self, members: list[Member], answer: Answer, why: str) -> None:
+    def _refuse(self, members: list[Member], answer: Answer, error: str) -> None:
         self.dismiss(members)
-        answer({"why": why})
+        answer({"error": error})
 
     def _later(self, seconds: float, does: Callable[[], None]) -> None:
         timer = threading.Timer(seconds, lambda: self.soon(does))
@@ -136,11 +136,11 @@ class Adding:
         timer.start()
 
 
-def last_word(lines: list[str], why: str) -> str:
+def last_word(lines: list[str], reason: str) -> str:
     """Why a node ended before it was begun: from what it printed, where it ended by itself."""
-    if not why.startswith(ENDED):
-        return why
-    if why == f"{ENDED} 0":  # as with --help: the last line of that would explain nothing
+    if not reason.startswith(ENDED):
+        return reason
+    if reason == f"{ENDED} 0":  # as with --help: the last line of that would explain nothing
         return "the program ended of its own accord before the job began, with exit code 0, after what it printed"
-    said = [line for line in lines if "error: " in line] or lines[-1:]
-    return said[-1].partition("error: ")[2] or said[-1] if said else "its node ended before the job began"
+    errors = [line for line in lines if "error: " in line] or lines[-1:]
+    return errors[-1].partition("error: ")[2] or errors[-1] if errors else "its node ended before the job began"

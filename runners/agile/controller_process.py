@@ -1,4 +1,4 @@
-"""The controller as its hub sees it: a child that may die, or stand still, and is then started anew.
+"""The controller as its supervisor sees it: a child that may die, or stand still, and is then started anew.
 
 Nobody waits for it: what it is told is queued, for a thread that writes it.
 """
@@ -15,10 +15,10 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-_SILENT_S = 4.0
-_START_S = 60.0  # to import what it needs, on a busy machine
-_END_S = 2.0
-_MOST_WAITING = 500_000  # messages that it has not taken: a minute of what a thousand hosts say
+_HEARTBEAT_TIMEOUT_S = 4.0
+_START_TIMEOUT_S = 60.0  # to import what it needs, on a busy machine
+_END_TIMEOUT_S = 2.0
+_MAX_QUEUED_MESSAGES = 500_000  # messages that it has not taken: a minute of what a thousand hosts say
 # It imports from where this process does, and never from the folder it is started in: a job's may hold a `runners` too.
 _START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from runners.agile.main import main; main()"
 
@@ -46,7 +46,7 @@ class ControllerProcess:
 
     def tell(self, message: dict[str, Any]) -> None:
         """Something to it, at once; lost if it is. One that is too far behind is ended: another asks hosts anew."""
-        if self._waiting.qsize() < _MOST_WAITING:
+        if self._waiting.qsize() < _MAX_QUEUED_MESSAGES:
             self._waiting.put(json.dumps(message).encode() + b"\n")
         else:
             self.kill()
@@ -54,7 +54,7 @@ class ControllerProcess:
     @property
     def silent(self) -> bool:
         """Whether it stands still."""
-        return time.monotonic() - self._heard_at > (_SILENT_S if self._spoke else _START_S)
+        return time.monotonic() - self._heard_at > (_HEARTBEAT_TIMEOUT_S if self._spoke else _START_TIMEOUT_S)
 
     def kill(self) -> None:
         """It is as good as gone."""
@@ -64,7 +64,7 @@ class ControllerProcess:
         """It ends by itself, or is ended."""
         self._waiting.put(None)
         try:
-            self._process.wait(_END_S)
+            self._process.wait(_END_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

@@ -1,4 +1,4 @@
-"""Hosts that were started together: agents on them, and a node each, with a line to the hub."""
+"""Hosts that were started together: agents on them, and a node each, with a line to the supervisor."""
 
 import contextlib
 import gc
@@ -24,7 +24,7 @@ from runners.job.result import check_placement
 from runners.job.setup import set_up_hosts
 from solvers.elastic.crash_loop import ENDED
 
-_LOOK_S = 0.5
+_POLL_INTERVAL_S = 0.5
 
 # number of the host, what its node says; None: it is gone, and why
 Hear = Callable[[int, Message | None, str], None]
@@ -94,12 +94,12 @@ class Group:
     def tell(self, number: int, message: dict[str, Any]) -> None:
         """Something to a node."""
         with contextlib.suppress(StopIteration):
-            name = next(name for name, known in self._numbers.items() if known == number)
+            name = next(name for name, other in self._numbers.items() if other == number)
             self._fleet.send(name, method="line", text=json.dumps(message))
 
     def end(self, number: int) -> None:
         """End a node, whatever it does, and its agent."""
-        name = next(name for name, known in self._numbers.items() if known == number)
+        name = next(name for name, other in self._numbers.items() if other == number)
         self._fleet.send(name, method="end")
         self._fleet.end(name)
 
@@ -118,7 +118,7 @@ class Group:
 
     def _listen(self) -> None:
         while not self._closed.is_set():
-            message = self._fleet.receive(_LOOK_S)
+            message = self._fleet.receive(_POLL_INTERVAL_S)
             if message is None:
                 continue
             number = self._numbers[message.host]
@@ -148,7 +148,7 @@ class Group:
             if message is not None:
                 self._hear(number, message, "")
 
-    def _lost(self, number: int, why: str) -> None:
+    def _lost(self, number: int, reason: str) -> None:
         if number not in self._gone:
             self._gone.add(number)
-            self._hear(number, None, why)
+            self._hear(number, None, reason)

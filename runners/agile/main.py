@@ -1,4 +1,4 @@
-"""The controller's process: JSON lines from the hub on standard input, to the hub on standard output."""
+"""The controller's process: JSON lines from the supervisor on standard input, to the supervisor on standard output."""
 
 import json
 import os
@@ -15,7 +15,7 @@ _READ = 1 << 16
 
 
 def main() -> None:
-    """Until the hub is gone, or the job is over."""
+    """Until the supervisor is gone, or the job is over."""
 
     def write(message: dict[str, Any]) -> None:
         out.write(json.dumps(message).encode() + b"\n")

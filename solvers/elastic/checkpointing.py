@@ -4,7 +4,7 @@ One is written when it is due, at the clock that all backups have. The files may
 that clock: so no worker is held up, and nothing before it is released meanwhile.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from plink.model.checkpoint_names import name_of
@@ -14,7 +14,8 @@ from plink.model.elastic.requests import DiscardCheckpoint, KeepCheckpoint, Trun
 from plink.model.elastic.results import CheckpointWritten, Result
 from solvers.elastic.commands import CheckpointAnswer
 from solvers.elastic.context import Context
-from solvers.elastic.pending import GONE, REFUSED, CheckpointAnnounced, CheckpointDiscarded, CheckpointPart
+from solvers.elastic.dispatch import on_answer
+from solvers.elastic.pending import GONE, REFUSED
 from solvers.elastic.placement.hosts import Tier
 from solvers.elastic.state import Checkpoint, CheckpointAttempt, Checkpointing, State
 
@@ -23,7 +24,26 @@ _MIN_INTERVAL_S = 0.2
 _MAX_WAIT_AT_END_S = 30.0  # until one can be begun
 
 
-def found(ctx: Context, saved: SavedCheckpoint | None, folder: str) -> Checkpoint | None:
+@dataclass(frozen=True)
+class CheckpointPart:
+    """A host writes its part of a checkpoint."""
+
+    host: int
+
+
+@dataclass(frozen=True)
+class CheckpointAnnounced:
+    """A whole checkpoint is named as the latest."""
+
+
+@dataclass(frozen=True)
+class CheckpointDiscarded:
+    """A host removes its part of a checkpoint that failed."""
+
+    host: int
+
+
+def note_saved(ctx: Context, saved: SavedCheckpoint | None, folder: str) -> Checkpoint | None:
     """Take note of one that was there before, and return the last."""
     if saved is not None:
         last = Checkpoint(f"{folder}/{saved.folder}", saved.clock)
@@ -91,11 +111,14 @@ def look(ctx: Context, left_s: float | None = None) -> None:
     last = _own(ctx.state) if requested else now.last
     newer = last is None or now.clock > last.clock
     members = ctx.state.members
-    if not newer or not all(one.safe and not one.waiting and one.backup in members for one in cluster.partitions):
+    safe = (
+        partition.safe and not partition.waiting and partition.backup in members for partition in cluster.partitions
+    )
+    if not newer or not all(safe):
         return
     by_host: dict[int, list[int]] = {}
-    for index, one in enumerate(cluster.partitions):
-        by_host.setdefault(one.backup, []).append(index)
+    for index, partition in enumerate(cluster.partitions):
+        by_host.setdefault(partition.backup, []).append(index)
     checkpoint = Checkpoint(f"{settings.checkpoints}/{name_of(now.clock, settings.job)}", now.clock)
     attempt = CheckpointAttempt(checkpoint, urgent, tuple(by_host), frozenset(by_host))
     ctx.state.checkpointing = replace(now, urgent=False, attempt=attempt)
@@ -112,6 +135,7 @@ def last_reliable_s(ctx: Context) -> float | None:
     return max(deadlines[host] for host in hosts) - ctx.now
 
 
+@on_answer(CheckpointPart)
 def part_written(ctx: Context, purpose: CheckpointPart, answer: Answer, result: Result | None) -> None:
     """A host has written its part, or could not. It ends, whole or removed, when all have answered: a file that is
     still being written must not fall into the next attempt's folder."""
@@ -138,7 +162,8 @@ def _announce(ctx: Context, attempt: CheckpointAttempt, host: int) -> None:
     ctx.request(host, KeepCheckpoint(settings.checkpoints, saved, settings.job), CheckpointAnnounced())
 
 
-def announced(ctx: Context, answer: Answer) -> None:
+@on_answer(CheckpointAnnounced)
+def announced(ctx: Context, purpose: CheckpointAnnounced, answer: Answer, result: Result | None) -> None:
     """The checkpoint counts, or not."""
     attempt = ctx.state.checkpointing.attempt
     if attempt is None:
@@ -165,7 +190,8 @@ def _discard(ctx: Context, attempt: CheckpointAttempt) -> None:
         _failed(ctx)
 
 
-def discarded(ctx: Context, purpose: CheckpointDiscarded) -> None:
+@on_answer(CheckpointDiscarded)
+def discarded(ctx: Context, purpose: CheckpointDiscarded, answer: Answer, result: Result | None) -> None:
     """A host has removed its part, as far as it can."""
     attempt = ctx.state.checkpointing.attempt
     if attempt is None or purpose.host not in attempt.waiting:
@@ -187,11 +213,11 @@ def _failed(ctx: Context) -> None:
         urgent = now.urgent or attempt.urgent
         ctx.state.checkpointing = replace(now, retry_s=ctx.now + _MIN_INTERVAL_S, urgent=urgent)
     elif attempt.kind != GONE:
-        why = f"no checkpoint could be written in {ctx.state.settings.checkpoints}: {attempt.error}"
+        text = f"no checkpoint could be written in {ctx.state.settings.checkpoints}: {attempt.error}"
         ctx.state.checkpointing = replace(now, failures=now.failures + 1, requests=())
-        ctx.say(why)
+        ctx.say(text)
         for _, ask in now.requests:
-            ctx.command(CheckpointAnswer(ask, {"why": why}))
+            ctx.command(CheckpointAnswer(ask, {"error": text}))
 
 
 def _own(state: State) -> Checkpoint | None:
@@ -206,7 +232,8 @@ def _answer_requests(ctx: Context) -> None:
     now, last = ctx.state.checkpointing, _own(ctx.state)
     if last is None:
         return
-    ctx.state.checkpointing = replace(now, requests=tuple(one for one in now.requests if one[0] > last.clock))
+    pending = tuple(request for request in now.requests if request[0] > last.clock)
+    ctx.state.checkpointing = replace(now, requests=pending)
     for wanted, ask in now.requests:
         if wanted <= last.clock:
             ctx.command(CheckpointAnswer(ask, {"clock": last.clock, "folder": last.folder}))

@@ -8,7 +8,7 @@ from typing import Any
 
 from plink.model.elastic.requests import Request
 from solvers.elastic.commands import Command, LogEntry, LogLine, Note, Say, Send
-from solvers.elastic.pending import Due, PendingRequest, Purpose, Timer
+from solvers.elastic.pending import PendingRequest, Timer
 from solvers.elastic.state import State
 
 
@@ -39,14 +39,14 @@ class Context:
         for host in self.state.members:
             self.commands.append(Send(host, request))
 
-    def request(self, host: int, request: Request, purpose: Purpose) -> None:
-        """Send a request; its answer is handled by what its purpose belongs to."""
+    def request(self, host: int, request: Request, purpose: Any) -> None:
+        """Send a request, whose answer goes to the handler of its purpose (:mod:`solvers.elastic.dispatch`)."""
         number = self.state.latest_request = self.state.latest_request + 1
         self.state.requests = {**self.state.requests, number: PendingRequest(host, type(request), purpose)}
         self.commands.append(Send(host, request, number))
 
-    def later(self, seconds: float, due: Due) -> None:
-        """Set a timer."""
+    def later(self, seconds: float, due: Any) -> None:
+        """Set a timer, for the handler of what is due then."""
         timers = list(self.state.timers)
         insort(timers, Timer(self.now + seconds, self.state.timers_set, due))
         self.state.timers, self.state.timers_set = tuple(timers), self.state.timers_set + 1

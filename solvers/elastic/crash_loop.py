@@ -23,7 +23,9 @@ def answered(deaths: CrashLoop, host: int, request: int) -> CrashLoop:
     return replace(deaths, answered={**deaths.answered, host: latest})
 
 
-def died(deaths: CrashLoop, host: tuple[int, str], why: str, clock: int, asked: int) -> tuple[CrashLoop, bool]:
+def died(
+    deaths: CrashLoop, host: tuple[int, str], reason: str, clock: int, latest_request: int
+) -> tuple[CrashLoop, bool]:  # fmt: skip
     """Return whether a death counts: then the others are to be asked something, to show that they are there.
 
     :param host: its number and name. :param clock: that the whole job has reached. :param asked: the latest request.
@@ -31,15 +33,15 @@ def died(deaths: CrashLoop, host: tuple[int, str], why: str, clock: int, asked: 
     number, name = host
     answered = deaths.answered.get(number, -1)
     deaths = replace(deaths, answered={other: latest for other, latest in deaths.answered.items() if other != number})
-    code = _code(why)
+    code = _code(reason)
     if code is None or code in _TERMINATED:
         return deaths, False
     if clock > deaths.clock:
-        deaths = replace(deaths, clock=clock, asked=-1, all=0, codes=())
+        deaths = replace(deaths, clock=clock, last_request=-1, all=0, codes=())
     deaths = replace(deaths, all=deaths.all + 1, last=f"{name}, exit code {code}")
-    if deaths.codes and answered <= deaths.asked:
+    if deaths.codes and answered <= deaths.last_request:
         return deaths, False
-    return replace(deaths, codes=(*deaths.codes, code), asked=asked), True
+    return replace(deaths, codes=(*deaths.codes, code), last_request=latest_request), True
 
 
 def blame(deaths: CrashLoop) -> str | None:
@@ -58,7 +60,7 @@ def suspicion(deaths: CrashLoop) -> str | None:
     return f"{hosts} died while clock {deaths.clock + 1} was worked on (last: {deaths.last}): {_CAUSE}"
 
 
-def _code(why: str) -> int | None:
+def _code(reason: str) -> int | None:
     """Of a process that ended by itself; None: the host is gone for another reason."""
-    code = why.removeprefix(ENDED).strip()
-    return int(code) if why.startswith(ENDED) and code.isdigit() else None
+    code = reason.removeprefix(ENDED).strip()
+    return int(code) if reason.startswith(ENDED) and code.isdigit() else None

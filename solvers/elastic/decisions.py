@@ -1,10 +1,15 @@
 """Decisions of the placement carried out: each action is given to the sub-state that brings it about."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from plink.model.elastic.reports import Answer
 from plink.model.elastic.requests import Forget, RollBack, SetOwners
-from solvers.elastic import checkpointing, loading, migration, rebalancing, traffic
+from plink.model.elastic.results import Result
+from solvers.elastic import checkpointing, loading, migration, opening, rebalancing, traffic
 from solvers.elastic.context import Context
+from solvers.elastic.dispatch import on_answer
+from solvers.elastic.events import HostsLost
+from solvers.elastic.pending import GONE
 from solvers.elastic.placement import actions as act
 from solvers.elastic.placement.cluster import apply
 from solvers.elastic.placement.data import worked_on
@@ -14,6 +19,15 @@ from solvers.elastic.rollback import roll_back
 from solvers.elastic.state import CLOCK_SHIFT
 
 _NOT_LOGGED = act.Consistent | act.Welcome | act.ChangeStage | act.Serve  # or logged as something else
+
+
+@dataclass(frozen=True)
+class HostRolledBack:
+    """A host goes back to a clock."""
+
+    host: int
+    clock: int
+    era: int
 
 
 def decide(ctx: Context) -> act.Halt | None:
@@ -32,13 +46,15 @@ def decide(ctx: Context) -> act.Halt | None:
 def carry_out(ctx: Context, after: Cluster, actions: tuple[act.Action, ...]) -> act.Halt | None:
     """Make a decision the state of things, and have it brought about; returns a halt among its actions."""
     before, ctx.state.placement = ctx.state.placement, after
-    if before is not None and any(isinstance(action, act.RollBack) for action in actions):
+    rolls_back = any(isinstance(action, act.RollBack) for action in actions)
+    if before is not None and rolls_back:
         migration.give_up(ctx, before)
+        migration.forget_backups(ctx, before)  # which may not be able to go back
     for action in actions:
         if not isinstance(action, _NOT_LOGGED):
             ctx.log(what="action", action=type(action).__name__, why=action.reason)
         _carry_out_one(ctx, action)
-    if before is not None:
+    if before is not None and not rolls_back:
         migration.forget_backups(ctx, before)
     ctx.state.rebalancing = replace(ctx.state.rebalancing, wanted=worked_on(after.pieces))
     rebalancing.look(ctx)
@@ -49,9 +65,9 @@ def point(ctx: Context) -> None:
     """Tell all members who serves what."""
     cluster = ctx.state.cluster
     owners = {
-        number: (ctx.state.address(one.owner), one.epoch)
-        for number, one in enumerate(cluster.partitions)
-        if one.owner in ctx.state.members
+        number: (ctx.state.address(partition.owner), partition.epoch)
+        for number, partition in enumerate(cluster.partitions)
+        if partition.owner in ctx.state.members
     }
     ctx.send_all(SetOwners(owners, cluster.number))
 
@@ -64,7 +80,7 @@ def _carry_out_one(ctx: Context, action: act.Action) -> None:
             ctx.state.progress = replace(ctx.state.progress, stage=action.stage.value)
             ctx.log(what="stage", stage=action.stage.value, why=action.reason)
         case act.Serve():
-            migration.serve(ctx, action)
+            opening.serve(ctx, action)
         case act.HandOver() | act.Drain() | act.BackUp():
             migration.transfer(ctx, action)
         case act.Cancel():
@@ -80,7 +96,8 @@ def _carry_out_one(ctx: Context, action: act.Action) -> None:
         case act.RollBack():
             clock = action.clock - CLOCK_SHIFT
             log_rollback(ctx, clock, action.era, ctx.state.rebalancing.begun)
-            ctx.send_all(RollBack(clock, action.era))
+            for host in ctx.state.members:
+                ctx.request(host, RollBack(clock, action.era), HostRolledBack(host, clock, action.era))
             roll_back(ctx, clock, action.era, anew=False)
         case act.Consistent():
             checkpointing.consistent(ctx, action.clock - CLOCK_SHIFT)
@@ -95,6 +112,13 @@ def _carry_out_one(ctx: Context, action: act.Action) -> None:
             ctx.say(action.reason)
         case act.Halt() | act.Work() | act.StopWork():
             pass  # by whoever decides, and by rebalancing
+
+
+@on_answer(HostRolledBack)
+def _host_rolled_back(ctx: Context, purpose: HostRolledBack, answer: Answer, result: Result | None) -> None:
+    """Go on without a host that cannot go back: its state is of another clock than everybody else's."""
+    if answer.error is not None and answer.kind != GONE and purpose.era == ctx.state.cluster.era:
+        ctx.emit(HostsLost((purpose.host,), f"it cannot roll back to clock {purpose.clock}: {answer.error}"))
 
 
 def _welcome(ctx: Context, action: act.Welcome) -> None:

@@ -1,31 +1,43 @@
 """Hosts on their way out: those that are warned, until when they may stay, and when one of them is released."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from plink.model.elastic.requests import Bye
 from solvers.elastic.context import Context
-from solvers.elastic.pending import WarnedHostsDue
+from solvers.elastic.dispatch import on_timer
 from solvers.elastic.placement.events import Warned
 
 _GRACE_S = 1.0  # after its deadline a host that was warned is released, whatever it still has
 _RETRY_S = 0.05
 
 
-def warn(ctx: Context, seconds: Mapping[int, float], why: str) -> None:
+@dataclass(frozen=True)
+class WarnedHostsDue:
+    """Decide on warned hosts, once every replica has something."""
+
+    hosts: tuple[int, ...]
+
+
+@on_timer(WarnedHostsDue)
+def _decide_due(ctx: Context, due: WarnedHostsDue) -> None:
+    decide(ctx, due.hosts)
+
+
+def warn(ctx: Context, seconds: Mapping[int, float], reason: str) -> None:
     """Hosts will be taken away, each after so many seconds; for those that have not joined yet it is kept in mind."""
     joined = () if ctx.state.placement is None else ctx.state.cluster.members
-    known, draining = [], ctx.state.draining
+    members, draining = [], ctx.state.draining
     for number, left in seconds.items():
         if number not in joined:
-            draining = replace(draining, early={**draining.early, number: (ctx.now + left, why)})
+            draining = replace(draining, early={**draining.early, number: (ctx.now + left, reason)})
         elif number in ctx.state.members:
-            known.append(number)
+            members.append(number)
             draining = replace(draining, deadlines={**draining.deadlines, number: ctx.now + left})
-            ctx.log(**ctx.state.members[number].line("warned", why, left))
+            ctx.log(**ctx.state.members[number].line("warned", reason, left))
     ctx.state.draining = draining
-    if known:
-        decide(ctx, known)
+    if members:
+        decide(ctx, members)
 
 
 def decide(ctx: Context, hosts: Collection[int]) -> None:
@@ -35,19 +47,19 @@ def decide(ctx: Context, hosts: Collection[int]) -> None:
         ctx.later(_RETRY_S, WarnedHostsDue(tuple(hosts)))
         return
     left = {number: max(0.0, at - ctx.now) for number, at in ctx.state.draining.deadlines.items()}
-    if known := {number: left[number] for number in hosts if number in left and number in ctx.state.members}:
-        ctx.state.undecided = (*ctx.state.undecided, Warned(known, others=left))
+    if deadlines := {number: left[number] for number in hosts if number in left and number in ctx.state.members}:
+        ctx.state.undecided = (*ctx.state.undecided, Warned(deadlines, others=left))
 
 
 def apply_early_warnings(ctx: Context) -> None:
     """Warn those that were warned on their way in, once they have joined."""
     if not ctx.state.draining.early:
         return
-    for number, (until, why) in ctx.state.draining.early.items():
+    for number, (until, reason) in ctx.state.draining.early.items():
         if number in ctx.state.cluster.members:
-            rest = {other: known for other, known in ctx.state.draining.early.items() if other != number}
+            rest = {other: warning for other, warning in ctx.state.draining.early.items() if other != number}
             ctx.state.draining = replace(ctx.state.draining, early=rest)
-            warn(ctx, {number: max(0.0, until - ctx.now)}, why)
+            warn(ctx, {number: max(0.0, until - ctx.now)}, reason)
 
 
 def release_overdue(ctx: Context) -> None:
@@ -68,12 +80,12 @@ def release_free(ctx: Context) -> None:
             release(ctx, number, "it has nothing left that anybody needs")
 
 
-def release(ctx: Context, number: int, why: str) -> None:
+def release(ctx: Context, number: int, reason: str) -> None:
     """Let a host go."""
     draining = ctx.state.draining
     if number not in draining.released:
         ctx.state.draining = replace(draining, released=draining.released | {number})
-        ctx.log(**ctx.state.members[number].line("let go", why))
+        ctx.log(**ctx.state.members[number].line("let go", reason))
         ctx.send(number, Bye())
 
 

@@ -1,20 +1,29 @@
 """The end of a job that does not fail: all workers have done their last clock, and the program writes its result."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from plink.model.elastic.reports import Answer, WorkerFinished
 from plink.model.elastic.requests import WriteResult
+from plink.model.elastic.results import Result
 from solvers.elastic import checkpointing, rebalancing
 from solvers.elastic.context import Context
+from solvers.elastic.dispatch import on_answer
 from solvers.elastic.finish import end, fail
-from solvers.elastic.pending import ResultWritten
 from solvers.elastic.state import CLOCK_SHIFT, Phase
+
+
+@dataclass(frozen=True)
+class ResultWritten:
+    """The program writes its result on a host."""
+
+    host: int
+    era: int
 
 
 def worker_finished(ctx: Context, report: WorkerFinished) -> None:
     """A worker has ended: told to leave, having stood in for another, or because nothing is left to do."""
-    if report.stood_in or report.told:
-        rebalancing.worker_ended(ctx, report.worker, report.clock if report.told else None)
+    if report.stood_in or report.released:
+        rebalancing.worker_ended(ctx, report.worker, report.clock if report.released else None)
     else:  # begun anew at a later one it ends there
         ending = ctx.state.ending
         ctx.state.ending = replace(ending, finished={report.worker: report.clock, **ending.finished})
@@ -42,7 +51,8 @@ def _write_result(ctx: Context, clock: int) -> None:
     ctx.request(host, WriteResult(clock, era), ResultWritten(host, era))
 
 
-def result_written(ctx: Context, purpose: ResultWritten, answer: Answer) -> None:
+@on_answer(ResultWritten)
+def result_written(ctx: Context, purpose: ResultWritten, answer: Answer, result: Result | None) -> None:
     """The program has written its result, or could not."""
     if answer.error is None:
         end(ctx, 0, "")

@@ -22,7 +22,7 @@ def pass_time(detector: FailureDetector, now: float) -> FailureDetector:
     return replace(detector, last_event_s=now, now_s=detector.now_s + passed)
 
 
-def heard(detector: FailureDetector, host: int) -> FailureDetector:
+def message_received(detector: FailureDetector, host: int) -> FailureDetector:
     """A message of that host has come."""
     return replace(detector, heard_s={**detector.heard_s, host: detector.now_s})
 

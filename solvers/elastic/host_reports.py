@@ -21,8 +21,8 @@ def workers_of(reports: Reports) -> tuple[dict[int, WorkerAssignment], int]:
 
 def latest_thresholds(reports: Reports) -> StageThresholds | None:
     """Return what the latest measure of the traffic left to be kept; None: there was none."""
-    kept = [report.thresholds for report in reports.values() if report.thresholds]
-    return max(kept, key=lambda thresholds: thresholds.measure, default=None)
+    thresholds = [report.thresholds for report in reports.values() if report.thresholds]
+    return max(thresholds, key=lambda thresholds: thresholds.measure, default=None)
 
 
 def leaving_workers(reports: Reports, workers: Mapping[int, WorkerAssignment]) -> dict[int, int]:
@@ -55,13 +55,14 @@ def pieces_of(report: HostReport, workers: Mapping[int, WorkerAssignment]) -> fr
 
 
 def _latest_map(reports: Reports) -> ShardMap:
-    return max((report.map for report in reports.values() if report.map), key=lambda told: (told.era, told.clock))
+    maps = (report.map for report in reports.values() if report.map)
+    return max(maps, key=lambda shard_map: (shard_map.era, shard_map.clock))
 
 
 def _reached(reports: Reports) -> int:
     """The clock that all partitions have."""
     clocks: dict[int, int] = {}
     for report in reports.values():
-        for index, clock in report.backs.items():
-            clocks[index] = max(clock, clocks.get(index, clock))
+        for index, clocks_of_replica in report.backs.items():
+            clocks[index] = max(clocks_of_replica[-1], clocks.get(index, clocks_of_replica[-1]))
     return min(clocks.values(), default=-1)

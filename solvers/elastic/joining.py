@@ -2,7 +2,7 @@
 controller they report what they have."""
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from plink.model.elastic.fields import TrafficCounters
 from plink.model.elastic.reports import Answer
@@ -11,11 +11,43 @@ from plink.model.elastic.results import Begun, HostReport, Result
 from solvers.elastic import failure_detector
 from solvers.elastic.commands import DropHost
 from solvers.elastic.context import Context
+from solvers.elastic.dispatch import on_answer
 from solvers.elastic.events import AdmitArrival, BeginJob, ReportsComplete, ServersStarted
 from solvers.elastic.finish import fail
 from solvers.elastic.member import Member
-from solvers.elastic.pending import GONE, FolderChecked, FolderMarked, HostReported, ServerStarted
+from solvers.elastic.pending import GONE
 from solvers.elastic.state import Arrival, StartGroup
+
+
+@dataclass(frozen=True)
+class ServerStarted:
+    """A host of a group starts its server."""
+
+    host: int
+    group: int
+
+
+@dataclass(frozen=True)
+class FolderMarked:
+    """A host marks the folder of checkpoints."""
+
+    host: int
+    group: int
+
+
+@dataclass(frozen=True)
+class FolderChecked:
+    """A host looks for the mark."""
+
+    host: int
+    group: int
+
+
+@dataclass(frozen=True)
+class HostReported:
+    """A host reports to a restarted controller."""
+
+    host: int
 
 
 def begin(ctx: Context, members: Iterable[Member], purpose: BeginJob | AdmitArrival) -> None:
@@ -32,6 +64,7 @@ def begin(ctx: Context, members: Iterable[Member], purpose: BeginJob | AdmitArri
         ctx.request(member.number, ctx.state.settings.of(member), ServerStarted(member.number, number))
 
 
+@on_answer(ServerStarted)
 def server_started(ctx: Context, purpose: ServerStarted, answer: Answer, result: Result | None) -> None:
     """A host of a group has started its server, or could not."""
     joining, group = ctx.state.joining, ctx.state.joining.groups[purpose.group]
@@ -87,7 +120,8 @@ def _check_folder(ctx: Context, number: int, *, just_marked: bool) -> None:
         ctx.request(host, CheckFolder(), FolderChecked(host, number))
 
 
-def folder_marked(ctx: Context, purpose: FolderMarked, answer: Answer) -> None:
+@on_answer(FolderMarked)
+def folder_marked(ctx: Context, purpose: FolderMarked, answer: Answer, result: Result | None) -> None:
     """A host has marked the folder, or could not."""
     marked, joining = answer.error is None, ctx.state.joining
     group = joining.groups[purpose.group]
@@ -103,7 +137,8 @@ def folder_marked(ctx: Context, purpose: FolderMarked, answer: Answer) -> None:
     _check_folder(ctx, purpose.group, just_marked=marked)
 
 
-def folder_checked(ctx: Context, purpose: FolderChecked, answer: Answer) -> None:
+@on_answer(FolderChecked)
+def folder_checked(ctx: Context, purpose: FolderChecked, answer: Answer, result: Result | None) -> None:
     """A host has found the mark, or not."""
     group = ctx.state.joining.groups[purpose.group]
     group = replace(group, waiting=group.waiting - {purpose.host})
@@ -118,7 +153,7 @@ def folder_checked(ctx: Context, purpose: FolderChecked, answer: Answer) -> None
 def _refuse_folder(ctx: Context, group: StartGroup, member: Member, error: str) -> None:
     text = f"--checkpoint {ctx.state.settings.checkpoints}: {member.name}: {error}"
     if group.late:
-        ctx.state.members = {host: one for host, one in ctx.state.members.items() if host != member.number}
+        ctx.state.members = {host: other for host, other in ctx.state.members.items() if host != member.number}
         ctx.say(text)
         _reject(ctx, member, error)
     else:
@@ -161,7 +196,7 @@ def take_ready(ctx: Context) -> tuple[list[Member], bool] | None:
         return None
     ctx.state.joining = replace(ctx.state.joining, arrivals=queue[1:])
     members = ctx.state.members
-    return [members[one.number] for one in queue[0].members if one.number in members], queue[0].bulk
+    return [members[member.number] for member in queue[0].members if member.number in members], queue[0].bulk
 
 
 def gather_reports(ctx: Context, members: tuple[Member, ...]) -> None:
@@ -174,7 +209,8 @@ def gather_reports(ctx: Context, members: tuple[Member, ...]) -> None:
         ctx.request(member.number, Report(), HostReported(member.number))
 
 
-def reported(ctx: Context, purpose: HostReported, result: Result | None) -> None:
+@on_answer(HostReported)
+def reported(ctx: Context, purpose: HostReported, answer: Answer, result: Result | None) -> None:
     """A host has reported, or had not been begun."""
     host = purpose.host
     member = ctx.state.joining.starting.get(host)
@@ -204,18 +240,18 @@ def expected_no_longer(ctx: Context, host: int) -> bool:
 def _expect(ctx: Context, member: Member) -> None:
     joining = ctx.state.joining
     ctx.state.joining = replace(joining, starting={**joining.starting, member.number: member})
-    ctx.state.detector = failure_detector.heard(ctx.state.detector, member.number)
+    ctx.state.detector = failure_detector.message_received(ctx.state.detector, member.number)
 
 
 def _admit(ctx: Context, member: Member, result: Begun | HostReport) -> None:
     joining = ctx.state.joining
-    found = [saved for saved in (joining.own, result.own) if saved is not None]
-    own = max(found, key=lambda saved: saved.clock, default=None)
+    checkpoints = [saved for saved in (joining.own, result.own) if saved is not None]
+    own = max(checkpoints, key=lambda saved: saved.clock, default=None)
     ctx.state.joining = replace(joining, saved=joining.saved or result.saved, own=own)
     ctx.state.members = {**ctx.state.members, member.number: replace(member, address=result.address)}
     counters = {member.number: TrafficCounters(), **ctx.state.traffic.counters}
     ctx.state.traffic = replace(ctx.state.traffic, counters=counters)
-    ctx.state.detector = failure_detector.heard(ctx.state.detector, member.number)
+    ctx.state.detector = failure_detector.message_received(ctx.state.detector, member.number)
 
 
 def _set_group(ctx: Context, number: int | None, group: StartGroup) -> int:

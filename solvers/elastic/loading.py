@@ -4,15 +4,26 @@ The others go on without such a host. The job ends where no host is left that co
 has in memory could not be loaded on another host either.
 """
 
+from dataclasses import dataclass
+
 from plink.model.elastic.reports import Answer
 from plink.model.elastic.requests import LoadShards
+from plink.model.elastic.results import Result
 from solvers.elastic.context import Context
+from solvers.elastic.dispatch import on_answer
 from solvers.elastic.events import HostUnfit
 from solvers.elastic.finish import fail
-from solvers.elastic.pending import GONE, ShardsLoaded
+from solvers.elastic.pending import GONE
 from solvers.elastic.placement import actions as act
 from solvers.elastic.placement.events import Ready
 from solvers.elastic.placement.hosts import Tier
+
+
+@dataclass(frozen=True)
+class ShardsLoaded:
+    """A host loads shards of the input data."""
+
+    action: act.Load
 
 
 def load(ctx: Context, action: act.Load) -> None:
@@ -20,7 +31,8 @@ def load(ctx: Context, action: act.Load) -> None:
     ctx.request(action.host, LoadShards(action.pieces), ShardsLoaded(action))
 
 
-def loaded(ctx: Context, purpose: ShardsLoaded, answer: Answer) -> None:
+@on_answer(ShardsLoaded)
+def loaded(ctx: Context, purpose: ShardsLoaded, answer: Answer, result: Result | None) -> None:
     """A host has loaded pieces, or could not."""
     if answer.error is None:
         ctx.state.undecided = (*ctx.state.undecided, Ready(purpose.action.host, purpose.action.ticket))
@@ -28,11 +40,11 @@ def loaded(ctx: Context, purpose: ShardsLoaded, answer: Answer) -> None:
         _could_not_load(ctx, purpose.action.host, purpose.action.pieces, answer.error)
 
 
-def _could_not_load(ctx: Context, host: int, pieces: tuple[int, ...], why: str) -> None:
+def _could_not_load(ctx: Context, host: int, pieces: tuple[int, ...], reason: str) -> None:
     cluster, member = ctx.state.cluster, ctx.state.members[host]
     if host in cluster.leaving:
         return
-    text = f"{member.name}: {why}"
+    text = f"{member.name}: {reason}"
     others = [other for other in cluster.hosts if other.number != host and other.number not in cluster.leaving]
     tried = [
         ctx.state.unloadable[piece]
@@ -41,10 +53,10 @@ def _could_not_load(ctx: Context, host: int, pieces: tuple[int, ...], why: str) 
     ]
     if not others:
         fail(ctx, f"{text}, and there is no other host")
-    elif member.reliable and not any(one.tier is Tier.RELIABLE for one in others):
+    elif member.reliable and not any(other.tier is Tier.RELIABLE for other in others):
         fail(ctx, f"{text}, and there is no other reliable host")
     elif tried:
         fail(ctx, f"{text} ({tried[0]} could not load it either)")
     else:
         ctx.state.unloadable = {**ctx.state.unloadable, **dict.fromkeys(pieces, member.name)}
-        ctx.emit(HostUnfit(host, why))
+        ctx.emit(HostUnfit(host, reason))

@@ -1,18 +1,31 @@
 """Hosts that a job loses: what becomes of it then, and when it ends because its program ends one host after another."""
 
+from dataclasses import dataclass
+
 from plink.model.elastic.reports import Answer
 from plink.model.elastic.requests import ReplicateUpTo
-from solvers.elastic import answers, crash_loop, draining, joining, resuming
+from plink.model.elastic.results import Result
+from solvers.elastic import crash_loop, dispatch, draining, joining, resuming
 from solvers.elastic.commands import DropHost
 from solvers.elastic.context import Context
 from solvers.elastic.events import HostsLost, HostUnfit
 from solvers.elastic.finish import fail
 from solvers.elastic.member import Member
-from solvers.elastic.pending import GONE, LivenessProbe
+from solvers.elastic.pending import GONE
 from solvers.elastic.placement.events import Failed, Left
 from solvers.elastic.settle import settle
 
 _HANDOVER_S = 60.0  # within which a host that cannot load its data hands over what it serves
+
+
+@dataclass(frozen=True)
+class LivenessProbe:
+    """A host that answers was not lost together with the one before."""
+
+
+@dispatch.on_answer(LivenessProbe)
+def _probed(ctx: Context, purpose: LivenessProbe, answer: Answer, result: Result | None) -> None:
+    """Nothing follows: crash loop detection notes every answer."""
 
 
 def unfit(ctx: Context, event: HostUnfit) -> None:
@@ -37,7 +50,7 @@ def lost(ctx: Context, event: HostsLost) -> None:
         warned = number in ctx.state.draining.deadlines
         (left if draining.gone(ctx, number) else failed).append(number)
         ctx.log(**member.line("left" if number in left else "failed", event.reason))
-        ctx.state.members = {host: one for host, one in ctx.state.members.items() if host != number}
+        ctx.state.members = {host: member for host, member in ctx.state.members.items() if host != number}
         ctx.command(DropHost(number, event.reason))  # it may come to again
         if number in failed and not warned and _ends_the_job(ctx, member, event.reason):
             return
@@ -60,15 +73,17 @@ def _answer_all(ctx: Context, host: int) -> None:
     """A lost host answers nothing any more."""
     for number, pending in ctx.state.requests.items():
         if pending.host == host and number in ctx.state.requests:
-            answers.answered(ctx, host, Answer(id=number, error="the host is gone", kind=GONE))
+            dispatch.answered(ctx, host, Answer(id=number, error="the host is gone", kind=GONE))
 
 
 def _holds_state(ctx: Context, host: int) -> bool:
     placement = ctx.state.placement
-    return placement is not None and any(host in (one.owner, one.backup) for one in placement.partitions)
+    if placement is None:
+        return False
+    return any(host in (partition.owner, partition.backup) for partition in placement.partitions)
 
 
-def _ends_the_job(ctx: Context, member: Member, why: str) -> bool:
+def _ends_the_job(ctx: Context, member: Member, reason: str) -> bool:
     """Whether the job ends because its program ends one host after another."""
     state, clock = ctx.state, -1
     if state.placement is not None:
@@ -76,7 +91,7 @@ def _ends_the_job(ctx: Context, member: Member, why: str) -> bool:
         behind = 1 + state.settings.apart
         clock = max(state.clock, state.progress.clock_done - behind)
     state.crash_loop, counts = crash_loop.died(
-        state.crash_loop, (member.number, member.name), why, clock, state.latest_request
+        state.crash_loop, (member.number, member.name), reason, clock, state.latest_request
     )
     if counts:
         for other in state.members:  # a request that changes nothing: who answers has not died at the same time

@@ -38,9 +38,9 @@ class Member:
         """Whether it is a reliable host."""
         return self.tier == Tier.RELIABLE.value
 
-    def line(self, event: str, why: str, seconds: float | None = None) -> dict[str, Any]:
+    def line(self, event: str, reason: str, seconds: float | None = None) -> dict[str, Any]:
         """Return the log line of an event of this host; ``seconds``: that it may stay."""
         return {
             "what": "host", "host": self.name, "number": self.number, "tier": self.tier, "slots": self.slots,
-            "price": self.price, "event": event, "seconds": seconds, "why": why,
+            "price": self.price, "event": event, "seconds": seconds, "why": reason,
         }  # fmt: skip

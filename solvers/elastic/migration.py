@@ -1,38 +1,26 @@
-"""Migration: partitions get their first state, move from server to server, and get other backups. Each action of the
-placement becomes a request, and what it is answered becomes an event for the placement."""
+"""Migration: partitions move from server to server, and get other replicas. Each action of the placement becomes a
+request, and its answer becomes an event for the placement."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from plink.model.checkpoint_names import partition_file
 from plink.model.elastic.reports import Answer
 from plink.model.elastic.requests import (
     AddReplica,
     Cancel,
     Commit,
     Drop,
-    Open,
     Prepare,
     Promote,
     Request,
-    Restore,
     RestoreTo,
     SetReplica,
     StopReplicating,
 )  # fmt: skip
+from plink.model.elastic.results import Result
 from solvers.elastic.context import Context
+from solvers.elastic.dispatch import on_answer, on_timer
 from solvers.elastic.events import HostsLost
-from solvers.elastic.finish import fail
-from solvers.elastic.pending import (
-    GONE,
-    REFUSED,
-    FirstReplicaAdded,
-    MoveCommitted,
-    PartitionOpened,
-    ReplicaPromoted,
-    ReplicaSet,
-    StateTransferred,
-    TargetCleared,
-)  # fmt: skip
+from solvers.elastic.pending import GONE, REFUSED
 from solvers.elastic.placement import actions as act
 from solvers.elastic.placement.events import Moved, Unserved
 from solvers.elastic.placement.eviction import WAIT
@@ -40,132 +28,66 @@ from solvers.elastic.placement.state import Cluster
 from solvers.elastic.state import CLOCK_SHIFT, Migration, State
 
 _RETRY_S = 0.3
-_MAX_HAND_ON_ATTEMPTS = 20
 _MAX_COMMIT_ATTEMPTS = 100  # whose source is alive
+_MAX_RESTORE_ATTEMPTS = 100  # between two hosts that are alive
+_MAX_REFUSALS = 30  # of a replica that is to serve, or to be sent to whoever is
 _WAIT_S = 0.1
 _MAX_WAIT_S = 10.0  # until it is a partition's turn to move, where no host leaves
 _REST_FACTOR = 3  # times as long as a partition was in transit its hosts are left to the job
 
 
-# The first state of a partition.
+@dataclass(frozen=True)
+class StateTransferred:
+    """A partition's state is sent; ``begun_s``: since when it waits, ``sent_s``: since when it is sent."""
+
+    action: act.HandOver | act.Drain | act.BackUp | act.Restore
+    begun_s: float
+    sent_s: float = 0.0
+    address: str = ""
+    failures: int = 0
 
 
-def serve(ctx: Context, action: act.Serve) -> None:
-    """Open a partition that has no state yet, and give it its backup; or restore it from a checkpoint.
+@dataclass(frozen=True)
+class TargetCleared:
+    """The target of a restored partition drops what it has of it."""
 
-    Its backup reads the file of a checkpoint, for it is reliable and sees the folder; then it hands the partition on to
-    a transient owner, and stays its backup. The move is a later epoch than the one it reads in.
-    """
-    migration, cluster = ctx.state.migration, ctx.state.cluster
-    ctx.state.migration = replace(migration, opening={**migration.opening, action.partition: action.epoch})
-    if migration.restore_from is None:
-        _open(ctx, PartitionOpened(action, action.host, Open(action.partition, action.epoch, cluster.era)))
-        return
-    folder, clock = migration.restore_from
-    backup = cluster.partitions[action.partition].backup
-    epoch = action.epoch if backup == action.host else action.epoch - 1
-    path = f"{folder}/{partition_file(action.partition)}"
-    request = Restore(action.partition, epoch, cluster.era, clock, path)
-    _open(ctx, PartitionOpened(action, backup, request))
+    action: act.Restore
 
 
-def _open(ctx: Context, purpose: PartitionOpened) -> None:
-    if _opens(ctx.state, purpose.serve):
-        ctx.request(purpose.host, purpose.request, purpose)
+@dataclass(frozen=True)
+class ReplicaPromoted:
+    """A replica begins to serve, from clock ``first`` on."""
+
+    action: act.Promote
+    partition: int
+    first: int
+    failures: int = 0
 
 
-def opened(ctx: Context, purpose: PartitionOpened, answer: Answer) -> None:
-    """A step of a partition's opening is done, or failed."""
-    if not _opens(ctx.state, purpose.serve) or answer.kind == GONE:
-        return
-    number, request = purpose.serve.partition, purpose.request
-    if answer.error is None:
-        match request:
-            case Open():
-                _add_first_replica(ctx, purpose.serve)
-            case Restore() if purpose.host != purpose.serve.host:
-                _hand_on(ctx, purpose)
-            case Prepare():
-                _commit_opening(ctx, purpose)
-            case _:
-                _end_opening(ctx, number)
-    elif isinstance(request, Open | Restore):
-        fail(ctx, f"{ctx.state.members[purpose.host].name}: partition {number}: {answer.error}")
-    else:
-        ctx.later(_RETRY_S, replace(purpose, error=answer.error))
+@dataclass(frozen=True)
+class ReplicaSet:
+    """A server replicates to one replica alone."""
+
+    partition: int
 
 
-def _hand_on(ctx: Context, purpose: PartitionOpened) -> None:
-    state, action = ctx.state, purpose.serve
-    request = Prepare(action.partition, action.epoch, state.address(action.host), state.address(purpose.host))
-    _open(ctx, replace(purpose, request=request))
+@dataclass(frozen=True)
+class MoveCommitted:
+    """The new owner of a partition begins; a move that was called off is prepared once more."""
 
-
-def _commit_opening(ctx: Context, purpose: PartitionOpened) -> None:
-    _open(ctx, replace(purpose, request=Commit(purpose.serve.partition, purpose.serve.epoch)))
-
-
-def retry_hand_on(ctx: Context, purpose: PartitionOpened) -> None:
-    """A restored partition could not be handed on: whether a commit whose answer is lost took place is found out by the
-    next one."""
-    if not _opens(ctx.state, purpose.serve):
-        return
-    purpose = replace(purpose, attempt=purpose.attempt + 1)
-    name = ctx.state.members[purpose.host].name
-    text = f"partition {purpose.serve.partition} cannot be handed on by {name}: {purpose.error}"
-    if purpose.attempt == 1:
-        ctx.note(text)
-    if purpose.attempt > _MAX_HAND_ON_ATTEMPTS:
-        ctx.emit(HostsLost((purpose.serve.host,), text))
-    elif purpose.attempt % 2:
-        _commit_opening(ctx, purpose)
-    else:
-        _hand_on(ctx, purpose)
-
-
-def _add_first_replica(ctx: Context, action: act.Serve) -> None:
-    """Copy a new partition to its backup, until that succeeds or the partition moves on."""
-    backup = ctx.state.cluster.partitions[action.partition].backup
-    if backup == action.host or backup not in ctx.state.members:
-        _end_opening(ctx, action.partition)
-        return
-    request = AddReplica(action.partition, action.epoch, ctx.state.address(backup))
-    ctx.request(action.host, request, FirstReplicaAdded(action))
-
-
-def first_replica_added(ctx: Context, purpose: FirstReplicaAdded, answer: Answer) -> None:
-    """A new partition has its backup, or not."""
-    action = purpose.serve
-    if not _opens(ctx.state, action):
-        return
-    if answer.error is None or not _serves(ctx.state, action.partition, action.epoch):  # it is on its way elsewhere
-        _end_opening(ctx, action.partition)
-    elif answer.kind != GONE:
-        ctx.later(_RETRY_S, purpose)
-
-
-def retry_first_replica(ctx: Context, due: FirstReplicaAdded) -> None:
-    """Copy it once more."""
-    if _opens(ctx.state, due.serve):
-        _add_first_replica(ctx, due.serve)
-
-
-def _end_opening(ctx: Context, number: int) -> None:
-    migration = ctx.state.migration
-    opening = {other: epoch for other, epoch in migration.opening.items() if other != number}
-    ctx.state.migration = replace(migration, opening=opening)
-
-
-def _opens(state: State, action: act.Serve) -> bool:
-    """Whether a partition is still to be opened: not all has begun anew."""
-    return state.migration.opening.get(action.partition) == action.epoch
+    partition: int
+    epoch: int
+    source: int
+    backed: bool
+    preparing: bool = False
+    attempt: int = 0
 
 
 # Transfers of state, each asked for until it succeeds or is no longer needed.
 
 
 def transfer(ctx: Context, action: act.HandOver | act.Drain | act.BackUp) -> None:
-    """Move a partition to its heir, or add a backup beside the one that is there."""
+    """Move a partition to its new owner, or add a backup beside the one that is there."""
     if isinstance(action, act.BackUp):
         replicas = {**ctx.state.migration.replicas, (action.partition, action.epoch): ctx.state.address(action.host)}
         ctx.state.migration = replace(ctx.state.migration, replicas=replicas)
@@ -178,13 +100,15 @@ def restore(ctx: Context, action: act.Restore) -> None:
     ctx.request(action.to, Drop(action.partition, action.epoch), TargetCleared(action))
 
 
-def target_cleared(ctx: Context, purpose: TargetCleared, answer: Answer) -> None:
-    """The target of a restored partition has dropped what it had."""
+@on_answer(TargetCleared)
+def _target_cleared(ctx: Context, purpose: TargetCleared, answer: Answer, result: Result | None) -> None:
+    """Send a partition to a target that has dropped what it had of it."""
     if answer.kind != GONE:
         ctx.later(0.0, StateTransferred(purpose.action, ctx.now))
 
 
-def try_transfer(ctx: Context, due: StateTransferred) -> None:
+@on_timer(StateTransferred)
+def _try_transfer(ctx: Context, due: StateTransferred) -> None:
     """Send a state, unless it has to wait or is no longer wanted."""
     state, action = ctx.state, due.action
     number, epoch, source = action.partition, action.epoch, action.source
@@ -210,21 +134,39 @@ def try_transfer(ctx: Context, due: StateTransferred) -> None:
     ctx.request(source, request, replace(due, sent_s=ctx.now, address=address))
 
 
-def transferred(ctx: Context, purpose: StateTransferred, answer: Answer) -> None:
-    """A state has arrived, or not."""
+@on_answer(StateTransferred)
+def _transferred(ctx: Context, purpose: StateTransferred, answer: Answer, result: Result | None) -> None:
+    """Have the placement decide on a state that has arrived, or send it once more while it is needed."""
     action = purpose.action
     number, epoch, source = action.partition, action.epoch, action.source
     if isinstance(action, act.HandOver | act.Drain):
         _rest(ctx, action, (ctx.now - purpose.sent_s) * (answer.error is None))
     if answer.error is None:
-        if isinstance(action, act.BackUp) and not _wanted(ctx.state, number, epoch):
+        if isinstance(action, act.BackUp) and not _is_replica(ctx.state, number, purpose.address):
             ctx.send(source, StopReplicating(number, purpose.address))
         ctx.state.undecided = (*ctx.state.undecided, Moved(number, epoch))
     elif answer.kind != GONE and _wanted(ctx.state, number, epoch) and source in ctx.state.members:
-        ctx.later(_RETRY_S, purpose)
+        purpose = replace(purpose, failures=purpose.failures + 1)
+        if not isinstance(action, act.Restore) or not _gives_up_restore(ctx, action, answer, purpose.failures):
+            ctx.later(_RETRY_S, purpose)
 
 
-def _has_to_wait(ctx: Context, due: StateTransferred, source: int, heir: int) -> bool:
+def _gives_up_restore(ctx: Context, action: act.Restore, answer: Answer, failures: int) -> bool:
+    """Whether a partition is not restored from this replica to this host: nobody serves it meanwhile."""
+    members = ctx.state.members
+    text = f"partition {action.partition} cannot be restored from {members[action.source].name}: {answer.error}"
+    if failures == 1:
+        ctx.note(text)
+    if answer.kind == REFUSED and failures >= _MAX_REFUSALS:
+        ctx.state.undecided = (*ctx.state.undecided, Unserved(action.partition, action.epoch, backed=False))
+        return True
+    if failures >= _MAX_RESTORE_ATTEMPTS:
+        ctx.emit(HostsLost((action.to,), text))
+        return True
+    return False
+
+
+def _has_to_wait(ctx: Context, due: StateTransferred, source: int, target: int) -> bool:
     """Whether a partition waits for its turn.
 
     Where there is time those who leave first end what they work on: the servers that stay are fewer, and would have all
@@ -238,7 +180,7 @@ def _has_to_wait(ctx: Context, due: StateTransferred, source: int, heir: int) ->
     partitions, leaving = ctx.state.cluster.partitions, ctx.state.cluster.leaving
     beginning = ({origin, partitions[number].owner} for number, (_, origin) in migration.commits.items())
     busy = (*migration.in_transit.values(), *(ends for ends, _ in resting), *beginning)
-    in_the_way = any({source, heir} & ends for ends in busy) or any(map(ctx.state.rebalancing.works, leaving))
+    in_the_way = any({source, target} & ends for ends in busy) or any(map(ctx.state.rebalancing.works, leaving))
     return in_the_way and waited_s <= _max_wait_s(ctx, waited_s)
 
 
@@ -259,20 +201,23 @@ def _rest(ctx: Context, action: act.HandOver | act.Drain, seconds: float) -> Non
     ctx.state.migration = replace(migration, in_transit=in_transit, resting=resting)
 
 
-def _new_backup(state: State, number: int, heir: int) -> str:
-    """Address of the one that an heir shall replicate to; a reliable one is its own."""
-    safe = heir not in state.members or state.members[heir].reliable
+def _new_backup(state: State, number: int, target: int) -> str:
+    """Address of the replica that a target shall replicate to; a reliable one is its own."""
+    safe = target not in state.members or state.members[target].reliable
     return "" if safe else state.address(state.cluster.partitions[number].backup)
 
 
-def _serves(state: State, number: int, epoch: int) -> bool:
-    return not state.cluster.halted and state.cluster.partitions[number].epoch == epoch
+def _is_replica(state: State, number: int, address: str) -> bool:
+    """Whether a server is a partition's replica, or becomes one: it may have been added in another epoch since."""
+    partition = state.cluster.partitions[number]
+    hosts = (partition.backup, partition.copy.to) if partition.copy else (partition.backup,)
+    return not state.cluster.halted and address in map(state.address, hosts)
 
 
 def _wanted(state: State, number: int, epoch: int) -> bool:
-    one = state.cluster.partitions[number]
-    moves = [move.epoch for move in (one.heir, one.copy) if move]
-    return not state.cluster.halted and (epoch in moves or (one.waiting and one.epoch == epoch))
+    partition = state.cluster.partitions[number]
+    moves = [move.epoch for move in (partition.move, partition.copy) if move]
+    return not state.cluster.halted and (epoch in moves or (partition.waiting and partition.epoch == epoch))
 
 
 # Who serves, and who is the backup.
@@ -285,19 +230,25 @@ def promote(ctx: Context, action: act.Promote) -> None:
         ctx.later(0.0, ReplicaPromoted(action, number, first))
 
 
-def try_promote(ctx: Context, due: ReplicaPromoted) -> None:
+@on_timer(ReplicaPromoted)
+def _try_promote(ctx: Context, due: ReplicaPromoted) -> None:
     """Have it serve one partition, if it still is to."""
     state, action, number = ctx.state, due.action, due.partition
-    if number not in state.migration.commits and _serves(state, number, action.epoch):
+    if number not in state.migration.commits and state.cluster.serves(number, action.epoch):
         ctx.request(action.host, Promote(number, action.epoch, due.first), due)
 
 
-def promoted(ctx: Context, purpose: ReplicaPromoted, answer: Answer) -> None:
-    """A backup serves, or cannot yet."""
-    host = purpose.action.host
-    if answer.error is not None and host in ctx.state.members:
-        name = ctx.state.members[host].name
-        ctx.note(f"{name} cannot serve partition {purpose.partition} yet: {answer.error}")
+@on_answer(ReplicaPromoted)
+def _promoted(ctx: Context, purpose: ReplicaPromoted, answer: Answer, result: Result | None) -> None:
+    """Have a replica that could not serve yet try again, or give it up."""
+    host, number, epoch = purpose.action.host, purpose.partition, purpose.action.epoch
+    if answer.error is None or host not in ctx.state.members or not ctx.state.cluster.serves(number, epoch):
+        return
+    purpose = replace(purpose, failures=purpose.failures + 1)
+    ctx.note(f"{ctx.state.members[host].name} cannot serve partition {number} yet: {answer.error}")
+    if answer.kind == REFUSED and purpose.failures >= _MAX_REFUSALS:
+        ctx.state.undecided = (*ctx.state.undecided, Unserved(number, epoch, backed=False))
+    else:
         ctx.later(_RETRY_S, purpose)
 
 
@@ -305,7 +256,7 @@ def cancel(ctx: Context, action: act.Cancel) -> None:
     """Call off a move or a copy."""
     migration, key = ctx.state.migration, (action.partition, action.epoch)
     address = migration.replicas.get(key)
-    replicas = {other: known for other, known in migration.replicas.items() if other != key}
+    replicas = {other: address_of for other, address_of in migration.replicas.items() if other != key}
     ctx.state.migration = replace(migration, replicas=replicas)
     for host in action.hosts:
         if address is None:
@@ -321,33 +272,35 @@ def set_replica(ctx: Context, action: act.PushTo) -> None:
         ctx.request(action.host, request, ReplicaSet(action.partition))
 
 
-def replica_set(ctx: Context, purpose: ReplicaSet, answer: Answer) -> None:
-    """It does, or cannot."""
+@on_answer(ReplicaSet)
+def _replica_set(ctx: Context, purpose: ReplicaSet, answer: Answer, result: Result | None) -> None:
+    """Note a server that could not."""
     if answer.error is not None and answer.kind != GONE:
         ctx.note(f"partition {purpose.partition}: {answer.error}")
 
 
 def commit(ctx: Context, before: Cluster, after: Cluster, event: Moved) -> None:
-    """Where a move was decided on: have the heir begin, and the source end. Where a connection that was lost, or a
+    """Where a move was decided on: have the target begin, and the source end. Where a connection that was lost, or a
     roll-back, has called the move off the source has everything still: it is prepared once more."""
     number, epoch, members = event.partition, event.epoch, ctx.state.members
-    one = before.partitions[number]
-    if not one.heir or one.heir.epoch != epoch or after.partitions[number].epoch != epoch:
+    partition = before.partitions[number]
+    if not partition.move or partition.move.epoch != epoch or after.partitions[number].epoch != epoch:
         return
-    unreliable = one.heir.to not in members or not members[one.heir.to].reliable
-    backed = one.safe and (unreliable or one.heir.drain)
-    commits = {**ctx.state.migration.commits, number: (epoch, one.owner)}
+    unreliable = partition.move.to not in members or not members[partition.move.to].reliable
+    backed = partition.safe and (unreliable or partition.move.drain)
+    commits = {**ctx.state.migration.commits, number: (epoch, partition.owner)}
     ctx.state.migration = replace(ctx.state.migration, commits=commits)
-    try_commit(ctx, MoveCommitted(number, epoch, one.owner, backed))
+    _try_commit(ctx, MoveCommitted(number, epoch, partition.owner, backed))
 
 
-def try_commit(ctx: Context, purpose: MoveCommitted) -> None:
+@on_timer(MoveCommitted)
+def _try_commit(ctx: Context, purpose: MoveCommitted) -> None:
     """Have the source of a move commit it, or prepare it once more."""
     number, epoch, source = purpose.partition, purpose.epoch, purpose.source
     if ctx.state.migration.commits.get(number) != (epoch, source):
         return
     if source not in ctx.state.members:
-        committed(ctx, purpose, Answer(id=-1, error="it is gone", kind=GONE))
+        _committed(ctx, purpose, Answer(id=-1, error="the host is lost", kind=GONE), None)
         return
     request: Request = Commit(number, epoch)
     if purpose.preparing:
@@ -356,8 +309,9 @@ def try_commit(ctx: Context, purpose: MoveCommitted) -> None:
     ctx.request(source, request, purpose)
 
 
-def committed(ctx: Context, purpose: MoveCommitted, answer: Answer) -> None:
-    """A move is committed, or could not be."""
+@on_answer(MoveCommitted)
+def _committed(ctx: Context, purpose: MoveCommitted, answer: Answer, result: Result | None) -> None:
+    """End a move that is committed; retry one that could not be, or give it up."""
     number, state, preparing = purpose.partition, ctx.state, purpose.preparing
     if state.migration.commits.get(number) != (purpose.epoch, purpose.source):
         return
@@ -366,7 +320,7 @@ def committed(ctx: Context, purpose: MoveCommitted, answer: Answer) -> None:
     if answer.error is None and not preparing:
         _end_commit(ctx, number)
     elif answer.error is None:
-        try_commit(ctx, replace(purpose, preparing=False))
+        _try_commit(ctx, replace(purpose, preparing=False))
     elif alive and attempt < _MAX_COMMIT_ATTEMPTS and not (refused and preparing):
         ctx.later(_RETRY_S, replace(purpose, preparing=refused or preparing, attempt=attempt))
     else:
@@ -376,7 +330,7 @@ def committed(ctx: Context, purpose: MoveCommitted, answer: Answer) -> None:
 
 def _end_commit(ctx: Context, number: int) -> None:
     migration = ctx.state.migration
-    commits = {other: known for other, known in migration.commits.items() if other != number}
+    commits = {other: other_commit for other, other_commit in migration.commits.items() if other != number}
     ctx.state.migration = replace(migration, commits=commits)
 
 
@@ -386,11 +340,11 @@ def _end_commit(ctx: Context, number: int) -> None:
 def give_up(ctx: Context, before: Cluster) -> None:
     """Before all go back: who is alive and serves no longer what it served must not take another update of it."""
     members = ctx.state.members
-    for number, (one, now) in enumerate(zip(before.partitions, ctx.state.cluster.partitions, strict=True)):
-        if one.owner != now.owner and one.owner in members and one.owner != now.backup:
-            ctx.send(one.owner, Drop(number, now.epoch))
+    for number, (partition, now) in enumerate(zip(before.partitions, ctx.state.cluster.partitions, strict=True)):
+        if partition.owner != now.owner and partition.owner in members and partition.owner != now.backup:
+            ctx.send(partition.owner, Drop(number, now.epoch))
         epoch, source = ctx.state.migration.commits.get(number, (now.epoch, -1))
-        if epoch != now.epoch:  # it is served from elsewhere than the heir that was to begin
+        if epoch != now.epoch:  # it is served from elsewhere than the target that was to begin
             _end_commit(ctx, number)
             if source in members and source not in (now.owner, now.backup):
                 ctx.send(source, Drop(number, now.epoch))
@@ -398,11 +352,11 @@ def give_up(ctx: Context, before: Cluster) -> None:
 
 def forget_backups(ctx: Context, before: Cluster) -> None:
     """Who is no backup any more has a state that it could not go back from with the others."""
-    for number, (one, now) in enumerate(zip(before.partitions, ctx.state.cluster.partitions, strict=True)):
+    for number, (partition, now) in enumerate(zip(before.partitions, ctx.state.cluster.partitions, strict=True)):
         _, source = ctx.state.migration.commits.get(number, (0, None))  # who still gives it away
-        gone = one.backup not in ctx.state.members
-        if one.backup != now.backup and not gone and one.backup not in (now.owner, source):
-            ctx.send(one.backup, Drop(number, now.epoch + 1))
+        gone = partition.backup not in ctx.state.members
+        if partition.backup != now.backup and not gone and partition.backup not in (now.owner, source):
+            ctx.send(partition.backup, Drop(number, now.epoch + 1))
 
 
 def rolled_back(migration: Migration, *, anew: bool) -> Migration:

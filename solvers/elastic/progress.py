@@ -25,7 +25,7 @@ def clock_done(ctx: Context, report: ClockDone, workers: int) -> None:
         workers=workers,
     )  # fmt: skip
     ctx.state.progress = now
-    if not report.leads or clock == 0:  # which is before the first
+    if not report.is_leader or clock == 0:  # which is before the first
         return
     took = now.took.get(iteration, {})
     if clock in took:
@@ -34,10 +34,10 @@ def clock_done(ctx: Context, report: ClockDone, workers: int) -> None:
     if clock == (iteration + 1) * report.batches:
         end = IterationEnd(clock, now.stage, workers, ctx.now - ctx.state.settings.began)
         now = replace(now, over={**now.over, iteration: end})
-    if report.judged is not None:
+    if report.evaluated_iteration is not None:
         now = replace(
-            now, evaluated=max(now.evaluated, report.judged),
-            objectives={**now.objectives, report.judged: report.objective},
+            now, evaluated=max(now.evaluated, report.evaluated_iteration),
+            objectives={**now.objectives, report.evaluated_iteration: report.objective},
             objective=now.objective if report.objective is None else report.objective,
         )  # fmt: skip
     ctx.state.progress = now

@@ -10,21 +10,37 @@ new era workers begin nothing before they were told what.
 
 import itertools
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from plink.model.elastic.reports import Answer
 from plink.model.elastic.requests import AssignShards, Pause, Resume, SetParticipants, StandIn
-from plink.model.elastic.results import ParticipantsSet as ParticipantsResult
-from plink.model.elastic.results import Paused, Result
+from plink.model.elastic.results import ParticipantsSet, Paused, Result
 from solvers.elastic import resizing
 from solvers.elastic.context import Context
-from solvers.elastic.pending import ParticipantsSet, WorkersPaused
+from solvers.elastic.dispatch import on_answer, on_timer
 from solvers.elastic.state import Barrier, PendingClocks, Phase, Pieces, Rebalancing, State, WorkerAssignment
 
 _AHEAD = 2  # clocks
 _RETRY_S = 0.05
 
 _Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True)
+class WorkersPaused:
+    """A host holds its workers before a barrier."""
+
+    barrier: int
+    host: int
+
+
+@dataclass(frozen=True)
+class ParticipantsUpdate:
+    """Servers of partitions take updates of other workers from a barrier on."""
+
+    barrier: int
+    partitions: tuple[int, ...]
 
 
 def look(ctx: Context) -> None:
@@ -73,7 +89,7 @@ def clock_begun(ctx: Context, clock: int) -> None:
 
 
 def _without(workers: Mapping[int, _Value], worker: int) -> dict[int, _Value]:
-    return {number: one for number, one in workers.items() if number != worker}
+    return {number: value for number, value in workers.items() if number != worker}
 
 
 def _next(barrier: Barrier, clock: int, ahead: int, waiting: Iterable[int] = ()) -> Barrier:
@@ -128,7 +144,8 @@ def _pause(ctx: Context, clock: int, ahead: int) -> None:
         _set_participants(ctx)
 
 
-def paused(ctx: Context, purpose: WorkersPaused, result: Result | None) -> None:
+@on_answer(WorkersPaused)
+def paused(ctx: Context, purpose: WorkersPaused, answer: Answer, result: Result | None) -> None:
     """A host holds its workers, or cannot."""
     now = ctx.state.rebalancing
     barrier = now.barrier
@@ -185,16 +202,17 @@ def _tell_servers(ctx: Context, partitions: Iterable[int]) -> None:
         by_owner.setdefault(ctx.state.cluster.partitions[partition].owner, []).append(partition)
     for owner, theirs in by_owner.items():
         request = SetParticipants(tuple(theirs), tuple(sorted(now.next_workers)), now.barrier.clock)
-        ctx.request(owner, request, ParticipantsSet(now.barrier.number, tuple(theirs)))
+        ctx.request(owner, request, ParticipantsUpdate(now.barrier.number, tuple(theirs)))
 
 
-def participants_set(ctx: Context, purpose: ParticipantsSet, result: Result | None) -> None:
+@on_answer(ParticipantsUpdate)
+def participants_set(ctx: Context, purpose: ParticipantsUpdate, answer: Answer, result: Result | None) -> None:
     """A server takes updates of other workers in its partitions, but for those that it does not serve."""
     now = ctx.state.rebalancing
     if purpose.barrier != now.barrier.number or now.barrier.phase is not Phase.SETTING_PARTICIPANTS:
         return
     elsewhere = set(purpose.partitions)
-    if isinstance(result, ParticipantsResult):
+    if isinstance(result, ParticipantsSet):
         elsewhere = {number for number, _ in result.elsewhere}
     waiting = now.barrier.waiting - (set(purpose.partitions) - elsewhere)
     ctx.state.rebalancing = replace(now, barrier=replace(now.barrier, waiting=waiting))
@@ -204,7 +222,8 @@ def participants_set(ctx: Context, purpose: ParticipantsSet, result: Result | No
         _assign(ctx)
 
 
-def retry_participants(ctx: Context, due: ParticipantsSet) -> None:
+@on_timer(ParticipantsUpdate)
+def retry_participants(ctx: Context, due: ParticipantsUpdate) -> None:
     """Ask the owners once more, who may be others by now."""
     barrier = ctx.state.rebalancing.barrier
     if due.barrier == barrier.number:
@@ -231,8 +250,8 @@ def _assign(ctx: Context) -> None:
         history={**before.history, **history},
     )  # fmt: skip
     everywhere = {number: (worker.host, worker.pieces, worker.first) for number, worker in workers.items()}
-    left = tuple((one.host, one.until) for one in (*leaving.values(), *pending.values()))
-    hosts = {*after_rollback.values(), *(one.host for one in (*before.workers.values(), *workers.values()))}
+    left = tuple((worker.host, worker.until) for worker in (*leaving.values(), *pending.values()))
+    hosts = {*after_rollback.values(), *(worker.host for worker in (*before.workers.values(), *workers.values()))}
     for host in sorted(host for host in hosts if host in members):
         own = {number: worker.pieces for number, worker in workers.items() if worker.host == host}
         ctx.send(host, AssignShards(clock, before.era, own, everywhere, left))
@@ -257,7 +276,7 @@ def _assign_pending(ctx: Context) -> None:
     for worker, left in now.pending.items():
         if left.host >= 0 and left.host in members:
             continue
-        hosts = sorted({one.host for one in now.workers.values() if one.host in members})
+        hosts = sorted({worker.host for worker in now.workers.values() if worker.host in members})
         if not hosts:
             continue
         busy, pieces = [other.host for other in now.pending.values()], set(left.pieces)

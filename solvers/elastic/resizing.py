@@ -38,5 +38,5 @@ def _settled(workers: Mapping[int, WorkerAssignment], cluster: Cluster) -> bool:
     have: dict[int, Pieces] = {}
     for worker in workers.values():
         have[worker.host] = tuple(sorted((*have.get(worker.host, ()), *worker.pieces)))
-    due = any(piece.heir is not None and piece.heir not in cluster.joining for piece in cluster.pieces)
+    due = any(piece.next_owner is not None and piece.next_owner not in cluster.joining for piece in cluster.pieces)
     return not due and have == worked_on(cluster.pieces)

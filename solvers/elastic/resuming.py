@@ -42,8 +42,8 @@ def start(ctx: Context, number: int = 0) -> None:
         return
     ctx.log(what="controller", event="started" if not number else "restarted", why="")
     saved = _saved(ctx)
-    if settings.restore and state.joining.own is None and (why := _cannot_restore(ctx)):
-        _fail(ctx, why)
+    if settings.restore and state.joining.own is None and (reason := _cannot_restore(ctx)):
+        _fail(ctx, reason)
         return
     try:
         cluster, actions = placement_of(
@@ -73,17 +73,17 @@ def _warn_of_racks(ctx: Context, cluster: Cluster) -> None:
         )
 
 
-def _fail(ctx: Context, why: str) -> None:
+def _fail(ctx: Context, reason: str) -> None:
     """It may come of hosts that could not begin."""
-    fail(ctx, "; ".join([*ctx.state.joining.refused, why]))
+    fail(ctx, "; ".join([*ctx.state.joining.refused, reason]))
 
 
 def _saved(ctx: Context) -> Checkpoint | None:
     """The job's own latest checkpoint; before there was one, that which it was told to go on from."""
-    known, settings = ctx.state.joining, ctx.state.settings
-    if known.own is not None:
-        return checkpointing.found(ctx, known.own, settings.checkpoints)
-    return checkpointing.found(ctx, known.saved, settings.restore)
+    joining, settings = ctx.state.joining, ctx.state.settings
+    if joining.own is not None:
+        return checkpointing.note_saved(ctx, joining.own, settings.checkpoints)
+    return checkpointing.note_saved(ctx, joining.saved, settings.restore)
 
 
 def _cannot_restore(ctx: Context) -> str | None:
@@ -221,15 +221,15 @@ def _resume(ctx: Context, reports: Mapping[int, HostReport]) -> act.Halt | None:
     placed = [
         Report(
             state.members[number].host, report.number, report.era, report.serves,
-            {index: clock + CLOCK_SHIFT for index, clock in report.backs.items()}, frozenset(report.loaded),
-            pieces_of(report, workers), {index: clock + CLOCK_SHIFT for index, clock in report.gave.items()},
+            _shifted(report.backs), frozenset(report.loaded),
+            pieces_of(report, workers), _shifted(report.gave),
         )
         for number, report in reports.items()
     ]  # fmt: skip
-    thresholds, kept = settings.thresholds, latest_thresholds(reports)
-    if kept is not None:
-        traffic.resume(ctx, kept)
-        thresholds = Thresholds(kept.active, kept.backup_only)
+    thresholds, measured = settings.thresholds, latest_thresholds(reports)
+    if measured is not None:
+        traffic.resume(ctx, measured)
+        thresholds = Thresholds(measured.active, measured.backup_only)
     try:
         cluster, actions = resume(
             placed, settings.partition_bytes, settings.pieces, thresholds, again=something_was_under_way(reports)
@@ -249,12 +249,12 @@ def _resume(ctx: Context, reports: Mapping[int, HostReport]) -> act.Halt | None:
     state.sizes = resizing.sizes_of(workers)
     _saved(ctx)
     state.resuming = replace(state.resuming, searched=state.any_reliable)
-    clocks = {index: clock for report in reports.values() for index, clock in report.backs.items()}
+    clocks = {index: clocks[-1] for report in reports.values() for index, clocks in report.backs.items()}
     state.replication = replace(state.replication, clocks=clocks)
-    for number, one in enumerate(cluster.partitions):  # what was on its way while they reported
+    for number, partition in enumerate(cluster.partitions):  # what was on its way while they reported
         for host in state.members:
-            if host not in (one.owner, one.backup):
-                ctx.send(host, Drop(number, one.epoch))
+            if host not in (partition.owner, partition.backup):
+                ctx.send(host, Drop(number, partition.epoch))
     state.welcomed = frozenset(state.members)
     state.progress = replace(state.progress, stage=cluster.stage.value)
     halt = carry_out(ctx, cluster, actions)
@@ -264,6 +264,10 @@ def _resume(ctx: Context, reports: Mapping[int, HostReport]) -> act.Halt | None:
     ctx.send_all(ReplicateUpTo(state.replication.watermark))
     ctx.send_all(ReportPartitions())  # what has changed meanwhile
     return halt
+
+
+def _shifted(clocks: Mapping[int, tuple[int, ...]]) -> dict[int, tuple[int, ...]]:
+    return {index: tuple(clock + CLOCK_SHIFT for clock in values) for index, values in clocks.items()}
 
 
 def clock_done_early(ctx: Context, host: int, report: ClockDone) -> None:

@@ -151,14 +151,16 @@ class Rebalancing:
         """Whether a host has workers, or will have, also such as stand in for others."""
         workers = (*self.workers.values(), *self.next_workers.values())
         rest = (*self.pending.values(), *self.leaving.values())
-        return any(one.host == host for one in workers) or any(one.host == host for one in rest)
+        return host in {worker.host for worker in workers} | {part.host for part in rest}
 
 
 @dataclass(frozen=True)
 class Replication:
-    """``clocks``: of each partition. ``watermark``: up to which backups are replicated to now."""
+    """``clocks``: of each partition. ``replicated``: the owner of each, and the clock that its replicas have.
+    ``watermark``: up to which they are replicated to now."""
 
     clocks: Mapping[int, int] = field(default_factory=dict)
+    replicated: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     watermark: int = -1
 
     def clock(self, partitions: int) -> int:
@@ -292,14 +294,14 @@ class Traffic:
 @dataclass(frozen=True)
 class CrashLoop:
     """Deaths of nodes' processes since the job last got on: ``codes`` of those that count, ``all``: with those that may
-    have been lost together. ``asked``: the latest request when the last of those that count was noticed; ``answered``:
+    have been lost together. ``last_request``: the latest at the last that counts; ``answered``:
     the latest request that a host answered."""
 
     clock: int = -1
     codes: tuple[int, ...] = ()
     all: int = 0
     last: str = ""
-    asked: int = -1
+    last_request: int = -1
     answered: Mapping[int, int] = field(default_factory=dict)
 
 

@@ -28,14 +28,16 @@ def _hosts(state: State) -> list[dict[str, Any]]:
     for number, member in sorted(state.members.items()):
         counters = state.traffic.counters[number]
         phase = "leaving" if number in cluster.leaving else "joining" if number in cluster.joining else "there"
-        backs = [index for index, one in enumerate(cluster.partitions) if one.backup == number != one.owner]
+        backs = [
+            index for index, partition in enumerate(cluster.partitions) if partition.backup == number != partition.owner
+        ]
         hosts.append(
             {
                 "name": member.name,
                 "number": number,
                 "tier": member.tier,
                 "state": phase,
-                "serves": [index for index, one in enumerate(cluster.partitions) if one.owner == number],
+                "serves": [index for index, partition in enumerate(cluster.partitions) if partition.owner == number],
                 "backs": backs,
                 "pieces": sum(len(worker.pieces) for worker in workers if worker.host == number),
                 "sent": counters.sent,

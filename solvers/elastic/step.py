@@ -19,9 +19,9 @@ from plink.model.elastic.reports import (
     WorkerFinished,
 )
 from solvers.elastic import (
-    answers,
     checkpointing,
     crash_loop,
+    dispatch,
     draining,
     ending,
     events,
@@ -34,7 +34,6 @@ from solvers.elastic import (
     replication,
     resuming,
     stragglers,
-    timers,
 )  # fmt: skip
 from solvers.elastic.commands import Command, LogEntry, StatusAnswer
 from solvers.elastic.context import Context
@@ -71,8 +70,7 @@ def step(state: State, event: Any, now: float) -> Outcome:
 
 
 def _tick(ctx: Context) -> None:
-    while (due := timers.take_due(ctx)) is not None:
-        timers.dispatch(ctx, due)
+    while dispatch.run_next_timer(ctx):
         _handle_emitted(ctx)
         settle(ctx)
     if not ctx.state.ending.over:
@@ -139,18 +137,18 @@ def _host_message(ctx: Context, host: int, message: Message) -> None:
     member = state.members.get(host) or state.joining.starting.get(host)
     if member is None:
         return
-    state.detector = failure_detector.heard(state.detector, host)
+    state.detector = failure_detector.message_received(state.detector, host)
     match message:
         case Answer():
             state.crash_loop = crash_loop.answered(state.crash_loop, host, message.id)
-            answers.answered(ctx, host, message)
+            dispatch.answered(ctx, host, message)
         case Alive():
             counters = {**state.traffic.counters, host: message.carried}
             state.traffic = replace(state.traffic, counters=counters)
         case Notice():
-            draining.warn(ctx, {host: message.seconds}, message.why)
+            draining.warn(ctx, {host: message.seconds}, message.reason)
         case Failed():
-            fail(ctx, f"{member.name}: {message.why}")
+            fail(ctx, f"{member.name}: {message.error}")
         case PartitionsChanged() if state.placement is not None:
             replication.reported(ctx, host, message)
         case ClockDone() if state.placement is None:

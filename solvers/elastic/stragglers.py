@@ -37,17 +37,17 @@ def waits(state: State, now: float) -> Wait | None:
     """Return who is waited for, where that takes unusually long; None where all wait for something else."""
     if state.ending.finished or state.cluster.halted or state.migration.opening:
         return None
-    known, workers = state.stragglers, state.rebalancing.workers.values()
-    seconds = now - known.at_s
+    stragglers, workers = state.stragglers, state.rebalancing.workers.values()
+    seconds = now - stragglers.at_s
     if (
-        known.first is None
-        or known.newest <= known.first
-        or seconds < max(LONG_WAIT_S, _LONGEST_FACTOR * known.longest_s)
+        stragglers.first is None
+        or stragglers.newest <= stragglers.first
+        or seconds < max(LONG_WAIT_S, _LONGEST_FACTOR * stragglers.longest_s)
     ):
         return None
-    for clock in range(max(known.first + 1, known.newest - state.settings.apart), known.newest + 2):
+    for clock in range(max(stragglers.first + 1, stragglers.newest - state.settings.apart), stragglers.newest + 2):
         due = Counter(worker.host for worker in workers if worker.first <= clock)
-        done = known.done.get(clock, {})
+        done = stragglers.done.get(clock, {})
         if late := tuple(sorted(host for host, number in due.items() if done.get(host, 0) < number)):
             return Wait(clock, late, seconds)
     return None

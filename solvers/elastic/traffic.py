@@ -57,10 +57,10 @@ def keep(ctx: Context, thresholds: Thresholds) -> None:
     ctx.send_all(KeepThresholds(traffic.measures, traffic.worker, thresholds.active, thresholds.backup_only))
 
 
-def resume(ctx: Context, kept: StageThresholds) -> None:
+def resume(ctx: Context, thresholds: StageThresholds) -> None:
     """Go on where another controller left off, and not before what changed with it is over."""
     ctx.state.traffic = replace(
-        ctx.state.traffic, measures=kept.measure, worker=kept.worker, next_s=ctx.now + MEASURE_EVERY_S
+        ctx.state.traffic, measures=thresholds.measure, worker=thresholds.worker, next_s=ctx.now + MEASURE_EVERY_S
     )
 
 

@@ -24,7 +24,7 @@ Messages between the controller of an elastic job and the nodes of its hosts, ve
  plink elastic        launching machine                                      each host
 +-------------+      +------------+ events  +------------+      agent       +--------+
 | status, add | ---> | supervisor | ------> | controller | ~~~ requests ~~> |  node  |
-| evict ...   | <--- |  (hub.py)  | <------ | step(...)  | <~~~ messages ~~ | server |
+| evict ...   | <--- |  (a process)| <------ | step(...)  | <~~~ messages ~~ | server |
 +-------------+      +------------+ commands+------------+                  | workers|
                            |  ^                                             +--------+
                            +--+---- lines of agents, over SSH ------------------^

@@ -183,9 +183,9 @@ def wish(data: bytes) -> None:
 def _asking() -> Any:
     import atexit
 
-    from runners.agile.asking import Asking
+    from runners.agile.control_socket import ControlSocket
 
-    asking = Asking(lambda wish, answer: answer({"wish": wish}))
+    asking = ControlSocket(lambda wish, answer: answer({"wish": wish}))
     atexit.register(asking.close)
     return asking
 

@@ -14,8 +14,8 @@ from plink.model.elastic.reports import Answer, Hello, OtherVersion
 from plink.model.hosts import Host, Hosts
 from plink.remote.fleet import AgentMessage, Fleet
 from plink.remote.message_schema import MessageSchema
+from runners.agile.compatibility import refuse
 from runners.agile.controller import Controller
-from runners.agile.fitting import refuse
 from runners.job.agent_messages import AGENT_MESSAGES
 from runners.job.agent_pool import AgentPool
 from runners.job.fleet_monitor import run_to_end

@@ -295,9 +295,8 @@ def _job_agents() -> tuple[bytes, ...]:
 
 
 HELLO = b"0 " + _lines(
-    {"type": "hello", "version": 6, "plink": "1", "app": "A", "pid": 1, "tables": 5, "pieces": 3, "batches": 1,
-     "shapes": [[9, 8], [3, 9]],
-     "memory": None, "pool": ""}
+    {"type": "hello", "version": 7, "plink": "1", "app": "A", "pid": 1, "tables": 5, "pieces": 3, "batches": 1,
+     "grains": 1, "shapes": [[9, 8], [3, 9]], "memory": None, "pool": ""}
 )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from plink.errors import PlinkError
-from runners.agile.asking import Asking, ask
+from runners.agile.control_socket import ControlSocket, ask
 from runners.kubernetes.inside.rendezvous import Bootstrap, RendezvousServer, send_report
 from runners.launchers.start_barrier import serve_barrier, wait_at_barrier
 
@@ -98,20 +98,20 @@ def test_the_gate_opens_for_ranks_and_says_nothing_to_others() -> None:
 @pytest.fixture(scope="module")
 def hub() -> Iterator[str]:
     """Answers every wish with itself."""
-    asking = Asking(lambda wish, answer: answer({"wish": wish}))
+    asking = ControlSocket(lambda wish, answer: answer({"wish": wish}))
     yield asking.name
     asking.close()
 
 
 @settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(words=st.binary(max_size=300) | st.sampled_from([b"[" * 5000, b"5", b"{}", b'{"do": null}', b"\xff"]))
-def test_a_job_answers_wishes_after_any_words(hub: str, words: bytes) -> None:
+def test_a_job_answers_requests_after_any_bytes(hub: str, words: bytes) -> None:
     with socket.socket(socket.AF_UNIX) as line:
         line.connect(hub)
         line.sendall(words + b"\n")
         said = heard(line)
     assert said == b"" or "wish" in json.loads(said)
-    assert ask(hub, {"do": "status"}) == {"wish": {"do": "status"}}
+    assert ask(hub, {"method": "status"}) == {"wish": {"method": "status"}}
 
 
 @pytest.mark.parametrize("answer", [b"", b"[]\n", b"[" * 5000 + b"\n"])
@@ -130,19 +130,19 @@ def test_what_is_no_answer_is_an_error_in_a_line(answer: bytes, tmp_path: Path) 
         thread = threading.Thread(target=serve)
         thread.start()
         with pytest.raises(PlinkError, match="the job ended before it answered"):
-            ask(name, {"do": "status"})
+            ask(name, {"method": "status"})
         thread.join()
 
 
 def test_a_job_that_ends_hangs_up_on_who_waits_for_an_answer() -> None:
     """At once: whoever asked need not wait for as long as an answer may take."""
     heard_of = threading.Event()
-    asking = Asking(lambda wish, answer: heard_of.set())
+    asking = ControlSocket(lambda wish, answer: heard_of.set())
     found: list[str] = []
 
     def wait() -> None:
         with pytest.raises(PlinkError) as error:
-            ask(asking.name, {"do": "add"})
+            ask(asking.name, {"method": "add"})
         found.append(str(error.value))
 
     thread = threading.Thread(target=wait)

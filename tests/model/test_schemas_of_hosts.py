@@ -17,7 +17,7 @@ from plink.records.runs import Record
 from plink.remote.addresses import host_identity
 from plink.remote.fleet import AgentMessage
 from probes.agent.inspection import inspect
-from runners.agile.asking import Asking
+from runners.agile.control_socket import ControlSocket
 from runners.lab.blueprint import Settings, draw
 from solvers.elastic.status import status
 from tests.model.schemas import FOLDER, Document, complaints, described, keys, printed
@@ -235,7 +235,7 @@ def test_how_a_job_stands(
     assert {status.get("controller") for status in stages} >= {1, 2}
     assert any(status.get("checkpoint") is not None for status in stages)
     last = stages[-1] | {"cost": {"total": 0.5, "per_iteration": None, "without_price": ["h1"]}}
-    asking = Asking(lambda wish, answer: answer(last))
+    asking = ControlSocket(lambda wish, answer: answer(last))
     try:
         write_document(workspace.RUNS / "0a1b" / "agile.json", {
             "schema": "plink.elastic-job/1", "socket": asking.name, "pid": 1, "lab": None, "runner": "local",

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from plink.records.runs import Record
-from runners.agile.asking import Answer, Asking
+from runners.agile.control_socket import Answer, ControlSocket
 
 # Somebody else, who asks for the status and prints what is answered.
 STRANGER = """
@@ -36,12 +36,12 @@ def heard() -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def door(heard: list[dict[str, Any]]) -> Iterator[Asking]:
+def door(heard: list[dict[str, Any]]) -> Iterator[ControlSocket]:
     def hear(wish: dict[str, Any], answer: Answer) -> None:
         heard.append(wish)
         answer({"ok": True})
 
-    asking = Asking(hear)
+    asking = ControlSocket(hear)
     yield asking
     asking.close()
 
@@ -57,17 +57,17 @@ def call(name: str) -> bytes:
             return b""
 
 
-def test_a_wish_of_the_same_user_is_heard(door: Asking, heard: list[dict[str, Any]]) -> None:
+def test_a_wish_of_the_same_user_is_heard(door: ControlSocket, heard: list[dict[str, Any]]) -> None:
     assert b"ok" in call(door.name)
     assert heard == [{"wish": "status"}]
 
 
-def test_nobody_else_gets_to_the_socket(door: Asking) -> None:
+def test_nobody_else_gets_to_the_socket(door: ControlSocket) -> None:
     assert stat.S_IMODE(Path(door.name).parent.stat().st_mode) == 0o700
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else")
-def test_another_user_is_hung_up_on(door: Asking, heard: list[dict[str, Any]]) -> None:
+def test_another_user_is_hung_up_on(door: ControlSocket, heard: list[dict[str, Any]]) -> None:
     """Should the folder's mode not hold them, by the kernel's word for who called."""
     Path(door.name).parent.chmod(0o755)
     Path(door.name).chmod(0o777)

@@ -37,7 +37,7 @@ def add(
     Example: plink elastic add last --hosts more.txt
     """
     from plink.model.hosts import Host, read_hosts
-    from runners.agile.asking import ask
+    from runners.agile.control_socket import ask
 
     names = names or []
     run, job = live_job(name)
@@ -49,7 +49,7 @@ def add(
         if missing := set(names) - set(hosts.names):
             raise UsageError(f"{hosts_file}: no host {', '.join(sorted(missing))}")
     elif job.get("runner") == "local":
-        members = [Host(one, "127.0.0.1", tier="transient") for one in names]
+        members = [Host(name, "127.0.0.1", tier="transient") for name in names]
     else:
         members = [host for host in run.hosts() if host.name in names]
         if missing := set(names) - {host.name for host in members}:
@@ -58,8 +58,8 @@ def add(
         raise UsageError("no hosts to add: give --hosts FILE, or names of hosts that the job had")
     if tier is not None:
         members = [replace(host, tier=tier.value) for host in members]
-    wish = {"do": "add", "hosts": [vars(host) for host in members], "bulk": not one_by_one}
-    answer = ask(job["socket"], wish)
+    request = {"method": "add", "hosts": [vars(host) for host in members], "bulk": not one_by_one}
+    answer = ask(job["socket"], request)
     say(f"added: {', '.join(answer['added'])}; they work when they have loaded their data")
     if note := answer.get("note"):
         say_error(note)
@@ -75,11 +75,11 @@ def evict(
     Example: plink elastic evict last h3 h7 --in 2m
     """
     from plink.model.units import format_duration, parse_duration
-    from runners.agile.asking import ask
+    from runners.agile.control_socket import ask
 
     _, job = live_job(name)
     seconds = parse_duration(within) if within not in ("0", "0s") else 0.0
-    answer = ask(job["socket"], {"do": "evict", "hosts": names, "seconds": seconds})
+    answer = ask(job["socket"], {"method": "evict", "hosts": names, "seconds": seconds})
     say(f"warned: {', '.join(names)}, {format_duration(seconds) if seconds else 'no time'} left")
     if note := answer.get("note"):
         say_error(note)
@@ -94,4 +94,4 @@ def checkpoint(
     Example: plink elastic checkpoint last
     """
     schema = "plink.elastic-checkpoint/1" if as_json else None
-    ask_and_print(name, "checkpoint", schema, lambda found: [f"clock {found['clock']}: {found['folder']}"])
+    ask_and_print(name, "checkpoint", schema, lambda document: [f"clock {document['clock']}: {document['folder']}"])

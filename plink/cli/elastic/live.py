@@ -18,18 +18,18 @@ RunId = Annotated[str, typer.Argument(metavar="RUN", help="The run, the beginnin
 
 def ask_and_print(name: str, what: str, schema: str | None, lines: Callable[[dict[str, Any]], list[str]]) -> None:
     """A request without parameters: its answer as JSON of a schema, or in lines."""
-    from runners.agile.asking import ask
+    from runners.agile.control_socket import ask
 
     run, job = live_job(name)
-    found = ask(job["socket"], {"do": what})
+    answer = ask(job["socket"], {"method": what})
     if schema:
-        print_json({"schema": schema, "run": run.id, **found})
+        print_json({"schema": schema, "run": run.id, **answer})
     else:
-        print("\n".join(lines(found)))
+        print("\n".join(lines(answer)))
 
 
 def live_job(name: str) -> "tuple[Run, ElasticJobDocument]":
-    """The run, and where its hub listens. :raises UsageError: no such run, or it is of another kind."""
+    """The run, and where its supervisor listens. :raises UsageError: no such run, or it is of another kind."""
     from plink.documents.codec import decode
     from plink.documents.elastic_job import ElasticJobDocument
     from plink.model.storage import read_document

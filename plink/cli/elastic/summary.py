@@ -31,22 +31,22 @@ def summary(
 
 
 def _document(history: "History") -> dict[str, Any]:
-    from runners.agile.spending import spent
+    from runners.agile.cost_tracker import spent
 
-    kept = history.kept
-    objectives = [each.objective for each in kept if each.objective is not None]
+    iterations = history.kept
+    objectives = [each.objective for each in iterations if each.objective is not None]
     end = history.end
     return {
         "schema": "plink.elastic-summary/1",
         "seconds": round(history.seconds, 3),
         "end": None if end is None else {"why": end.why, "code": end.code},
-        "iterations": len(kept),
+        "iterations": len(iterations),
         "lost": sum(step.lost for step in history.steps),
         "objective": objectives[-1] if objectives else None,
         "stages": _stages(history),
         "hosts": _hosts(history),
         "events": [_event(event) for event in history.events],
-        "cost": spent(history.members, len(kept)),
+        "cost": spent(history.members, len(iterations)),
     }
 
 
@@ -82,8 +82,8 @@ def _hosts(history: "History") -> list[dict[str, Any]]:
 def _event(event: Any) -> dict[str, Any]:
     from dataclasses import asdict
 
-    told = {key: value for key, value in asdict(event).items() if value is not None}
-    return {"at": told.pop("at"), "what": event.what} | told
+    fields = {key: value for key, value in asdict(event).items() if value is not None}
+    return {"at": fields.pop("at"), "what": event.what} | fields
 
 
 def _show(document: dict[str, Any]) -> None:
@@ -107,7 +107,7 @@ def _show(document: dict[str, Any]) -> None:
     if document["hosts"]:
         console.print(table)
     for together in _together(document["events"]):
-        print(f"{together[0]['at']:9,.1f} s  {_said(together)}")
+        print(f"{together[0]['at']:9,.1f} s  {_line(together)}")
 
 
 def _sentences(document: dict[str, Any]) -> list[str]:
@@ -137,25 +137,25 @@ def _sentences(document: dict[str, Any]) -> list[str]:
 
 def _together(events: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     """Hosts of one tier that came, or went, one after the other within a second are one line."""
-    found: list[list[dict[str, Any]]] = []
+    groups: list[list[dict[str, Any]]] = []
     for event in events:
-        alike = found and event["what"] == "host" and all(found[-1][0].get(k) == event[k] for k in ("event", "tier"))
-        if alike and event["at"] - found[-1][-1]["at"] < 1:
-            found[-1].append(event)
+        alike = groups and event["what"] == "host" and all(groups[-1][0].get(k) == event[k] for k in ("event", "tier"))
+        if alike and event["at"] - groups[-1][-1]["at"] < 1:
+            groups[-1].append(event)
         else:
-            found.append([event])
-    return found
+            groups.append([event])
+    return groups
 
 
-def _said(together: list[dict[str, Any]]) -> str:
+def _line(together: list[dict[str, Any]]) -> str:
     event = together[0]
-    why = f": {event['why']}" if event.get("why") else ""
+    reason = f": {event['why']}" if event.get("why") else ""
     if len(together) > 1:
-        named = ", ".join(one["host"] for one in together[:3]) + ("..." if len(together) > 3 else "")
-        return f"{len(together)} {event['tier']} hosts {event['event']} ({named}){why}"
+        named = ", ".join(member["host"] for member in together[:3]) + ("..." if len(together) > 3 else "")
+        return f"{len(together)} {event['tier']} hosts {event['event']} ({named}){reason}"
     if event["what"] == "host":
         left = f", {event['seconds']:.0f} s left" if event["event"] == "warned" and "seconds" in event else ""
-        return f"{event['host']} ({event['tier']}) {event['event']}{left}{why}"
+        return f"{event['host']} ({event['tier']}) {event['event']}{left}{reason}"
     if event["what"] == "controller":
-        return f"controller {event['event']}{why}"
+        return f"controller {event['event']}{reason}"
     return f"rolled back to clock {event['clock']}, {event['redone']} to be done again"

@@ -24,6 +24,7 @@ class Hello(Message, frozen=True, tag="hello"):
     tables: Int
     pieces: Positive
     batches: Positive
+    grains: Positive
     shapes: Annotated[tuple[tuple[Positive, Positive], ...], Meta(min_length=1)]
     memory: Amount | None
     pool: str
@@ -45,13 +46,13 @@ class Notice(Message, frozen=True, tag="notice"):
     """The host will be taken away in so many seconds."""
 
     seconds: Amount
-    why: str
+    reason: str
 
 
 class Failed(Message, frozen=True, tag="failed"):
     """A worker (-1: the node) cannot go on: the job ends."""
 
-    why: str
+    error: str
     worker: Int = -1
     kind: str = ""
 
@@ -78,25 +79,25 @@ class PartitionsChanged(Message, frozen=True, tag="partitions"):
 
 
 class ClockDone(Message, frozen=True, tag="clock"):
-    """A worker has done a clock. ``leads``: it has piece 0. ``judged``: the iteration whose objective is known now."""
+    """A worker has done a clock. ``is_leader``: it has shard 0. ``evaluated_iteration``: its objective is known now."""
 
     clock: Int
     iteration: Int
     batches: Positive
     seconds: Amount
-    leads: bool
-    judged: Int | None
+    is_leader: bool
+    evaluated_iteration: Int | None
     objective: float | None  # a sum, may be infinite
     era: Int
 
 
 class WorkerFinished(Message, frozen=True, tag="finished"):
-    """A worker has ended at a clock: it stood in for another, was told to leave, or nothing is left to do."""
+    """A worker has ended at a clock: it stood in for another, was released, or nothing is left to do."""
 
     worker: Int
     clock: Int
     stood_in: bool
-    told: bool
+    released: bool
 
 
 MESSAGES: dict[str, type[Message]] = {

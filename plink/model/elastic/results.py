@@ -1,12 +1,14 @@
 """Results of requests that have one, as a node answers them."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from plink.model.elastic import requests
 from plink.model.elastic.fields import Amount, Index, Int, SavedCheckpoint, ShardMap, StageThresholds, TrafficCounters
+
+Clocks = Annotated[tuple[Int, ...], Meta(min_length=1)]  # that a partition can go back to, rising
 
 
 class Result(Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,8 +55,8 @@ class HostReport(Result, frozen=True):
     """All that a host knows of the job: see :class:`solvers.elastic.placement.resume.Report` for the partitions."""
 
     serves: dict[Index, Int]
-    backs: dict[Index, Int]
-    gave: dict[Index, Int]
+    backs: dict[Index, Clocks]
+    gave: dict[Index, Clocks]
     era: Int
     number: Int
     loaded: tuple[Int, ...]

@@ -95,7 +95,7 @@ class Node:
         self._send(
             Hello(
                 version=VERSION, plink=__version__, app=app.name, pid=os.getpid(), tables=layout.fingerprint,
-                pieces=app.pieces, batches=app.batches,
+                pieces=app.pieces, batches=app.batches, grains=app.grains,
                 shapes=tuple((table.rows, table.row_bytes) for table in layout.tables),
                 memory=None if room is None else room.available, pool=room.pool if room else "",
             )
@@ -313,22 +313,24 @@ class Node:
 
     def report(self, request: r.Report) -> HostReport:
         """All that a controller that was started again has to know of this host."""
-        roles: dict[str, dict[int, int]] = {"serves": {}, "backs": {}, "gave": {}}
+        serves: dict[int, int] = {}
+        backs: dict[int, tuple[int, ...]] = {}
+        gave: dict[int, tuple[int, ...]] = {}
         era, number = self.workers.era, max([self._number, *(owner.epoch for owner in self._owners.values())])
         for one in self.server.status():
             era, number = max(era, one.era), max(number, one.epoch, one.era)
             if one.role == Role.SERVING.value:
-                roles["serves"][one.partition] = one.epoch
+                serves[one.partition] = one.epoch
             if one.role in (Role.SERVING.value, Role.BACKUP.value):
-                roles["backs"][one.partition] = one.clocks[-1]
+                backs[one.partition] = one.clocks
             if one.role == Role.UNSURE.value:
-                roles["gave"][one.partition] = one.clocks[-1]
+                gave[one.partition] = one.clocks
         saved, own = self._on_disk()
         return HostReport(
-            **roles, era=era, number=number, loaded=tuple(self._loaded.here()), map=self._map,
-            address=self.server.address, workers=self.workers.own(), stands_in=self.workers.stands_in_for(),
-            begun=self.workers.begun, finished=self.workers.finished, held=self.workers.held,
-            carried=self._carried(), thresholds=self._thresholds, saved=saved, own=own,
+            serves=serves, backs=backs, gave=gave, era=era, number=number, loaded=tuple(self._loaded.here()),
+            map=self._map, address=self.server.address, workers=self.workers.own(),
+            stands_in=self.workers.stands_in_for(), begun=self.workers.begun, finished=self.workers.finished,
+            held=self.workers.held, carried=self._carried(), thresholds=self._thresholds, saved=saved, own=own,
         )  # fmt: skip
 
     def bye(self, request: r.Bye) -> None:

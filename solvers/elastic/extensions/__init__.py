@@ -13,7 +13,7 @@ from typing import Any
 from solvers.elastic.context import Context
 
 _MODULES: tuple[ModuleType, ...] = tuple(
-    importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)
+    importlib.import_module(f"{__name__}.{module_info.name}") for module_info in pkgutil.iter_modules(__path__)
 )
 _BY_EVENT: dict[type, ModuleType] = {module.EVENT: module for module in _MODULES}
 EVENTS: dict[str, type] = {kind.__name__: kind for kind in _BY_EVENT}  # under these names they travel

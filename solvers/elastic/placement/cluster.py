@@ -94,11 +94,11 @@ def _ready(step: Step, event: Ready) -> None:
 
 
 def _warned(step: Step, event: Warned) -> None:
-    known = {host: seconds for host, seconds in sorted(event.deadlines.items()) if host in step.state.members}
-    if late := tuple(host for host, seconds in known.items() if seconds <= 0):
+    deadlines = {host: seconds for host, seconds in sorted(event.deadlines.items()) if host in step.state.members}
+    if late := tuple(host for host, seconds in deadlines.items() if seconds <= 0):
         step.cause = f"{_named(step, late)} warned with no time left"
         _remove(step, late)
-    new = {host: seconds for host, seconds in known.items() if seconds > 0}
+    new = {host: seconds for host, seconds in deadlines.items() if seconds > 0}
     if step.state.halted or (not new and not late):
         return
     if new:
@@ -138,8 +138,8 @@ def _pushed(step: Step, event: PushedTo) -> None:
     state = step.state
     if event.era != state.era or not 0 <= event.partition < len(state.partitions):
         return
-    one = state.partitions[event.partition]
-    if not one.safe or event.clock <= one.clock:
+    partition = state.partitions[event.partition]
+    if not partition.safe or event.clock <= partition.clock:
         return
     step.partition(event.partition, clock=event.clock)
     clock = min(partition.clock for partition in step.state.partitions)
@@ -172,8 +172,8 @@ def _finish(step: Step) -> None:
     if after.stage is not before.stage:
         ratio = f"{len(after.transient)} transient to {len(after.reliable)} reliable hosts"
         step.actions.insert(0, act.ChangeStage(after.stage, f"{step.cause}: {ratio}"))
-    if [one.owner for one in after.partitions] != [one.owner for one in before.partitions]:
-        owners = tuple(one.owner for one in after.partitions)
+    if [partition.owner for partition in after.partitions] != [partition.owner for partition in before.partitions]:
+        owners = tuple(partition.owner for partition in after.partitions)
         step.change(version=step.next())
         step.act(act.PointWorkers(step.state.version, owners, f"{step.cause}: partitions have other owners"))
     working.load(step)
@@ -185,8 +185,8 @@ def _let_go(step: Step) -> None:
     """Members that were warned and have nothing left that anybody needs may go before they are taken."""
     state = step.state
     needed = {piece.owner for piece in state.pieces}
-    for one in state.partitions:
-        needed |= {one.owner, one.backup}
+    for partition in state.partitions:
+        needed |= {partition.owner, partition.backup}
     free = set(state.leaving) - needed - state.let_go
     for host in sorted(free):
         step.act(act.LetGo(host, f"{state.name(host)} has nothing left that anybody needs"))

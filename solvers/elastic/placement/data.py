@@ -20,14 +20,14 @@ class Loading:
 @dataclass(frozen=True)
 class Piece:
     """``owner``: works on it, or will once it is loaded. ``previous``: who did before and still has it, the latest
-    last. ``loaded``: who has it in memory; ``loading``: who soon will. ``heir``: who works on it once it is loaded
-    there; the owner does until then."""
+    last. ``loaded``: who has it in memory; ``loading``: who soon will. ``next_owner``: who works on it once it is
+    loaded there; the owner does until then."""
 
     owner: int
     previous: tuple[int, ...] = ()
     loaded: frozenset[int] = frozenset()
     loading: Mapping[int, Loading] = field(default_factory=dict)
-    heir: int | None = None
+    next_owner: int | None = None
 
     @property
     def near(self) -> set[int]:
@@ -60,26 +60,26 @@ def without(pieces: Pieces, gone: Collection[int], slots: Mapping[int, int]) -> 
     one that has it in memory, else to one that is loading it, else to the one with the least to do, who must."""
     pieces = tuple(_forget(piece, gone) for piece in pieces)
     held = Counter(piece.owner for piece in pieces)
-    found = []
+    results = []
     for piece in pieces:
         if piece.owner in gone:
-            heir = _successor(piece, slots, held)
-            held[heir] += 1
-            previous = tuple(host for host in piece.previous if host != heir)
-            piece = replace(piece, owner=heir, previous=previous, heir=None)
-        found.append(piece)
-    return tuple(found)
+            next_owner = _successor(piece, slots, held)
+            held[next_owner] += 1
+            previous = tuple(host for host in piece.previous if host != next_owner)
+            piece = replace(piece, owner=next_owner, previous=previous, next_owner=None)
+        results.append(piece)
+    return tuple(results)
 
 
 def _forget(piece: Piece, gone: Collection[int]) -> Piece:
-    if not ({*piece.previous, *piece.near, piece.heir} & set(gone)):
+    if not ({*piece.previous, *piece.near, piece.next_owner} & set(gone)):
         return piece
     return replace(
         piece,
         previous=tuple(host for host in piece.previous if host not in gone),
         loaded=piece.loaded - frozenset(gone),
         loading={host: loading for host, loading in piece.loading.items() if host not in gone},
-        heir=None if piece.heir in gone else piece.heir,
+        next_owner=None if piece.next_owner in gone else piece.next_owner,
     )
 
 
@@ -115,14 +115,16 @@ def rebalanced(pieces: Pieces, slots: Mapping[int, int]) -> Pieces:
                     room[giver] += 1
     assert not any(room.values())
     return tuple(
-        piece if piece.heir == (heir := None if to == piece.owner else to) else replace(piece, heir=heir)
+        piece
+        if piece.next_owner == (next_owner := None if to == piece.owner else to)
+        else replace(piece, next_owner=next_owner)
         for piece, to in zip(pieces, now, strict=True)
     )
 
 
 def _bound_for(piece: Piece, slots: Mapping[int, int]) -> int | None:
-    if piece.heir in slots:
-        return piece.heir
+    if piece.next_owner in slots:
+        return piece.next_owner
     return piece.owner if piece.owner in slots else None
 
 
@@ -130,42 +132,44 @@ def taken_over(pieces: Pieces, able: Collection[int]) -> Pieces:
     """Heirs that are ``able`` to work and have loaded their pieces own them from now on, and those of pieces that the
     owner has not even begun to load; who owned a piece is a previous owner."""
     return tuple(
-        _taken(piece) if piece.heir in able and (piece.heir in piece.loaded or piece.owner not in piece.near) else piece
+        _taken(piece)
+        if piece.next_owner in able and (piece.next_owner in piece.loaded or piece.owner not in piece.near)
+        else piece
         for piece in pieces
     )
 
 
 def _taken(piece: Piece) -> Piece:
-    assert piece.heir is not None
-    previous = tuple(host for host in piece.previous if host not in (piece.heir, piece.owner))
+    assert piece.next_owner is not None
+    previous = tuple(host for host in piece.previous if host not in (piece.next_owner, piece.owner))
     if piece.owner in piece.loaded:
         previous += (piece.owner,)
-    return replace(piece, owner=piece.heir, previous=previous, heir=None)
+    return replace(piece, owner=piece.next_owner, previous=previous, next_owner=None)
 
 
 def with_homes(pieces: Pieces, homes: Sequence[int]) -> Pieces:
     """A reliable host at the bottom of every piece's stack, so that a previous owner always exists (Harlap thesis,
     4.2.3). It loads the piece ahead of the day that it is needed."""
     held = Counter(host for piece in pieces for host in piece.near if host in homes)
-    found = []
+    results = []
     for piece in pieces:
-        if not {*piece.near, piece.owner, piece.heir} & set(homes):
+        if not {*piece.near, piece.owner, piece.next_owner} & set(homes):
             home = min(homes, key=lambda host: (held[host], host))
             held[home] += 1
             piece = replace(piece, previous=(home, *piece.previous))
-        found.append(piece)
-    return tuple(found)
+        results.append(piece)
+    return tuple(results)
 
 
 def spares(pieces: Pieces, host: int, number: int, transient: Collection[int]) -> tuple[int, ...]:
     """Pieces that a newcomer loads beside its share, so that it can step in for whoever leaves (Figure 4.4: it loads
     twice what it works on): those that the fewest transient hosts have, then its givers', of which it has some."""
-    givers = {piece.owner for piece in pieces if piece.heir == host}
-    able = [i for i, piece in enumerate(pieces) if host not in piece.near and piece.heir != host]
+    givers = {piece.owner for piece in pieces if piece.next_owner == host}
+    able = [i for i, piece in enumerate(pieces) if host not in piece.near and piece.next_owner != host]
 
     def rank(index: int) -> tuple[int, bool, int]:
         piece = pieces[index]
-        near = {*piece.near, piece.owner} if piece.heir is None else {*piece.near, piece.owner, piece.heir}
+        near = {*piece.near, piece.owner} if piece.next_owner is None else {*piece.near, piece.owner, piece.next_owner}
         return len(near & set(transient)), piece.owner not in givers, index
 
     return tuple(sorted(able, key=rank)[:number])
@@ -174,17 +178,17 @@ def spares(pieces: Pieces, host: int, number: int, transient: Collection[int]) -
 def to_load(pieces: Pieces) -> dict[tuple[int, bool], tuple[int, ...]]:
     """What hosts have to load and are not loading as urgently yet, by host and whether it is ``ahead`` of need: pieces
     that they own or will, and those at the bottom of whose stack they are."""
-    found: dict[tuple[int, bool], list[int]] = {}
+    results: dict[tuple[int, bool], list[int]] = {}
     for index, piece in enumerate(pieces):
-        for host in dict.fromkeys((piece.owner, piece.heir)):
+        for host in dict.fromkeys((piece.owner, piece.next_owner)):
             if host is None or host in piece.loaded:
                 continue
             if host not in piece.loading or piece.loading[host].ahead:
-                found.setdefault((host, False), []).append(index)
+                results.setdefault((host, False), []).append(index)
         for host in piece.previous:
-            if host not in piece.near and host != piece.heir:
-                found.setdefault((host, True), []).append(index)
-    return {key: tuple(found[key]) for key in sorted(found)}
+            if host not in piece.near and host != piece.next_owner:
+                results.setdefault((host, True), []).append(index)
+    return {key: tuple(results[key]) for key in sorted(results)}
 
 
 def ordered(pieces: Pieces, host: int, which: Iterable[int], loading: Loading) -> Pieces:
@@ -212,16 +216,16 @@ def arrived(pieces: Pieces, host: int, ticket: int) -> Pieces:
 
 def worked_on(pieces: Pieces) -> dict[int, tuple[int, ...]]:
     """What each host works on: pieces that it owns and has in memory."""
-    found: dict[int, list[int]] = {}
+    results: dict[int, list[int]] = {}
     for index, piece in enumerate(pieces):
         if piece.owner in piece.loaded:
-            found.setdefault(piece.owner, []).append(index)
-    return {host: tuple(found[host]) for host in sorted(found)}
+            results.setdefault(piece.owner, []).append(index)
+    return {host: tuple(results[host]) for host in sorted(results)}
 
 
 def unready(pieces: Pieces, host: int) -> bool:
     """Whether the host still has to load something before it can do its share."""
-    return any(host in (piece.heir, piece.owner) and host not in piece.loaded for piece in pieces)
+    return any(host in (piece.next_owner, piece.owner) and host not in piece.loaded for piece in pieces)
 
 
 def imbalance(pieces: Pieces, slots: Mapping[int, int]) -> float:

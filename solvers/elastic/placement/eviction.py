@@ -21,12 +21,12 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True)
 class Threatened:
-    """A partition on a host that leaves. ``heir``: the survivor that would serve it, None where there is none."""
+    """A partition on a host that leaves. ``target``: the survivor that would serve it, None where there is none."""
 
     partition: int
     host: int
     backup: int
-    heir: int | None
+    target: int | None
     move_bytes: float
     drain_bytes: float
 
@@ -68,25 +68,26 @@ def rescue(
     :param deadlines: seconds that each leaving host has left.
     :param rates: bytes a second of hosts, in each direction; a host that is missing is taken to be fast enough.
     """
-    drains = [_Transfer(one, one.backup, one.drain_bytes, deadlines[one.host]) for one in threatened]
+    drains = [_Transfer(threat, threat.backup, threat.drain_bytes, deadlines[threat.host]) for threat in threatened]
     drains = [transfer for transfer in drains if transfer.deadline > 0]
     going: list[_Transfer] = []
     for transfer in sorted(drains, key=_turn):
         going.append(transfer)
         while (late := _late(going, rates)) is not None:
-            going.remove(max((one for one in going if late in one.ends), key=lambda one: (one.size, _turn(one))))
-    for drain in sorted(going, key=lambda one: (one.what.move_bytes - one.size, _turn(one))):
-        one = drain.what
-        if one.heir is None:
+            in_the_way = (transfer for transfer in going if late in transfer.ends)
+            going.remove(max(in_the_way, key=lambda transfer: (transfer.size, _turn(transfer))))
+    for drain in sorted(going, key=lambda move: (move.what.move_bytes - move.size, _turn(move))):
+        threat = drain.what
+        if threat.target is None:
             continue
         tried = [other for other in going if other is not drain]
-        tried.append(_Transfer(one, one.heir, one.move_bytes, drain.deadline))
+        tried.append(_Transfer(threat, threat.target, threat.move_bytes, drain.deadline))
         # The lines on which others wait for this one were in time before: only lines that get more can be late now.
         if _late(tried, rates) is None:
             going = tried
-    found = {transfer.what.partition: transfer for transfer in going}
-    order = sorted(threatened, key=lambda one: _order(one, found.get(one.partition), deadlines))
-    return tuple(_told(one, found.get(one.partition), deadlines[one.host], rates) for one in order)
+    transfers = {transfer.what.partition: transfer for transfer in going}
+    order = sorted(threatened, key=lambda threat: _order(threat, transfers.get(threat.partition), deadlines))
+    return tuple(_rescue_of(threat, transfers.get(threat.partition), deadlines[threat.host], rates) for threat in order)
 
 
 def _turn(transfer: _Transfer) -> tuple[float, float, int]:
@@ -94,10 +95,10 @@ def _turn(transfer: _Transfer) -> tuple[float, float, int]:
 
 
 def _order(
-    one: Threatened, transfer: _Transfer | None, deadlines: Mapping[int, float]
+    threat: Threatened, transfer: _Transfer | None, deadlines: Mapping[int, float]
 ) -> tuple[bool, float, float, int]:
     if transfer is None:
-        return True, deadlines[one.host], one.drain_bytes, one.partition
+        return True, deadlines[threat.host], threat.drain_bytes, threat.partition
     return False, *_turn(transfer)
 
 
@@ -112,14 +113,16 @@ def _late(going: Sequence[_Transfer], rates: Mapping[int, float]) -> tuple[int, 
     return None
 
 
-def _told(one: Threatened, transfer: _Transfer | None, deadline: float, rates: Mapping[int, float]) -> Rescue:
+def _rescue_of(threat: Threatened, transfer: _Transfer | None, deadline: float, rates: Mapping[int, float]) -> Rescue:
     if transfer is None:
-        rate = min(rates.get(one.host, math.inf), rates.get(one.backup, math.inf))
-        why = (
+        rate = min(rates.get(threat.host, math.inf), rates.get(threat.backup, math.inf))
+        reason = (
             "the warning leaves no time" if deadline <= 0 else f"{deadline:g} s at {rate / 1e6:.3g} MB/s are not enough"
         )
-        return Rescue(one.partition, Fate.FAIL, None, f"{one.drain_bytes / 1e6:.3g} MB, and {why}")
-    if transfer.to == one.heir:
-        return Rescue(one.partition, Fate.MOVE, transfer.to, f"{deadline:g} s are enough to move it to a survivor")
-    why = "nobody survives to take it" if one.heir is None else f"{deadline:g} s are not enough to move all of it"
-    return Rescue(one.partition, Fate.DRAIN, transfer.to, f"{why}: what the backup lacks goes there")
+        return Rescue(threat.partition, Fate.FAIL, None, f"{threat.drain_bytes / 1e6:.3g} MB, and {reason}")
+    if transfer.to == threat.target:
+        return Rescue(threat.partition, Fate.MOVE, transfer.to, f"{deadline:g} s are enough to move it to a survivor")
+    reason = (
+        "nobody survives to take it" if threat.target is None else f"{deadline:g} s are not enough to move all of it"
+    )
+    return Rescue(threat.partition, Fate.DRAIN, transfer.to, f"{reason}: what the backup lacks goes there")

@@ -26,12 +26,12 @@ def _pass(step: Step) -> None:
     for index, partition in enumerate(step.state.partitions):
         if partition.waiting:
             continue
-        if partition.heir and partition.heir.to != owners[index]:
-            if partition.heir.drain and partition.owner in step.state.leaving:
+        if partition.move and partition.move.to != owners[index]:
+            if partition.move.drain and partition.owner in step.state.leaving:
                 continue  # all that there was time for; it moves on from its backup
             cancel(step, index, f"{step.cause}: it is to go elsewhere")
         partition = step.state.partitions[index]
-        if partition.heir:
+        if partition.move:
             continue
         if partition.owner != owners[index]:
             begin(step, index, owners[index], step.cause)
@@ -51,8 +51,8 @@ def owner_targets(state: Cluster) -> tuple[int, ...]:
 
 
 def _bound(state: Cluster, partition: Partition) -> int:
-    if partition.heir and partition.heir.to in state.servers:
-        return partition.heir.to
+    if partition.move and partition.move.to in state.servers:
+        return partition.move.to
     return partition.owner
 
 
@@ -61,8 +61,8 @@ def backup_targets(state: Cluster) -> tuple[int, ...]:
     reliable = [host.number for host in state.reliable]
 
     def bound(partition: Partition) -> int:
-        if partition.heir and partition.heir.to in reliable:
-            return partition.heir.to
+        if partition.move and partition.move.to in reliable:
+            return partition.move.to
         return partition.copy.to if partition.copy else partition.backup
 
     current = [bound(partition) for partition in state.partitions]
@@ -77,20 +77,20 @@ def begin(step: Step, index: int, to: int, reason: str) -> None:
     if partition.copy and partition.safe:
         _cancel_copy(step, index, f"{reason}: the partition itself moves")
     epoch, drain = step.next(), to == partition.backup
-    step.partition(index, heir=Move(to, epoch, drain))
-    told = f"{reason}: partition {index} goes from {step.state.name(partition.owner)} to {step.state.name(to)}"
+    step.partition(index, move=Move(to, epoch, drain))
+    text = f"{reason}: partition {index} goes from {step.state.name(partition.owner)} to {step.state.name(to)}"
     if drain:
-        step.act(act.Drain(partition.owner, to, index, epoch, told))
+        step.act(act.Drain(partition.owner, to, index, epoch, text))
     else:
-        step.act(act.HandOver(partition.owner, to, index, epoch, told))
+        step.act(act.HandOver(partition.owner, to, index, epoch, text))
 
 
 def cancel(step: Step, index: int, reason: str) -> None:
     """The owner keeps the partition."""
     partition = step.state.partitions[index]
-    assert partition.heir
-    _tell(step, index, partition.heir, reason)
-    step.partition(index, heir=None)
+    assert partition.move
+    _tell(step, index, partition.move, reason)
+    step.partition(index, move=None)
 
 
 def _cancel_copy(step: Step, index: int, reason: str) -> None:
@@ -102,7 +102,7 @@ def _cancel_copy(step: Step, index: int, reason: str) -> None:
 
 def cancel_all(step: Step, index: int, reason: str) -> None:
     """Nothing of the partition is under way any more."""
-    if step.state.partitions[index].heir:
+    if step.state.partitions[index].move:
         cancel(step, index, reason)
     if step.state.partitions[index].copy:
         _cancel_copy(step, index, reason)
@@ -119,8 +119,8 @@ def back_up(step: Step, index: int, to: int, reason: str) -> None:
     """The owner makes another reliable host the partition's backup."""
     owner, epoch = step.state.partitions[index].owner, step.next()
     step.partition(index, copy=Move(to, epoch))
-    told = f"{reason}: {step.state.name(to)} becomes the backup of partition {index}"
-    step.act(act.BackUp(to, index, epoch, owner, told))
+    text = f"{reason}: {step.state.name(to)} becomes the backup of partition {index}"
+    step.act(act.BackUp(to, index, epoch, owner, text))
 
 
 def _settle_backup(step: Step, index: int, to: int) -> None:
@@ -136,8 +136,8 @@ def _settle_backup(step: Step, index: int, to: int) -> None:
 def moved(step: Step, index: int, epoch: int) -> bool:
     """Something of the partition has arrived; False where that is no longer of interest."""
     partition = step.state.partitions[index]
-    if partition.heir and partition.heir.epoch == epoch:
-        _taken(step, index, partition.heir)
+    if partition.move and partition.move.epoch == epoch:
+        _taken(step, index, partition.move)
     elif partition.copy and partition.copy.epoch == epoch:
         # It has what the owner can go back to and all that followed; what it had been pushed is not known.
         step.partition(index, backup=partition.copy.to, copy=None, safe=True, clock=step.state.consistent)
@@ -150,21 +150,21 @@ def moved(step: Step, index: int, epoch: int) -> bool:
     return True
 
 
-def _taken(step: Step, index: int, heir: Move) -> None:
+def _taken(step: Step, index: int, move: Move) -> None:
     partition = step.state.partitions[index]
-    if step.state.members[heir.to].tier is Tier.RELIABLE:
+    if step.state.members[move.to].tier is Tier.RELIABLE:
         if partition.copy:
             _cancel_copy(step, index, f"partition {index} is served where it is safe")
         # A backup that drains into keeps what it has; a new one can be relied on for what it can go back to.
-        clock = partition.clock if heir.to == partition.backup and partition.safe else step.state.consistent
-        step.partition(index, owner=heir.to, epoch=heir.epoch, backup=heir.to, clock=clock, safe=True, heir=None)
-        reason = f"{step.state.name(heir.to)} has the state of partition {index}"
-        step.act(act.Promote(heir.to, (index,), heir.epoch, reason))
+        clock = partition.clock if move.to == partition.backup and partition.safe else step.state.consistent
+        step.partition(index, owner=move.to, epoch=move.epoch, backup=move.to, clock=clock, safe=True, move=None)
+        reason = f"{step.state.name(move.to)} has the state of partition {index}"
+        step.act(act.Promote(move.to, (index,), move.epoch, reason))
         return
-    step.partition(index, owner=heir.to, epoch=heir.epoch, heir=None)
+    step.partition(index, owner=move.to, epoch=move.epoch, move=None)
     if partition.safe:
-        reason = f"{step.state.name(heir.to)} has the state of partition {index}"
-        step.act(act.PushTo(heir.to, index, partition.backup, reason))
+        reason = f"{step.state.name(move.to)} has the state of partition {index}"
+        step.act(act.PushTo(move.to, index, partition.backup, reason))
     if partition.copy:
         # The old owner was to send the backup its copy, and it may be about to leave.
         _tell(step, index, partition.copy, f"partition {index} has another owner, who sends it")

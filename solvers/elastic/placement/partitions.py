@@ -24,7 +24,7 @@ class Partition:
 
     ``owner`` serves it: a ParamServ where it is the ``backup`` itself, an ActivePS elsewhere. ``epoch``: of the move
     that made it so. ``clock``: the backup has all updates up to it. ``safe``: the backup holds a copy at the clock that
-    all backups have in common. ``waiting``: the owner's state is still under way from the backup. ``heir``: who serves
+    all backups have in common. ``waiting``: the owner's state is still under way from the backup. ``move``: who serves
     it when its copy is complete; the owner goes on until then. ``copy``: the same of the backup.
     """
 
@@ -34,7 +34,7 @@ class Partition:
     clock: int
     safe: bool = True
     waiting: bool = False
-    heir: Move | None = None
+    move: Move | None = None
     copy: Move | None = None
 
 
@@ -61,16 +61,16 @@ def balanced(current: Sequence[int | None], servers: Sequence[int]) -> tuple[int
     # The odd ones stay with those that have most: each then keeps min(held, quota), which is the most that can stay.
     ranked = sorted(servers, key=lambda server: (-held[server], server))
     room = {server: least + (place < more) for place, server in enumerate(ranked)}
-    kept: list[int | None] = []
+    staying: list[int | None] = []
     for owner in current:
         stays = owner is not None and room.get(owner, 0) > 0
-        kept.append(owner if stays else None)
+        staying.append(owner if stays else None)
         if stays and owner is not None:
             room[owner] -= 1
-    found = []
-    for owner in kept:
+    owners = []
+    for owner in staying:
         if owner is None:
             owner = max(room, key=lambda server: (room[server], -server))
             room[owner] -= 1
-        found.append(owner)
-    return tuple(found)
+        owners.append(owner)
+    return tuple(owners)

@@ -55,6 +55,10 @@ def racks_at_risk(state: Cluster) -> list[list[str]]:
         return []
     hosts = state.members
     racks = sorted(
-        {hosts[one.owner].rack for one in state.partitions if share_rack(hosts[one.owner], hosts[one.backup])}
+        {
+            hosts[partition.owner].rack
+            for partition in state.partitions
+            if share_rack(hosts[partition.owner], hosts[partition.backup])
+        }
     )
     return [[host.name for host in state.hosts if host.rack == rack] for rack in racks]

@@ -17,18 +17,18 @@ def recover(step: Step, gone: Collection[int], *, effective: bool = False) -> No
     partitions = step.state.partitions
     lost = tuple(
         index
-        for index, one in enumerate(partitions)
-        if (one.owner in gone or one.waiting) and (one.backup in gone or not one.safe)
+        for index, partition in enumerate(partitions)
+        if (partition.owner in gone or partition.waiting) and (partition.backup in gone or not partition.safe)
     )
     if lost or not step.state.reliable:
         _halt(step, lost)
         return
-    for index, one in enumerate(partitions):
-        if one.heir and one.heir.to in gone and one.owner not in gone:
+    for index, partition in enumerate(partitions):
+        if partition.move and partition.move.to in gone and partition.owner not in gone:
             cancel(step, index, f"{step.cause}: who was to take partition {index} is gone")
-        if one.backup in gone or (one.copy and one.copy.to in gone):
+        if partition.backup in gone or (partition.copy and partition.copy.to in gone):
             _mend_backup(step, index, gone)
-    if effective or any(one.owner in gone for one in partitions):
+    if effective or any(partition.owner in gone for partition in partitions):
         _roll_back(step, gone)
 
 
@@ -61,9 +61,9 @@ def _roll_back(step: Step, gone: Collection[int]) -> None:
     step.change(era=era)
     reason = f"{step.cause}: what came after clock {state.consistent} has to be done again"
     step.act(act.RollBack(state.consistent, era, reason))
-    for index, one in enumerate(state.partitions):
+    for index, partition in enumerate(state.partitions):
         # What is under way is neither here nor there, and newer than the clock: it starts again from those that stay.
-        unsafe = None if one.safe else one.copy
+        unsafe = None if partition.safe else partition.copy
         cancel_all(step, index, "rolled back")
         step.partition(index, clock=state.consistent)
         if unsafe:
@@ -78,10 +78,10 @@ def _promote(step: Step) -> None:
     """Backups have what everybody goes back to: they serve it themselves, and nothing needs to be sent."""
     promoted: dict[int, list[int]] = {}
     epoch = step.next()
-    for index, one in enumerate(step.state.partitions):
-        if one.safe and (one.owner != one.backup or one.waiting):
-            step.partition(index, owner=one.backup, epoch=epoch, waiting=False)
-            promoted.setdefault(one.backup, []).append(index)
+    for index, partition in enumerate(step.state.partitions):
+        if partition.safe and (partition.owner != partition.backup or partition.waiting):
+            step.partition(index, owner=partition.backup, epoch=epoch, waiting=False)
+            promoted.setdefault(partition.backup, []).append(index)
     for host, which in sorted(promoted.items()):
         reason = f"{step.cause}: {step.state.name(host)} serves {len(which)} partitions from its backup"
         step.act(act.Promote(host, tuple(which), epoch, reason))
@@ -89,11 +89,11 @@ def _promote(step: Step) -> None:
 
 def _restore(step: Step, gone: Collection[int]) -> None:
     targets = owner_targets(step.state)
-    for index, one in enumerate(step.state.partitions):
-        needed = one.owner in gone or one.owner in step.state.leaving or one.waiting
-        if not needed or not one.safe:
+    for index, partition in enumerate(step.state.partitions):
+        needed = partition.owner in gone or partition.owner in step.state.leaving or partition.waiting
+        if not needed or not partition.safe:
             continue
         to, epoch = targets[index], step.next()
         step.partition(index, owner=to, epoch=epoch, waiting=True)
         reason = f"{step.cause}: partition {index} goes to {step.state.name(to)} from its backup"
-        step.act(act.Restore(one.backup, to, index, epoch, step.state.consistent, reason))
+        step.act(act.Restore(partition.backup, to, index, epoch, step.state.consistent, reason))

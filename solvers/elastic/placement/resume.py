@@ -15,23 +15,25 @@ from solvers.elastic.placement.state import Cluster, Step
 
 _NOBODY = -1
 
+Clocks = tuple[int, ...]  # that a partition can go back to, rising; the last is the present one
+
 
 @dataclass(frozen=True)
 class Report:
     """What a member has. ``serves``: partitions whose state it has as their server, with the epoch of that; ``backs``:
-    those that it is the backup of and has a whole copy of, with its clock. ``loaded`` and ``works``: pieces of the
+    those that it is the backup of and has a whole copy of. ``loaded`` and ``works``: pieces of the
     input data. ``number``: the largest epoch, version, ticket or era it was ever told; ``era``: of the last
     roll-back. ``gave``: those whose state it has still because it does not know whether the member that it gave them to
-    has begun to serve them, with their clocks."""
+    has begun to serve them."""
 
     host: Host
     number: int
     era: int
     serves: Mapping[int, int] = field(default_factory=dict)
-    backs: Mapping[int, int] = field(default_factory=dict)
+    backs: Mapping[int, Clocks] = field(default_factory=dict)
     loaded: frozenset[int] = frozenset()
     works: frozenset[int] = frozenset()
-    gave: Mapping[int, int] = field(default_factory=dict)
+    gave: Mapping[int, Clocks] = field(default_factory=dict)
 
 
 def resume(
@@ -75,7 +77,7 @@ def resume(
         number=number,
         newest=reports[-1].host.number,
         era=max(report.era for report in reports),
-        consistent=min((one.clock for one in partitions if one.safe), default=0),
+        consistent=_common_clock(reports, partitions),
     )
     step = Step(cluster, "the controller started again")
     step.act(act.Forget(step.next(), f"{step.cause}: moves that were under way are off"))
@@ -83,15 +85,17 @@ def resume(
     # A member that has not heard of the last roll-back has what the others went back from.
     recover(step, {_NOBODY}, effective=again or len({report.era for report in reports}) > 1)
     if not step.state.halted:
-        for index, one in enumerate(step.state.partitions):
-            if one.owner != one.backup and one.safe and not one.waiting:
+        for index, partition in enumerate(step.state.partitions):
+            if partition.owner != partition.backup and partition.safe and not partition.waiting:
                 step.act(
-                    act.PushTo(one.owner, index, one.backup, f"{step.cause}: who serves what and where it is safe")
+                    act.PushTo(
+                        partition.owner, index, partition.backup, f"{step.cause}: who serves what and where it is safe"
+                    )
                 )
         working.settle(step)
         moving.settle(step)
         step.change(version=step.next())
-        owners = tuple(one.owner for one in step.state.partitions)
+        owners = tuple(partition.owner for partition in step.state.partitions)
         step.act(act.PointWorkers(step.state.version, owners, f"{step.cause}: its map of owners"))
         working.load(step)
         working.tell(step, everybody=True)
@@ -100,7 +104,7 @@ def resume(
 
 def _stage(reports: Sequence[Report], partitions: Sequence[Partition], transient: Collection[int]) -> Stage:
     """That it was: the slack of a threshold holds it up, or not, as before."""
-    if not any(one.owner in transient for one in partitions):
+    if not any(partition.owner in transient for partition in partitions):
         return Stage.PARAMETER_SERVERS
     works = any(report.works for report in reports if report.host.number not in transient)
     return Stage.ACTIVE_AND_BACKUP if works else Stage.BACKUP_ONLY
@@ -118,21 +122,30 @@ def _partition(reports: Sequence[Report], index: int) -> Partition:
     if owner == _NOBODY and backed is None:  # who it was given to is gone
         backed = _latest({report.host: report.gave for report in reports}, index)
     if tier.get(owner) is Tier.RELIABLE:
-        clock = next(report.backs.get(index, 0) for report in reports if report.host.number == owner)
-        return Partition(owner, epoch, owner, clock)
+        clocks = next(report.backs.get(index, (0,)) for report in reports if report.host.number == owner)
+        return Partition(owner, epoch, owner, clocks[-1])
     if backed is None:
         return Partition(owner, epoch, _NOBODY, 0, safe=False)
     return Partition(owner, epoch, -backed[1], backed[0])
 
 
-def _latest(clocks: Mapping[Host, Mapping[int, int]], index: int) -> tuple[int, int] | None:
+def _common_clock(reports: Sequence[Report], partitions: Sequence[Partition]) -> int:
+    """The latest clock that all backups can go back to: of some that have a later one, a push may have gone past it."""
+    by_host = {report.host.number: {**report.gave, **report.backs} for report in reports}
+    backed = [(index, partition) for index, partition in enumerate(partitions) if partition.safe]
+    clocks = [by_host[partition.backup].get(index, (partition.clock,)) for index, partition in backed]
+    common = set(clocks[0]).intersection(*clocks[1:]) if clocks else {0}
+    return max(common, default=min((partition.clock for _, partition in backed), default=0))
+
+
+def _latest(clocks: Mapping[Host, Mapping[int, Clocks]], index: int) -> tuple[int, int] | None:
     """The clock of the reliable host that has the latest state of a partition, and its number, negative; of several the
     first. None where none has any."""
     return max(
         (
-            (known[index], -host.number)
-            for host, known in clocks.items()
-            if index in known and host.tier is Tier.RELIABLE
+            (clocks_by_partition[index][-1], -host.number)
+            for host, clocks_by_partition in clocks.items()
+            if index in clocks_by_partition and host.tier is Tier.RELIABLE
         ),
         default=None,
     )

@@ -103,5 +103,5 @@ def measured_thresholds(traffic: Traffic, now: Thresholds) -> Thresholds:
     return Thresholds(active, max(active, backup_only))
 
 
-def _if_changed(now: float, found: float) -> float:
-    return now if abs(found - now) <= SLACK * now else found
+def _if_changed(now: float, measured: float) -> float:
+    return now if abs(measured - now) <= SLACK * now else measured

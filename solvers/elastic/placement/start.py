@@ -59,8 +59,12 @@ def start(
         step.act(act.Welcome(host, f"{host.name} is member {host.number}, {host.tier}"))
     ratio = f"{len(members) - len(reliable)} transient to {len(reliable)} reliable hosts"
     step.act(act.ChangeStage(stage, f"start: {ratio}"))
-    for index, one in enumerate(step.state.partitions):
-        step.act(act.Serve(one.owner, index, epoch, one.backup, f"start: {step.state.name(one.owner)} serves it"))
+    for index, partition in enumerate(step.state.partitions):
+        step.act(
+            act.Serve(
+                partition.owner, index, epoch, partition.backup, f"start: {step.state.name(partition.owner)} serves it"
+            )
+        )
     step.change(version=step.next())
     step.act(act.PointWorkers(step.state.version, owners, "start: every partition has its owner"))
     working.load(step)

@@ -82,6 +82,10 @@ class Cluster:
             hosts = (*hosts, *new)
         return {host.number: host.slots for host in sorted(hosts, key=lambda host: host.number)}
 
+    def serves(self, partition: int, epoch: int) -> bool:
+        """Whether the owner of a partition in an epoch is the present one."""
+        return not self.halted and self.partitions[partition].epoch == epoch
+
     def name(self, host: int) -> str:
         """For a person."""
         return self.members[host].name
@@ -114,6 +118,6 @@ class Step:
 
     def partition(self, index: int, **values: Any) -> None:
         """Replace fields of a partition."""
-        found = list(self.state.partitions)
-        found[index] = replace(found[index], **values)
-        self.change(partitions=tuple(found))
+        partitions = list(self.state.partitions)
+        partitions[index] = replace(partitions[index], **values)
+        self.change(partitions=tuple(partitions))

@@ -16,39 +16,44 @@ def evacuate(step: Step, unpushed: Mapping[int, float]) -> None:
     :param unpushed: bytes by partition that its backup lacks; of others, all of it. Transfers may be kept back for a
         part of the warning, so that what is planned fits into the rest of it.
     """
-    _free_from_leaving_heirs(step)
+    _cancel_moves_to_leaving(step)
     plan = eviction.rescue(
         _threatened(step, unpushed),
         {host: (1 - eviction.WAIT) * seconds for host, seconds in step.state.leaving.items()},
         {host.number: host.bytes_per_s for host in step.state.hosts if host.bytes_per_s is not None},
     )
-    failed = [one for one in plan if one.fate is eviction.Fate.FAIL]
+    failed = [partition for partition in plan if partition.fate is eviction.Fate.FAIL]
     # Going back to the backups saves nothing that they do not have: that is sent as far as it gets.
-    if late := [one for one in failed if step.state.partitions[one.partition].safe]:
+    if late := [partition for partition in failed if step.state.partitions[partition.partition].safe]:
         step.cause = f"{step.cause}: partition {late[0].partition} cannot be saved ({late[0].reason})"
         recover(step, (), effective=True)
         return
-    for one in plan:
-        if one.to is not None:
-            begin(step, one.partition, one.to, f"{step.cause}: {one.reason}")
+    for partition in plan:
+        if partition.to is not None:
+            begin(step, partition.partition, partition.to, f"{step.cause}: {partition.reason}")
 
 
-def _free_from_leaving_heirs(step: Step) -> None:
+def _cancel_moves_to_leaving(step: Step) -> None:
     servers, leaving = step.state.servers, step.state.leaving
     for index, partition in enumerate(step.state.partitions):
-        heir = partition.heir
-        if heir and heir.to in leaving and heir.to not in servers and not heir.drain:
+        move = partition.move
+        if move and move.to in leaving and move.to not in servers and not move.drain:
             cancel(step, index, f"{step.cause}: who was to take partition {index} leaves too")
 
 
 def _threatened(step: Step, unpushed: Mapping[int, float]) -> list[eviction.Threatened]:
-    state, found = step.state, []
-    for index, (one, target) in enumerate(zip(state.partitions, owner_targets(state), strict=True)):
+    state, threats = step.state, []
+    for index, (partition, target) in enumerate(zip(state.partitions, owner_targets(state), strict=True)):
         # A ParamServ that leaves has nobody to drain to, and one that waits has nothing yet: settling sees to them.
-        if one.owner not in state.leaving or one.owner == one.backup or one.waiting or one.heir:
+        if (
+            partition.owner not in state.leaving
+            or partition.owner == partition.backup
+            or partition.waiting
+            or partition.move
+        ):
             continue
         size = state.partition_bytes[index]
-        lacks = min(size, unpushed.get(index, size)) if one.safe else size
-        heir = target if state.members[target].tier is Tier.TRANSIENT else None
-        found.append(eviction.Threatened(index, one.owner, one.backup, heir, size, lacks))
-    return found
+        lacks = min(size, unpushed.get(index, size)) if partition.safe else size
+        survivor = target if state.members[target].tier is Tier.TRANSIENT else None
+        threats.append(eviction.Threatened(index, partition.owner, partition.backup, survivor, size, lacks))
+    return threats

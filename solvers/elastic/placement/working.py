@@ -47,15 +47,15 @@ def without(step: Step, gone: Collection[int]) -> None:
 def load(step: Step) -> None:
     """Orders to load what hosts own or will, and what they keep for others."""
     for (host, ahead), which in data.to_load(step.state.pieces).items():
-        why = "keeps a copy for those that may leave" if ahead else "is to work on"
-        _order(step, host, which, ahead, f"{step.cause}: {step.state.name(host)} {why} {len(which)} pieces")
+        purpose = "keeps a copy for those that may leave" if ahead else "is to work on"
+        _order(step, host, which, ahead, f"{step.cause}: {step.state.name(host)} {purpose} {len(which)} pieces")
 
 
 def load_spares(step: Step, newcomers: Collection[int]) -> None:
     """Newcomers load as much again as their share, ahead of the day that somebody else leaves (Figure 4.4)."""
     transient = {host.number for host in step.state.hosts if host.tier is Tier.TRANSIENT}
     for host in sorted(transient & set(newcomers)):
-        share = sum(host in (piece.heir, piece.owner) for piece in step.state.pieces)
+        share = sum(host in (piece.next_owner, piece.owner) for piece in step.state.pieces)
         if which := data.spares(step.state.pieces, host, share, transient):
             _order(step, host, which, True, f"{step.cause}: {step.state.name(host)} can step in for others")
 

@@ -69,9 +69,9 @@ def test_a_request_that_is_none(body: Any, error: str) -> None:
     [
         ({"type": "sing"}, "there is no type 'sing'"),
         ({"type": ["alive"]}, "there is no type ['alive']"),
-        ({"type": "notice", "seconds": -1, "why": ""}, "notice: Expected `float` >= 0.0 - at `$.seconds`"),
-        ({"type": "notice", "seconds": 1}, "notice: Object missing required field `why`"),
-        ({"type": "notice", "seconds": 1, "why": "", "x": 1}, "notice: Object contains unknown field `x`"),
+        ({"type": "notice", "seconds": -1, "reason": ""}, "notice: Expected `float` >= 0.0 - at `$.seconds`"),
+        ({"type": "notice", "seconds": 1}, "notice: Object missing required field `reason`"),
+        ({"type": "notice", "seconds": 1, "reason": "", "x": 1}, "notice: Object contains unknown field `x`"),
         ({"type": "partitions", "partitions": {"-1": ["", 0, 0, 0, 0]}},
          "partitions: Expected `int` >= 0 - at `key` in `$.partitions`"),
         ({"type": "other_version", "plink": "9"}, "there is no type 'other_version'"),

@@ -144,7 +144,12 @@ class SimulatedWorker:
 
     def _done_by_all(self, clock: int) -> bool:
         """Whether it does not matter what a worker sees, because nobody needs its update any more."""
-        seen = [one for server in self._host.net.servers.values() for one in server.status() if one.role == "serving"]
+        seen = [
+            status
+            for server in self._host.net.servers.values()
+            for status in server.status()
+            if status.role == "serving"
+        ]
         return all(one.clocks[-1] >= clock for one in seen)
 
     def _update(self) -> None:
@@ -268,7 +273,7 @@ class SimulatedHost(Node):
         elif isinstance(request, r.Bye):
             self.later(0.0, self.leave)
         elif isinstance(request, r.RollBack):
-            self._roll_back(request, 0)
+            self._roll_back(envelope, request, 0)
         elif kind in MOVING:
             self._queue_move(envelope)
         elif isinstance(request, r.Commit):
@@ -293,18 +298,20 @@ class SimulatedHost(Node):
             self._stay()
         return Begun(self.server.address, None, None, *self._on_disk())
 
-    def _roll_back(self, request: r.RollBack, times: int) -> None:
+    def _roll_back(self, envelope: Envelope, request: r.RollBack, times: int) -> None:
         """With everything behind it waiting, as in a node."""
         try:
             self.server.roll_back(request.clock, request.era)
-        except Refused:
+        except Refused as error:
             self._busy = times < _TIMES - 1
             if self._busy:
-                self.later(0.05, lambda: self._roll_back(request, times + 1))
+                self.later(0.05, lambda: self._roll_back(envelope, request, times + 1))
             else:
+                self._answer(envelope, str(error), "Refused")
                 self._turn()
             return
         self.workers.rolled_back(request.clock, request.era)
+        self._answer(envelope)
         self._busy = False
         self._turn()
 
@@ -389,10 +396,10 @@ class SimulatedHost(Node):
 
     def _watch(self) -> None:
         changed = {}
-        for one in self.server.status():
-            now = (one.role, one.era, one.epoch, one.clocks[-1] if one.clocks else -1, one.pushed)
-            if self._told.get(one.partition) != now:
-                self._told[one.partition] = changed[one.partition] = now
+        for status in self.server.status():
+            now = (status.role, status.era, status.epoch, status.clocks[-1] if status.clocks else -1, status.pushed)
+            if self._told.get(status.partition) != now:
+                self._told[status.partition] = changed[status.partition] = now
         if changed:
             self._send(PartitionsChanged(changed))
         self.later(0.05, self._watch)

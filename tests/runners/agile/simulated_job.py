@@ -1,4 +1,4 @@
-"""A whole elastic job in one thread and no time: the real controller, hosts that are nearly real, and a hub on paper.
+"""A whole elastic job in one thread and no time: the real controller, nearly real hosts, and a fake supervisor.
 
 MessageSchema keep their order between two ends; how long they take is drawn by chance, from a seed.
 """
@@ -107,7 +107,7 @@ class SimulatedJob:
         slowest = self.random.choice([0.002, 0.02, 0.1])
         host = SimulatedHost(
             Counting(self.pieces, self.partitions, self.clocks), f"{number}:1", self._net,
-            lambda message: self._in_order((number, "hub"), slowest, lambda: self._heard(number, message)),
+            lambda message: self._in_order((number, "supervisor"), slowest, lambda: self._heard(number, message)),
             lambda *told: None, self.random.choice([0.5, 1.0, 2.0]),
         )  # fmt: skip
         host.leave = lambda: self.kill(number, "its node ended")  # type: ignore[method-assign]
@@ -139,7 +139,7 @@ class SimulatedJob:
             self.note(f"host {number} is gone: {why}")
             self.hosts[number].die()
             if not silently:
-                self._in_order((number, "hub"), 0.3, lambda: self._lost(number, why))
+                self._in_order((number, "supervisor"), 0.3, lambda: self._lost(number, why))
 
     def _lost(self, number: int, why: str) -> None:
         if self.members.pop(number, None):
@@ -225,7 +225,7 @@ class SimulatedJob:
                 if number in self.hosts:
                     host = self.hosts[number]
                     delay = self.random.choice([0.002, 0.02, 0.1])
-                    self._in_order(("hub", number), delay, lambda: host.hear(body))
+                    self._in_order(("supervisor", number), delay, lambda: host.hear(body))
             case commands.LogLine(fields):
                 self.note(f"log {dict(fields)}")
                 if fields["what"] == "iteration":

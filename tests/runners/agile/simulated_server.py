@@ -78,7 +78,9 @@ class SimulatedLine(Line):
 
 def copied(message: Message) -> Message:
     """As it would come out of a socket."""
-    return message._replace(pieces=tuple(Piece(one.table, one.rows, np.array(one.values)) for one in message.pieces))
+    return message._replace(
+        pieces=tuple(Piece(block.table, block.rows, np.array(block.values)) for block in message.pieces)
+    )
 
 
 class AtOnce:
@@ -144,7 +146,7 @@ class SimulatedPusher(Pusher):
         lane.due.clear()
         if self._end.is_set():
             return
-        owners = {number: one for number, one in self._owners().items() if lane.line.address in one.seen.backups}
+        owners = {number: owner for number, owner in self._owners().items() if lane.line.address in owner.seen.backups}
         for number, owner in owners.items():
             try:
                 self._push(owner, lane)

@@ -79,7 +79,7 @@ def say_nonsense(once: Path) -> None:
         once.touch(exist_ok=False)
     except FileExistsError:
         return
-    (line,) = (one for one in gc.get_objects() if isinstance(one, ControlLine))
+    (line,) = (item for item in gc.get_objects() if isinstance(item, ControlLine))
     line.send({"type": "clock", "clock": "ten"})
 
 

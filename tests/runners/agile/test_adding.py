@@ -1,4 +1,4 @@
-"""Hosts that come to a job that runs, as its hub has it."""
+"""Hosts that come to a job that runs, as its supervisor has it."""
 
 import time
 from dataclasses import replace
@@ -7,39 +7,41 @@ from typing import Any
 import pytest
 
 from plink.errors import PlinkError
-from runners.agile import adding, asking
-from runners.agile.asking import Answer, Asking, ask
-from runners.agile.hub import Hub
+from runners.agile import adding, control_socket
+from runners.agile.control_socket import Answer, ControlSocket, ask
+from runners.agile.supervisor import Supervisor
 from solvers.elastic import commands
-from tests.runners.agile.paper_hub import Paper, host, lose, paper
+from tests.runners.agile.paper_supervisor import Paper, host, hosts, lose, paper
 
 __all__ = ["paper"]
 
 
-def wish(hub: Hub, *names: str) -> list[dict[str, Any]]:
+def request(supervisor: Supervisor, *names: str) -> list[dict[str, Any]]:
     """To add transient hosts; what is answered, once it is."""
     answers: list[dict[str, Any]] = []
-    hub._wish({"do": "add", "hosts": [vars(host(name, "t")) for name in names], "bulk": True}, answers.append)
+    supervisor._handle_request(
+        {"method": "add", "hosts": [vars(host(name, "t")) for name in names], "bulk": True}, answers.append
+    )
     return answers
 
 
 def test_a_host_that_is_on_its_way_is_not_started_twice(paper: Paper) -> None:
     """Nor two under one name; what could not be added may be tried again."""
-    hub = paper.hub("rt")
+    supervisor = paper.supervisor("rt")
     paper.silent = {"n0"}
-    first = wish(hub, "n0")
+    first = request(supervisor, "n0")
     paper.until(lambda: paper.tries == [["n0"]])
-    (refused,) = wish(hub, "n1", "n0")
-    assert refused == {"why": "n0: being added already; `plink elastic status` shows hosts"}
-    assert wish(hub, "h1") == [{"why": "h1: in the job already"}]
-    assert wish(hub, "n2", "n2") == [{"why": "n2: named twice"}]
+    (refused,) = request(supervisor, "n1", "n0")
+    assert refused == {"error": "n0: being added already; `plink elastic status` shows hosts"}
+    assert request(supervisor, "h1") == [{"error": "h1: in the job already"}]
+    assert request(supervisor, "n2", "n2") == [{"error": "n2: named twice"}]
     assert not first
     assert paper.tries == [["n0"]]
-    hub._heard(2, None, "no power")
+    supervisor._handle_message(2, None, "no power")
     paper.until(lambda: bool(first))
-    assert first == [{"why": "n0: no power"}]
+    assert first == [{"error": "n0: no power"}]
     paper.silent = set()
-    again = wish(hub, "n0")
+    again = request(supervisor, "n0")
     paper.until(lambda: bool(again))
     assert again == [{"added": ["n0"]}]
     assert paper.tries == [["n0"], ["n0"]]
@@ -48,12 +50,12 @@ def test_a_host_that_is_on_its_way_is_not_started_twice(paper: Paper) -> None:
 def test_newcomers_that_cannot_keep_what_they_would_serve_are_refused(paper: Paper) -> None:
     """All that were asked for with them; of those that there are already it is said only."""
     paper.hello = {name: {"memory": 400} for name in ("h0", "n0")}
-    hub = paper.hub("rt")
-    refused = wish(hub, "n0", "n1")
+    supervisor = paper.supervisor("rt")
+    refused = request(supervisor, "n0", "n1")
     paper.until(lambda: bool(refused))
-    assert refused[0]["why"].startswith("n0 would keep 500 B of parameters, and has 400 B")
+    assert refused[0]["error"].startswith("n0 would keep 500 B of parameters, and has 400 B")
     assert not paper.heard("joined")
-    added = wish(hub, "n1", "n2", "n3")
+    added = request(supervisor, "n1", "n2", "n3")
     paper.until(lambda: bool(added))
     assert added[0]["added"] == ["n1", "n2", "n3"]
     assert added[0]["note"].startswith("memory will run short once they have come: h0 would keep 1 kB of parameters")
@@ -66,23 +68,34 @@ def test_a_job_does_not_begin_where_memory_does_not_do(paper: Paper) -> None:
     assert not paper.told
 
 
+@pytest.mark.parametrize(
+    ("hello", "error"),
+    [({"version": 1, "plink": "0.9"}, "h0 has plink 0.9, here it is"), ({}, "its node ended before the job began")],
+)
+def test_hosts_that_end_after_their_first_message(paper: Paper, hello: dict[str, Any], error: str) -> None:
+    names = hosts("rttt").names
+    paper.hello, paper.short_lived = dict.fromkeys(names, hello), set(names)
+    with pytest.raises(PlinkError, match=error):
+        paper.run("rttt")
+
+
 def test_an_answer_that_takes_long_is_waited_for_and_then_said_to_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     """To add a host takes longer than all else. Nobody says that the job has ended while it goes on."""
 
-    def hear(wish: dict[str, Any], answer: Answer) -> None:
-        if wish["do"] == "add" and not wish["silently"]:
+    def hear(request: dict[str, Any], answer: Answer) -> None:
+        if request["method"] == "add" and not request["silently"]:
             time.sleep(0.5)  # longer than all else may take
             answer({"added": ["n0"]})
 
-    door = Asking(hear)
+    door = ControlSocket(hear)
     try:
-        monkeypatch.setattr(asking, "_ASK_S", 0.2)
+        monkeypatch.setattr(control_socket, "_REPLY_TIMEOUT_S", 0.2)
         with pytest.raises(PlinkError, match=r"has not answered within 0\.2 s, and may still do it"):
-            ask(door.name, {"do": "status"})
-        assert ask(door.name, {"do": "add", "silently": False}) == {"added": ["n0"]}
-        monkeypatch.setattr(asking, "_LONG_S", 0.2)
+            ask(door.name, {"method": "status"})
+        assert ask(door.name, {"method": "add", "silently": False}) == {"added": ["n0"]}
+        monkeypatch.setattr(control_socket, "_LONG_REPLY_TIMEOUT_S", 0.2)
         with pytest.raises(PlinkError, match=r"has not answered within 0\.2 s, and may still do it"):
-            ask(door.name, {"do": "add", "silently": True})
+            ask(door.name, {"method": "add", "silently": True})
     finally:
         door.close()
 
@@ -91,41 +104,41 @@ def test_a_lost_reliable_host_comes_back_while_another_stays_away(
     paper: Paper, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
     """And the other is tried again, until it comes too."""
-    monkeypatch.setattr(adding, "_AGAIN_S", 0.05)
-    hub = paper.hub("rrt")
+    monkeypatch.setattr(adding, "_FIRST_RETRY_S", 0.05)
+    supervisor = paper.supervisor("rrt")
     for number in (0, 1):
-        lose(hub, number, "no power")
+        lose(supervisor, number, "no power")
     paper.unreachable = {"h0"}
     paper.says(commands.StartReliableHosts())
     paper.until(lambda: bool(paper.heard("joined")))
     (joined,) = paper.heard("joined")
-    assert [one["name"] for one in joined["hosts"]] == ["h1"]
+    assert [row["name"] for row in joined["hosts"]] == ["h1"]
     paper.until(lambda: paper.tries.count(["h0"]) > 2)
     assert paper.tries.count(["h1"]) == 1
-    assert set(hub._groups) >= set(hub._members)
+    assert set(supervisor._groups) >= set(supervisor._members)
     paper.unreachable = set()
     paper.until(lambda: len(paper.heard("joined")) == 2)
-    assert {member.name for member in hub._members.values()} == {"h0", "h1", "h2"}
+    assert {member.name for member in supervisor._members.values()} == {"h0", "h1", "h2"}
 
 
 def test_a_lost_reliable_host_that_somebody_added_is_not_tried_again(
     paper: Paper, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(adding, "_AGAIN_S", 0.05)
-    hub = paper.hub("rrt")
-    lose(hub, 0, "no power")
+    monkeypatch.setattr(adding, "_FIRST_RETRY_S", 0.05)
+    supervisor = paper.supervisor("rrt")
+    lose(supervisor, 0, "no power")
     paper.unreachable = {"h0"}
     paper.says(commands.StartReliableHosts())
     paper.until(lambda: bool(paper.notes))
     paper.unreachable = set()
     answers: list[dict[str, Any]] = []
-    hub._wish({"do": "add", "hosts": [vars(host("h0", "r"))], "bulk": True}, answers.append)
+    supervisor._handle_request({"method": "add", "hosts": [vars(host("h0", "r"))], "bulk": True}, answers.append)
     paper.until(lambda: bool(answers))
     tries = len(paper.tries)
     for _ in range(3):
-        hub._turn()
+        supervisor._turn()
     assert len(paper.tries) == tries
-    assert [member.name for member in hub._members.values()].count("h0") == 1
+    assert [member.name for member in supervisor._members.values()].count("h0") == 1
 
 
 @pytest.mark.parametrize(
@@ -133,11 +146,11 @@ def test_a_lost_reliable_host_that_somebody_added_is_not_tried_again(
     [("", "the job ends with it, for want of a checkpoint"), ("/c", "the job goes on from its last checkpoint when")],
 )
 def test_who_evicts_the_last_reliable_host_is_told_what_comes_of_it(paper: Paper, folder: str, said: str) -> None:
-    hub, answers = paper.hub("rrt"), list[dict[str, Any]]()
-    assert hub._settings is not None
-    hub._settings = replace(hub._settings, checkpoints=folder)
+    supervisor, answers = paper.supervisor("rrt"), list[dict[str, Any]]()
+    assert supervisor._settings is not None
+    supervisor._settings = replace(supervisor._settings, checkpoints=folder)
     for name in ("h2", "h1", "h0"):
-        hub._wish({"do": "evict", "hosts": [name], "seconds": 9.0}, answers.append)
+        supervisor._handle_request({"method": "evict", "hosts": [name], "seconds": 9.0}, answers.append)
     assert answers[:2] == [{}, {}]
     assert answers[2]["note"].startswith("no reliable host stays (h0, h1): ")
     assert said in answers[2]["note"]

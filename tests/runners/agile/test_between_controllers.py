@@ -7,7 +7,7 @@ import pytest
 from plink.model.elastic.codec import encode_message
 from plink.model.elastic.reports import Failed, Log, Notice
 from solvers.elastic import commands
-from tests.runners.agile.paper_hub import Paper, lose, paper
+from tests.runners.agile.paper_supervisor import Paper, lose, paper
 
 __all__ = ["paper"]
 
@@ -23,11 +23,11 @@ def ends(paper: Paper, name: str) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("why", ["SIGTERM", "aws"])
 def test_notices_are_told_again(paper: Paper, why: str) -> None:
     """Providers and SIGTERM say them once; the last word of each host counts."""
-    hub = paper.hub("rtt")
-    hub._heard(1, Notice(90.0, "before"), "")
-    hub._heard(1, Notice(30.0, why), "")
-    hub._heard(2, Notice(30.0, why), "")
-    lose(hub, 2, "no power")
+    supervisor = paper.supervisor("rtt")
+    supervisor._handle_message(1, Notice(90.0, "before"), "")
+    supervisor._handle_message(1, Notice(30.0, why), "")
+    supervisor._handle_message(2, Notice(30.0, why), "")
+    lose(supervisor, 2, "no power")
     paper.dies()
     (told,) = paper.heard("evict")
     assert (list(told["hosts"]), told["reason"]) == ([1], why)
@@ -36,24 +36,24 @@ def test_notices_are_told_again(paper: Paper, why: str) -> None:
 
 def test_a_worker_that_failed_is_told_again(paper: Paper) -> None:
     """After the members, without whom it would be nobody's word; not of a host that is gone since."""
-    hub = paper.hub("rtt")
-    hub._heard(1, FAILED, "")
-    hub._heard(2, FAILED, "")
-    lose(hub, 2, "no power")
+    supervisor = paper.supervisor("rtt")
+    supervisor._handle_message(1, FAILED, "")
+    supervisor._handle_message(2, FAILED, "")
+    lose(supervisor, 2, "no power")
     paper.dies()
     assert [(one["host"], one["message"]) for one in paper.heard("host_message")] == [(1, encode_message(FAILED))]
     assert [message["type"] for message in paper.told[-1]] == ["settings", "restart", "host_message"]
 
 
 def test_what_nodes_say_for_whoever_looks_is_noted_without_a_controller(paper: Paper) -> None:
-    paper.hub("rt")._heard(1, Log("no notices for now"), "")
+    paper.supervisor("rt")._handle_message(1, Log("no notices for now"), "")
     assert paper.notes == ["h1: no notices for now"]
 
 
 def test_a_host_that_is_lost_between_two_controllers_is_in_the_log(paper: Paper) -> None:
     """Once, however many controllers there are; nobody tells the end of those that are there."""
-    hub = paper.hub("rttt")
-    member = lose(hub, 1, "no power")
+    supervisor = paper.supervisor("rttt")
+    member = lose(supervisor, 1, "no power")
     paper.dies()
     paper.dies()
     assert ends(paper, "h1") == [("failed", "no power")]
@@ -65,30 +65,32 @@ def test_a_host_that_is_lost_between_two_controllers_is_in_the_log(paper: Paper)
 
 
 def test_a_host_that_a_controller_has_logged_is_not_logged_again(paper: Paper) -> None:
-    hub = paper.hub("rtt")
-    member = lose(hub, 1, "no power")
+    supervisor = paper.supervisor("rtt")
+    member = lose(supervisor, 1, "no power")
     paper.says(commands.LogLine(member.line("failed", "no power")))
     paper.says(commands.DropHost(1, "no power"))
     paper.dies()
-    hub._end(0, "")
+    supervisor._end(0, "")
     assert ends(paper, "h1") == [("failed", "no power")]
 
 
 def test_a_host_that_was_let_go_has_left(paper: Paper) -> None:
     """Though it was warned again by the next controller."""
-    hub = paper.hub("rtt")
+    supervisor = paper.supervisor("rtt")
     for event in ("let go", "warned"):
-        paper.says(commands.LogLine(hub._members[1].line(event, "")))
-    lose(hub, 1, "its node ended with exit code 0")
+        paper.says(commands.LogLine(supervisor._members[1].line(event, "")))
+    lose(supervisor, 1, "its node ended with exit code 0")
     paper.dies()
     assert ends(paper, "h1") == [("left", "its node ended with exit code 0")]
 
 
 def test_a_host_that_never_answers_the_next_controller_is_in_the_log(paper: Paper) -> None:
     """It is dropped before it was anybody's member; one that had not joined yet leaves no line."""
-    hub = paper.hub("rtt")
+    supervisor = paper.supervisor("rtt")
     answers: list[dict[str, Any]] = []
-    hub._wish({"do": "add", "hosts": [{"name": "n0", "address": "127.0.0.1"}], "bulk": True}, answers.append)
+    supervisor._handle_request(
+        {"method": "add", "hosts": [{"name": "n0", "address": "127.0.0.1"}], "bulk": True}, answers.append
+    )
     paper.until(lambda: bool(answers))
     paper.dies()
     for number in (1, 3):
@@ -98,8 +100,8 @@ def test_a_host_that_never_answers_the_next_controller_is_in_the_log(paper: Pape
 
 
 def test_a_host_that_is_lost_as_the_job_ends_is_in_the_log(paper: Paper) -> None:
-    hub = paper.hub("rt")
-    lose(hub, 1, "no power")
-    hub._end(1, "it is over")
+    supervisor = paper.supervisor("rt")
+    lose(supervisor, 1, "no power")
+    supervisor._end(1, "it is over")
     assert ends(paper, "h1") == [("failed", "no power")]
     assert paper.log[-1]["what"] == "end"

@@ -1,4 +1,4 @@
-"""The controller's process as its hub sees it: one that stands still holds up nobody, and is found out."""
+"""The controller's process as its supervisor sees it: one that stands still holds up nobody, and is found out."""
 
 import os
 import signal
@@ -71,7 +71,7 @@ def test_one_that_is_too_far_behind_is_ended(
     frozen: ControllerProcess, gone: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
     """Rather than to keep all that it never hears."""
-    monkeypatch.setattr(controller_process, "_MOST_WAITING", 500)
+    monkeypatch.setattr(controller_process, "_MAX_QUEUED_MESSAGES", 500)
     in_time(lambda: [frozen.tell(WORD) for _ in range(1000)])
     assert gone.wait(20)
     assert frozen._waiting.qsize() <= 501  # these, and the end

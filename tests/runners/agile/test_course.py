@@ -34,7 +34,7 @@ class Told:
         ctx = Context(self.job, self.seconds)
         does(ctx)
         self.job = ctx.state
-        self.lines += [dict(one.fields) for one in ctx.entries if isinstance(one, LogLine)]
+        self.lines += [dict(entry.fields) for entry in ctx.entries if isinstance(entry, LogLine)]
 
     def rolled_back(self, clock: int) -> None:
         """All are at a clock again."""
@@ -53,8 +53,8 @@ class Told:
         first = clock % self.batches == (1 if self.batches > 1 else 0)
         self.seconds += 1.0
         told = {
-            "clock": clock, "iteration": iteration, "batches": self.batches, "seconds": 1.0, "leads": True,
-            "judged": iteration - 1 if first and iteration else None,
+            "clock": clock, "iteration": iteration, "batches": self.batches, "seconds": 1.0, "is_leader": True,
+            "evaluated_iteration": iteration - 1 if first and iteration else None,
             "objective": float(iteration - 1) if first and iteration else None,
         }  # fmt: skip
         report = ClockDone(**{"era": 0, **told, **more})
@@ -73,7 +73,7 @@ def test_an_iteration_has_the_time_of_its_clocks_and_the_objective_that_comes_la
     told = Told(batches=2)
     told.clock(0)
     told.clock(1)
-    told.clock(1, leads=False, seconds=5.0)
+    told.clock(1, is_leader=False, seconds=5.0)
     told.clocks(2, 2)
     assert not told.lines
     told.clocks(3, 4)
@@ -109,7 +109,10 @@ def test_a_roll_back_into_the_midst_of_an_iteration_takes_no_more_than_what_is_d
         for line in told.lines
     ]
     kept = history_of(entries).kept
-    assert [(one.iteration, one.seconds, one.objective) for one in kept] == [(0, 100.0, 0.0), (1, 100.0, 1.0)]
+    assert [(iteration.iteration, iteration.seconds, iteration.objective) for iteration in kept] == [
+        (0, 100.0, 0.0),
+        (1, 100.0, 1.0),
+    ]
 
 
 class Counts(App[int]):
@@ -136,7 +139,7 @@ def test_an_objective_is_told_of_its_own_iteration(rule: Rule, batches: int) -> 
     told = Told(batches)
 
     def done(clock: Clock) -> None:
-        told.clock(clock.clock, leads=clock.leads, judged=clock.judged, objective=clock.objective)
+        told.clock(clock.clock, is_leader=clock.leads, evaluated_iteration=clock.judged, objective=clock.objective)
 
     app = Counts(batches)
     with store(job_layout(app, 1), rule) as made:

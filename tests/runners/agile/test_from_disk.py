@@ -14,20 +14,20 @@ from solvers.elastic.state import Checkpoint
 from solvers.elastic.status import status
 
 NOBODY_WORKS: dict[str, Any] = {
-    "serves": {"0": 1, "1": 2}, "backs": {"0": -1, "1": -1}, "gave": {}, "era": 0, "number": 5, "loaded": [],
+    "serves": {"0": 1, "1": 2}, "backs": {"0": [-1], "1": [-1]}, "gave": {}, "era": 0, "number": 5, "loaded": [],
     "map": None, "address": "1.2.3.4:5", "workers": {}, "stands_in": {}, "begun": -1, "finished": {}, "held": False,
     "saved": None, "own": None, "thresholds": None,
     "carried": {"asked_sent": 0, "asked_received": 0, "served_sent": 0, "served_received": 0},
 }  # fmt: skip
 MAP = {"clock": 0, "era": 0, "everywhere": {"0": [0, [0, 1], 0]}, "left": []}
 AT_WORK = NOBODY_WORKS | {
-    "backs": {"0": 9, "1": 9}, "map": MAP, "workers": {"0": [0, 1]}, "begun": 10, "loaded": [0, 1],
+    "backs": {"0": [8, 9], "1": [9]}, "map": MAP, "workers": {"0": [0, 1]}, "begun": 10, "loaded": [0, 1],
 }  # fmt: skip
 BEGUN = {"address": "1.2.3.4:6", "unwritable": None, "unsaved": None, "saved": None, "own": None}
 
 
 def member(number: int, tier: str) -> Member:
-    """As the hub tells of it."""
+    """As the supervisor tells of it."""
     return Member(number, f"h{number}", tier, 1)
 
 
@@ -46,7 +46,7 @@ class Told:
 
     def words(self, do: str) -> list[dict[str, Any]]:
         """To hosts, of a kind."""
-        sent = [(one["host"], one["request"]) for one in self.out if one["type"] == "send"]
+        sent = [(message["host"], message["request"]) for message in self.out if message["type"] == "send"]
         return [{"to": host, "id": one["id"], **one["params"]} for host, one in sent if one["method"] == do]
 
     def says(self, kind: str) -> list[dict[str, Any]]:

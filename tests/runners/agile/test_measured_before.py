@@ -50,11 +50,11 @@ def test_a_job_in_stage_3_stays_there_when_its_controller_is_replaced(monkeypatc
     for at in (8.0, 14.0):
         job.later(at, job.kill_controller)
     found = held(job)
-    by = [[one for one in found if one.by == number] for number in (1, 2, 3)]
+    by = [[holding for holding in found if holding.by == number] for number in (1, 2, 3)]
     assert by[0][-1].stage is Stage.BACKUP_ONLY
     for earlier, later in itertools.pairwise(by):
-        assert {one.stage for one in later} == {Stage.BACKUP_ONLY}
-        assert later[0].thresholds in [one.thresholds for one in earlier]
+        assert {holding.stage for holding in later} == {Stage.BACKUP_ONLY}
+        assert later[0].thresholds in [holding.thresholds for holding in earlier]
 
 
 def test_a_job_is_not_measured_before_it_works(monkeypatch: pytest.MonkeyPatch) -> None:

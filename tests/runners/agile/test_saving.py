@@ -9,7 +9,7 @@ import pytest
 from plink.model.checkpoint_names import name_of
 from plink.model.elastic.fields import SavedCheckpoint
 from plink.model.elastic.reports import Answer
-from solvers.elastic import answers, checkpointing
+from solvers.elastic import checkpointing, dispatch
 from solvers.elastic.commands import CheckpointAnswer, LogLine, Say
 from solvers.elastic.context import Context
 from solvers.elastic.member import Member
@@ -51,9 +51,9 @@ class Desk:
         assert repr(self.job) == shown
         self.job = ctx.state
         self.said += requests_in(ctx.commands)
-        self.notes += [one.text for one in ctx.commands if isinstance(one, Say)]
-        self.told += [dict(one.result) for one in ctx.commands if isinstance(one, CheckpointAnswer)]
-        self.lines += [dict(one.fields) for one in ctx.entries if isinstance(one, LogLine)]
+        self.notes += [command.text for command in ctx.commands if isinstance(command, Say)]
+        self.told += [dict(command.result) for command in ctx.commands if isinstance(command, CheckpointAnswer)]
+        self.lines += [dict(entry.fields) for entry in ctx.entries if isinstance(entry, LogLine)]
         return result
 
     def look(self, cluster: Cluster | None = None, left_s: float | None = None) -> None:
@@ -79,7 +79,7 @@ class Desk:
     def answer(self, word: dict[str, Any], why: str | None = None, kind: str = "", **result: Any) -> None:
         """One that was sent is answered."""
         answer = Answer(word["id"], why, kind, {} if why else result)
-        self.act(lambda ctx: answers.answered(ctx, word["to"], answer))
+        self.act(lambda ctx: dispatch.answered(ctx, word["to"], answer))
 
     def written(self, why: str | None = None, kind: str = "", *, by: tuple[int, ...] = (0, 1)) -> None:
         """Hosts have answered that they wrote theirs, or why not, and removed what they were asked to remove."""
@@ -189,7 +189,7 @@ class Wishing(Desk):
         self.look()
 
 
-def test_one_that_is_wished_for_is_written_at_once() -> None:
+def test_requested_checkpoint_is_written_at_once() -> None:
     desk = Wishing()
     desk.look()
     assert [word["folder"] for word in desk.words("write_checkpoint")] == [f"/c/{name_of(7, JOB)}"] * 2
@@ -203,7 +203,7 @@ def test_one_that_is_wished_for_is_written_at_once() -> None:
     assert len(desk.words("write_checkpoint")) == 2  # the wish is fulfilled
 
 
-def test_a_wish_for_what_is_being_written_or_on_disk_writes_nothing_more() -> None:
+def test_request_for_a_checkpoint_that_exists() -> None:
     desk = Wishing()
     desk.wish()
     desk.kept()
@@ -212,7 +212,7 @@ def test_a_wish_for_what_is_being_written_or_on_disk_writes_nothing_more() -> No
     assert len(desk.words("write_checkpoint")) == 2
 
 
-def test_a_wish_while_an_older_one_is_written_waits_for_its_own() -> None:
+def test_request_while_an_older_checkpoint_is_written() -> None:
     desk = Wishing()
     desk.consistent(9)
     desk.wish()
@@ -223,10 +223,10 @@ def test_a_wish_while_an_older_one_is_written_waits_for_its_own() -> None:
     assert [told["clock"] for told in desk.told] == [7, 9]
 
 
-def test_a_wish_that_cannot_be_fulfilled_is_told_why() -> None:
+def test_failed_checkpoint_answers_its_requests() -> None:
     desk = Wishing()
     desk.written("disk full", "OSError")
-    assert desk.told == [{"why": "no checkpoint could be written in /c: disk full"}]
+    assert desk.told == [{"error": "no checkpoint could be written in /c: disk full"}]
     desk.look()
     assert len(desk.words("write_checkpoint")) == 2  # and is not tried again
 
@@ -249,7 +249,7 @@ def test_one_that_is_due_outlives_a_partition_that_moved_meanwhile_too() -> None
 
 
 @pytest.mark.parametrize("back", [True, False])
-def test_a_wish_outlives_a_host_and_a_roll_back(back: bool) -> None:
+def test_request_outlives_a_host_and_a_roll_back(back: bool) -> None:
     """To a clock before that of the wish, which all may never see again as it was."""
     desk = Wishing()
     if back:

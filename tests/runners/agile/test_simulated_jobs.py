@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from plink.runtime.agileml.host.checkpoint_folder import latest
+from plink.runtime.agileml.partition.partition import Refused
 from tests.runners.agile.simulated_course import job_of
 from tests.runners.agile.simulated_job import SimulatedJob
 
@@ -23,6 +24,7 @@ FOUND = (13, 18, 32, 46, 83, 104, 142, 217, 264, 1011)
 # in which the host that is unheard of was in time to begin a clock of others
 SILENT = ((0, "rtt"), (5, "rtttt"), (9, "rtttt"), (13, "rtt"), (34, "rtttt"))
 FOUND_ALL = (5, 51, 67, 134, 150)  # in which the last reliable host is lost with the controller, or before the start
+ROUGH = (296,)  # in which a new replica had a clock that no round of replication ended with
 STAGE_1 = {"active": 100.0, "backup_only": 200.0}  # transient hosts only work
 
 
@@ -58,6 +60,33 @@ def test_all_reliable_hosts_may_be_lost_where_there_are_checkpoints(seed: int, t
     job = job_of(seed, str(tmp_path))
     job.run()
     assert job.ended == (0, "") or (job.ended and "no checkpoint was written" in job.ended[1])
+
+
+@pytest.mark.parametrize("seed", ROUGH)
+def test_lost_messages_between_servers(seed: int, tmp_path: Path) -> None:
+    """Every partition can go back to the clock that all go back to, or the job goes on from a checkpoint."""
+    finish(job_of(seed, str(tmp_path), rough=True))
+
+
+def refuse(*arguments: object) -> None:
+    raise Refused("no")
+
+
+def test_host_that_cannot_roll_back_is_given_up() -> None:
+    job = SimulatedJob(3, "rtttt", clocks=60)
+    job.later(1.9, lambda: setattr(job.hosts[2].server, "roll_back", refuse))
+    job.later(2.0, lambda: job.kill(1))
+    finish(job)
+    assert [line for line in job.log if "it cannot roll back to clock" in line]
+
+
+def test_replica_that_refuses_is_given_up_for_a_checkpoint(tmp_path: Path) -> None:
+    job = SimulatedJob(3, "rtttt", clocks=60, settings={"checkpoints": str(tmp_path), "checkpoint_every_s": 0.0})
+    job.later(1.9, lambda: setattr(job.hosts[0].server, "restore_to", refuse))
+    job.later(2.0, lambda: job.kill(1))
+    finish(job)
+    assert [line for line in job.log if "cannot be restored from h0" in line]
+    assert [line for line in job.log if "goes on from the checkpoint" in line]
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -12,13 +12,14 @@ from plink.errors import ProtocolError
 from plink.model.elastic.codec import VERSION, decode_message
 from plink.model.elastic.reports import Answer, Hello, Log, OtherVersion
 from plink.model.elastic.requests import LoadShards, Pause, Request
-from runners.agile.fitting import refuse
+from runners.agile.compatibility import refuse
 from runners.agile.wire import encode
-from solvers.elastic import answers, events, failure_detector
+from solvers.elastic import dispatch, events, failure_detector
 from solvers.elastic.commands import Send
 from solvers.elastic.context import Context
+from solvers.elastic.loading import ShardsLoaded
 from solvers.elastic.member import Member
-from solvers.elastic.pending import GONE, ShardsLoaded
+from solvers.elastic.pending import GONE
 from solvers.elastic.placement import actions as act
 from solvers.elastic.placement.events import Ready
 from solvers.elastic.settings import Settings
@@ -28,7 +29,7 @@ from solvers.elastic.state import FailureDetector, initial
 def hello_of(**fields: Any) -> Hello | OtherVersion:
     """The first message of a node."""
     said = {"type": "hello", "version": VERSION, "plink": "1.2", "app": "App", "pid": 7, "tables": 1, "pieces": 8,
-            "batches": 1, "shapes": [[8, 125]], "memory": None, "pool": ""}  # fmt: skip
+            "batches": 1, "grains": 1, "shapes": [[8, 125]], "memory": None, "pool": ""}  # fmt: skip
     hello = decode_message(said | fields)
     assert isinstance(hello, Hello | OtherVersion)
     return hello
@@ -53,12 +54,12 @@ class Channel:
         ctx = Context(self.job, 0.0)
         ctx.request(host, request or LoadShards(()), purpose)
         self.job = ctx.state
-        self.asked += [one.id for one in ctx.commands if isinstance(one, Send) and one.id is not None]
+        self.asked += [command.id for command in ctx.commands if isinstance(command, Send) and command.id is not None]
 
     def answer(self, host: int, number: int, error: str | None = None, **result: Any) -> None:
         """As a host does."""
         ctx = Context(self.job, 0.0)
-        answers.answered(ctx, host, Answer(number, error, GONE if error else "", result))
+        dispatch.answered(ctx, host, Answer(number, error, GONE if error else "", result))
         self.job = ctx.state
         self.emitted += ctx.emitted
 
@@ -81,7 +82,7 @@ def test_an_answer_goes_to_who_asked_and_once() -> None:
     assert channel.heard == [7]
 
 
-def test_who_answers_what_makes_no_sense_is_as_good_as_gone() -> None:
+def test_host_with_an_invalid_answer_is_lost() -> None:
     channel = Channel()
     channel.ask(1, 7, Pause(2))
     channel.answer(1, channel.asked[0], "not now")
@@ -90,7 +91,7 @@ def test_who_answers_what_makes_no_sense_is_as_good_as_gone() -> None:
     channel.answer(1, channel.asked[1], begun="2")
     (lost,) = channel.emitted
     assert lost.hosts == (1,)
-    assert lost.reason == "what it answered makes no sense: pause: Expected `int`, got `str` - at `$.begun`"
+    assert lost.reason == "invalid answer to pause: Expected `int`, got `str` - at `$.begun`"
 
 
 class Hearing:
@@ -110,7 +111,7 @@ class Hearing:
 
     def heard(self, member: Member) -> None:
         """A heartbeat."""
-        self.detector = failure_detector.heard(self.detector, member.number)
+        self.detector = failure_detector.message_received(self.detector, member.number)
 
     def silent(self, members: list[Member]) -> list[Member]:
         """Those that are as good as gone."""
@@ -184,6 +185,7 @@ assert isinstance(OLDER, OtherVersion)
     [
         ([member(0), member(1, tables=2)], "h1 has other tables than h0"),
         ([member(0), member(1, batches=2)], "other mini-batches"),
+        ([member(0), member(1, grains=2)], "other grains of a mini-batch"),
         ([member(0, "transient")], "no reliable host"),
         ([member(0), member(1, version=0)], "h1 has plink 1.2, here it is "),
         ([member(0), Member(1, "h1", "reliable", 1, hello=OLDER)], "h1 has plink an older version"),
@@ -208,8 +210,8 @@ def test_a_hello_that_makes_no_sense(field: dict[str, Any], error: str) -> None:
     assert str(raised.value) == error
 
 
-def test_only_the_hub_gives_a_controller_its_settings() -> None:
-    """A node that sends such a message is ended before it gets there; those of nodes come in one of the hub's."""
+def test_settings_come_from_the_supervisor_alone() -> None:
+    """A node that sends such a message is ended before it gets there; a node's come inside one of the supervisor's."""
     settings = Settings("", 2, 3, ((10, 10),), 0.0, time.monotonic())
     with pytest.raises(ProtocolError):
         decode_message({"type": "settings", "settings": settings.to_json(), "term": 5})

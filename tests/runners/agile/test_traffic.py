@@ -58,7 +58,7 @@ class Road:
         ctx = Context(self.job, now)
         does(ctx)
         self.job = ctx.state
-        self.lines += [dict(one.fields) for one in ctx.entries if isinstance(one, LogLine)]
+        self.lines += [dict(entry.fields) for entry in ctx.entries if isinstance(entry, LogLine)]
 
     def told(self) -> list[tuple[str, int, int]]:
         """Since it was asked last."""
@@ -128,7 +128,7 @@ def test_the_stage_settles(transient: int, worker: float, backup: float) -> None
     """Where it does not if traffic of another stage counts."""
     stages = stages_of([(transient, worker)] * 40, backup)
     assert len(set(stages[12:])) == 1
-    assert sum(one is not other for one, other in itertools.pairwise(stages)) <= 2
+    assert sum(first is not other for first, other in itertools.pairwise(stages)) <= 2
 
 
 def test_a_change_of_the_membership_or_of_the_rate_still_changes_the_stage() -> None:

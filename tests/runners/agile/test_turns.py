@@ -113,10 +113,10 @@ def test_a_stand_in_that_dies_is_replaced() -> None:
     table.hold()
     table.part()
     assert set(table.turns.pending) == {2, gone}
-    assert {owed.host for owed in table.turns.pending.values()} == {left}
+    assert {pending.host for pending in table.turns.pending.values()} == {left}
 
 
-def test_the_end_of_less_than_is_owed_is_not_the_end() -> None:
+def test_pending_clocks_end_with_the_last() -> None:
     """Who was told to stand in for longer says that it has done the less that it was told first."""
     table = two()
     table.die(1, wanted={0: (0, 1, 2, 3)})

@@ -56,11 +56,13 @@ class Turning(RuleBasedStateMachine):
             self._obey(host, self.inbox[host].pop(0))
 
     def _obey(self, host: int, word: dict[str, Any]) -> None:
-        own = {number: one for number, one in self.workers.items() if one.host == host}
+        own = {number: worker for number, worker in self.workers.items() if worker.host == host}
         match word["do"]:
             case "pause":
                 self.held[host] = word["clock"]
-                begun = [one.next if one.begun else one.next - 1 for one in own.values() if one.until is None]
+                begun = [
+                    worker.next if worker.begun else worker.next - 1 for worker in own.values() if worker.until is None
+                ]
                 self.table.answer(word, begun=max(begun, default=-1))
             case "resume":
                 self.held[host] = None
@@ -76,15 +78,15 @@ class Turning(RuleBasedStateMachine):
                 self.workers[word["worker"]] = Working(host, word["clock"], word["era"], told, word["until"])
             case "roll_back":
                 self.held[host] = None
-                for number, one in own.items():
-                    if one.until is not None:
+                for number, worker in own.items():
+                    if worker.until is not None:
                         del self.workers[number]
 
     def _assigned(self, host: int, own: dict[int, Working], word: dict[str, Any]) -> None:
         clock, era = word["clock"], word["era"]
-        for number, one in own.items():
-            if one.until is None and number not in word["workers"]:
-                one.told.append((clock, era, None))
+        for number, worker in own.items():
+            if worker.until is None and number not in word["workers"]:
+                worker.told.append((clock, era, None))
         for number, pieces in word["workers"].items():
             if number not in own:
                 assert number not in self.used, "a number is used again"
@@ -163,7 +165,7 @@ class Turning(RuleBasedStateMachine):
         """A host is lost; its pieces are others', at once or when those have loaded them."""
         hosts = sorted(set(self.table.hosts) - {SERVER})
         host = hosts[place % len(hosts)]
-        self.workers = {number: one for number, one in self.workers.items() if one.host != host}
+        self.workers = {number: worker for number, worker in self.workers.items() if worker.host != host}
         left = sorted(set(self.table.hosts) - {host})
         wanted = {other: pieces for other, pieces in self.table.turns.wanted.items() if other != host}
         self.table.die(host, wanted=wanted if some else self._dealt(left, deal))
@@ -184,7 +186,7 @@ class Turning(RuleBasedStateMachine):
         for host in self.table.hosts:
             self.inbox.setdefault(host, []).append({"do": "roll_back"})
             if host == SERVER:
-                for word in [one for one in self.inbox[host] if one["do"] == "set_participants"]:
+                for word in [request for request in self.inbox[host] if request["do"] == "set_participants"]:
                     self.inbox[host].remove(word)
         self.table.roll_back(self.back, self.era)
         self.table.look()

@@ -6,7 +6,7 @@ from typing import Any
 
 from plink.model.elastic.reports import Answer
 from plink.model.elastic.requests import method_of, params_of
-from solvers.elastic import answers, rebalancing, rollback, timers
+from solvers.elastic import dispatch, rebalancing, rollback
 from solvers.elastic.commands import Send
 from solvers.elastic.context import Context
 from solvers.elastic.member import Member
@@ -23,9 +23,9 @@ from solvers.elastic.state import Migration, Phase, Pieces, Rebalancing, Replica
 def requests_in(commands: Iterable[object]) -> list[dict[str, Any]]:
     """Requests to hosts, plainly: method, parameters, and the number of those that want an answer."""
     return [
-        {"to": one.host, "do": method_of(one.request), "id": one.id, **_plain(params_of(one.request))}
-        for one in commands
-        if isinstance(one, Send)
+        {"to": command.host, "do": method_of(command.request), "id": command.id, **_plain(params_of(command.request))}
+        for command in commands
+        if isinstance(command, Send)
     ]
 
 
@@ -136,7 +136,7 @@ class Table:
     def answer(self, word: Mapping[str, Any], why: str | None = None, **result: Any) -> None:
         """One of them is answered."""
         answer = Answer(word["id"], why, "", result)
-        self.act(lambda ctx: answers.answered(ctx, word["to"], answer))
+        self.act(lambda ctx: dispatch.answered(ctx, word["to"], answer))
 
     def hold(self, begun: int = -1) -> None:
         """All report what has begun."""
@@ -161,17 +161,17 @@ class Table:
 
     def die(self, *hosts: int, wanted: Mapping[int, Pieces] | None = None) -> None:
         """Some are gone at once; ``wanted``: what is decided then."""
-        self.state.members = {number: one for number, one in self.state.members.items() if number not in hosts}
+        self.state.members = {number: member for number, member in self.state.members.items() if number not in hosts}
         if wanted is not None:
             self.set(wanted=dict(wanted))
         for number, request in self.state.requests.items():
             if request.host in hosts:
                 answer = Answer(number, "the host is gone", GONE)
-                self.act(lambda ctx, host=request.host, answer=answer: answers.answered(ctx, host, answer))  # type: ignore[misc]
+                self.act(lambda ctx, host=request.host, answer=answer: dispatch.answered(ctx, host, answer))  # type: ignore[misc]
         self.look()
 
     def wait(self) -> None:
         """What was put off is done."""
-        due, self.state.timers = self.state.timers, ()
-        for timer in due:
-            self.act(lambda ctx, due=timer.due: timers.dispatch(ctx, due))  # type: ignore[misc]
+        self.state.timers = tuple(replace(timer, at_s=0.0) for timer in self.state.timers)
+        for _ in self.state.timers:
+            self.act(dispatch.run_next_timer)

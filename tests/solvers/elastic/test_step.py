@@ -44,8 +44,8 @@ def test_no_module_has_a_clock_a_thread_or_a_file(path: Path) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_same_events_give_the_same_commands(seed: int) -> None:
     job, events = history(seed)
-    assert [(one.commands, one.entries, one.wait_s) for one in play(job, events)[1]] == [
-        (one.commands, one.entries, one.wait_s) for one in play(job, events)[1]
+    assert [(outcome.commands, outcome.entries, outcome.wait_s) for outcome in play(job, events)[1]] == [
+        (outcome.commands, outcome.entries, outcome.wait_s) for outcome in play(job, events)[1]
     ]
 
 
@@ -108,8 +108,8 @@ def test_strange_messages_change_nothing(host: int, message: Message) -> None:
     middle = len(events) // 2
     state, _ = play(job, events[:middle])
     outcome = step(state, HostMessage(host, message), events[middle][0])
-    assert not [one for one in outcome.commands if isinstance(one, EndJob)]
-    assert not [one for one in outcome.commands if isinstance(one, Send) and one.id is not None]
+    assert not [command for command in outcome.commands if isinstance(command, EndJob)]
+    assert not [command for command in outcome.commands if isinstance(command, Send) and command.id is not None]
     assert outcome.state.members == state.members
 
 

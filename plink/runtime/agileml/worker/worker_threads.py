@@ -164,7 +164,7 @@ class WorkerThreads:
         self._tell(
             ClockDone(
                 clock=done.clock, iteration=done.iteration, batches=self._loaded.app.batches, seconds=done.seconds,
-                leads=done.leads, judged=done.judged, objective=done.objective, era=running.client.era,
+                is_leader=done.leads, evaluated_iteration=done.judged, objective=done.objective, era=running.client.era,
             )
         )  # fmt: skip
 

@@ -80,9 +80,9 @@ class Course:
         elif kind in ("reliable", "both") and kept:
             self.done.append(f"kill {kept[:1]}{' and the controller' if kind == 'both' else ''}")
             job.kill(*kept[:1])
-        if kind in ("controller", "both") and job.hub._controller is not None:
+        if kind in ("controller", "both") and job.supervisor._controller is not None:
             self.done.append("kill the controller")
-            job.hub._controller.kill()
+            job.supervisor._controller.kill()
 
 
 def has_checkpoint(status: dict[str, Any]) -> bool:
@@ -110,7 +110,7 @@ def course(seed: int, folder: Path, *, reliable: bool = False, private: bool = F
             job.until(has_checkpoint, _PATIENCE_S)
             here.disturb(job, 100_000)
             clocks += job.until(has_checkpoint, _PATIENCE_S)["checkpoint"]
-            job.hub._queue.put(lambda: job.hub._end(9, "interrupted"))
+            job.supervisor._queue.put(lambda: job.supervisor._end(9, "interrupted"))
         here.done.append("restore")
         tiers, settings["restore"] = here.tiers(), str(checkpoints)
     with here.job(folder, tiers, clocks, settings, *more) as job:

@@ -1,4 +1,4 @@
-"""Elastic jobs of processes on this machine, with a hub in this one: real servers, real controllers, real deaths."""
+"""Elastic jobs of processes on this machine, with a supervisor in this one: real servers and controllers."""
 
 import json
 import os
@@ -13,8 +13,8 @@ from typing import Any
 
 from plink.model.hosts import Host, Hosts
 from plink.remote.program import BOOTSTRAP
-from runners.agile.asking import ask
-from runners.agile.hub import Ended, Hub, Report, Wishes
+from runners.agile.control_socket import ask
+from runners.agile.supervisor import JobEnd, JobSettingsOverride, Supervisor, SupervisorCallbacks
 from runners.child import ChildConnection, start
 from runners.job.job import Job
 from runners.local import LocalConnector
@@ -61,7 +61,7 @@ class Elastic:
     log: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
-    ended: Ended | None = None
+    ended: JobEnd | None = None
     error: BaseException | None = None
 
     def __enter__(self) -> "Elastic":
@@ -71,12 +71,15 @@ class Elastic:
             program=sys.executable, args=("-m", "plink.runtime.agileml.node", str(self.program), *words),
             workdirs=(os.getcwd(),), timeout_s=self.timeout_s, env={"OMP_NUM_THREADS": "1"},
         )  # fmt: skip
-        report = Report(
+        report = SupervisorCallbacks(
             sink=lambda number, stream, line: self.lines.append(line), log=self.log.append, note=self.notes.append,
             say=self.notes.append, on_placement=lambda findings: None, folder=self.folder,
         )  # fmt: skip
-        connector, wishes = self.private or LocalConnector(), Wishes(self.settings, self.most_hosts, self.racks)
-        self.hub = Hub(connector, job, wishes, report, None, time.monotonic)
+        connector, overrides = (
+            self.private or LocalConnector(),
+            JobSettingsOverride(self.settings, self.most_hosts, self.racks),
+        )
+        self.supervisor = Supervisor(connector, job, overrides, report, None, time.monotonic)
         hosts = Hosts(tuple(host(f"h{k}", tier) for k, tier in enumerate(self.tiers)))
         self._thread = threading.Thread(target=self._run, args=(hosts,))
         self._thread.start()
@@ -84,7 +87,7 @@ class Elastic:
 
     def __exit__(self, *error: object) -> None:
         if error[0] is not None or self.ended is None:
-            self.hub._queue.put(lambda: self.hub._end(99, "the test is over"))
+            self.supervisor._queue.put(lambda: self.supervisor._end(99, "the test is over"))
         self._thread.join(30)
         if error[0] is not None:
             print("\n".join([*map(json.dumps, self.log[-60:]), *self.notes[-40:], *self.lines[-20:]]))
@@ -93,13 +96,13 @@ class Elastic:
 
     def _run(self, hosts: Hosts) -> None:
         try:
-            self.ended = self.hub.run(hosts)
+            self.ended = self.supervisor.run(hosts)
         except BaseException as error:
             self.error = error
 
     def status(self) -> dict[str, Any]:
         """As `plink elastic status` has it."""
-        return ask(self.hub.asking.name, {"do": "status"})
+        return ask(self.supervisor.control_socket.name, {"method": "status"})
 
     def until(self, what: Callable[[dict[str, Any]], bool], seconds: float = 30.0) -> dict[str, Any]:
         """The first status that fits."""
@@ -107,7 +110,7 @@ class Elastic:
         while time.monotonic() < deadline:
             assert self.error is None, self.error
             assert self.ended is None, self.ended
-            if self.hub._settings is not None and what(status := self.status()):
+            if self.supervisor._settings is not None and what(status := self.status()):
                 return status
             time.sleep(0.05)
         raise AssertionError("that did not come")
@@ -122,7 +125,7 @@ class Elastic:
 
     def pid(self, name: str) -> int:
         """Of a host's node."""
-        return int(next(m.program.pid for m in self.hub._members.values() if m.name == name))
+        return int(next(m.program.pid for m in self.supervisor._members.values() if m.name == name))
 
     def kill(self, *names: str, number: int = signal.SIGKILL) -> None:
         """All at once."""
@@ -131,16 +134,16 @@ class Elastic:
 
     def evict(self, *names: str, seconds: float) -> None:
         """As `plink elastic evict`."""
-        ask(self.hub.asking.name, {"do": "evict", "hosts": list(names), "seconds": seconds})
+        ask(self.supervisor.control_socket.name, {"method": "evict", "hosts": list(names), "seconds": seconds})
 
     def add(self, *names: str, tier: str = "t", bulk: bool = True) -> None:
         """As `plink elastic add`."""
         hosts = [vars(host(name, tier)) for name in names]
-        ask(self.hub.asking.name, {"do": "add", "hosts": hosts, "bulk": bulk})
+        ask(self.supervisor.control_socket.name, {"method": "add", "hosts": hosts, "bulk": bulk})
 
     def checkpoint(self) -> dict[str, Any]:
         """As `plink elastic checkpoint`."""
-        return ask(self.hub.asking.name, {"do": "checkpoint"})
+        return ask(self.supervisor.control_socket.name, {"method": "checkpoint"})
 
     def finish(self, *, exactly: bool = True) -> dict[str, Any]:
         """To the end; the result, with every update in it once; ``exactly``: and made of what should be read."""

@@ -16,8 +16,8 @@ def test_a_program_that_ends_its_process(tmp_path: Path) -> None:
         job._thread.join(80)
     assert job.ended is not None
     assert job.ended.code == 1
-    assert re.search("hosts died one after another while clock (5[789]|60) was worked on", job.ended.why), job.ended
-    assert "exit code 7" in job.ended.why
+    assert re.search("hosts died one after another while clock (5[789]|60) was worked on", job.ended.reason), job.ended
+    assert "exit code 7" in job.ended.reason
 
 
 def test_data_that_a_newcomer_lacks(tmp_path: Path) -> None:
@@ -41,8 +41,8 @@ def test_a_result_that_cannot_be_kept(tmp_path: Path) -> None:
         job._thread.join(80)
     assert job.ended is not None
     assert job.ended.code == 1
-    assert "h0: app Tally: result() raised OSError: cannot save (" in job.ended.why
-    assert "tally.py:" in job.ended.why
+    assert "h0: app Tally: result() raised OSError: cannot save (" in job.ended.reason
+    assert "tally.py:" in job.ended.reason
 
 
 def test_a_program_that_raises_ends_the_job_with_its_name(tmp_path: Path) -> None:
@@ -51,8 +51,8 @@ def test_a_program_that_raises_ends_the_job_with_its_name(tmp_path: Path) -> Non
         job._thread.join(60)
     assert job.ended is not None
     assert job.ended.code == 1
-    assert "ValueError" in job.ended.why
-    assert "clock 7" in job.ended.why
+    assert "ValueError" in job.ended.reason
+    assert "clock 7" in job.ended.reason
 
 
 @pytest.mark.parametrize(
@@ -69,10 +69,10 @@ def test_sums_that_are_too_large_end_the_job(tmp_path: Path, tiers: str, table: 
         job._thread.join(60)
     assert job.ended is not None
     assert job.ended.code == 1
-    assert re.match(said, job.ended.why)
-    assert f"table '{table}'" in job.ended.why
-    assert "row 5: " in job.ended.why
-    assert " has room for (smaller " in job.ended.why
+    assert re.match(said, job.ended.reason)
+    assert f"table '{table}'" in job.ended.reason
+    assert "row 5: " in job.ended.reason
+    assert " has room for (smaller " in job.ended.reason
     assert not (tmp_path / "result.json").exists()
 
 

@@ -14,8 +14,8 @@ def test_the_controller_is_killed(tmp_path: Path) -> None:
     with Elastic(tmp_path, "rttt", clocks=200, more=("--work-s", "0.02")) as job:
         for controller in (1, 2):
             job.until(lambda status, by=controller: status.get("controller") == by and status["begun"] > 20 * by)  # type: ignore[misc]
-            assert job.hub._controller is not None
-            job.hub._controller.kill()
+            assert job.supervisor._controller is not None
+            job.supervisor._controller.kill()
         job.finish()
     assert [line["event"] for line in job.events("controller")] == ["started", "restarted", "restarted"]
     assert not job.events("rolled back")
@@ -25,10 +25,10 @@ def test_a_controller_that_was_replaced_is_not_obeyed(tmp_path: Path) -> None:
     """Two of them never both rule: what the older one says is refused by every host."""
     with Elastic(tmp_path, "rt", clocks=300, more=("--work-s", "0.02")) as job:
         job.clock(5)
-        assert job.hub._controller is not None
-        job.hub._controller.kill()
+        assert job.supervisor._controller is not None
+        job.supervisor._controller.kill()
         job.until(lambda status: status.get("controller") == 2)
-        group = job.hub._groups[0]
+        group = job.supervisor._groups[0]
         for number in (0, 1):
             group.tell(number, {"method": "roll_back", "params": {"clock": -1, "era": 1000}, "term": 1, "id": 7})
         job.clock(job.clock_now() + 5)
@@ -41,13 +41,13 @@ def test_a_program_that_raises_while_the_controller_stands_still(tmp_path: Path)
     now = tmp_path / "now"
     with Elastic(tmp_path, "rttt", clocks=10_000, more=("--fail-once", str(now), "--work-s", "0.02")) as job:
         job.clock(5)
-        assert job.hub._controller is not None
-        os.kill(job.hub._controller.pid, signal.SIGSTOP)
+        assert job.supervisor._controller is not None
+        os.kill(job.supervisor._controller.pid, signal.SIGSTOP)
         now.touch()
         job._thread.join(60)
     assert job.ended is not None
     assert job.ended.code == 1
-    assert "ValueError" in job.ended.why
+    assert "ValueError" in job.ended.reason
     assert "the controller stands still: another takes over" in job.notes
 
 
@@ -55,8 +55,8 @@ def test_a_host_and_the_controller_are_killed_at_once(tmp_path: Path) -> None:
     """The job goes on, and the log tells that the host has failed."""
     with Elastic(tmp_path, "rttt", clocks=120, more=("--work-s", "0.02")) as job:
         job.clock(20)
-        assert job.hub._controller is not None
-        os.kill(job.hub._controller.pid, signal.SIGSTOP)  # so that it does not hear of it
+        assert job.supervisor._controller is not None
+        os.kill(job.supervisor._controller.pid, signal.SIGSTOP)  # so that it does not hear of it
         job.kill("h3")
         job.until(lambda status: status.get("controller") == 2)
         job.finish()
@@ -71,8 +71,8 @@ def test_a_real_job_settles_and_stays_where_it_was_when_its_controller_is_killed
         assert job.clock(0)["stage"] == 2
         job.until(lambda status: status["stage"] == 3 and status["workers"] == 3)
         job.clock(job.clock_now() + 10)  # the turn is over, of which the next controller could not tell the end
-        assert job.hub._controller is not None
-        job.hub._controller.kill()
+        assert job.supervisor._controller is not None
+        job.supervisor._controller.kill()
         job.until(lambda status: status.get("controller") == 2)
         stages, over = set(), time.monotonic() + 3 * traffic.MEASURE_EVERY_S
         while time.monotonic() < over:

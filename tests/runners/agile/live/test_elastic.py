@@ -220,7 +220,7 @@ def test_hosts_that_come_and_go_leave_nothing_in_the_launcher(tmp_path: Path) ->
         job.until(lambda status: resources() == before)
         fleets = sum(type(item) is Fleet for item in gc.get_objects())  # isinstance would wake lazy modules
         assert fleets <= 3  # of the two groups, and of the one that closed last
-        job.hub._queue.put(lambda: job.hub._end(9, "that is enough"))
+        job.supervisor._queue.put(lambda: job.supervisor._end(9, "that is enough"))
 
 
 def test_rack_is_lost_at_once(tmp_path: Path) -> None:

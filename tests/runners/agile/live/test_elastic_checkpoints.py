@@ -37,8 +37,8 @@ def test_the_only_reliable_host_and_the_controller_are_killed(tmp_path: Path) ->
     """The next controller has nobody to ask for the state, and waits for the reliable host as the first would have."""
     with Elastic(tmp_path, "rtt", clocks=90, settings=saving(tmp_path), more=("--work-s", "0.02")) as job:
         job.until(lambda status: (status.get("checkpoint") or -1) > 5)
-        assert job.hub._controller is not None
-        os.kill(job.hub._controller.pid, signal.SIGSTOP)  # so that it does not hear of it
+        assert job.supervisor._controller is not None
+        os.kill(job.supervisor._controller.pid, signal.SIGSTOP)  # so that it does not hear of it
         job.kill("h0")
         job.until(lambda status: status.get("controller") == 2)
         job.finish()
@@ -64,7 +64,7 @@ def test_without_a_checkpoint_the_loss_is_said(tmp_path: Path) -> None:
         job._thread.join(30)
     assert job.ended is not None
     assert job.ended.code == 1
-    assert "--checkpoint" in job.ended.why
+    assert "--checkpoint" in job.ended.reason
 
 
 def test_another_job_goes_on_exactly_where_one_ended(tmp_path: Path) -> None:
@@ -96,12 +96,12 @@ def test_one_is_asked_for_and_another_job_goes_on_from_it(tmp_path: Path) -> Non
         latest = json.loads((folder / "latest.json").read_text())
         assert (latest["clock"], str(folder / latest["folder"])) == (saved["clock"], saved["folder"])
         assert len(list(Path(saved["folder"]).iterdir())) == latest["partitions"]
-        assert job.hub._controller is not None
-        os.kill(job.hub._controller.pid, signal.SIGSTOP)
+        assert job.supervisor._controller is not None
+        os.kill(job.supervisor._controller.pid, signal.SIGSTOP)
         later = job.checkpoint()
         assert later["clock"] > saved["clock"]
         assert job.status()["controller"] == 2
-        job.hub._queue.put(lambda: job.hub._end(9, "that is enough"))
+        job.supervisor._queue.put(lambda: job.supervisor._end(9, "that is enough"))
     clocks = later["clock"] + 20
     with Elastic(second, "rtt", clocks=clocks, settings={"restore": str(folder)}) as again:
         again.finish()
@@ -156,7 +156,7 @@ def test_reliable_hosts_must_share_the_folder(tmp_path: Path) -> None:
         job._thread.join(60)
     assert job.ended is not None
     assert job.ended.code == 1
-    assert f"--checkpoint {folder}: h1: " in job.ended.why
+    assert f"--checkpoint {folder}: h1: " in job.ended.reason
     assert not job.events("iteration")
     assert list(folder.iterdir()) == []
 
@@ -177,7 +177,7 @@ def test_reliable_newcomer_without_the_folder_is_refused(tmp_path: Path) -> None
         job.add("n1", tier="r")
         job.until(lambda status: "n1" in {host["name"] for host in status["hosts"]})
         job.checkpoint()
-        job.hub._queue.put(lambda: job.hub._end(9, "that is enough"))
+        job.supervisor._queue.put(lambda: job.supervisor._end(9, "that is enough"))
     assert any(f"--checkpoint {folder}: n0: " in note for note in job.notes)
 
 
@@ -202,7 +202,7 @@ def test_checkpoints_that_fail_leave_nothing_on_a_full_disk(tmp_path: Path) -> N
             whole = [path for path in folder.glob("clock-*") if len(list(path.iterdir())) == latest["partitions"]]
             assert len(list(folder.glob("clock-*"))) - len(whole) <= 1  # the one that is being written
             assert len(whole) <= 3
-            job.hub._queue.put(lambda: job.hub._end(9, "that is enough"))
+            job.supervisor._queue.put(lambda: job.supervisor._end(9, "that is enough"))
     finally:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
@@ -224,6 +224,6 @@ def test_reliable_host_joins_after_the_first_one_has_left(tmp_path: Path) -> Non
         job.until(lambda status: not there(status) & {"h1", "n0"})
         job.add("n1", tier="r")
         job.until(lambda status: "n1" in there(status), 60)
-        job.hub._queue.put(lambda: job.hub._end(0, "that is enough"))
+        job.supervisor._queue.put(lambda: job.supervisor._end(0, "that is enough"))
     assert not any("must share one" in note for note in job.notes)
     assert not list((tmp_path / "checkpoints").glob(".shared-*"))

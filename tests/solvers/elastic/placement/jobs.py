@@ -11,7 +11,9 @@ def running(reliable: int, transient: int, partitions: int = 8, pieces: int = 24
     world.said.clear()
     # What was said since the start is what a test looks at; the last map is still in force.
     state = world.state
-    world.said.append(act.PointWorkers(state.version, tuple(one.owner for one in state.partitions), "as it is"))
+    world.said.append(
+        act.PointWorkers(state.version, tuple(partition.owner for partition in state.partitions), "as it is")
+    )
     return world
 
 
@@ -23,4 +25,4 @@ def push_all(world: World, clock: int) -> None:
 
 def owners(world: World) -> list[int]:
     """Of each partition."""
-    return [one.owner for one in world.state.partitions]
+    return [partition.owner for partition in world.state.partitions]

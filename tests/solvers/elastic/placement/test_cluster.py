@@ -33,7 +33,7 @@ def test_hosts_that_join_move_no_more_partitions_than_the_new_servers_need(
     if not bulk:
         return  # each newcomer is a change of its own; balance after every one is checked elsewhere
     servers = world.state.servers
-    moved = sum(one != other for one, other in zip(before, owners(world), strict=True))
+    moved = sum(first != other for first, other in zip(before, owners(world), strict=True))
     assert moved == sum(owners(world).count(server) for server in set(servers) - set(before))
     assert moved <= (len(servers) - len(set(before))) * -(-partitions // len(servers))
     assert len(of(act.HandOver, world.said)) == moved
@@ -105,8 +105,8 @@ def test_when_an_active_server_fails_its_backup_restores_it_and_all_go_back_to_w
     (back,) = of(act.RollBack, actions)
     assert back.clock == 5
     restored = of(act.Restore, actions)
-    assert {(one.partition, one.source, one.clock) for one in restored} == {(0, 0, 5), (2, 0, 5)}
-    assert {one.to for one in restored} == {3}
+    assert {(action.partition, action.source, action.clock) for action in restored} == {(0, 0, 5), (2, 0, 5)}
+    assert {action.to for action in restored} == {3}
     assert owners(world) == [3, 2, 3, 2]
     assert actions.index(back) < actions.index(restored[0]) < actions.index(of(act.PointWorkers, actions)[0])
 
@@ -136,14 +136,14 @@ def test_when_all_transient_hosts_fail_backups_serve_and_reliable_hosts_work() -
     push_all(world, 3)
     actions = world.tell(Failed(tuple(range(1, 17))))
     assert world.state.stage is ONE
-    assert [(one.host, one.partitions) for one in of(act.Promote, actions)] == [(0, tuple(range(8)))]
+    assert [(action.host, action.partitions) for action in of(act.Promote, actions)] == [(0, tuple(range(8)))]
     assert of(act.RollBack, actions)[0].clock == 3
     assert len(world.working[0]) == 68, "its homes are loaded: nothing to wait for"
     assert not of(act.Restore, actions)
     assert not world.moves
 
 
-def test_an_heir_that_fails_costs_no_roll_back_and_another_one_is_found() -> None:
+def test_a_move_target_that_fails_costs_no_roll_back_and_another_one_is_found() -> None:
     world = running(1, 4, partitions=4)
     warn(world, 1)
     assert {move.to for move in world.moves} == {3}
@@ -157,22 +157,22 @@ def test_an_heir_that_fails_costs_no_roll_back_and_another_one_is_found() -> Non
 def test_who_was_to_send_a_backup_to_a_host_that_fails_is_told_to_stop() -> None:
     world = running(2, 6, partitions=4)
     world.join(1, 0)
-    under_way = {(one.source, one.partition, one.epoch) for one in of(act.BackUp, world.moves)}
-    assert {one.host for one in of(act.BackUp, world.moves)} == {8}
+    under_way = {(action.source, action.partition, action.epoch) for action in of(act.BackUp, world.moves)}
+    assert {action.host for action in of(act.BackUp, world.moves)} == {8}
     actions = world.tell(Failed((8,)))
-    assert {(*one.hosts, one.partition, one.epoch) for one in of(act.Cancel, actions)} == under_way
+    assert {(*action.hosts, action.partition, action.epoch) for action in of(act.Cancel, actions)} == under_way
     assert not world.moves
-    assert {one.backup for one in world.state.partitions} == {0, 1}
+    assert {partition.backup for partition in world.state.partitions} == {0, 1}
 
 
 def test_copies_to_a_warned_host_are_cancelled() -> None:
     world = running(2, 6, partitions=4)
     world.join(1, 0)
-    under_way = {(one.partition, one.epoch) for one in of(act.BackUp, world.moves)}
+    under_way = {(action.partition, action.epoch) for action in of(act.BackUp, world.moves)}
     actions = warn(world, 8)
-    assert {(one.partition, one.epoch) for one in of(act.Cancel, actions)} == under_way != set()
+    assert {(action.partition, action.epoch) for action in of(act.Cancel, actions)} == under_way != set()
     assert not world.moves
-    assert {one.backup for one in world.state.partitions} == {0, 1}
+    assert {partition.backup for partition in world.state.partitions} == {0, 1}
 
 
 def test_what_was_under_way_at_a_roll_back_starts_again_under_another_epoch() -> None:
@@ -180,8 +180,10 @@ def test_what_was_under_way_at_a_roll_back_starts_again_under_another_epoch() ->
     warn(world, 1)
     old = {move.epoch for move in world.moves}
     actions = world.tell(Failed((2,)))
-    assert {one.epoch for one in of(act.Cancel, actions)} == old
-    assert {one.source for one in of(act.Restore, actions)} == {0}, "backups have what the leaving host went back to"
+    assert {action.epoch for action in of(act.Cancel, actions)} == old
+    assert {action.source for action in of(act.Restore, actions)} == {0}, (
+        "backups have what the leaving host went back to"
+    )
     assert len(of(act.Restore, actions)) == 4
     for partition in range(4):
         for epoch in old:
@@ -190,13 +192,13 @@ def test_what_was_under_way_at_a_roll_back_starts_again_under_another_epoch() ->
 
 def test_when_a_reliable_host_fails_its_backups_are_made_anew_from_those_who_serve() -> None:
     world = running(2, 6, partitions=6)
-    backups = [one.backup for one in world.state.partitions]
+    backups = [partition.backup for partition in world.state.partitions]
     assert sorted(backups) == [0, 0, 0, 1, 1, 1]
     actions = world.tell(Failed((1,)))
     made = of(act.BackUp, actions)
-    assert {one.partition for one in made} == {index for index, backup in enumerate(backups) if backup == 1}
-    assert {one.host for one in made} == {0}
-    assert all(one.source == owners(world)[one.partition] for one in made)
+    assert {action.partition for action in made} == {index for index, backup in enumerate(backups) if backup == 1}
+    assert {action.host for action in made} == {0}
+    assert all(action.source == owners(world)[action.partition] for action in made)
     push_all(world, 9)
     assert world.state.consistent == 0, "backups without a copy have nothing"
     world.settle()
@@ -227,7 +229,7 @@ def test_a_reliable_host_that_joins_in_time_takes_over_from_the_last_one() -> No
     warn(world, 0)
     world.join(1, 0)
     world.settle()
-    assert {one.backup for one in world.state.partitions} == {5}
+    assert {partition.backup for partition in world.state.partitions} == {5}
     world.tell(Left((0,)))
     assert not world.state.halted
     world.settle()
@@ -235,7 +237,11 @@ def test_a_reliable_host_that_joins_in_time_takes_over_from_the_last_one() -> No
 
 def test_an_owner_that_waits_for_a_backup_that_fails_has_nothing() -> None:
     world = running(2, 6, partitions=4)
-    lost = {index for index, one in enumerate(world.state.partitions) if one.owner == 2 and one.backup == 1}
+    lost = {
+        index
+        for index, partition in enumerate(world.state.partitions)
+        if partition.owner == 2 and partition.backup == 1
+    }
     assert lost
     world.tell(Failed((2,)))
     (halt,) = world.tell(Failed((1,)))
@@ -278,11 +284,11 @@ def test_reliable_hosts_that_leave_one_after_the_other_give_nothing_back_to_the_
     world = running(2, 6, partitions=4)
     warn(world, 0)
     world.settle()
-    assert {one.host for one in of(act.LetGo, world.said)} == {0}
+    assert {action.host for action in of(act.LetGo, world.said)} == {0}
     actions = warn(world, 1)
     assert of(act.Checkpoint, actions)
     assert not of(act.BackUp, actions)
-    assert {one.backup for one in world.state.partitions} == {1}
+    assert {partition.backup for partition in world.state.partitions} == {1}
 
 
 # Stale, twice, and back
@@ -376,7 +382,7 @@ def test_a_job_begun_again_from_a_checkpoint_takes_nothing_stale_for_its_own() -
     old = running(2, 1, partitions=4)
     old.tell(Failed((1,)))
     state, actions = start(old.state.hosts, [1e6] * 4, 24, clock=30, number=old.state.number)
-    assert min(one.epoch for one in of(act.Serve, actions)) > old.state.number
+    assert min(action.epoch for action in of(act.Serve, actions)) > old.state.number
     assert (state.consistent, state.era) == (30, old.state.number)
     assert apply(state, PushedTo(0, 99, 0)) == (state, ())
 
@@ -390,7 +396,7 @@ def test_hosts_with_numbers_that_cannot_be_are_refused(wrong: dict[str, float]) 
 def test_in_stage_one_reliable_hosts_serve_what_they_back_up() -> None:
     state, actions = start(hosts(2, 1), [1.0] * 3, 1)
     assert state.stage is ONE
-    assert [(one.owner, one.backup) for one in state.partitions] == [(0, 0), (0, 0), (1, 1)]
+    assert [(partition.owner, partition.backup) for partition in state.partitions] == [(0, 0), (0, 0), (1, 1)]
     assert of(act.PointWorkers, actions)[0].owners == (0, 0, 1)
 
 
@@ -412,11 +418,13 @@ def test_a_partition_that_was_lost_on_its_way_is_restored_from_its_backup_and_no
     push_all(world, 3)
     era = world.state.era
     actions = world.tell(Unserved(1, world.state.partitions[1].epoch, backed=True))
-    assert [(one.partition, one.source, one.to, one.clock) for one in of(act.Restore, actions)] == [(1, 0, 2, 3)]
+    assert [(action.partition, action.source, action.to, action.clock) for action in of(act.Restore, actions)] == [
+        (1, 0, 2, 3)
+    ]
     assert of(act.RollBack, actions)[0].clock == 3
     assert "partition 1 was lost on its way to h2" in of(act.RollBack, actions)[0].reason
     assert world.state.era > era
-    assert [one.waiting for one in world.state.partitions] == [False, True, False, False]
+    assert [partition.waiting for partition in world.state.partitions] == [False, True, False, False]
     world.settle()
 
 
@@ -445,7 +453,7 @@ def test_consistent_clock_follows_the_last_backup() -> None:
     (told,) = world.tell(PushedTo(3, 4, world.state.era))
     assert isinstance(told, act.Consistent)
     assert (told.clock, world.state.consistent) == (4, 4)
-    assert [one.clock for one in world.state.partitions] == [6, 7, 8, 4]
+    assert [partition.clock for partition in world.state.partitions] == [6, 7, 8, 4]
     world.consistent = 4
     assert not world.tell(PushedTo(2, 9, world.state.era)), "the least stays where it is"
 

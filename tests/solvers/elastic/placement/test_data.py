@@ -14,9 +14,9 @@ SOON, AHEAD = Loading(1, ahead=False), Loading(2, ahead=True)
 Slots = st.dictionaries(st.integers(0, 9), st.integers(1, 8), min_size=1, max_size=6)
 
 
-def has(owner: int, *previous: int, loaded: tuple[int, ...] = (), heir: int | None = None) -> Piece:
+def has(owner: int, *previous: int, loaded: tuple[int, ...] = (), next_owner: int | None = None) -> Piece:
     """A piece that its owner and all previous ones have in memory, and some others."""
-    return Piece(owner, previous, frozenset((owner, *previous, *loaded)), heir=heir)
+    return Piece(owner, previous, frozenset((owner, *previous, *loaded)), next_owner=next_owner)
 
 
 @given(st.integers(1, 60), Slots)
@@ -29,12 +29,15 @@ def test_first_shares_go_by_slots(number: int, slots: dict[int, int]) -> None:
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=60), Slots)
 def test_shares_are_restored_with_the_fewest_pieces_changing_hands(owners: list[int], slots: dict[int, int]) -> None:
     pieces = data.rebalanced(tuple(has(owner) for owner in owners), slots)
-    held, due = Counter(owners), Counter(piece.heir if piece.heir is not None else piece.owner for piece in pieces)
+    held, due = (
+        Counter(owners),
+        Counter(piece.next_owner if piece.next_owner is not None else piece.owner for piece in pieces),
+    )
     for host, count in slots.items():
         assert abs(due[host] - len(owners) * count / sum(slots.values())) < 1
     # What any host is short of has to come from somewhere, and nothing else moves; the odd pieces stay where they are.
     least = sum(max(0, len(owners) * count // sum(slots.values()) - held[host]) for host, count in slots.items())
-    moved = sum(piece.heir is not None for piece in pieces)
+    moved = sum(piece.next_owner is not None for piece in pieces)
     assert moved == sum(max(0, due[host] - held[host]) for host in slots) >= least
     assert sum(due.values()) == len(owners)
 
@@ -45,7 +48,7 @@ def test_equal_hosts_get_no_more_than_they_are_short_of(owners: list[int]) -> No
     least, odd = divmod(len(owners), 4)
     kept = sorted(Counter(owners)[host] for host in range(4))
     stay = sum(min(count, least + (place >= 4 - odd)) for place, count in enumerate(kept))
-    assert sum(piece.heir is None for piece in pieces) == stay
+    assert sum(piece.next_owner is None for piece in pieces) == stay
 
 
 def test_the_latest_previous_owner_that_is_still_there_takes_over_without_loading() -> None:
@@ -71,11 +74,11 @@ def test_a_previous_owner_that_does_not_work_in_this_stage_is_passed_over_and_st
 def test_pieces_go_first_to_those_that_have_them_already() -> None:
     pieces = tuple(has(1, loaded=(2,) if index in (1, 4) else ()) for index in range(6))
     found = data.rebalanced(pieces, {1: 4, 2: 2})
-    assert [index for index, piece in enumerate(found) if piece.heir == 2] == [1, 4]
+    assert [index for index, piece in enumerate(found) if piece.next_owner == 2] == [1, 4]
     assert data.taken_over(found, {1, 2})[4].previous == (1,)
 
 
-def test_an_heir_works_on_a_piece_only_once_it_is_loaded_and_the_owner_does_until_then() -> None:
+def test_an_next_owner_works_on_a_piece_only_once_it_is_loaded_and_the_owner_does_until_then() -> None:
     pieces = data.rebalanced((has(1), has(1)), {1: 1, 2: 1})
     assert data.worked_on(data.taken_over(pieces, {1, 2})) == {1: (0, 1)}
     ((host, ahead), which), *_ = data.to_load(pieces).items()
@@ -98,10 +101,10 @@ def test_a_previous_owner_that_has_not_loaded_a_piece_yet_comes_after_one_that_h
     assert piece.owner == 2
 
 
-def test_a_piece_that_its_owner_has_not_begun_to_load_is_the_heirs_at_once() -> None:
-    (piece,) = data.taken_over((Piece(1, heir=2),), {2})
-    assert (piece.owner, piece.previous, piece.heir) == (2, (), None)
-    begun = Piece(1, loading={1: data.Loading(1, ahead=False)}, heir=2)
+def test_a_piece_that_its_owner_has_not_begun_to_load_is_the_next_owners_at_once() -> None:
+    (piece,) = data.taken_over((Piece(1, next_owner=2),), {2})
+    assert (piece.owner, piece.previous, piece.next_owner) == (2, (), None)
+    begun = Piece(1, loading={1: data.Loading(1, ahead=False)}, next_owner=2)
     assert data.taken_over((begun,), {2}) == (begun,)
 
 
@@ -109,7 +112,7 @@ def test_a_host_gives_up_first_what_it_has_not_loaded_yet() -> None:
     soon = data.Loading(1, ahead=False)
     pieces = (has(1), Piece(1, loading={1: soon}), has(1), has(1))
     found = data.rebalanced(pieces, {1: 3, 2: 1})
-    assert [piece.heir for piece in found] == [None, 2, None, None]
+    assert [piece.next_owner for piece in found] == [None, 2, None, None]
 
 
 @settings(max_examples=40)
@@ -128,7 +131,8 @@ def test_shares_go_by_slots_and_odd_pieces_by_what_is_due_and_then_by_what_is_he
 def test_a_home_is_the_reliable_host_that_keeps_the_fewest() -> None:
     """What is being loaded counts as kept; pieces that a reliable host has, owns or is to own have one."""
     pieces = (
-        Piece(5, loading={0: AHEAD}), Piece(5, (7,), frozenset({5, 7})), Piece(5, heir=1), Piece(0), Piece(5), Piece(5),
+        Piece(5, loading={0: AHEAD}), Piece(5, (7,), frozenset({5, 7})), Piece(5, next_owner=1), Piece(0), Piece(5),
+        Piece(5),
     )  # fmt: skip
     found = data.with_homes(pieces, [1, 0])
     assert [piece.previous for piece in found] == [(), (1, 7), (), (), (0,), (1,)]
@@ -138,7 +142,8 @@ def test_a_home_is_the_reliable_host_that_keeps_the_fewest() -> None:
 def test_spares_are_what_the_fewest_transient_hosts_have_and_then_what_the_givers_have() -> None:
     transient = {2, 3, 4}
     pieces = (
-        has(2, 0), has(3, 0), has(2, loaded=(3,)), has(0), has(2, heir=4), has(0, loaded=(4,)), has(3, heir=2),
+        has(2, 0), has(3, 0), has(2, loaded=(3,)), has(0), has(2, next_owner=4), has(0, loaded=(4,)),
+        has(3, next_owner=2),
         Piece(0, loading={3: AHEAD}),
     )  # fmt: skip
     # Host 4 takes one over from 2. One transient host has 0, 1 and 7, two 2 and 6, none 3; 5 it has, 4 it will.
@@ -148,8 +153,8 @@ def test_spares_are_what_the_fewest_transient_hosts_have_and_then_what_the_giver
 
 
 def test_everything_of_a_host_that_is_gone_is_forgotten_and_other_pieces_stay_as_they_are() -> None:
-    touched = Piece(1, (2, 3), frozenset({1, 2, 3}), {4: SOON, 2: AHEAD}, heir=2)
-    alone = Piece(1, (3,), frozenset({1, 3}), {4: SOON}, heir=4)
+    touched = Piece(1, (2, 3), frozenset({1, 2, 3}), {4: SOON, 2: AHEAD}, next_owner=2)
+    alone = Piece(1, (3,), frozenset({1, 3}), {4: SOON}, next_owner=4)
     found = data.without((touched, alone), {2}, {1: 1, 3: 1, 4: 1})
     assert found == (Piece(1, (3,), frozenset({1, 3}), {4: SOON}), alone)
     assert data.without((alone,), {4}, {1: 1}) == (Piece(1, (3,), frozenset({1, 3})),)

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from solvers.elastic.placement.eviction import Fate, Rescue, Threatened, rescue
 
-BACKUP, HEIR = 90, 91
+BACKUP, TARGET = 90, 91
 Jobs = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=6)
 
 
-def threatened(jobs: list[tuple[int, int, int]], heir: int | None = HEIR) -> list[Threatened]:
+def threatened(jobs: list[tuple[int, int, int]], target: int | None = TARGET) -> list[Threatened]:
     """(host, what the backup lacks, what it has already) of each partition."""
-    return [Threatened(i, host, BACKUP, heir, lacks + has, lacks) for i, (host, lacks, has) in enumerate(jobs)]
+    return [Threatened(i, host, BACKUP, target, lacks + has, lacks) for i, (host, lacks, has) in enumerate(jobs)]
 
 
 def most(sizes: list[tuple[float, float]], rate: float) -> int:
@@ -28,16 +28,16 @@ def most(sizes: list[tuple[float, float]], rate: float) -> int:
 
 
 def saved(plan: tuple[Rescue, ...]) -> int:
-    return sum(one.fate is not Fate.FAIL for one in plan)
+    return sum(rescued.fate is not Fate.FAIL for rescued in plan)
 
 
 @given(Jobs, st.lists(st.integers(1, 9), min_size=4, max_size=4), st.integers(1, 3))
 def test_as_many_get_through_a_backups_line_as_any_choice_brings_through(
     jobs: list[tuple[int, int, int]], deadlines: list[int], rate: int
 ) -> None:
-    plan = rescue(threatened(jobs, heir=None), dict(enumerate(deadlines)), {BACKUP: rate})
+    plan = rescue(threatened(jobs, target=None), dict(enumerate(deadlines)), {BACKUP: rate})
     assert saved(plan) == most([(deadlines[host], lacks) for host, lacks, _ in jobs], rate)
-    assert {one.fate for one in plan} <= {Fate.DRAIN, Fate.FAIL}
+    assert {rescued.fate for rescued in plan} <= {Fate.DRAIN, Fate.FAIL}
 
 
 @given(Jobs, st.integers(1, 9), st.integers(1, 3))
@@ -47,8 +47,8 @@ def test_as_many_get_out_of_one_host_as_any_choice_brings_out(
     jobs = [(0, lacks, has) for _, lacks, has in jobs]
     plan = rescue(threatened(jobs), {0: deadline}, {0: rate})
     assert saved(plan) == most([(deadline, lacks) for _, lacks, _ in jobs], rate)
-    sent = sum((lacks + has) if one.fate is Fate.MOVE else lacks if one.fate is Fate.DRAIN else 0
-               for one in plan for _, lacks, has in [jobs[one.partition]])  # fmt: skip
+    sent = sum((lacks + has) if rescued.fate is Fate.MOVE else lacks if rescued.fate is Fate.DRAIN else 0
+               for rescued in plan for _, lacks, has in [jobs[rescued.partition]])  # fmt: skip
     assert sent <= rate * deadline
 
 
@@ -56,15 +56,17 @@ def test_as_many_get_out_of_one_host_as_any_choice_brings_out(
 def test_no_line_is_given_more_than_it_carries_until_each_deadline(
     jobs: list[tuple[int, int, int]], deadlines: list[int], narrow: int, wide: int
 ) -> None:
-    rates = {0: narrow, 1: wide, 3: wide, BACKUP: wide, HEIR: narrow}
+    rates = {0: narrow, 1: wide, 3: wide, BACKUP: wide, TARGET: narrow}
     given_ = threatened(jobs)
-    sent = [(given_[one.partition], one) for one in rescue(given_, dict(enumerate(deadlines)), rates)]
-    for line in (0, 1, 2, 3, BACKUP, HEIR):
+    sent = [(given_[rescued.partition], rescued) for rescued in rescue(given_, dict(enumerate(deadlines)), rates)]
+    for line in (0, 1, 2, 3, BACKUP, TARGET):
         for deadline in deadlines:
             load = sum(
-                what.move_bytes if one.fate is Fate.MOVE else what.drain_bytes
-                for what, one in sent
-                if line in (what.host, one.to) and one.fate is not Fate.FAIL and deadlines[what.host] <= deadline
+                what.move_bytes if rescued.fate is Fate.MOVE else what.drain_bytes
+                for what, rescued in sent
+                if line in (what.host, rescued.to)
+                and rescued.fate is not Fate.FAIL
+                and deadlines[what.host] <= deadline
             )
             assert load <= rates.get(line, math.inf) * deadline or not load
 
@@ -72,8 +74,8 @@ def test_no_line_is_given_more_than_it_carries_until_each_deadline(
 def test_the_order_is_by_deadline_then_by_size_and_what_is_given_up_comes_last() -> None:
     jobs = [(0, 5, 0), (1, 3, 0), (0, 2, 0), (1, 9, 0)]
     plan = rescue(threatened(jobs), {0: 60.0, 1: 4.0}, {1: 1.0})
-    assert [one.partition for one in plan] == [1, 2, 0, 3]
-    assert [one.fate for one in plan] == [Fate.MOVE, Fate.MOVE, Fate.MOVE, Fate.FAIL]
+    assert [rescued.partition for rescued in plan] == [1, 2, 0, 3]
+    assert [rescued.fate for rescued in plan] == [Fate.MOVE, Fate.MOVE, Fate.MOVE, Fate.FAIL]
 
 
 def test_what_cannot_move_as_a_whole_drains_to_its_backup() -> None:
@@ -88,11 +90,13 @@ def test_a_deadline_of_nothing_saves_nothing() -> None:
 
 
 def test_hosts_whose_rate_nobody_knows_are_fast_enough() -> None:
-    assert [one.fate for one in rescue(threatened([(0, 9, 9), (1, 9, 9)]), {0: 1e-3, 1: 30}, {})] == [Fate.MOVE] * 2
+    assert [rescued.fate for rescued in rescue(threatened([(0, 9, 9), (1, 9, 9)]), {0: 1e-3, 1: 30}, {})] == [
+        Fate.MOVE
+    ] * 2
 
 
-def one(partition: int, host: int, move: float, drain: float, heir: int | None = HEIR) -> Threatened:
-    return Threatened(partition, host, BACKUP, heir, move, drain)
+def one(partition: int, host: int, move: float, drain: float, target: int | None = TARGET) -> Threatened:
+    return Threatened(partition, host, BACKUP, target, move, drain)
 
 
 def fates(threatened: list[Threatened], deadlines: dict[int, float], rates: dict[int, float]) -> dict[int, Fate]:

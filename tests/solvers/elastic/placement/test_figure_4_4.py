@@ -17,8 +17,8 @@ def test_forty_pieces_go_to_the_newcomers_and_stay_with_them_when_the_others_are
     assert world.state.stage is Stage.BACKUP_ONLY
     world.settle()
     assert owned(world) == {1: 20, 2: 20}
-    assert {one.owner for one in world.state.partitions} == {1}
-    assert {one.backup for one in world.state.partitions} == {0}
+    assert {partition.owner for partition in world.state.partitions} == {1}
+    assert {partition.backup for partition in world.state.partitions} == {0}
 
     joined = world.join(0, 2, bulk=True)
     assert not of(act.Work, joined)
@@ -31,7 +31,7 @@ def test_forty_pieces_go_to_the_newcomers_and_stay_with_them_when_the_others_are
     assert owned(world) == {1: 20, 2: 20}
     world.settle()
     assert owned(world) == {1: 10, 2: 10, 3: 10, 4: 10}
-    assert {one.owner for one in world.state.partitions} == {1, 2}
+    assert {partition.owner for partition in world.state.partitions} == {1, 2}
 
     done = len(world.said)
     warn(world, 1, 2)
@@ -45,4 +45,4 @@ def test_forty_pieces_go_to_the_newcomers_and_stay_with_them_when_the_others_are
     assert not of(act.RollBack, world.said)
     assert not of(act.RollBack, world.tell(Left((1, 2))))
     world.settle()
-    assert {one.owner for one in world.state.partitions} == {3}
+    assert {partition.owner for partition in world.state.partitions} == {3}

@@ -16,7 +16,7 @@ from tests.solvers.elastic.placement.world import hosts
 )
 def test_an_assignment_is_balanced_and_none_that_is_moves_less(current: list[int | None], servers: set[int]) -> None:
     def moves(assigned: tuple[int, ...]) -> int:
-        return sum(one != other for one, other in zip(current, assigned, strict=True))
+        return sum(first != other for first, other in zip(current, assigned, strict=True))
 
     def even(assigned: tuple[int, ...]) -> bool:
         counts = [assigned.count(server) for server in servers]

@@ -60,7 +60,7 @@ def do(world: World, kind: str, a: int, b: int) -> None:
             world.tell(Measured(Traffic(1.0 + a, 100.0, 1.0 + b / 10)))
         case "stale":
             one = state.partitions[a % len(state.partitions)]
-            under_way = {one.epoch if one.waiting else -1, *(m.epoch for m in (one.heir, one.copy) if m)}
+            under_way = {one.epoch if one.waiting else -1, *(m.epoch for m in (one.move, one.copy) if m)}
             for late in (
                 Moved(a % len(state.partitions), next(n for n in range(b, b + 99) if n not in under_way)),
                 PushedTo(a % len(state.partitions), 10**6, state.era - 1),
@@ -101,5 +101,5 @@ def test_all_transient_hosts_at_once_may_go_at_any_time(
     world.tell(Failed(tuple(host.number for host in world.state.hosts if host.tier is Tier.TRANSIENT)))
     assert not world.state.halted
     assert world.state.stage is Stage.PARAMETER_SERVERS
-    assert {one.owner for one in world.state.partitions} <= set(range(reliable))
+    assert {partition.owner for partition in world.state.partitions} <= set(range(reliable))
     world.settle()

@@ -79,16 +79,16 @@ def test_an_owner_that_is_gone_sends_all_back_and_its_partitions_start_from_thei
     back, *restored = actions
     assert isinstance(back, act.RollBack)
     assert (back.clock, back.era, step.state.era) == (4, 21, 21)
-    assert [type(one) for one in restored] == [act.Restore] * 3
-    assert [(one.source, one.partition, one.epoch, one.clock) for one in of(act.Restore, restored)] == [
+    assert [type(action) for action in restored] == [act.Restore] * 3
+    assert [(action.source, action.partition, action.epoch, action.clock) for action in of(act.Restore, restored)] == [
         (0, 0, 22, 4), (2, 2, 23, 4), (1, 3, 24, 4),
     ]  # fmt: skip
     assert found[1] == Partition(4, 7, 1, 4)
-    assert [(one.epoch, one.clock, one.waiting) for one in found] == [
+    assert [(partition.epoch, partition.clock, partition.waiting) for partition in found] == [
         (22, 4, True), (7, 4, False), (23, 4, True), (24, 4, True),
     ]  # fmt: skip
-    assert {one.owner for one in found} <= set(step.state.servers)
-    assert [one.to for one in of(act.Restore, restored)] == [found[k].owner for k in (0, 2, 3)]
+    assert {partition.owner for partition in found} <= set(step.state.servers)
+    assert [action.to for action in of(act.Restore, restored)] == [found[k].owner for k in (0, 2, 3)]
 
 
 def test_in_stage_one_backups_serve_what_they_have() -> None:
@@ -100,9 +100,9 @@ def test_in_stage_one_backups_serve_what_they_have() -> None:
         {3}, serves, Partition(3, 6, 1, 6), Partition(4, 7, 0, 6), Partition(2, 7, 2, 6, waiting=True), unsafe,
         Partition(5, 8, 1, 6), stage=ONE,
     )  # fmt: skip
-    promoted = [(one.host, one.partitions) for one in of(act.Promote, actions)]
+    promoted = [(action.host, action.partitions) for action in of(act.Promote, actions)]
     assert promoted == [(0, (2,)), (1, (1, 5)), (2, (3,))]
-    (epoch,) = {one.epoch for one in of(act.Promote, actions)}
+    (epoch,) = {action.epoch for action in of(act.Promote, actions)}
     assert found[:4] == (
         Partition(0, 5, 0, 4), Partition(1, epoch, 1, 4), Partition(0, epoch, 0, 4), Partition(2, epoch, 2, 4),
     )  # fmt: skip

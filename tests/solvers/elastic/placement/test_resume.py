@@ -21,9 +21,13 @@ def test_in_a_quiet_moment_nothing_moves_and_everybody_is_told_again() -> None:
     before = world.state
     actions = world.restart(())
     assert {type(action) for action in actions} == {act.Forget, act.PushTo, act.PointWorkers, act.Work}
-    assert [one.owner for one in world.state.partitions] == [one.owner for one in before.partitions]
-    assert [one.backup for one in world.state.partitions] == [one.backup for one in before.partitions]
-    assert [one.owner for one in world.state.pieces] == [one.owner for one in before.pieces]
+    assert [partition.owner for partition in world.state.partitions] == [
+        partition.owner for partition in before.partitions
+    ]
+    assert [partition.backup for partition in world.state.partitions] == [
+        partition.backup for partition in before.partitions
+    ]
+    assert [piece.owner for piece in world.state.pieces] == [piece.owner for piece in before.pieces]
     assert world.state.stage is Stage.ACTIVE_AND_BACKUP
 
 
@@ -34,7 +38,7 @@ def test_who_died_with_the_controller_has_failed() -> None:
         world.push(index, 5)
     actions = world.restart((1,))
     assert of(act.RollBack, actions)[0].clock == 5
-    assert {one.to for one in of(act.Restore, actions)} == {3}
+    assert {action.to for action in of(act.Restore, actions)} == {3}
     world.settle()
 
 
@@ -52,7 +56,7 @@ def test_a_move_that_was_done_before_the_old_controller_knew_counts() -> None:
 def test_a_roll_back_that_not_everybody_heard_of_is_done_again() -> None:
     world = World.of(hosts(1, 2), 1, 4)
     members = world.state.hosts
-    clock = {0: 3}
+    clock = {0: (3,)}
     reports = [
         Report(members[0], 9, 9, backs=clock, loaded=frozenset(range(4))),
         Report(members[1], 8, 4, serves={0: 2}, loaded=frozenset(range(4)), works=frozenset(range(4))),
@@ -101,7 +105,7 @@ def reports(**changes: Any) -> list[Report]:
         Report(host, 20, 4, loaded=frozenset(range(6)) if k == 0 else frozenset({k}), works=frozenset({k}))
         for k, host in enumerate(hosts(2, 4))
     ]
-    for k, more in enumerate(({"backs": {0: 8}}, {"backs": {1: 7}}, {"serves": {0: 5}}, {"serves": {1: 6}})):
+    for k, more in enumerate(({"backs": {0: (8,)}}, {"backs": {1: (7,)}}, {"serves": {0: 5}}, {"serves": {1: 6}})):
         quiet[k] = replace(quiet[k], **more)  # type: ignore[arg-type]
     return [
         replace(one, **(changes.get(f"h{k}") or {}))
@@ -136,14 +140,14 @@ def test_a_quiet_moment_is_taken_for_what_it_is() -> None:
 def test_of_two_servers_the_later_one_is_right_and_of_two_backups_the_one_that_has_more() -> None:
     state, _ = resumed(reports(h3={"serves": {1: 6, 0: 9}}))
     assert (state.partitions[0].owner, state.partitions[0].epoch) == (3, 9)
-    state, _ = resumed(reports(h1={"backs": {1: 7, 0: 9}}))
+    state, _ = resumed(reports(h1={"backs": {1: (7,), 0: (9,)}}))
     assert (state.partitions[0].backup, state.partitions[0].clock, state.consistent) == (1, 9, 7)
-    state, _ = resumed(reports(h1={"backs": {1: 7, 0: 8}}))
+    state, _ = resumed(reports(h1={"backs": {1: (7,), 0: (8,)}}))
     assert (state.partitions[0].backup, state.partitions[0].clock) == (0, 8)
 
 
 def test_a_reliable_server_is_its_own_backup_at_its_own_clock() -> None:
-    some = reports(h0={"serves": {0: 5}, "backs": {0: 3}}, h1={"serves": {1: 6}, "backs": {0: 9, 1: 4}},
+    some = reports(h0={"serves": {0: 5}, "backs": {0: (3,)}}, h1={"serves": {1: 6}, "backs": {0: (9,), 1: (4,)}},
                    h2={"serves": {}}, h3={"serves": {}}, h4=None, h5=None)  # fmt: skip
     state, actions = resumed(some)
     assert state.stage is Stage.PARAMETER_SERVERS
@@ -180,14 +184,14 @@ def test_a_transient_host_that_neither_works_nor_serves_is_a_newcomer() -> None:
 
 def test_a_partition_that_was_given_to_who_is_gone_is_where_it_was() -> None:
     """Its old owner did not hear whether the new one had begun, when that one and the controller were lost."""
-    gave = {"backs": {}, "gave": {0: 8}}
+    gave = {"backs": {}, "gave": {0: (8,)}}
     state, actions = resumed(reports(h0=gave, h2=None))
     assert not state.halted
     assert state.partitions[0].backup == 0
     assert of(act.RollBack, actions)
     there = resumed(reports(h0=gave))[0].partitions[0]
     assert (there.owner, there.epoch) == (2, 5)  # who serves it is believed
-    backed = resumed(reports(h0={"backs": {}, "gave": {0: 9}}, h1={"backs": {0: 8, 1: 7}}, h2=None))[0]
+    backed = resumed(reports(h0={"backs": {}, "gave": {0: (9,)}}, h1={"backs": {0: (8,), 1: (7,)}}, h2=None))[0]
     assert backed.partitions[0].backup == 1  # and a backup before who gave it away
     assert resumed(reports(h0={"backs": {}}, h2=None))[0].halted
 

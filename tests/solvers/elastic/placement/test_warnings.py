@@ -15,12 +15,12 @@ def test_when_all_transient_hosts_are_warned_they_drain_to_the_backups_and_nothi
     world = running(1, 4, partitions=4)
     actions = warn(world, 1, 2, 3, 4)
     assert world.state.stage is ONE
-    assert {(one.source, one.to) for one in of(act.Drain, actions)} == {(1, 0), (2, 0)}
+    assert {(action.source, action.to) for action in of(act.Drain, actions)} == {(1, 0), (2, 0)}
     assert set(world.working) == {0}, "its homes are loaded: it works at once"
     world.settle()
     assert owners(world) == [0] * 4
-    assert {one.host for one in of(act.Promote, world.said)} == {0}
-    assert {one.host for one in of(act.LetGo, world.said)} == {1, 2, 3, 4}
+    assert {action.host for action in of(act.Promote, world.said)} == {0}
+    assert {action.host for action in of(act.LetGo, world.said)} == {1, 2, 3, 4}
     world.tell(Left((1, 2, 3, 4)))
     assert not of(act.RollBack, world.said)
 
@@ -31,8 +31,10 @@ def test_a_plan_leaves_room_for_the_part_of_a_warning_in_which_moves_may_wait(
 ) -> None:
     """A partition takes a second here, and may be kept back for a quarter of the time."""
     world = running(1, 4, partitions=2, bytes_per_s=1e6)
-    moves = [one for one in world.tell(Warned({1: seconds}, {0: 1e5})) if isinstance(one, act.Drain | act.HandOver)]
-    assert [type(one) for one in moves] == [what]
+    moves = [
+        action for action in world.tell(Warned({1: seconds}, {0: 1e5})) if isinstance(action, act.Drain | act.HandOver)
+    ]
+    assert [type(action) for action in moves] == [what]
 
 
 def test_a_warning_that_leaves_too_little_time_to_move_drains_and_moves_on_from_the_backup() -> None:
@@ -54,7 +56,7 @@ def test_a_warning_too_late_even_for_that_is_an_effective_failure_at_once() -> N
     push_all(world, 4)
     actions = world.tell(Warned({1: 0.5}))
     assert of(act.RollBack, actions)[0].clock == 4
-    assert [(one.partition, one.source, one.to) for one in of(act.Restore, actions)] == [(0, 0, 3)]
+    assert [(action.partition, action.source, action.to) for action in of(act.Restore, actions)] == [(0, 0, 3)]
     assert "cannot be saved" in of(act.RollBack, actions)[0].reason
 
 
@@ -66,7 +68,7 @@ def test_partitions_are_bound_for_all_servers_alike_though_what_was_under_way_wa
     assert len(of(act.BackUp, world.moves)) == 2
     warn(world, 5, 6)
     assert world.state.stage is ONE
-    bound = [one.heir.to for one in world.state.partitions if one.heir]
+    bound = [partition.move.to for partition in world.state.partitions if partition.move]
     assert sorted(bound.count(server) for server in (0, 1, 7)) == [1, 1, 2]
     world.settle()
 
@@ -83,7 +85,7 @@ def test_who_leaves_before_its_partitions_have_moved_has_failed() -> None:
     warn(world, 1)
     actions = world.tell(Left((1,)))
     assert of(act.RollBack, actions)
-    assert [one.to for one in of(act.Restore, actions)] == [3]
+    assert [action.to for action in of(act.Restore, actions)] == [3]
 
 
 def test_a_warned_worker_works_on_until_those_who_have_to_load_its_pieces_have_them() -> None:

@@ -101,6 +101,10 @@ class World:
             self.copies[index][one.backup] = clock
             self.tell(PushedTo(index, clock, self.state.era))
 
+    def _clocks(self, latest: int) -> tuple[int, ...]:
+        """That a host of this world can go back to."""
+        return tuple(range(min(self.consistent, latest), latest + 1))
+
     def restart(self, missing: Iterable[int]) -> tuple[act.Action, ...]:
         """The controller dies, and some hosts with it; another one takes over from what is left."""
         old = self.state
@@ -111,7 +115,7 @@ class World:
                 old.number,
                 old.era,
                 {p: some[host.number] for p, some in enumerate(self.holds) if host.number in some},
-                {p: some[host.number] for p, some in enumerate(self.copies) if host.number in some},
+                {p: self._clocks(some[host.number]) for p, some in enumerate(self.copies) if host.number in some},
                 frozenset(index for index, piece in enumerate(old.pieces) if host.number in piece.loaded),
                 frozenset(self.working.get(host.number, ())),
             )
@@ -220,14 +224,14 @@ def check(world: World, actions: Iterable[act.Action], number: int) -> None:
         for key in ("epoch", "version", "ticket", "era"):
             new = getattr(action, key, number + 1) > number
             assert new or isinstance(action, act.Cancel | act.Promote), f"not a new number: {action}"
-    for index, one in enumerate(state.partitions):
-        check_partition(world, index, one)
-        assert not {one.owner, one.backup} & state.let_go, "it may go, and is needed"
+    for index, partition in enumerate(state.partitions):
+        check_partition(world, index, partition)
+        assert not {partition.owner, partition.backup} & state.let_go, "it may go, and is needed"
     owned: dict[int, set[int]] = {}
     for index, piece in enumerate(state.pieces):
         assert {piece.owner, *piece.near, *piece.previous} <= set(members)
         assert piece.owner in piece.near, "nobody works on it, nor will soon"
-        assert piece.heir is None or piece.heir in piece.near
+        assert piece.next_owner is None or piece.next_owner in piece.near
         assert piece.owner not in piece.previous
         assert piece.near & {host.number for host in state.hosts if host.tier is Tier.RELIABLE}, "no home"
         if piece.owner in piece.loaded:
@@ -235,7 +239,7 @@ def check(world: World, actions: Iterable[act.Action], number: int) -> None:
     assert world.working == owned, "who was told to work on what"
     maps = [action for action in world.said if isinstance(action, act.PointWorkers)]
     assert [m.version for m in maps] == sorted({m.version for m in maps})
-    assert maps[-1].owners == tuple(one.owner for one in state.partitions)
+    assert maps[-1].owners == tuple(partition.owner for partition in state.partitions)
     assert maps[-1].version == state.version
 
 
@@ -250,25 +254,29 @@ def check_partition(world: World, index: int, one: Partition) -> None:
     if one.owner != one.backup:
         assert one.backup in world.pushes[one.owner, index], "its updates go to another backup"
     under_way = {(move.partition, move.epoch) for move in world.moves}
-    for move in (one.heir, one.copy):
+    for move in (one.move, one.copy):
         assert move is None or (index, move.epoch) in under_way, "waits for what nobody sends"
         assert move is None or move.to in members
     assert not one.waiting or (index, one.epoch) in under_way, "waits for what nobody sends"
-    if one.waiting or (one.heir and one.heir.drain and one.owner in state.leaving):
+    if one.waiting or (one.move and one.move.drain and one.owner in state.leaving):
         return
     right = Tier.RELIABLE if state.stage is Stage.PARAMETER_SERVERS else Tier.TRANSIENT
-    bound = one.heir.to if one.heir else one.owner
+    bound = one.move.to if one.move else one.owner
     assert members[bound].tier is right, f"in stage {state.stage} it belongs elsewhere"
     assert bound in state.servers
 
 
 def check_settled(state: Cluster) -> None:
     """What must hold when nothing is under way any more."""
-    assert not [one for one in state.partitions if one.heir or one.copy or one.waiting or not one.safe]
-    assert not [piece for piece in state.pieces if piece.heir or piece.loading]
+    assert not [
+        partition
+        for partition in state.partitions
+        if partition.move or partition.copy or partition.waiting or not partition.safe
+    ]
+    assert not [piece for piece in state.pieces if piece.next_owner or piece.loading]
     assert not set(state.joining) - set(state.leaving), "has all its data and does not take part"
     for kind, able in (("owner", state.servers), ("backup", tuple(host.number for host in state.reliable))):
-        counts = [sum(getattr(one, kind) == host for one in state.partitions) for host in able]
+        counts = [sum(getattr(partition, kind) == host for partition in state.partitions) for host in able]
         assert sum(counts) == len(state.partitions), f"{kind}s elsewhere"
         assert max(counts) - min(counts) <= 1, f"{kind}s are not balanced"
     workers = state.workers(newcomers=False)

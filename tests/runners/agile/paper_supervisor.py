@@ -1,4 +1,4 @@
-"""A hub whose hosts and controllers are on paper: what it starts, and what it tells, is written down."""
+"""A supervisor whose hosts and controllers are on paper: what it starts, and what it tells, is written down."""
 
 import json
 import time
@@ -11,8 +11,8 @@ import pytest
 
 from plink.errors import HostError
 from plink.model.hosts import Host, Hosts
-from runners.agile import hub as hub_module
-from runners.agile.hub import Ended, Hub, Report, Wishes
+from runners.agile import supervisor as supervisor_module
+from runners.agile.supervisor import JobEnd, JobSettingsOverride, Supervisor, SupervisorCallbacks
 from runners.agile.wire import encode
 from runners.job.job import Job
 from runners.local import LocalConnector
@@ -25,10 +25,12 @@ from tests.runners.agile.test_small_parts import hello_of
 @dataclass
 class Paper:
     """``unreachable``: hosts that cannot be started. ``hello``: what some say first that others do not, by name.
+    ``short_lived``: hosts whose nodes end after their first message.
     ``tries``: to start some, in order. ``told``: what each controller was, in order. ``said``: to the user."""
 
     unreachable: set[str] = field(default_factory=set)
     silent: set[str] = field(default_factory=set)
+    short_lived: set[str] = field(default_factory=set)
     hello: dict[str, dict[str, Any]] = field(default_factory=dict)
     tries: list[list[str]] = field(default_factory=list)
     told: list[list[dict[str, Any]]] = field(default_factory=list)
@@ -36,31 +38,33 @@ class Paper:
     notes: list[str] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
 
-    def hub(self, tiers: str) -> Hub:
+    def supervisor(self, tiers: str) -> Supervisor:
         """Of a job that runs, with hosts h0, h1 ...: a letter a host, r or t."""
-        hub = self.of = self._hub()
-        _, members = hub._group(hosts(tiers))
+        supervisor = self.of = self._hub()
+        _, members = supervisor._group(hosts(tiers))
         for member in members:
-            hub._members[member.number] = replace(member, hello=hello_of(**self.hello.get(member.name, {})))
-        hub._settings = Settings(keys="", partitions=2, pieces=8, shapes=((8, 125),), started=0.0, began=0.0)
-        hub._start_controller(events.JobStarted)
+            supervisor._members[member.number] = replace(member, hello=hello_of(**self.hello.get(member.name, {})))
+        supervisor._settings = Settings(keys="", partitions=2, pieces=8, shapes=((8, 125),), started=0.0, began=0.0)
+        supervisor._start_controller(events.JobStarted)
         for member in members:
             self.says(commands.LogLine(member.line("joined", "")))
-        return hub
+        return supervisor
 
-    def run(self, tiers: str) -> Ended:
+    def run(self, tiers: str) -> JobEnd:
         """A job from its start, which ends as soon as it has begun."""
-        hub = self.of = self._hub()
-        tell = hub._tell_controller
-        hub._tell_controller = lambda message: (tell(message), hub._end(0, ""))  # type: ignore[method-assign, assign]
-        return hub.run(hosts(tiers))
+        supervisor = self.of = self._hub()
+        tell = supervisor._tell_controller
+        supervisor._tell_controller = lambda message: (tell(message), supervisor._end(0, ""))  # type: ignore[method-assign, assign]
+        return supervisor.run(hosts(tiers))
 
-    def _hub(self) -> Hub:
-        report = Report(
+    def _hub(self) -> Supervisor:
+        report = SupervisorCallbacks(
             sink=lambda number, stream, line: None, log=self.log.append, note=self.notes.append, say=self.said.append,
             on_placement=lambda findings: None,
         )  # fmt: skip
-        return Hub(LocalConnector(), Job("python3", (), ("/",)), Wishes(), report, None, time.monotonic)
+        return Supervisor(
+            LocalConnector(), Job("python3", (), ("/",)), JobSettingsOverride(), report, None, time.monotonic
+        )
 
     def says(self, item: commands.Command | commands.LogEntry) -> None:
         """The controller that there is."""
@@ -71,7 +75,7 @@ class Paper:
         self.of._controller_says(self.of._term, None)
 
     def until(self, what: Callable[[], bool], seconds: float = 20.0) -> None:
-        """The hub's thread runs until something has happened."""
+        """The supervisor's thread runs until something has happened."""
         deadline = time.monotonic() + seconds
         while not what():
             assert time.monotonic() < deadline, "that did not come"
@@ -110,6 +114,8 @@ def paper(monkeypatch: pytest.MonkeyPatch) -> Any:
             for name, number in self._numbers.items():
                 if name not in paper.silent:
                     self._hear(number, hello_of(**paper.hello.get(name, {})), "")
+                if name in paper.short_lived:
+                    self._hear(number, None, "its node ended with exit code 1")
 
         def last_lines(self, number: int) -> list[str]:
             return []
@@ -134,14 +140,14 @@ def paper(monkeypatch: pytest.MonkeyPatch) -> Any:
         def close(self) -> None:
             pass
 
-    monkeypatch.setattr(hub_module, "Group", Group)
-    monkeypatch.setattr(hub_module, "ControllerProcess", Controller)
+    monkeypatch.setattr(supervisor_module, "Group", Group)
+    monkeypatch.setattr(supervisor_module, "ControllerProcess", Controller)
     yield paper
-    paper.of.asking.close()
+    paper.of.control_socket.close()
 
 
-def lose(hub: Hub, number: int, why: str) -> Member:
+def lose(supervisor: Supervisor, number: int, why: str) -> Member:
     """As when a node's line ends."""
-    member = hub._members[number]
-    hub._heard(number, None, why)
+    member = supervisor._members[number]
+    supervisor._handle_message(number, None, why)
     return member

@@ -6,7 +6,7 @@ from typing import Any
 _GONE = ("left", "failed")
 
 
-class Roll:
+class LoggedHosts:
     """By what controllers have logged."""
 
     def __init__(self) -> None:
@@ -25,10 +25,10 @@ class Roll:
         """Those that are there by the log alone."""
         return sorted(self._there.keys() - set(members))
 
-    def end_of(self, number: int, why: str) -> dict[str, Any] | None:
+    def end_of(self, number: int, reason: str) -> dict[str, Any] | None:
         """The line that tells the end of a host; None where it has been told, or the host never joined."""
         last = self._there.get(number)
         if last is None:
             return None
         event = "left" if last["event"] == "let go" else "failed"
-        return {**last, "event": event, "seconds": None, "why": why}
+        return {**last, "event": event, "seconds": None, "why": reason}

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from plink.records.elastic_history import history_of
 from plink.records.elastic_log import Entry, HostEvent, Iteration, RolledBack
-from runners.agile.spending import Spending, spent
+from runners.agile.cost_tracker import CostTracker, spent
 from solvers.elastic import commands
 from solvers.elastic.member import Member
-from tests.runners.agile.paper_hub import Paper, paper
+from tests.runners.agile.paper_supervisor import Paper, paper
 
 __all__ = ["paper"]
 
@@ -23,7 +23,7 @@ def host(at: float, name: str, number: int, event: str) -> HostEvent:
 
 def live(entries: list[Entry], at: float) -> dict[str, Any] | None:
     """By the lines as a controller says them."""
-    spending = Spending()
+    spending = CostTracker()
     for entry in entries:
         spending.logged({"what": entry.what, **vars(entry)})
     return spending.so_far(at)
@@ -72,16 +72,16 @@ def test_it_is_what_the_log_comes_to(told: list[Any]) -> None:
 
 
 def test_the_status_has_it_whichever_controller_told_of_hosts_and_iterations(paper: Paper) -> None:
-    hub = paper.hub("rt")
+    supervisor = paper.supervisor("rt")
     assert answered(paper)["cost"] is None
     gone = Member(2, "h2", "transient", 1, 3600.0)
     paper.says(commands.LogLine(gone.line("joined", "")))
     paper.says(commands.LogLine({"what": "iteration", "iteration": 0, "clock": 0}))
-    hub._began -= 10.0
+    supervisor._began -= 10.0
     paper.says(commands.LogLine(gone.line("left", "")))
     paper.dies()
     paper.says(commands.LogLine({"what": "iteration", "iteration": 1, "clock": 1}))
-    hub._began -= 1000.0
+    supervisor._began -= 1000.0
     cost = answered(paper)["cost"]
     assert 10 <= cost["total"] < 15
     assert abs(cost["per_iteration"] - cost["total"] / 2) < 1e-4
@@ -92,6 +92,6 @@ def test_the_status_has_it_whichever_controller_told_of_hosts_and_iterations(pap
 def answered(paper: Paper, stage: int | None = 1) -> dict[str, Any]:
     """The status, as who asks for it gets it."""
     answers: list[dict[str, Any]] = []
-    paper.of._wish({"do": "status"}, answers.append)
+    paper.of._handle_request({"method": "status"}, answers.append)
     paper.says(commands.StatusAnswer(paper.heard("get_status")[-1]["ask"], {"stage": stage, "hosts": []}))
     return answers[0]

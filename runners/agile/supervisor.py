@@ -18,14 +18,14 @@ from plink.model.elastic.requests import Bye
 from plink.model.hosts import Host, Hosts
 from plink.remote.connector import Connector
 from plink.runtime.agileml.transport.keys import RunKeys
-from runners.agile.adding import LATE, LOAD_S, Adding, last_word
-from runners.agile.asking import Answer, Asking
+from runners.agile.adding import LATE, PROGRAM_LOAD_TIMEOUT_S, Adding, last_word
+from runners.agile.compatibility import refuse
+from runners.agile.control_socket import Answer, ControlSocket
 from runners.agile.controller_process import ControllerProcess
-from runners.agile.fitting import refuse
+from runners.agile.cost_tracker import CostTracker
 from runners.agile.group import Group, NodeLauncher
-from runners.agile.roll import Roll
-from runners.agile.room import warning
-from runners.agile.spending import Spending
+from runners.agile.logged_hosts import LoggedHosts
+from runners.agile.memory_check import warning
 from runners.agile.wire import RequestLine, decode, encode
 from runners.job.job import Job
 from runners.job.output import Sink
@@ -38,8 +38,8 @@ from solvers.elastic.placement.partitions import partition_count
 from solvers.elastic.settings import Settings
 
 _TICK_S = 0.2
-_RESTARTS = 20
-_MOST_STATUSES = 50  # that nobody has answered: this asks for one a second
+_MAX_CONTROLLER_RESTARTS = 20
+_MAX_PENDING_STATUS_REQUESTS = 50  # that nobody has answered: this asks for one a second
 _BYE_S = 5.0
 _REQUESTS: dict[str, Callable[[int], Any]] = {
     "status": events.StatusRequested, "checkpoint": events.CheckpointRequested
@@ -47,7 +47,7 @@ _REQUESTS: dict[str, Callable[[int], Any]] = {
 
 
 @dataclass(frozen=True)
-class Wishes:
+class JobSettingsOverride:
     """What was asked for: the settings that do not depend on the program (:class:`solvers.elastic.settings.Settings`)
     by name, and ``most_hosts`` that the job will ever have. ``racks``: of hosts by name, as far as they are known."""
 
@@ -57,18 +57,18 @@ class Wishes:
 
 
 @dataclass(frozen=True)
-class Ended:
+class JobEnd:
     """How the job ended."""
 
     code: int
-    why: str
+    reason: str
     seconds: float
 
 
 @dataclass
-class Report:
-    """Where the hub tells what happens. ``log`` takes lines of the run's log, ``say`` lines for the user, ``note``
-    lines for whoever looks for the cause of something, ``status`` every second what a live view shows, if it is there.
+class SupervisorCallbacks:
+    """Callbacks of the supervisor. ``log`` takes lines of the run's log, ``say`` lines for the user, ``note`` lines for
+    debugging, ``status`` every second what a live view shows, if there is one.
     """
 
     sink: Sink
@@ -81,17 +81,17 @@ class Report:
     folder: Path | None = None
 
 
-class Hub:
+class Supervisor:
     """Of one job; :meth:`run` is for one thread.
 
     :param machines: what is known of the hosts, by name; None: they are all this machine.
     """
 
     def __init__(
-        self, connector: Connector, job: Job, wishes: Wishes, report: Report,
+        self, connector: Connector, job: Job, overrides: JobSettingsOverride, report: SupervisorCallbacks,
         machines: Mapping[str, dict[str, Any]] | None, clock: Callable[[], float],
     ) -> None:  # fmt: skip
-        self._job, self._wishes, self._report = job, wishes, report
+        self._job, self._overrides, self._callbacks = job, overrides, report
         self._launcher = NodeLauncher(connector, job, report.sink, clock)
         self._machines, self._clock = machines, clock
         self._queue: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -103,13 +103,13 @@ class Hub:
         self._controller: ControllerProcess | None = None
         self._term = 0
         self._settings: Settings | None = None
-        self._ended: Ended | None = None
+        self._ended: JobEnd | None = None
         self._asks: dict[int, tuple[str, Answer]] = {}
         self._ask_number = 0
         self._lost_reliable: dict[str, Host] = {}
         self._hello: dict[int, Hello | OtherVersion | None] = {}
         self._lost: dict[int, str] = {}  # and why
-        self._roll, self._spending = Roll(), Spending()
+        self._logged_hosts, self._cost = LoggedHosts(), CostTracker()
         self._hosts: dict[int, Host] = {}
         self._lab: str | None = None
         self._began = clock()
@@ -118,30 +118,32 @@ class Hub:
             self._lost, machines, self._room, self._admit, self._dismiss, report.note, lambda: self._ended is not None,
             clock,
         )  # fmt: skip
-        self.asking = Asking(lambda wish, answer: self._queue.put(lambda: self._wish(wish, answer)))
+        self.control_socket = ControlSocket(
+            lambda request, answer: self._queue.put(lambda: self._handle_request(request, answer))
+        )
 
-    def run(self, hosts: Hosts) -> Ended:
+    def run(self, hosts: Hosts) -> JobEnd:
         """To the end of the job. :raises PlinkError: when it could not be started."""
         self._lab = hosts.lab
         group, members = self._group(hosts)
         try:
-            self._report.on_placement(group.start(self._report.progress, self._machines))
-            self._wait_for_hello(group, members)
-            members = [self._members[member.number] for member in members]
-            if why := refuse(members):
-                raise PlinkError(why)
+            self._callbacks.on_placement(group.start(self._callbacks.progress, self._machines))
+            members = self._wait_for_hello(group, members)
+            if error := refuse(members):
+                raise PlinkError(error)
+            self._members |= {member.number: member for member in members}
             first = members[0].program
             shapes = first.shapes
-            most = self._wishes.most_hosts or 2 * len(members)
+            most = self._overrides.most_hosts or 2 * len(members)
             self._began = self._clock()
             self._settings = Settings(
                 keys=base64.b64encode(RunKeys.make().pem).decode(),
                 partitions=min(partition_count(max(most, len(members))), max(1, *(rows for rows, _ in shapes))),
                 pieces=first.pieces, shapes=shapes, started=time.time(), began=self._began,
-                **self._wishes.settings,
+                **self._overrides.settings,
             )  # fmt: skip
-            if told := warning(members, members, self._settings):
-                self._report.say(told)
+            if note := warning(members, members, self._settings):
+                self._callbacks.say(note)
             self._start_controller(events.JobStarted)
             self._serve()
         finally:
@@ -152,39 +154,38 @@ class Hub:
     def _group(self, hosts: Hosts) -> tuple[Group, list[Member]]:
         members = []
         for host in hosts:
-            rate = self._wishes.settings.get("host_rate")
+            rate = self._overrides.settings.get("host_rate")
             member = Member(
                 self._next_number, host.name, host.tier, host.slots, host.price, rate=rate,
-                rack=self._wishes.racks.get(host.name, ""),
+                rack=self._overrides.racks.get(host.name, ""),
             )  # fmt: skip
             self._hosts[member.number] = host
             self._next_number += 1
             members.append(member)
         numbers = {member.name: member.number for member in members}
 
-        def hear(number: int, message: Message | None, why: str) -> None:
-            self._queue.put(lambda: self._heard(number, message, why))
+        def hear(number: int, message: Message | None, reason: str) -> None:
+            self._queue.put(lambda: self._handle_message(number, message, reason))
 
         group = Group(self._launcher, hosts, numbers, hear)
         for member in members:
             self._groups[member.number] = group
         return group, members
 
-    def _wait_for_hello(self, group: Group, members: list[Member]) -> None:
-        """:raises PlinkError: when a program cannot be made."""
-        waiting = {member.number: member for member in members}
-        deadline = self._clock() + LOAD_S
-        while waiting:
+    def _wait_for_hello(self, group: Group, members: list[Member]) -> list[Member]:
+        """Return the members with their first messages. :raises PlinkError: when a program cannot be made."""
+        deadline = self._clock() + PROGRAM_LOAD_TIMEOUT_S
+        while waiting := [member for member in members if member.number not in self._hello]:
             if self._clock() > deadline:
-                names = ", ".join(member.name for member in waiting.values())
-                raise PlinkError(f"{names}: {LATE}")
+                raise PlinkError(f"{', '.join(member.name for member in waiting)}: {LATE}")
             self._turn()
-            for number, hello in list(self._hello.items()):
-                if number in waiting:
-                    member = waiting.pop(number)
-                    if hello is None:
-                        raise HostError(member.name, last_word(group.last_lines(number), self._lost[number]))
-                    self._members[number] = replace(member, hello=hello, at=group.addresses[number])
+        greeted = []
+        for member in members:
+            hello = self._hello[member.number]
+            if hello is None:
+                raise HostError(member.name, last_word(group.last_lines(member.number), self._lost[member.number]))
+            greeted.append(replace(member, hello=hello, at=group.addresses[member.number]))
+        return greeted
 
     def _turn(self) -> None:
         try:
@@ -192,21 +193,21 @@ class Hub:
         except queue.Empty:
             return
 
-    def _heard(self, number: int, message: Message | None, why: str) -> None:
+    def _handle_message(self, number: int, message: Message | None, reason: str) -> None:
         """Of a node."""
         if number not in self._members:
             hello = self._hello.get(number)
             if isinstance(message, Hello | OtherVersion):
                 self._hello[number] = message
             elif message is None and not isinstance(hello, OtherVersion):  # or that is what is wrong
-                self._hello[number], self._lost[number] = None, why
+                self._hello[number], self._lost[number] = None, reason
             return
         if message is None:
-            self._lost[number] = why
+            self._lost[number] = reason
             self._lose(number)
-            self._tell_controller(events.HostsLost((number,), why))
+            self._tell_controller(events.HostsLost((number,), reason))
         elif isinstance(message, Log):
-            self._report.note(f"{self._members[number].name}: {message.text}")
+            self._callbacks.note(f"{self._members[number].name}: {message.text}")
         else:
             self._remember(number, message)
             self._tell_controller(events.HostMessage(number, message))
@@ -214,7 +215,7 @@ class Hub:
     def _remember(self, number: int, message: Message) -> None:
         """What is sent once, and must be known to a controller that takes over."""
         if isinstance(message, Notice):
-            self._warned[number] = (self._clock() + message.seconds, message.why)
+            self._warned[number] = (self._clock() + message.seconds, message.reason)
         elif isinstance(message, Failed):
             self._failed.setdefault(number, message)
 
@@ -244,20 +245,20 @@ class Hub:
         def hear(message: dict[str, Any] | None) -> None:
             self._queue.put(lambda: self._controller_says(term, message))
 
-        errors = None if self._report.folder is None else self._report.folder / "controller.err"
+        errors = None if self._callbacks.folder is None else self._callbacks.folder / "controller.err"
         self._controller = ControllerProcess(hear, errors)
         assert self._settings is not None
         self._controller.tell({"type": "settings", "settings": self._settings.to_json(), "term": term})
-        for number in self._roll.missing(self._members):  # lost while nobody was there to log it
+        for number in self._logged_hosts.missing(self._members):  # lost while nobody was there to log it
             self._log_end_of(number)
         self._tell_controller(how(tuple(self._members.values())))
         for number, message in self._failed.items():
             self._tell_controller(events.HostMessage(number, message))
         for ask, (what, _) in self._asks.items():  # the one before may not have answered
             self._tell_controller(_REQUESTS[what](ask))
-        for number, (at, why) in self._warned.items():
+        for number, (at, reason) in self._warned.items():
             seconds = max(0.1, at - self._clock())
-            self._tell_controller(events.EvictionNotice((number,), seconds, why))
+            self._tell_controller(events.EvictionNotice((number,), seconds, reason))
 
     def _tell_controller(self, event: Any) -> None:
         if self._controller is not None:
@@ -270,12 +271,11 @@ class Hub:
             if self._controller is not None:
                 self._controller.close()
             self._controller = None
-            if self._term > _RESTARTS:
-                self._end(
-                    1, f"the controller was lost {_RESTARTS} times; controller.err in the run's folder tells more"
-                )
+            if self._term > _MAX_CONTROLLER_RESTARTS:
+                count = _MAX_CONTROLLER_RESTARTS
+                self._end(1, f"the controller was lost {count} times; controller.err in the run's folder tells more")
                 return
-            self._report.note("the controller is gone: another takes over")
+            self._callbacks.note("the controller is gone: another takes over")
             self._start_controller(events.ControllerRestarted)
         else:
             self._carry_out(decode(message))
@@ -288,9 +288,9 @@ class Hub:
             case commands.LogLine(fields):
                 self._log(dict(fields))
             case commands.Note(text):
-                self._report.note(text)
+                self._callbacks.note(text)
             case commands.Say(text):
-                self._report.say(text)
+                self._callbacks.say(text)
             case commands.DropHost(host, reason):
                 self._lost.setdefault(host, reason)
                 self._lose(host)
@@ -310,29 +310,29 @@ class Hub:
             answer(result)
 
     def _log(self, line: dict[str, Any]) -> None:
-        self._roll.logged(line)
+        self._logged_hosts.logged(line)
         timed = {"at": round(self._clock() - self._began, 3), **line}
-        self._spending.logged(timed)
-        self._report.log(timed)
+        self._cost.logged(timed)
+        self._callbacks.log(timed)
 
     def _with_cost(self, status: dict[str, Any]) -> dict[str, Any]:
-        """Only the hub has heard of all hosts and iterations, whichever controller told of them."""
+        """Only the supervisor has heard of all hosts and iterations, whichever controller told of them."""
         if status["stage"] is None:
             return status
-        return {**status, "cost": self._spending.so_far(self._clock() - self._began)}
+        return {**status, "cost": self._cost.so_far(self._clock() - self._began)}
 
     def _log_end_of(self, number: int) -> None:
         """Unless a controller has."""
-        line = self._roll.end_of(number, self._lost[number])
+        line = self._logged_hosts.end_of(number, self._lost[number])
         if line is not None:
             self._log(line)
 
-    def _end(self, code: int, why: str) -> None:
-        for number in self._roll.missing(self._members):
+    def _end(self, code: int, reason: str) -> None:
+        for number in self._logged_hosts.missing(self._members):
             self._log_end_of(number)
         seconds = self._clock() - self._began
-        self._log({"what": "end", "why": why, "seconds": round(seconds, 3), "code": code})
-        self._ended = Ended(code, why, seconds)
+        self._log({"what": "end", "why": reason, "seconds": round(seconds, 3), "code": code})
+        self._ended = JobEnd(code, reason, seconds)
         for number in self._members:
             self._groups[number].tell(number, encode_request(Envelope(Bye(over=True), self._term)))
 
@@ -345,53 +345,55 @@ class Hub:
                 return
             self._tell_controller(events.SupervisorAlive())
             if self._controller is not None and self._controller.silent:
-                self._report.note("the controller stands still: another takes over")
+                self._callbacks.note("the controller stands still: another takes over")
                 self._controller.kill()
-            if self._report.status is not None and self._clock() - shown > 1.0:
+            if self._callbacks.status is not None and self._clock() - shown > 1.0:
                 shown = self._clock()
-                self._ask("status", self._report.status)
+                self._ask("status", self._callbacks.status)
 
-    # Wishes.
+    # JobSettingsOverride.
 
-    def _wish(self, wish: dict[str, Any], answer: Answer) -> None:
+    def _handle_request(self, request: dict[str, Any], answer: Answer) -> None:
         try:
-            self._grant(wish, answer)
+            self._carry_out_request(request, answer)
         except (PlinkError, KeyError, TypeError, ValueError) as error:
-            answer({"why": str(error) or type(error).__name__})
+            answer({"error": str(error) or type(error).__name__})
 
-    def _grant(self, wish: dict[str, Any], answer: Answer) -> None:
+    def _carry_out_request(self, request: dict[str, Any], answer: Answer) -> None:
         if self._settings is None:
             raise UsageError("the job has not begun yet")
-        if wish["do"] == "status":
+        if request["method"] == "status":
             self._ask("status", answer)
-        elif wish["do"] == "checkpoint":
+        elif request["method"] == "checkpoint":
             if not self._settings.checkpoints:
                 raise UsageError("the job has no folder for checkpoints: it was started without --checkpoint DIR")
             self._ask("checkpoint", answer)
-        elif wish["do"] == "evict":
-            note = self._evict(wish["hosts"], float(wish["seconds"]))
+        elif request["method"] == "evict":
+            note = self._evict(request["hosts"], float(request["seconds"]))
             answer({"note": note} if note else {})
-        elif wish["do"] == "add":
-            self._adding.add([Host(**host) for host in wish["hosts"]], answer, wish["bulk"])
+        elif request["method"] == "add":
+            self._adding.add([Host(**host) for host in request["hosts"]], answer, request["bulk"])
         else:
-            raise UsageError(f"there is no {wish['do']!r}")
+            raise UsageError(f"unknown method {request['method']!r}")
 
     def _ask(self, what: str, answer: Answer) -> None:
         """Of the controller, or of the next one."""
         self._ask_number += 1
         asks = [*self._asks.items(), (self._ask_number, (what, answer))]
         shown = [number for number, (kind, _) in asks if kind == "status"]
-        self._asks = dict(ask for ask in asks if ask[0] not in shown[:-_MOST_STATUSES])
+        self._asks = dict(ask for ask in asks if ask[0] not in shown[:-_MAX_PENDING_STATUS_REQUESTS])
         self._tell_controller(_REQUESTS[what](self._ask_number))
 
     def _evict(self, names: list[str], seconds: float) -> str | None:
         """A line for whoever asked, where something else is to be done in time."""
-        known = {member.name: member.number for member in self._members.values()}
-        if unknown := [name for name in names if name not in known]:
-            raise UsageError(f"{', '.join(unknown)}: no such host in the job; there are {', '.join(sorted(known))}")
+        numbers_by_name = {member.name: member.number for member in self._members.values()}
+        if unknown := [name for name in names if name not in numbers_by_name]:
+            raise UsageError(
+                f"{', '.join(unknown)}: no such host in the job; there are {', '.join(sorted(numbers_by_name))}"
+            )
         if not seconds >= 0:
             raise UsageError(f"--in {seconds:g}s: 0 or more")
-        numbers = [known[name] for name in names]
+        numbers = [numbers_by_name[name] for name in names]
         for number in numbers:
             self._warned[number] = (self._clock() + seconds, "plink elastic evict")
         self._tell_controller(events.EvictionNotice(tuple(numbers), seconds, "plink elastic evict"))
@@ -433,7 +435,7 @@ class Hub:
             self._adding.until_it_comes(host)
 
     def _close(self) -> None:
-        self.asking.close()
+        self.control_socket.close()
         deadline = self._clock() + _BYE_S
         while self._ended is not None and self._ended.code == 0 and self._members and self._clock() < deadline:
             self._turn()

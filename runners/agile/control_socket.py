@@ -1,4 +1,4 @@
-"""Wishes of `plink elastic` to a job that runs: a local socket that the hub listens on, for its own user alone."""
+"""Control socket of an elastic job: takes requests of `plink elastic`, from the user who runs the job alone."""
 
 import contextlib
 import socket
@@ -11,17 +11,17 @@ from plink.errors import PlinkError
 from plink.records.scratch import ScratchFolder
 from plink.remote.json_lines import decode_line, encode_line, is_own_user
 
-_ASK_S = 120.0
-_LONG_S = 900.0  # to add hosts, which have ten minutes to make the program, and to write a checkpoint
-_MARGIN_S = 5.0  # who asks is the first to have waited long enough, and says so
-_MOST = 1 << 22
-_BREATH_S = 0.05
+_REPLY_TIMEOUT_S = 120.0
+_LONG_REPLY_TIMEOUT_S = 900.0  # to add hosts, which have ten minutes to make the program, and to write a checkpoint
+_REPLY_MARGIN_S = 5.0  # who asks is the first to have waited long enough, and says so
+_MAX_LINE_BYTES = 1 << 22
+_ACCEPT_RETRY_S = 0.05
 
 Answer = Callable[[dict[str, Any]], None]
 
 
-class Asking:
-    """:param hear: gets a wish and what takes its answer, from a thread."""
+class ControlSocket:
+    """:param hear: gets a request and what takes its answer, from a thread."""
 
     def __init__(self, hear: Callable[[dict[str, Any], Answer], None]) -> None:
         # A file, in a folder of the user's own: abstract names end at a network namespace, and labs are in some.
@@ -51,7 +51,7 @@ class Asking:
             except OSError:
                 if self._closed:
                     return
-                time.sleep(_BREATH_S)  # no files are left, or who called has gone again
+                time.sleep(_ACCEPT_RETRY_S)  # no files are left, or who called has gone again
                 continue
             if not is_own_user(peer):
                 peer.close()
@@ -67,33 +67,33 @@ class Asking:
             done.set()
 
         with peer, contextlib.suppress(OSError):
-            peer.settimeout(_ASK_S)
+            peer.settimeout(_REPLY_TIMEOUT_S)
             with peer.makefile("rb") as file:
-                line = file.readline(_MOST)
-            wish = decode_line(line)
-            if wish is not None:
+                line = file.readline(_MAX_LINE_BYTES)
+            request = decode_line(line)
+            if request is not None:
                 self._waiting.add(done)
                 try:
-                    self._hear(wish, answer)
+                    self._hear(request, answer)
                     if not self._closed:
-                        done.wait(_patience_s(wish) + _MARGIN_S)
+                        done.wait(_reply_timeout_s(request) + _REPLY_MARGIN_S)
                 finally:
                     self._waiting.discard(done)
 
 
-def ask(name: str, wish: dict[str, Any]) -> dict[str, Any]:
-    """What the hub of that name answers. :raises PlinkError: nobody is there, it refuses, or it takes too long."""
-    patience_s = _patience_s(wish)
+def ask(name: str, request: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer of the job that listens at ``name``. :raises PlinkError: it ended, refuses, or is too slow."""
+    timeout_s = _reply_timeout_s(request)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
-        sock.settimeout(patience_s)
+        sock.settimeout(timeout_s)
         try:
             sock.connect(name)
-            sock.sendall(encode_line(wish))
+            sock.sendall(encode_line(request))
             with sock.makefile("rb") as file:
-                line = file.readline(_MOST)
+                line = file.readline(_MAX_LINE_BYTES)
         except TimeoutError:
             raise PlinkError(
-                f"the job has not answered within {patience_s:g} s, and may still do it: `plink elastic status` tells"
+                f"the job has not answered within {timeout_s:g} s, and may still do it: `plink elastic status` tells"
             ) from None
         except OSError as error:
             raise PlinkError(
@@ -102,10 +102,10 @@ def ask(name: str, wish: dict[str, Any]) -> dict[str, Any]:
     answer = decode_line(line)
     if answer is None:
         raise PlinkError("the job ended before it answered")
-    if why := answer.get("why"):
-        raise PlinkError(why)
+    if refusal := answer.get("error"):
+        raise PlinkError(refusal)
     return answer
 
 
-def _patience_s(wish: dict[str, Any]) -> float:
-    return _LONG_S if wish.get("do") in ("add", "checkpoint") else _ASK_S
+def _reply_timeout_s(request: dict[str, Any]) -> float:
+    return _LONG_REPLY_TIMEOUT_S if request.get("method") in ("add", "checkpoint") else _REPLY_TIMEOUT_S

@@ -27,7 +27,7 @@ _ROW_BYTES = 9  # what a worker notes of every row
 
 
 @dataclass(frozen=True)
-class Need:
+class MemoryNeed:
     """Of one host, or of several together, bytes. ``state``: certain. At most beside that: ``more`` for servers,
     ``workers`` for these, and ``kept`` arrays."""
 
@@ -36,8 +36,8 @@ class Need:
     workers: float = 0.0
     kept: float = 0.0
 
-    def __add__(self, other: "Need") -> "Need":
-        return Need(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
+    def __add__(self, other: "MemoryNeed") -> "MemoryNeed":
+        return MemoryNeed(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
 
     @property
     def most(self) -> float:
@@ -45,20 +45,20 @@ class Need:
         return self.state + self.more + self.workers + self.kept
 
 
-def needs(members: Sequence[Member], settings: Settings) -> dict[int, Need]:
+def memory_needs(members: Sequence[Member], settings: Settings) -> dict[int, MemoryNeed]:
     """What each takes, by number, if the job begins with these. :raises UsageError: it cannot."""
     hosts = [member.host for member in members]
     state, _ = start(hosts, settings.partition_bytes, settings.pieces, settings.thresholds)
     pieces = Counter(piece.owner for piece in state.pieces)
     workers = {member.number: min(member.slots, pieces[member.number]) for member in members}
     worker = _WORKER * settings.bytes + _ROW_BYTES * settings.rows
-    found = {number: Need(workers=count * worker) for number, count in workers.items()}
+    needs = {number: MemoryNeed(workers=count * worker) for number, count in workers.items()}
     rule = parse_rule(settings.rule)
-    kept = 1 + rule.sees_ahead
+    copies = 1 + rule.sees_ahead
     waiting = sum(workers.values()) * (1 + rule.apart)
-    for one, size in zip(state.partitions, settings.partition_bytes, strict=True):
-        pushes = one.owner != one.backup
-        found[one.owner] += Need(kept * size, (_BACK + waiting + pushes) * size)
+    for partition, size in zip(state.partitions, settings.partition_bytes, strict=True):
+        pushes = partition.owner != partition.backup
+        needs[partition.owner] += MemoryNeed(copies * size, (_BACK + waiting + pushes) * size)
         if pushes:
-            found[one.backup] += Need(kept * size, (_BACK + 1) * size)
-    return {number: replace(need, kept=min(KEPT_BYTES, need.more + need.workers)) for number, need in found.items()}
+            needs[partition.backup] += MemoryNeed(copies * size, (_BACK + 1) * size)
+    return {number: replace(need, kept=min(KEPT_BYTES, need.more + need.workers)) for number, need in needs.items()}

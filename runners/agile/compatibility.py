@@ -7,6 +7,10 @@ from plink.model.elastic.reports import OtherVersion
 from solvers.elastic.member import Member
 from solvers.elastic.placement.hosts import Tier
 
+_LAYOUT = {
+    "tables": "tables", "pieces": "pieces of data", "batches": "mini-batches", "grains": "grains of a mini-batch"
+}  # fmt: skip
+
 
 def refuse(members: Sequence[Member]) -> str | None:
     """Why these hosts cannot do the job; None if they can."""
@@ -18,7 +22,7 @@ def refuse(members: Sequence[Member]) -> str | None:
             )
     first = members[0].program
     for other in members[1:]:
-        for key, what in (("tables", "tables"), ("pieces", "pieces of data"), ("batches", "mini-batches")):
+        for key, what in _LAYOUT.items():
             if getattr(other.program, key) != getattr(first, key):
                 return (
                     f"{other.name} has other {what} than {members[0].name}: the program must be the same on all hosts "

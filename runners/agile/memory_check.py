@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from plink.errors import PlinkError
 from plink.model.units import format_bytes
-from runners.agile.needs import Need, needs
+from runners.agile.memory_estimate import MemoryNeed, memory_needs
 from solvers.elastic.member import Member
 from solvers.elastic.placement.hosts import Tier
 from solvers.elastic.settings import Settings
@@ -16,26 +16,26 @@ class _Pool:
     """Hosts that take their memory from the same: as a rule one, on a machine of its own. ``needs``: of each."""
 
     members: tuple[Member, ...]
-    needs: tuple[Need, ...]
+    needs: tuple[MemoryNeed, ...]
 
     @property
-    def need(self) -> Need:
-        return sum(self.needs, Need())
+    def need(self) -> MemoryNeed:
+        return sum(self.needs, MemoryNeed())
 
     @property
     def room(self) -> float:
         """Each found what the others had not taken yet."""
         return min(float(member.program.memory or 0) for member in self.members)
 
-    def have(self, told: Sequence[Member]) -> str:
+    def have(self, members: Sequence[Member]) -> str:
         """As the end of a sentence about some of them."""
         room = f"{format_bytes(self.room)} of memory"
         if len(self.members) == 1:
             return f"has {room}"
-        return f"{'they' if len(told) == len(self.members) else _names(self.members)} have {room} together"
+        return f"{'they' if len(members) == len(self.members) else _names(self.members)} have {room} together"
 
     @property
-    def keepers(self) -> list[Member]:
+    def stateful(self) -> list[Member]:
         """Those that have some of the state."""
         return [member for member, need in zip(self.members, self.needs, strict=True) if need.state]
 
@@ -46,7 +46,7 @@ def warning(judged: Sequence[Member], members: Sequence[Member], settings: Setti
 
     :raises PlinkError: some of those that are judged cannot do without more than they have.
     """
-    need = needs(members, settings)
+    need = memory_needs(members, settings)
     pools = _pools(judged, need)
     for pool in pools:
         if pool.need.state > pool.room:
@@ -54,18 +54,18 @@ def warning(judged: Sequence[Member], members: Sequence[Member], settings: Setti
     others = _pools([member for member in members if member not in judged], need)
     short = [pool for pool in others if pool.need.state > pool.room]
     tight = [pool for pool in pools if pool.need.most > pool.room]
-    said = [f"memory will run short once they have come: {_refusal(pool)}" for pool in short[:1]]
-    return "; ".join(said + ([_warned(tight)] if tight else [])) or None
+    texts = [f"memory will run short once they have come: {_refusal(pool)}" for pool in short[:1]]
+    return "; ".join(texts + ([_warned(tight)] if tight else [])) or None
 
 
 def _refusal(pool: _Pool) -> str:
     """What is certain."""
-    keepers = pool.keepers
-    reliable = keepers[0].tier == Tier.RELIABLE.value
+    stateful = pool.stateful
+    reliable = stateful[0].tier == Tier.RELIABLE.value
     instead = "more reliable hosts" if reliable else "hosts with more memory"
     return (
-        f"{_names(keepers)} would keep {format_bytes(pool.need.state)} of parameters, and "
-        f"{pool.have(keepers)}: use smaller tables, or {instead if len(pool.members) == 1 else 'more machines'}"
+        f"{_names(stateful)} would keep {format_bytes(pool.need.state)} of parameters, and "
+        f"{pool.have(stateful)}: use smaller tables, or {instead if len(pool.members) == 1 else 'more machines'}"
     )
 
 
@@ -82,13 +82,13 @@ def _warned(tight: Sequence[_Pool]) -> str:
     )
 
 
-def _pools(judged: Sequence[Member], need: Mapping[int, Need]) -> list[_Pool]:
+def _pools(judged: Sequence[Member], need: Mapping[int, MemoryNeed]) -> list[_Pool]:
     """Of those that know what they have."""
     together: dict[str | int, list[Member]] = {}
     for member in judged:
         if member.program.memory is not None:
             together.setdefault(member.program.pool or member.number, []).append(member)
-    return [_Pool(tuple(members), tuple(need[one.number] for one in members)) for members in together.values()]
+    return [_Pool(tuple(members), tuple(need[member.number] for member in members)) for members in together.values()]
 
 
 def _names(members: Sequence[Member]) -> str:

@@ -8,8 +8,8 @@ from msgspec import structs
 
 from plink.errors import PlinkError
 from plink.runtime.agileml.arrays.array_pool import KEPT_BYTES
-from runners.agile.needs import needs
-from runners.agile.room import warning
+from runners.agile.memory_check import warning
+from runners.agile.memory_estimate import memory_needs
 from solvers.elastic.member import Member
 from solvers.elastic.settings import Settings
 from tests.runners.agile.test_small_parts import member
@@ -23,10 +23,10 @@ WORKER = 5 * BYTES + 9 * 8  # of one that touches all of the tables
 def job(tiers: str, gigabytes: float | None, slots: int = 1, **hello: Any) -> list[Member]:
     """Hosts h0, h1 ...: a letter a host, r or t, all with so much memory."""
     memory = None if gigabytes is None else round(gigabytes * GB)
-    found = [
+    members = [
         member(k, "reliable" if tier == "r" else "transient", memory=memory, **hello) for k, tier in enumerate(tiers)
     ]
-    return [replace(one, slots=slots) for one in found]
+    return [replace(host, slots=slots) for host in members]
 
 
 def having(one: Member, **hello: Any) -> Member:
@@ -106,27 +106,27 @@ def test_hosts_that_share_their_memory_need_it_together() -> None:
 )
 def test_what_workers_and_servers_need_at_most(tiers: str, host: int, slots: int, most: int) -> None:
     hosts = job(tiers, None, slots)
-    assert needs(hosts, settings())[host].most == most + KEPT_BYTES
+    assert memory_needs(hosts, settings())[host].most == most + KEPT_BYTES
 
 
 def test_a_backup_without_workers_needs_none_for_any() -> None:
     """Stage 3."""
     hosts = job("rt", None)
-    assert needs(hosts, settings(active=0.0, backup_only=0.0))[0].most == 3 * BYTES + KEPT_BYTES
+    assert memory_needs(hosts, settings(active=0.0, backup_only=0.0))[0].most == 3 * BYTES + KEPT_BYTES
 
 
 def test_small_tables_keep_little() -> None:
     """And workers note something of every row, however narrow."""
     small = Settings(keys="", partitions=1, pieces=4, shapes=((1, 1000),), started=0.0, began=0.0)
-    assert needs(job("rt", None), small)[1].most == 2 * (5000 + 9)
+    assert memory_needs(job("rt", None), small)[1].most == 2 * (5000 + 9)
     narrow = replace(small, shapes=((1000, 1),))
-    assert needs(job("rt", None), narrow)[1].most == 2 * (5000 + 9000)
+    assert memory_needs(job("rt", None), narrow)[1].most == 2 * (5000 + 9000)
 
 
 def test_a_table_with_few_rows_lies_where_these_are() -> None:
     """Two wide rows in four partitions: the first two hosts have one each, the others nothing."""
     wide = settings(shapes=((2, 4 * GB), (64, 1)))
-    need = needs(job("rrrr", None), wide)
+    need = memory_needs(job("rrrr", None), wide)
     assert sorted(round(one.state / GB) for one in need.values()) == [0, 0, 4, 4]
 
 

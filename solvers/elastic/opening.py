@@ -1,0 +1,146 @@
+"""Opening: partitions get their first state, of zeros or from a checkpoint, and their first replica."""
+
+from dataclasses import dataclass, replace
+
+from plink.model.checkpoint_names import partition_file
+from plink.model.elastic.reports import Answer
+from plink.model.elastic.requests import AddReplica, Commit, Open, Prepare, Request, Restore
+from plink.model.elastic.results import Result
+from solvers.elastic.context import Context
+from solvers.elastic.dispatch import on_answer, on_timer
+from solvers.elastic.events import HostsLost
+from solvers.elastic.finish import fail
+from solvers.elastic.pending import GONE
+from solvers.elastic.placement import actions as act
+from solvers.elastic.state import State
+
+_RETRY_S = 0.3
+_MAX_HAND_ON_ATTEMPTS = 20
+
+
+@dataclass(frozen=True)
+class PartitionOpened:
+    """A step of giving a partition its first state. ``attempt``: failures of handing it on so far."""
+
+    serve: act.Serve
+    host: int
+    request: Request
+    attempt: int = 0
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class FirstReplicaAdded:
+    """A new partition is copied to its replica."""
+
+    serve: act.Serve
+
+
+def serve(ctx: Context, action: act.Serve) -> None:
+    """Open a partition that has no state yet, and give it its replica; or restore it from a checkpoint.
+
+    The host of its replica reads the file of a checkpoint, for it is reliable and sees the folder; then it hands the
+    partition on to a transient owner, and stays its replica. The move has a later epoch than the one it reads in.
+    """
+    migration, cluster = ctx.state.migration, ctx.state.cluster
+    ctx.state.migration = replace(migration, opening={**migration.opening, action.partition: action.epoch})
+    if migration.restore_from is None:
+        _open(ctx, PartitionOpened(action, action.host, Open(action.partition, action.epoch, cluster.era)))
+        return
+    folder, clock = migration.restore_from
+    backup = cluster.partitions[action.partition].backup
+    epoch = action.epoch if backup == action.host else action.epoch - 1
+    path = f"{folder}/{partition_file(action.partition)}"
+    request = Restore(action.partition, epoch, cluster.era, clock, path)
+    _open(ctx, PartitionOpened(action, backup, request))
+
+
+def _open(ctx: Context, purpose: PartitionOpened) -> None:
+    if _opens(ctx.state, purpose.serve):
+        ctx.request(purpose.host, purpose.request, purpose)
+
+
+@on_answer(PartitionOpened)
+def _opened(ctx: Context, purpose: PartitionOpened, answer: Answer, result: Result | None) -> None:
+    """Go on with the next step of opening a partition, or retry."""
+    if not _opens(ctx.state, purpose.serve) or answer.kind == GONE:
+        return
+    number, request = purpose.serve.partition, purpose.request
+    if answer.error is None:
+        match request:
+            case Open():
+                _add_first_replica(ctx, FirstReplicaAdded(purpose.serve))
+            case Restore() if purpose.host != purpose.serve.host:
+                _hand_on(ctx, purpose)
+            case Prepare():
+                _commit_opening(ctx, purpose)
+            case _:
+                _end_opening(ctx, number)
+    elif isinstance(request, Open | Restore):
+        fail(ctx, f"{ctx.state.members[purpose.host].name}: partition {number}: {answer.error}")
+    else:
+        ctx.later(_RETRY_S, replace(purpose, error=answer.error))
+
+
+def _hand_on(ctx: Context, purpose: PartitionOpened) -> None:
+    state, action = ctx.state, purpose.serve
+    request = Prepare(action.partition, action.epoch, state.address(action.host), state.address(purpose.host))
+    _open(ctx, replace(purpose, request=request))
+
+
+def _commit_opening(ctx: Context, purpose: PartitionOpened) -> None:
+    _open(ctx, replace(purpose, request=Commit(purpose.serve.partition, purpose.serve.epoch)))
+
+
+@on_timer(PartitionOpened)
+def _retry_hand_on(ctx: Context, purpose: PartitionOpened) -> None:
+    """Hand a restored partition on once more. The next commit finds out whether one whose answer is lost took place."""
+    if not _opens(ctx.state, purpose.serve):
+        return
+    purpose = replace(purpose, attempt=purpose.attempt + 1)
+    name = ctx.state.members[purpose.host].name
+    text = f"partition {purpose.serve.partition} cannot be handed on by {name}: {purpose.error}"
+    if purpose.attempt == 1:
+        ctx.note(text)
+    if purpose.attempt > _MAX_HAND_ON_ATTEMPTS:
+        ctx.emit(HostsLost((purpose.serve.host,), text))
+    elif purpose.attempt % 2:
+        _commit_opening(ctx, purpose)
+    else:
+        _hand_on(ctx, purpose)
+
+
+@on_timer(FirstReplicaAdded)
+def _add_first_replica(ctx: Context, purpose: FirstReplicaAdded) -> None:
+    """Copy a new partition to its replica, until that succeeds or the partition moves on."""
+    action = purpose.serve
+    if not _opens(ctx.state, action):
+        return
+    backup = ctx.state.cluster.partitions[action.partition].backup
+    if backup == action.host or backup not in ctx.state.members:
+        _end_opening(ctx, action.partition)
+        return
+    ctx.request(action.host, AddReplica(action.partition, action.epoch, ctx.state.address(backup)), purpose)
+
+
+@on_answer(FirstReplicaAdded)
+def _first_replica_added(ctx: Context, purpose: FirstReplicaAdded, answer: Answer, result: Result | None) -> None:
+    """End the opening of a partition that has its replica or moves elsewhere, or copy it once more."""
+    number, epoch = purpose.serve.partition, purpose.serve.epoch
+    if not _opens(ctx.state, purpose.serve):
+        return
+    if answer.error is None or not ctx.state.cluster.serves(number, epoch):
+        _end_opening(ctx, number)
+    elif answer.kind != GONE:
+        ctx.later(_RETRY_S, purpose)
+
+
+def _end_opening(ctx: Context, number: int) -> None:
+    migration = ctx.state.migration
+    opening = {other: epoch for other, epoch in migration.opening.items() if other != number}
+    ctx.state.migration = replace(migration, opening=opening)
+
+
+def _opens(state: State, action: act.Serve) -> bool:
+    """Whether a partition is still to be opened: not all has begun anew."""
+    return state.migration.opening.get(action.partition) == action.epoch
