@@ -181,7 +181,7 @@ def nodes_said(data: bytes) -> None:
             waits = [number for number in sent if number is not None]
             if waits and message.id not in waits:
                 message = structs.replace(message, id=waits[-1])
-        controller.handle(events.HostAgentMessage(host, message))
+        controller.handle(events.HostMessage(host, message))
         controller.tick()
     json.dumps(status(controller.state, now))
     json.dumps(said)

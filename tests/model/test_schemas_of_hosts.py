@@ -83,7 +83,7 @@ class Examined(FakeFleet):
                 "h5": {"counters": {"bw_in_allowance_exceeded": next(self._requests)}},
             }
             return 0.1, {**self._facts, **wrong.get(host, {})}
-        peer = f"h{host_at(body['peer'][0] if body['do'] == 'pair' else body['peer'])}"
+        peer = f"h{host_at(body['peer'][0] if body['method'] == 'pair' else body['peer'])}"
         if body["method"] == "icmp" and "h6" in (host, peer):
             return 0.5, round_trips(None)
         return 0.5, round_trips(300.0 if "h0" in (host, peer) else 30.0)

@@ -162,10 +162,10 @@ def send(*numbers):
 own, passed_on = signal.SIGTERM, signal.SIGRTMIN + signal.SIGTERM
 send(own, passed_on)
 print(len(count))
-time.sleep(supervisor._SAME_SIGNAL_S + 0.1)
+time.sleep(supervisor._SAME_SIGNAL_WINDOW_S + 0.1)
 send(passed_on)
 print(len(count))
-time.sleep(supervisor._SAME_SIGNAL_S + 0.1)
+time.sleep(supervisor._SAME_SIGNAL_WINDOW_S + 0.1)
 send(own, own)
 print(len(count))
 """

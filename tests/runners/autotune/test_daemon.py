@@ -121,7 +121,7 @@ def test_a_clock_too_coarse_to_see_anything_tells_nothing() -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda lines: [], "line 1: no log of Autotune"),
+        (lambda lines: [], "line 1: not the first line of an Autotune log"),
         (lambda lines: ['{"schema": "plink.autotune/1"}'], "line 1: settings: expected an object, got null"),
         (
             lambda lines: [lines[0].replace('"groups": [[0', '"groups": [[1')],
