@@ -80,7 +80,9 @@ def probe(
     host_rates: Annotated[
         bool,
         typer.Option(
-            "--host-rates/--no-host-rates", help="Measure what every host sends and receives.", rich_help_panel=_BANDWIDTH_PANEL
+            "--host-rates/--no-host-rates",
+            help="Measure what every host sends and receives.",
+            rich_help_panel=_BANDWIDTH_PANEL,
         ),
     ] = True,
     shared_links: Annotated[
