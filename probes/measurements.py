@@ -170,7 +170,9 @@ def measurements_from(network: Network) -> Measurements:
     measurements.method = np.nan_to_num(matrix("method_used")).astype(np.int8)
     measurements.clock = np.nan_to_num(matrix("clock_used")).astype(np.int8)
     measurements.bandwidth = None if network.bandwidth_gbps is None else network.bandwidth_gbps.copy()
-    measurements.details = {key: details[key] for key in ("shared_links", "predicted_us") if key in details}
+    measurements.details = {
+        key: details[key] for key in ("host_flows", "shared_links", "predicted_us") if key in details
+    }
     measurements.machines = list(network.machines)
     index = {name: i for i, name in enumerate(network.hosts.names)}
     for error in network.errors:

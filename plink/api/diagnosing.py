@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from plink.api.connecting import Progress, connector_for
+from plink.api.host_rates import measure_host_rates
 from plink.api.probing import label_groups
 from plink.errors import UsageError
 from plink.model.hosts import Hosts
 from plink.model.network import Network
+from probes.host_flows import FlowSettings
 from probes.inspection import inspect_all
 from probes.measurements import Measurements
 from probes.method_selection import ORDER, reachable_hosts
@@ -69,6 +71,7 @@ def examine(
             session.measure(pairs, "stamp", lambda: None)
             done += len(pairs)
             progress("measuring", done, plan.max_pairs)
+        measure_host_rates(session, FlowSettings(), lambda done, total: progress("host rates", done, total))
         after = inspect_all(session)
         findings = _findings_from_facts(facts, after)
         network = measurements.network()

@@ -15,8 +15,8 @@ class ProbeRequest:
     """A request for measurements. ``method``: of round trips, one of ``METHODS``; ``count``: probes a pair, half in
     each direction, sent from ``source_ports`` UDP ports a host and lost after ``timeout_s``. ``pairs``: ``all`` or
     ``adaptive``; None: all up to 256 hosts. ``budget_s``: no round begins later. ``bandwidth``: of every pair, too, by
-    iperf3 with so many ``streams`` for ``bandwidth_s`` or ``bandwidth_bytes``. ``shared_links``: what groups of hosts
-    share."""
+    iperf3 with so many ``streams`` for ``bandwidth_s`` or ``bandwidth_bytes``. ``host_rates``: what every host sends
+    and receives; ``shared_links``: what groups of hosts share."""
 
     method: str = "stamp"
     count: int = 10_000
@@ -27,6 +27,7 @@ class ProbeRequest:
     streams: int = 1
     bandwidth_s: float = 2.0
     bandwidth_bytes: int | None = None
+    host_rates: bool = True
     shared_links: bool = True
     timeout_s: float = 0.25
     seed: int = 0

@@ -9,11 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.api.connecting import Progress, connector_for
+from plink.api.host_rates import measure_host_rates
 from plink.api.probe_request import ProbeRequest
 from plink.errors import UsageError
 from plink.model.hosts import Hosts
 from plink.model.network import Matrix, Network, symmetrised, to_rows
 from probes.adaptive import AdaptivePlan, AdaptiveSettings
+from probes.host_flows import FlowSettings
 from probes.measurements import Measurements
 from probes.method_selection import select_methods
 from probes.methods import ProbeSettings
@@ -91,6 +93,8 @@ def measure(
         in_time = rounds.run(request.method, "measuring", adaptive)
         if request.bandwidth and in_time:
             in_time = rounds.run("iperf3", "bandwidth", adaptive=False)
+        if request.host_rates and in_time and request.method != "iperf3":
+            rounds.host_rates()
         if request.shared_links and in_time and request.method != "iperf3":
             rounds.shared_links()
     return in_time
@@ -138,6 +142,13 @@ class _Rounds:
     def over(self) -> bool:
         """Return whether the budget is spent."""
         return self.deadline is not None and time.monotonic() >= self.deadline
+
+    def host_rates(self) -> None:
+        """Measure what every host sends and receives."""
+        measure_host_rates(
+            self.session, FlowSettings(seed=self.seed),
+            lambda done, total: self.progress("host rates", done, total), lambda: not self.over(),
+        )  # fmt: skip
 
     def shared_links(self) -> None:
         """Find groups by the latencies and measure the capacity that each shares."""

@@ -77,6 +77,14 @@ def probe(
         str | None,
         typer.Option(help="Bytes of a bandwidth test (50MB), instead of its time.", rich_help_panel=_BANDWIDTH_PANEL),
     ] = None,
+    host_rates: Annotated[
+        bool,
+        typer.Option(
+            "--host-rates/--no-host-rates",
+            help="Measure what every host sends and receives.",
+            rich_help_panel=_BANDWIDTH_PANEL,
+        ),
+    ] = True,
     shared_links: Annotated[
         bool,
         typer.Option(
@@ -107,8 +115,8 @@ def probe(
 
     request = ProbeRequest(
         method, count, source_ports, pairs, parse_duration(budget) if budget else None, bandwidth, streams,
-        parse_limit(bandwidth_time), parse_bytes(bandwidth_bytes) if bandwidth_bytes else None, shared_links,
-        parse_limit(timeout), seed, accept_new_host_keys,
+        parse_limit(bandwidth_time), parse_bytes(bandwidth_bytes) if bandwidth_bytes else None, host_rates,
+        shared_links, parse_limit(timeout), seed, accept_new_host_keys,
     )  # fmt: skip
     request.check()
     target = output or workspace.NETWORK
@@ -138,7 +146,7 @@ def measure_into(target: Path, measurements: "Measurements", request: ProbeReque
 
     started = time.monotonic()
     writer = _NetworkWriter(measurements, target)
-    with progress("connecting", "measuring", "bandwidth", "shared links") as bars:
+    with progress("connecting", "measuring", "bandwidth", "host rates", "shared links") as bars:
         try:
             in_time = measure(
                 measurements, request, lambda what, done, total: bars[what](done, total), writer.round_done
@@ -191,6 +199,7 @@ def _report_results(measurements: "Measurements", target: Path, seconds: float, 
     import numpy as np
 
     from plink.api.probing import NOT_TRIED
+    from solvers.diagnosis.findings import rate_findings
 
     n = len(measurements.hosts)
     measured = int(np.isfinite(measurements.latency).sum()) - n
@@ -199,6 +208,8 @@ def _report_results(measurements: "Measurements", target: Path, seconds: float, 
         say(
             f"{len(row['members'])} hosts with {row['members'][0]} share {_rate(row, 'out')} out, {_rate(row, 'in')} in"
         )
+    for finding in rate_findings(measurements.network()):
+        say(f"{finding.kind}: {', '.join(finding.hosts)}: {finding.evidence}; {finding.advice}")
     unmeasured_groups = [row for row in measurements.details.get("shared_links", []) if row.get("why")]
     errors = measurements.errors or measurements.bandwidth_errors
     kind = "round trips" if measurements.errors else "bandwidths"

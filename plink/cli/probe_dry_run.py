@@ -22,6 +22,15 @@ def dry_run_lines(hosts: Hosts, request: ProbeRequest) -> Iterator[str]:
         yield f"measure {pairs_text} by {method}, {_probes(method, settings.count, 0 if adaptive else pairs)}"
     if request.bandwidth or method == "iperf3":
         yield f"measure the bandwidth of {pairs} pairs in {rounds} rounds by iperf3, {_tests(settings, pairs, rounds)}"
+    if request.host_rates and method != "iperf3":
+        from probes.host_flows import FlowSettings
+
+        flows = FlowSettings()
+        yield (
+            f"measure what every host sends and receives: with {min(flows.rounds, n - 1)} partners, one way, the "
+            f"other, and both, TCP flows of {format_time(flows.seconds)} or {format_bytes(flows.max_bytes)} at most; "
+            "--no-host-rates omits this"
+        )
     if request.shared_links and method != "iperf3":
         from probes.shared_links import SharedLinkSettings
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.documents.codec import convert, decode, schema_name
-from plink.documents.network import Halves, MachineIdentity, NetworkDocument, PairError, SharedLinkEntry
+from plink.documents.network import FlowEntry, Halves, MachineIdentity, NetworkDocument, PairError, SharedLinkEntry
 from plink.errors import InputError
 from plink.model.hosts import Hosts, hosts_from_json
 from plink.model.storage import name_of, read_document, write_document
@@ -104,6 +104,14 @@ class Network:
         :raises InputError: when they are no such list.
         """
         return convert(list[PairError], self.details.get("errors", []), self.location, "errors")
+
+    @cached_property
+    def host_flows(self) -> list[FlowEntry]:
+        """Flows of every host with a few partners; empty where none were measured.
+
+        :raises InputError: when it is no such list.
+        """
+        return convert(list[FlowEntry], self.details.get("host_flows", []), self.location, "host_flows")
 
     @cached_property
     def shared_links(self) -> list[SharedLinkEntry]:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from plink.errors import InputError, NoAnswer
 from plink.model.network import Matrix, Network
+from solvers.costs.host_flows import flows_of, usual_rates
 from solvers.hierarchy.tiers import completed_far, nearest_tier
 
 ASSUMED_GBPS = 10.0  # where nobody measured a rate: most clouds' smallest "up to" figure
@@ -37,6 +38,7 @@ class Fabric:
     group_out_gbps: Vector
     group_in_gbps: Vector
     capacities: str
+    has_host_rates: bool = False
 
     @property
     def measured(self) -> bool:
@@ -46,7 +48,7 @@ class Fabric:
     @property
     def rate_gbps(self) -> float | None:
         """Return the median host's rate in its slower direction; None where no rates were measured."""
-        if self.pair_gbps is None and not self.measured:
+        if self.pair_gbps is None and not self.measured and not self.has_host_rates:
             return None
         return float(f"{np.median(np.minimum(self.host_out_gbps, self.host_in_gbps)):.4g}")
 
@@ -92,7 +94,8 @@ def fabric_of(network: Network) -> Fabric:
             alone[members] = _one_flow(row)
     single = np.flatnonzero(group_of == -1)  # in no group: one each, and nothing shared
     group_of[single] = len(rows) + np.arange(len(single))
-    host_out, host_in = _host_rates(pair, alone)
+    by_flows = usual_rates(flows_of(network), n)
+    host_out, host_in = _host_rates(pair, alone, by_flows)
     guessed_out, guessed_in = _guessed(completed_far(rtt), group_of, host_out, host_in)
     shared, shared_in = np.full(len(guessed_out), np.inf), np.full(len(guessed_in), np.inf)
     unknown = 0
@@ -105,7 +108,18 @@ def fabric_of(network: Network) -> Fabric:
     source = (
         MEASURED if not unknown else f"{MEASURED}, but of {unknown} of {len(rows)} groups inferred from the latencies"
     )
-    return Fabric(tuple(network.hosts.names), rtt, pair, host_out, host_in, group_of, shared, shared_in, source)
+    return Fabric(
+        tuple(network.hosts.names),
+        rtt,
+        pair,
+        host_out,
+        host_in,
+        group_of,
+        shared,
+        shared_in,
+        source,
+        by_flows is not None,
+    )
 
 
 def shared_rows(rows: Sequence[Row], names: list[str]) -> list[tuple[list[int], Row]]:
@@ -141,23 +155,38 @@ def _one_flow(row: Row) -> float:
     return float(alone or max(row[f"{way}_gbps"] / (row.get(f"{way}_flows") or 1) for way in ("out", "in")))
 
 
-def _host_rates(pair: Matrix | None, alone: Vector) -> tuple[Vector, Vector]:
-    """Return (out, in) of every host: its best pair, else one flow, else the median, else an assumption."""
+def _host_rates(pair: Matrix | None, alone: Vector, by_flows: tuple[Vector, Vector] | None) -> tuple[Vector, Vector]:
+    """Return (out, in) of every host: its best pair, else its flows, else one flow, else the median, else an
+    assumption."""
     usual = float(np.nanmedian(alone)) if np.isfinite(alone).any() else ASSUMED_GBPS
     fallback = np.where(np.isfinite(alone), alone, usual)
+    fallback_out, fallback_in = by_flows or (fallback, fallback)
     if pair is None:
-        return fallback, fallback
+        return fallback_out, fallback_in
     best_out, best_in = (np.where(np.isfinite(pair), pair, 0).max(axis=axis) for axis in (1, 0))
-    return np.where(best_out > 0, best_out, fallback), np.where(best_in > 0, best_in, fallback)
+    return np.where(best_out > 0, best_out, fallback_out), np.where(best_in > 0, best_in, fallback_in)
 
 
 def _inferred(network: Network, rtt: Matrix, pair: Matrix | None) -> Fabric:
     group_of = nearest_tier(completed_far(rtt), halves=_halves(network, completed_far(rtt)))
-    host_out, host_in = _host_rates(pair, np.full(len(rtt), np.nan))
+    by_flows = usual_rates(flows_of(network), len(rtt))
+    host_out, host_in = _host_rates(pair, np.full(len(rtt), np.nan), by_flows)
     shared, shared_in = _guessed(completed_far(rtt), group_of, host_out, host_in)
-    rates = "measured pairs" if pair is not None else f"{ASSUMED_GBPS:g} Gbit/s a host"
+    rates = f"{ASSUMED_GBPS:g} Gbit/s a host" if by_flows is None else "measured hosts"
+    rates = rates if pair is None else "measured pairs"
     source = f"inferred from the latency tiers and {rates} (`plink probe` without --no-shared-links measures them)"
-    return Fabric(tuple(network.hosts.names), rtt, pair, host_out, host_in, group_of, shared, shared_in, source)
+    return Fabric(
+        tuple(network.hosts.names),
+        rtt,
+        pair,
+        host_out,
+        host_in,
+        group_of,
+        shared,
+        shared_in,
+        source,
+        by_flows is not None,
+    )
 
 
 def _halves(network: Network, rtt: Matrix) -> list[Matrix]:

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from plink.model.network import Matrix
 from solvers.costs.fabric import Row, shared_rows
+from solvers.costs.host_flows import SLOW_SHARE
 
-SLOW_SHARE = 0.5  # of the median; below it is no noise of TCP's
 _MIN_PAIRS = 3  # measured rates of a host, and of the other hosts, for a result
 _MIN_GROUPS = 3  # for a median of the other groups
 

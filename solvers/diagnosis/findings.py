@@ -6,11 +6,15 @@ import numpy as np
 import numpy.typing as npt
 
 from plink.model.network import Network
+from solvers.costs.host_flows import flows_of
 from solvers.diagnosis.bandwidth import slow_rates, slow_shared_links
+from solvers.diagnosis.host_rates import half_duplex, slow_by_flows
 from solvers.diagnosis.latency import DiagnosisThresholds, Suspect, asymmetric_pairs, slow_hosts, slow_links
 
 _MAX_LOSS = 0.001  # of the probes: more slows TCP
 _MAX_NAMED_HOSTS = 8
+
+_SLOW_HOST_ADVICE = "exchange it, or look at its NIC and the limits of its instance"
 
 Remeasured = dict[tuple[int, int], float]
 
@@ -70,6 +74,25 @@ def _remeasured_text(second_values: list[float]) -> str:
     return f"; {min(second_values):.1f} us when measured again" if second_values else ""
 
 
+def rate_findings(network: Network) -> list[Finding]:
+    """Return hosts whose flows carry far less than the others', or as much one way as both ways together."""
+    names, flows = network.hosts.names, flows_of(network)
+    findings = []
+    for slow in slow_by_flows(flows, len(names)):
+        verbs = {"out": "sends", "in": "receives"}
+        rates = [f"{verbs[way]} at most {_gbps(most)}" for way, (most, _) in slow.rates.items()]
+        usual = next(iter(slow.rates.values()))[1]
+        evidence = f"{' and '.join(rates)} with any partner, other hosts {_gbps(usual)} (median)"
+        findings.append(Finding("slow host (bandwidth)", [names[slow.host]], evidence, _SLOW_HOST_ADVICE))
+    slow_hosts = {finding.hosts[0] for finding in findings}
+    for host in half_duplex(flows, len(names)):
+        if names[host] not in slow_hosts:
+            evidence = "sends and receives at once, together, only what it does one way"
+            advice = "set full duplex: ethtool IFACE, ethtool -s IFACE duplex full"
+            findings.append(Finding("half duplex", [names[host]], evidence, advice))
+    return findings
+
+
 def _rates(network: Network, groups: npt.NDArray[np.intp]) -> list[Finding]:
     """Return hosts and links that carry far less than others, for networks with bandwidths or shared links."""
     names, findings = network.hosts.names, []
@@ -78,8 +101,9 @@ def _rates(network: Network, groups: npt.NDArray[np.intp]) -> list[Finding]:
         rates = [f"{verbs[way]} at most {_gbps(most)}" for way, (most, _) in slow.rates.items()]
         usual = next(iter(slow.rates.values()))[1]
         evidence = f"{' and '.join(rates)} with anybody, other pairs {_gbps(usual)} (median)"
-        advice = "exchange it, or look at its NIC and the limits of its instance"
-        findings.append(Finding("slow host (bandwidth)", [names[slow.host]], evidence, advice))
+        findings.append(Finding("slow host (bandwidth)", [names[slow.host]], evidence, _SLOW_HOST_ADVICE))
+    named = {finding.hosts[0] for finding in findings}
+    findings += [finding for finding in rate_findings(network) if finding.hosts[0] not in named]
     for link in slow_shared_links(network.shared_links, names):
         evidence = f"together they get {_gbps(link.gbps)} {link.way}, other groups {_gbps(link.usual_gbps)} (median)"
         advice = "look at the link that they share; `plink advise` says which algorithm suffers least"

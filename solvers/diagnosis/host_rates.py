@@ -6,36 +6,14 @@ and nothing else at the same time, says whether it is the host or who it met.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from plink.model.network import Matrix
-from solvers.diagnosis.bandwidth import SLOW_SHARE, SlowHost
+from solvers.costs.host_flows import MIN_OTHERS, SLOW_SHARE, Flow, best_rates
+from solvers.diagnosis.bandwidth import SlowHost
 
-Vector = npt.NDArray[np.float64]
-_MIN_OTHERS = 2  # hosts to compare with: of two hosts nobody knows which is slow
 _HALF_DUPLEX = 0.65  # of both one-way rates: what both ways at once have left where they share one medium
-
-
-@dataclass(frozen=True)
-class Flow:
-    """What one flow from ``source`` to ``target`` carried; ``both_ways``: while another went the other way."""
-
-    source: int
-    target: int
-    gbps: float
-    both_ways: bool = False
-
-
-def best_rates(flows: Sequence[Flow], hosts: int) -> tuple[Vector, Vector]:
-    """Return what each host sent and received at best, Gbit/s, two of shape (N,); NaN where it had no flow."""
-    sent, received = np.full(hosts, np.nan), np.full(hosts, np.nan)
-    for flow in flows:
-        sent[flow.source] = np.fmax(sent[flow.source], flow.gbps)
-        received[flow.target] = np.fmax(received[flow.target], flow.gbps)
-    return sent, received
 
 
 def slow_by_flows(flows: Sequence[Flow], hosts: int) -> list[SlowHost]:
@@ -45,7 +23,7 @@ def slow_by_flows(flows: Sequence[Flow], hosts: int) -> list[SlowHost]:
         for host in np.flatnonzero(np.isfinite(rates)).tolist():
             others = np.delete(rates, host)
             others = others[np.isfinite(others)]
-            if len(others) >= _MIN_OTHERS and rates[host] < SLOW_SHARE * np.median(others):
+            if len(others) >= MIN_OTHERS and rates[host] < SLOW_SHARE * np.median(others):
                 slow.setdefault(host, {})[way] = (float(rates[host]), float(np.median(others)))
     suspects = [SlowHost(host, rates) for host, rates in slow.items()]
     return sorted(suspects, key=lambda suspect: min(rate for rate, _ in suspect.rates.values()))
@@ -65,7 +43,7 @@ def half_duplex(flows: Sequence[Flow], hosts: int) -> list[int]:
             share = (rate + both[b, a]) / (alone[a, b] + alone[b, a])
             for host in (a, b):
                 shares.setdefault(host, []).append(share)
-    if len(shares) <= _MIN_OTHERS:
+    if len(shares) <= MIN_OTHERS:
         return []
     return sorted(host for host, seen in shares.items() if len(seen) > 1 and max(seen) < _HALF_DUPLEX)
 

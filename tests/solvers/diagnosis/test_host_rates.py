@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from probes.round_robin import all_rounds
-from solvers.diagnosis.host_rates import Flow, best_rates, fast_partner, half_duplex, slow_by_flows
+from solvers.costs.host_flows import Flow, best_rates
+from solvers.diagnosis.host_rates import fast_partner, half_duplex, slow_by_flows
 
 GBPS = 0.2
 
