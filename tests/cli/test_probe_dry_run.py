@@ -18,7 +18,10 @@ TESTS = "measure the bandwidth of 6 pairs in 3 rounds by iperf3, a TCP test of"
     ("--no-host-rates", [STAMP, SHARED]),
     ("--method iperf3", [f"{TESTS} 2 s each way, as fast as the network is: 12 s"]),
     ("--method iperf3 --streams 4 --bandwidth-bytes 50MB", [f"{TESTS} 50 MB each way with 4 streams: 600 MB"]),
-    ("--bandwidth --bandwidth-time 500ms", [STAMP, f"{TESTS} 0.5 s each way, as fast as the network is: 3 s", FLOWS, SHARED]),
+    (
+        "--bandwidth --bandwidth-time 500ms",
+        [STAMP, f"{TESTS} 0.5 s each way, as fast as the network is: 3 s", FLOWS, SHARED],
+    ),
     ("--method tcp --count 400", ["measure 6 pairs in 3 rounds by tcp, 400 probes a pair at most", FLOWS, SHARED]),
     ("--pairs adaptive", ["measure about a tenth of 6 pairs by stamp, 10000 probes a pair", FLOWS, SHARED]),
 ])  # fmt: skip

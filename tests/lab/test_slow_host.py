@@ -1,4 +1,4 @@
-"""A host with a tenth of the others' rate is found by probe, diagnose and doctor as typed, and nobody else is blamed."""
+"""A host with a tenth of the others' rate is found by probe and doctor as typed, and nobody else is blamed."""
 
 import json
 import os
