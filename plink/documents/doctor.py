@@ -61,6 +61,7 @@ class DoctorFinding(TypedDict):
         "no kernel timestamps",
         "clock source",
         "governor",
+        "half duplex",
     ]
     """What is wrong."""
     hosts: Annotated[list[HostName], Meta(min_length=1)]

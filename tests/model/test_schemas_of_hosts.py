@@ -83,6 +83,10 @@ class Examined(FakeFleet):
                 "h5": {"counters": {"bw_in_allowance_exceeded": next(self._requests)}},
             }
             return 0.1, {**self._facts, **wrong.get(host, {})}
+        if body["method"] == "flow_listen":
+            return 0.1, {"port": 5000}
+        if body["method"] == "flow_exchange":
+            return 0.5, {"gbps": 1.0} if "receive_token" in body else {}
         peer = f"h{host_at(body['peer'][0] if body['method'] == 'pair' else body['peer'])}"
         if body["method"] == "icmp" and "h6" in (host, peer):
             return 0.5, round_trips(None)
