@@ -40,7 +40,7 @@ def simulate(
     from plink.model.spot.market_file import read_market_file
     from solvers.spot.strategies import NAMES
 
-    names = DEFAULT_STRATEGIES if strategies is None else NAMES
+    names: tuple[str, ...] = DEFAULT_STRATEGIES if strategies is None else NAMES
     if strategies not in (None, "all"):
         names = tuple(name.strip() for name in (strategies or "").split(",") if name.strip())
     split = None if train_until is None else parse_time(train_until, "--train-until")
